@@ -60,7 +60,8 @@ def reference() -> str:
 
 
 def _verbs(owner: type) -> Iterator[str]:
-    for name, method in vars(owner).items():
+    methods = [item for part in owner.__mro__ for item in vars(part).items()]
+    for name, method in methods:
         if inspect.isfunction(method) and not name.startswith("_"):
             doc = inspect.cleandoc(method.__doc__ or "")
             yield f"### `{name}`\n\n```\n{name}{_signature(method)}\n```\n\n{doc}"

@@ -21,7 +21,7 @@ from .types import Draft, Filter, Labels, Memory, Message, Recall, Receipt, Scop
 
 if TYPE_CHECKING:
     from . import aio
-    from .settings.options import Options
+    from .settings import Options
     from .sync import Blocking
 
 __version__ = "0.1.0"

@@ -10,7 +10,7 @@ from typing import Unpack
 from .bootstrap import open_client
 from .client import Client
 from .scoped import ScopedClient
-from .settings.options import Options
+from .settings import Options
 
 __all__ = ["Client", "ScopedClient", "open"]
 

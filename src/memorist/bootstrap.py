@@ -1,47 +1,46 @@
-"""Settings in, engine out: the one place that knows which parts there are."""
+"""Settings in, client out: the one place that knows which parts there are."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from .client import Client
-from .context import Context, utcnow
+from .context import Context
 from .dialects import catalog
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import policies
 from .jobs.index_sync import IndexSync, StoreSearch
 from .jobs.worker import Worker
-from .offline.outage import Down, Offline, Switch
+from .offline import Down, Switch
+from .offline.outage import Offline
 from .offline.spool import Spool
 from .ports import BudgetedModel, Embedder, NearestRows, Reranker
 from .retrieve import profiles
-from .settings import Settings, allowlists, load
-from .settings.options import Options
-from .storage.access_log import AccessLog
-from .storage.store import Store
+from .settings import Options, Settings, allowlists, load
+from .storage import copy as copying
+from .storage.copy import Copied
+from .storage.database import Database
+from .storage.sqlite import SqliteDatabase
+from .storage.store import AccessLog, Store
 from .telemetry import span_observer
 from .text import tokens
+from .text.clock import utcnow
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from .llms.breaker import Breaker
-    from .storage.store import Store
-    from .storage.tables import Copied
-
-    Opening = Callable[[Settings], Awaitable[Store]]
+    from .llms.budget import Breaker
 
 ARCHIVE = ".jsonl"  # what the name of a store that is a text file ends with
-TENDED_AT_ONCE = 8  # memories embedded together in the background of a process that also answers
-TENDED_SECONDS = 2.0  # that closing waits for a duty
-LEAN_FROM = (
-    250_000  # memories of a scope whose vectors are left to a store that searches them itself
-)
+JOB_BATCH = 8  # memories embedded together in the background of a process that also answers
+JOB_SECONDS = 2.0  # that closing waits for a running job
+LEAN_FROM = 250_000  # memories of a scope whose vectors PostgreSQL searches
 
 
 async def open_client(
@@ -62,7 +61,7 @@ async def open_client(
     observers = [span_observer()] if chosen.otel else []
     down: Down = {}
     spool = Spool.of(chosen)
-    store = await (_store(chosen) if spool is None else _offline_store(chosen, spool, down))
+    store = await (_open_store(chosen) if spool is None else _offline_store(chosen, spool, down))
     external_index, usual = await _external_index(chosen, store, embedder)
     ctx = Context(
         store=store,
@@ -87,81 +86,60 @@ async def open_client(
     )
     offline = None
     if spool is not None:
-        offline = Offline(ctx, spool, down, lambda: _store(chosen))
+        offline = Offline(ctx, spool, down, lambda: _open_store(chosen))
         await offline.start()
     client = Client(ctx, offline)
     if chosen.run_jobs:
-        client.background = Worker(ctx, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS)
+        client.background = Worker(ctx, batch_size=JOB_BATCH, drain_seconds=JOB_SECONDS)
         client.background.start()
     return client
 
 
-async def copied(
+async def copy_store(
     source: str, target: str, *, progress: Callable[[int, int], None] = lambda done, of: None
 ) -> Copied:
-    """Copy a whole store into a new one, or go on with a copy; a name in `.jsonl` is a text file with everything in it.
+    """Copy a whole store into a new one, or continue a copy.
 
+    A name that ends in `.jsonl` is a text file with everything in it.
     Raises NotFound, RevisionConflict, InvalidInput, StoreUnavailable.
     """
-    from .storage import archive
-    from .storage.copy import copy
+    async with AsyncExitStack() as stack:
 
-    if source.endswith(ARCHIVE):
-        return await _with(
-            load(db=target), lambda store: archive.read(Path(source), store, progress), _any_store
-        )
-    _there(source)
-    if source == target:
-        raise InvalidInput(
-            "Source and target are the same: name a new file or database as the target"
-        )
-    if target.endswith(ARCHIVE):
-        return await _with(
-            load(db=source), lambda store: archive.write(store, Path(target), progress)
-        )
-    return await _with(
-        load(db=source),
-        lambda one: _with(load(db=target), lambda other: copy(one, other, progress), _any_store),
-    )
+        async def opened(db: str, **options: bool) -> Store:
+            store = await _open_store(load(db=db), **options)
+            stack.push_async_callback(store.close)
+            return store
 
-
-async def _with(
-    settings: Settings,
-    work: Callable[[Store], Awaitable[Copied]],
-    opened: Opening | None = None,
-) -> Copied:
-    """Do something with a store, and close it."""
-    store = await (opened or _store)(settings)
-    try:
-        return await work(store)
-    finally:
-        await store.close()
-
-
-def _there(source: str) -> None:
-    if "://" not in source and not os.path.exists(source):
-        raise NotFound(f"There is no memory at {source!r}")
+        if source.endswith(ARCHIVE):
+            store = await opened(target, unfinished=True)
+            return await copying.read_archive(Path(source), store, progress)
+        if "://" not in source and not await asyncio.to_thread(os.path.exists, source):
+            raise NotFound(f"There is no database {source!r}")
+        if source == target:
+            raise InvalidInput("Source and target are the same: name a new file or database")
+        store = await opened(source)
+        if target.endswith(ARCHIVE):
+            return await copying.write_archive(store, Path(target), progress)
+        return await copying.copy(store, await opened(target, unfinished=True), progress)
 
 
 def _check(settings: Settings) -> None:
-    """Raises Misconfigured for a name that nothing goes by, before anything is opened."""
+    """Raise Misconfigured for a name that does not exist, before anything is opened."""
     try:
         profiles.find(catalog.PROFILES, settings.profile)
         policies.find(catalog.POLICIES, settings.policy)
         tokens.analyze("words", settings.language)
-    except (InvalidInput, ImportError) as error:
-        named = (
-            f"no stemmer for {settings.language!r}"
-            if isinstance(error, ImportError)
-            else str(error)
-        )
-        raise Misconfigured(f"A setting cannot be used: {named}") from error
+    except InvalidInput as error:
+        raise Misconfigured(f"A setting cannot be used: {error}") from error
+    except ImportError as error:
+        why = f"no stemmer for {settings.language!r}"
+        raise Misconfigured(f"A setting cannot be used: {why}") from error
 
 
 async def _external_index(
     settings: Settings, store: Store, embedder: Embedder | None
 ) -> tuple[NearestRows | None, int | None]:
-    """What is asked for near vectors where a scope is too large to hold them, and from which size on that is usual."""
+    """Return what searches vectors of scopes that are too large to hold, and from which size on."""
     if embedder is None or (settings.vector_index is None and not _is_postgres(settings)):
         return None, None
     if settings.vector_index in (None, "store"):
@@ -174,9 +152,7 @@ async def _external_index(
 
     try:
         name = await store.name()
-    except (
-        StoreUnavailable
-    ):  # it is away: until it is opened again, vectors are searched in the process
+    except StoreUnavailable:  # until it is opened again, vectors are searched in the process
         return None, None
     index = vector_indexes.opened(
         settings.vector_index, model=embedder.model, dimensions=embedder.dimensions, store=name
@@ -188,27 +164,27 @@ def _is_postgres(settings: Settings) -> bool:
     return settings.db.startswith(("postgresql://", "postgres://"))
 
 
-async def _store(settings: Settings) -> Store:
-    store = await _any_store(settings)
-    if await store.is_unfinished():
+async def _open_store(settings: Settings, *, unfinished: bool = False) -> Store:
+    """Open the store; one that is an unfinished copy only to continue it."""
+    database: Database
+    if _is_postgres(settings):
+        with needs_postgres():
+            from .storage.postgres import PostgresDatabase
+        database = await PostgresDatabase.open(settings.db)
+    elif "://" in settings.db:
+        kind = settings.db.partition("://")[0]
+        raise Misconfigured(
+            f"Memorist cannot open {kind}://: name a file, :memory:, or postgresql://…"
+        )
+    else:
+        database = await SqliteDatabase.open(settings.db)
+    store = await Store.open(database, language=settings.language)
+    if not unfinished and await store.is_unfinished():
         await store.close()
         raise Misconfigured(
             f"{settings.db!r} is a copy that was interrupted: run the same `memorist db copy` again"
         )
     return store
-
-
-async def _any_store(settings: Settings) -> Store:
-    kind, is_address, _ = settings.db.partition("://")
-    if kind in ("postgresql", "postgres") and is_address:
-        return await _postgres(settings)
-    if is_address:
-        raise Misconfigured(
-            f"Memorist cannot open {kind}://: name a file, :memory:, or postgresql://…"
-        )
-    from .storage.sqlite.database import SqliteDatabase
-
-    return await Store.open(await SqliteDatabase.open(settings.db), language=settings.language)
 
 
 async def _offline_store(settings: Settings, spool: Spool, down: Down) -> Store:
@@ -217,10 +193,10 @@ async def _offline_store(settings: Settings, spool: Spool, down: Down) -> Store:
     A server may be down if it was reached from this machine before. A file has to be there.
     """
     if "://" not in settings.db:
-        return await _store(settings)
+        return await _open_store(settings)
     database = None
     try:
-        database = (await _store(settings)).database
+        database = (await _open_store(settings)).database
         with suppress(OSError):  # a machine without a place for files can still use the server
             spool.prepare()
     except StoreUnavailable as error:
@@ -228,12 +204,6 @@ async def _offline_store(settings: Settings, spool: Spool, down: Down) -> Store:
             raise
         down |= {"reading": str(error), "writing": str(error)}
     return Store(Switch(database, down), language=settings.language)
-
-
-async def _postgres(settings: Settings) -> Store:
-    with needs_postgres():
-        from .storage.postgres.database import PostgresDatabase
-    return await Store.open(await PostgresDatabase.open(settings.db), language=settings.language)
 
 
 @contextmanager
@@ -248,44 +218,41 @@ def needs_postgres() -> Iterator[None]:
 
 
 def _embedder(settings: Settings) -> Embedder | None:
-    if settings.embedder == "none":
-        return None
-    if settings.embedder == "hashing":
-        from .embedders.hashing import Hashing
+    kind, _, name = settings.embedder.partition(":")
+    model: Embedder
+    match kind:
+        case "none":
+            return None
+        case "hashing":
+            from .embedders.hashing import Hashing
 
-        return Hashing()
+            return Hashing()
+        case "openai":
+            from .embedders.openai import MODEL, OpenAIEmbedder
+
+            url = settings.embedder_url
+            key = _key("embedder_key", settings.embedder_key, url, "OPENAI_API_KEY")
+            size = settings.embedder_dimensions
+            model = OpenAIEmbedder(name or MODEL, url=url, key=key, dimensions=size)
+        case _:
+            from .embedders.minilm import MiniLM
+
+            model = MiniLM()
+    if settings.cache_mb == 0:
+        return model
     from .embedders import Cached
 
-    made = _inferring(settings)
-    if settings.cache_mb == 0:
-        return made
     directory = settings.state_dir / "embeddings_cache"
-    return Cached(made, directory, limit_bytes=settings.cache_mb << 20)
-
-
-def _inferring(settings: Settings) -> Embedder:
-    """The model itself, in this process or on a server."""
-    kind, _, named = settings.embedder.partition(":")
-    if kind != "openai":
-        from .embedders.minilm import MiniLM
-
-        return MiniLM()
-    from .embedders.openai import MODEL, OpenAIEmbedder
-
-    key = _key("embedder_key", settings.embedder_key, settings.embedder_url, "OPENAI_API_KEY")
-    return OpenAIEmbedder(
-        named or MODEL, url=settings.embedder_url, key=key, dimensions=settings.embedder_dimensions
-    )
+    return Cached(model, directory, limit_bytes=settings.cache_mb << 20)
 
 
 def language_model(settings: Settings) -> Breaker | None:
-    """The language model of the settings, left alone for a while when it fails. Raises Misconfigured."""
+    """Return the language model, which is not asked for a while after failures. Raises Misconfigured."""
     kind, _, named = settings.llm.partition(":")
     if kind == "none":
         return None
-    from .llms.anthropic import AnthropicModel
-    from .llms.breaker import Breaker
-    from .llms.openai import OpenAIModel
+    from .llms.budget import Breaker
+    from .llms.servers import AnthropicModel, OpenAIModel
 
     provider = OpenAIModel if kind == "openai" else AnthropicModel
     key = _key("llm_key", settings.llm_key, settings.llm_url, f"{kind.upper()}_API_KEY")
@@ -293,13 +260,14 @@ def language_model(settings: Settings) -> Breaker | None:
 
 
 def _key(setting: str, given: SecretStr | None, url: str | None, variable: str) -> str | None:
-    """The key for a server. One that is meant for the provider itself is not shown to a server of somebody else."""
-    key = given.get_secret_value() if given else None if url else os.environ.get(variable)
-    if not key and not url:
+    """Return the API key of a server. The variable is meant for the provider's own server only."""
+    if given or url:
+        return given.get_secret_value() if given else None
+    if not os.environ.get(variable):
         raise Misconfigured(
-            f"Setting {setting!r}: there is no key; set it or {variable}, or name a server of your own"
+            f"Setting {setting!r} is missing: set it or {variable}, or name a server of your own"
         )
-    return key
+    return os.environ[variable]
 
 
 def _metered(settings: Settings, model: Breaker, store: Store) -> BudgetedModel:
@@ -317,14 +285,12 @@ def _metered(settings: Settings, model: Breaker, store: Store) -> BudgetedModel:
 def _reranker(settings: Settings, embedder: Embedder | None) -> Reranker | None:
     if settings.reranker == "maxsim":
         from .embedders.minilm import MiniLM
-        from .rerankers.maxsim import MaxSim
+        from .rerankers.local import MaxSim
 
-        loaded = getattr(
-            embedder, "inner", embedder
-        )  # under the cache: one model in the process is enough
+        loaded = getattr(embedder, "inner", embedder)  # below the cache: one model is enough
         return MaxSim(loaded if isinstance(loaded, MiniLM) else MiniLM())
     if settings.reranker == "cross-encoder":
-        from .rerankers.cross_encoder import CrossEncoder
+        from .rerankers.local import CrossEncoder
 
         if settings.cross_encoder is None:
             raise Misconfigured(

@@ -10,7 +10,7 @@ from typing import Any
 from .context import Context
 from .errors import InvalidInput
 from .ingest import validation
-from .jobs import embed
+from .jobs import embed, expire
 from .jobs.expire import Purged
 from .jobs.index_sync import IndexSync
 from .jobs.worker import JobReport, Worker
@@ -22,7 +22,7 @@ from .storage.check import check
 from .storage.keys import Key
 from .storage.llm_usage import LlmUsage
 from .storage.tasks import Backlog
-from .types import Labels, Receipt, Scope
+from .types import Receipt, Scope
 
 
 class Client:
@@ -30,9 +30,7 @@ class Client:
 
     def __init__(self, ctx: Context, offline: Offline | None = None) -> None:
         self.ctx, self.offline = ctx, offline
-        self.background: Worker | None = (
-            None  # runs jobs in this process, if the settings ask for it
-        )
+        self.background: Worker | None = None  # runs jobs in this process
 
     @property
     def settings(self) -> Settings:
@@ -85,7 +83,7 @@ class Client:
         """Expire and erase what is due in every scope; see `ScopedClient.purge`."""
         done = Purged()
         for scope in await self.scopes():
-            done += await ScopedClient(self.ctx, scope, Labels()).purge(dry_run=dry_run)
+            done += await expire.purge(self.ctx, scope, dry_run=dry_run)
         return done
 
     async def run_jobs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from .index import SnapshotCache
 from .ingest.policies import Policy
@@ -12,15 +12,11 @@ from .ports import BudgetedModel, Embedder, NearestRows, Reranker
 from .retrieve.profiles import Profile
 from .settings import Settings
 from .settings.allowlists import Access
-from .storage.access_log import AccessLog
-from .storage.store import Store
+from .storage.store import AccessLog, Store
 from .telemetry import Observer
 from .text import tokens
+from .text.clock import utcnow
 from .types import Scope
-
-
-def utcnow() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,63 +1,42 @@
-"""The verbs for one scope, async. Each is a few lines over one feature function."""
+"""The verbs for one scope, async: remember, recall, forget; `managed.py` has the others."""
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from .context import Context
-from .errors import InvalidInput, NotFound
-from .extraction import job
-from .extraction.job import Extracted
-from .ingest import links, policies, validation
 from .ingest import pipeline as ingest
-from .jobs import expire, summarize
-from .jobs.expire import Purged
-from .jobs.summarize import SummaryReport
+from .ingest import policies, validation
 from .manage import (
     access,
     chat_commands,
-    edit,
     forget,
     import_export,
     journal,
     privacy,
     recall,
-    undo,
 )
-from .manage.checkpoints import Checkpoints
 from .manage.forget import Forgotten, Manner
-from .manage.privacy import Consent, Privacy
-from .manage.undo import Undone
-from .offline.outage import Offline
+from .managed import ManagedScope
 from .retrieve import explain
 from .retrieve import pipeline as retrieve
 from .retrieve.profiles import Profile
-from .storage.changes import Event
-from .storage.history import EventCount, HistoryEntry, Updates
-from .storage.llm_usage import LlmUsage
+from .storage.history import Updates
 from .telemetry import observed
 from .text.clock import new_id
 from .types import (
-    Conflict,
     Draft,
-    Evidence,
     Filter,
     Labels,
-    Memory,
     Message,
     Messages,
     Outcome,
-    Page,
     Query,
     Reason,
     Recall,
     Receipt,
-    Related,
-    Scope,
 )
 
 BATCH = 256  # drafts in one transaction
@@ -67,28 +46,8 @@ def _count_forgotten(done: Forgotten) -> int:
     return 0 if done.dry_run else len(done.ids) + len(done.derived)
 
 
-class ScopedClient:
+class ScopedClient(ManagedScope):
     """The memory of one user in one space."""
-
-    def __init__(
-        self, ctx: Context, scope: Scope, labels: Labels, offline: Offline | None = None
-    ) -> None:
-        self.ctx, self.scope, self.labels, self.offline = ctx, scope, labels, offline
-
-    @property
-    def checkpoints(self) -> Checkpoints:
-        """Save, load, list and delete the state of threads."""
-        return Checkpoints(self.ctx, self.scope, self.labels)
-
-    @property
-    def privacy(self) -> Privacy:
-        """Turn memory on and off in this space, and incognito on and off for a session."""
-        return Privacy(self.ctx, self.scope, self.labels)
-
-    @property
-    def consent(self) -> Consent:
-        """What is known of the person, and what waits for their consent."""
-        return Consent(self.ctx, self.scope, self.labels)
 
     async def remember(
         self,
@@ -138,7 +97,7 @@ class ScopedClient:
         ctx = self.ctx
         by = policies.find(ctx.policies, policy or ctx.settings.policy, ctx.settings.capacity)
         remember = ingest.remember if self.offline is None else self.offline.remember
-        outcomes: builtins.list[Outcome] = []
+        outcomes: list[Outcome] = []
         for start in range(0, len(drafts), BATCH):
             now = ctx.clock()
             batch = [replace(d, id=new_id(), told_at=now) for d in drafts[start : start + BATCH]]
@@ -211,13 +170,11 @@ class ScopedClient:
         Returns the used ids and how that is known: `told`, `cited` or `echoed`. An echo is an
         estimate, made without a language model; no text is stored. Raises InvalidInput.
         """
-        return await recall.record_feedback(
-            self.ctx, self.scope, self.labels, recalled, used, reply
-        )
+        return await recall.record_feedback(*self._place, recalled, used, reply)
 
     async def recall_shared(
         self, query: str, *, limit: int | None = None, budget: int | None = None
-    ) -> builtins.list[Recall]:
+    ) -> list[Recall]:
         """Return what the same person's other spaces share with this one: one answer per space.
 
         Only spaces in which the person turned sharing on, and only memories with the tag `share:`
@@ -240,7 +197,7 @@ class ScopedClient:
 
         Without a revision it continues where it stopped the last time. Raises InvalidInput.
         """
-        return await recall.read_updates(self.ctx, self.scope, self.labels, since, thread)
+        return await recall.read_updates(*self._place, since, thread)
 
     async def query(
         self,
@@ -253,7 +210,7 @@ class ScopedClient:
         return_: str = "bullets",
         budget_tokens: int = 512,
         threshold: float | None = None,
-    ) -> builtins.list[dict[str, Any]]:
+    ) -> list[dict[str, Any]]:
         """Return what an agent may read of the answer: `{"id", "category", "text"}` each.
 
         `return_="full"` adds more fields. Without categories, all that the agent's allowlist names
@@ -309,143 +266,7 @@ class ScopedClient:
         return await explain.explain(self.ctx, asked, memory, by, self.ctx.clock())
 
     def _query(self, text: str, **options: Any) -> tuple[Query, Profile]:
-        return recall.build_query(self.ctx, self.scope, self.labels, text, **options)
-
-    async def get(self, id: str) -> Memory:
-        """Return one memory, in any state. Raises NotFound."""
-        if self.offline is None:
-            found = await self.ctx.store.get(self.scope, [str(id)])
-        else:
-            found = await self.offline.get(self.scope, str(id))
-        if not found:
-            raise NotFound(f"No memory with id {id!r} in this scope")
-        return found[0]
-
-    async def list(
-        self, where: Filter | None = None, *, limit: int = 50, cursor: str | None = None
-    ) -> Page:
-        """Return a page of memories, newest first; pass its `cursor` for the next one.
-
-        Raises InvalidInput.
-        """
-        validation.number("limit", limit)
-        where, limit = validation.where(where), min(limit, 1000)
-        return await self.ctx.store.page(self.scope, where, limit=limit, cursor=cursor)
-
-    @observed("edit", lambda _: 1)
-    async def edit(
-        self,
-        id: str,
-        text: str | None = None,
-        *,
-        summary: str | None = None,
-        category: str | None = None,
-        tags: Sequence[str] | None = None,
-        importance: float | None = None,
-        revision: int | None = None,
-        actor: str | None = None,
-    ) -> Memory:
-        """Change a memory. The id stays; the version before is kept and can still be read.
-
-        Raises NotFound; InvalidInput if it is not the current version; RevisionConflict if `revision` is
-        not its revision.
-        """
-        await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
-        fields = {"summary": summary, "category": category, "importance": importance, "tags": tags}
-        session = self.labels.session
-        return await edit.edit(self.ctx, self.scope, id, text, fields, actor, session, revision)
-
-    async def why(self, id: str) -> Evidence:
-        """Return the messages and memories that a memory is based on. Raises NotFound."""
-        return await edit.find_evidence(self.ctx.store, await self.get(id))
-
-    async def related(self, id: str, *, limit: int = 10) -> builtins.list[Related]:
-        """Return memories about the same thing as a memory, most similar first. Raises NotFound."""
-        validation.number("limit", limit)
-        return await links.related(self.ctx.store, await self.get(id), limit=limit)
-
-    async def history(
-        self, id: str | None = None, *, limit: int = 100
-    ) -> builtins.list[HistoryEntry]:
-        """Return the history of one memory, or of the scope, newest first. It outlives the memory."""
-        validation.number("limit", limit)
-        return await self.ctx.store.history.entries(self.scope, id, limit=limit)
-
-    async def events(
-        self, *, node: str | None = None, op: str | None = None, limit: int = 100
-    ) -> builtins.list[Event]:
-        """Return the events of this scope, newest first: what happened when, without any text."""
-        validation.number("limit", limit)
-        validation.fields({"node": node, "op": op})
-        return await self.ctx.store.history.events(self.scope, node=node, op=op, limit=limit)
-
-    async def event_counts(self, *, days: float = 30) -> builtins.list[EventCount]:
-        """Return the number of events by day, in the last days."""
-        validation.days(days)
-        since = self.ctx.clock() - timedelta(days=days)
-        return await self.ctx.store.history.event_counts(self.scope, since)
-
-    async def llm_usage(self, *, days: float = 30) -> builtins.list[LlmUsage]:
-        """Return the tokens that the language model used here, by day, task and model."""
-        since = validation.day(self.ctx.clock(), days)
-        return await self.ctx.store.llm_usage.list(self.scope, since)
-
-    async def purge(self, *, dry_run: bool = False) -> Purged:
-        """Hide what was not used for long, and erase what was hidden for long enough.
-
-        See the settings `ttl_days` and `purge_days`. What is pinned or manually saved stays.
-        With `dry_run` nothing is changed.
-        """
-        return await expire.purge(self.ctx, self.scope, dry_run=dry_run)
-
-    async def extract(self, id: str) -> Extracted:
-        """Extract facts from a turn of a conversation now.
-
-        By a language model if the setting `extract` says so, otherwise by rules. Each fact names
-        that memory as its source and is forgotten with it. What cannot be stored is returned with
-        the reason. Raises NotFound, RevisionConflict if it was changed meanwhile.
-        """
-        memory, ctx = await self.get(id), self.ctx
-        if why := await self.privacy.disabled_reason(memory.labels.session):
-            return Extracted(by="nobody", why=why)
-        settings = ctx.settings
-        policy = policies.find(ctx.policies, settings.policy, settings.capacity)
-        return await job.draw([id], self.scope, ctx, policy=policy)
-
-    async def compress(
-        self, *, threshold: int | None = None, sessions: int | None = None, dry_run: bool = False
-    ) -> SummaryReport:
-        """Summarize the oldest sessions, each in one memory, if there are more than the threshold.
-
-        The originals are kept behind the summary and come back with `include_compressed`, or by
-        `restore`. With `dry_run` nothing is changed. Raises InvalidInput.
-        """
-        least = self.ctx.settings.compression_threshold if threshold is None else threshold
-        validation.number("threshold", least)
-        if sessions is not None:
-            validation.number("sessions", sessions)
-        return await summarize.compress(
-            self.ctx, self.scope, threshold=least, sessions=sessions, dry_run=dry_run
-        )
-
-    async def roll_up(
-        self, *, days: float = summarize.DAYS, dry_run: bool = False
-    ) -> SummaryReport:
-        """Merge each topic among what was not used for so many days into one memory.
-
-        The originals are archived behind it and can be restored. With `dry_run` nothing is changed.
-        Raises InvalidInput.
-        """
-        validation.days(days)
-        return await summarize.roll_up(self.ctx, self.scope, days=days, dry_run=dry_run)
-
-    async def pin(self, id: str, *, actor: str | None = None) -> Memory:
-        """Protect a memory from being trimmed, expired or left out. Raises NotFound."""
-        return await edit.set_pinned(self.ctx, self.scope, self.labels, id, True, actor)
-
-    async def unpin(self, id: str, *, actor: str | None = None) -> Memory:
-        """Remove the pin. Raises NotFound."""
-        return await edit.set_pinned(self.ctx, self.scope, self.labels, id, False, actor)
+        return recall.build_query(*self._place, text, **options)
 
     @observed("forget", _count_forgotten)
     async def forget(
@@ -463,13 +284,9 @@ class ScopedClient:
         hidden, and can be restored for that long. A spooled write is removed from its file.
         Raises NotFound; StoreUnavailable, because no file can keep this promise.
         """
-        manner = Manner(
-            reason=reason,
-            actor=actor,
-            keep_days=keep_days,
-            never_again=never_again,
-            session=self.labels.session,
-        ).check()
+        manner = self._manner(
+            reason=reason, keep_days=keep_days, never_again=never_again, actor=actor
+        )
         return await self._forget([str(id)], manner)
 
     @observed("forget", _count_forgotten)
@@ -489,68 +306,24 @@ class ScopedClient:
         `where=Filter(ids=…)` with the ids of a dry run forgets exactly those.
         Raises InvalidInput if neither is given.
         """
-        manner = Manner(
-            reason=reason,
-            actor=actor,
-            keep_days=keep_days,
-            never_again=never_again,
-            session=self.labels.session,
-        ).check()
-        ids = await forget.find(self.ctx, self.scope, self.labels, query, where)
+        manner = self._manner(
+            reason=reason, keep_days=keep_days, never_again=never_again, actor=actor
+        )
+        ids = await forget.find(*self._place, query, where)
         if dry_run:
             return await forget.preview(self.ctx, self.scope, ids)
         return await self._forget(ids, manner)
 
+    def _manner(self, **given: Any) -> Manner:
+        return Manner(session=self.labels.session, **given).check()
+
     async def _forget(self, ids: Sequence[str], manner: Manner) -> Forgotten:
         """Forget memories; what is only spooled is removed from its file."""
-        rest = [*ids]
-        if self.offline is not None:
-            rest = await self.offline.forget(self.scope, ids)
-            if not rest:
-                return Forgotten(ids=tuple(ids))
-        done = await forget.forget(self.ctx, self.scope, rest, manner)
+        stored = ids if self.offline is None else await self.offline.forget(self.scope, ids)
+        done = Forgotten()
+        if stored:
+            done = await forget.forget(self.ctx, self.scope, stored, manner)
         return replace(done, ids=tuple(ids))
-
-    async def undo(
-        self,
-        operation: str | None = None,
-        *,
-        session: str | None = None,
-        dry_run: bool = False,
-        actor: str | None = None,
-    ) -> Undone:
-        """Undo one operation of the history (`meta` names it), or everything a session did.
-
-        New memories are hidden and can be restored for 30 days; changed ones are as before. It is
-        in the history and can itself be undone; an erasure cannot. Raises NotFound; RevisionConflict if
-        something was changed later.
-        """
-        return await undo.undo(
-            self.ctx, self.scope, self.labels, operation, session, dry_run=dry_run, actor=actor
-        )
-
-    async def restore(self, id: str, *, actor: str | None = None) -> Memory:
-        """Restore a memory that was trimmed, expired, archived or hidden.
-
-        Raises NotFound; InvalidInput if there is nothing to restore.
-        """
-        memory = await self.get(id)
-        if memory.state in ("active", "superseded"):
-            raise InvalidInput(f"Memory {id!r} is {memory.state}: there is nothing to restore")
-        return await edit.restore(self.ctx, self.scope, self.labels, id, actor)
-
-    async def conflicts(self, *, limit: int = 100) -> builtins.list[Conflict]:
-        """Return newer statements that replaced older ones and wait for a decision, newest first."""
-        validation.number("limit", limit)
-        return await edit.list_conflicts(self.ctx.store, self.scope, limit=limit)
-
-    async def confirm(self, id: str, *, actor: str | None = None) -> Memory:
-        """Keep the newer memory of a conflict; the older one stays readable. Raises NotFound."""
-        return await edit.confirm(self.ctx, self.scope, id, actor)
-
-    async def reject(self, id: str, *, actor: str | None = None) -> Memory:
-        """Put the older memory of a conflict back in place of the newer one. Raises NotFound."""
-        return await edit.reject(self.ctx, self.scope, id, actor)
 
     async def command(
         self,
@@ -567,21 +340,7 @@ class ScopedClient:
         memories or proposals that were mentioned last; if "that" is ambiguous, the reply asks.
         Commands of anyone but the person are ignored.
         """
-        return await chat_commands.act(
-            self.ctx, self.scope, self.labels, text, role=role, name=name, about=about
-        )
-
-    async def overview(self) -> str:
-        """Return what is stored here for people to read: counts, pinned, and newest by topic."""
-        return await recall.overview(self.ctx, self.scope)
-
-    async def stats(self) -> dict[str, Any]:
-        """Return counts of this scope."""
-        return await self.ctx.store.stats(self.scope, self.ctx.index.model)
-
-    def export(self) -> AsyncIterator[dict[str, Any]]:
-        """Yield everything stored in this scope, record by record, as `import_` reads it."""
-        return import_export.export_records(self.ctx.store, self.scope)
+        return await chat_commands.act(*self._place, text, role=role, name=name, about=about)
 
     async def import_(
         self, records: Iterable[Mapping[str, Any]], *, restore: bool = False
@@ -592,11 +351,8 @@ class ScopedClient:
         more authority than their speaker. With `restore`, for an export of your own, they are
         stored as they were. Raises InvalidInput.
         """
+        ctx, scope, labels = self._place
         how = import_export.Import(
-            ctx=self.ctx,
-            scope=self.scope,
-            labels=self.labels,
-            remember=self.remember,
-            restore=restore,
+            ctx=ctx, scope=scope, labels=labels, remember=self.remember, restore=restore
         )
         return await import_export.import_records(records, how)

@@ -145,7 +145,7 @@ async def test_a_change_in_a_renamed_database_is_heard_by_others(database: str) 
 OPEN = """
 import asyncio, sys
 from memorist.storage.check import check
-from memorist.storage.postgres.database import PostgresDatabase
+from memorist.storage.postgres import PostgresDatabase
 from memorist.storage.store import Store
 
 async def main():
@@ -248,9 +248,9 @@ def test_the_command_line_imports_an_export_of_version_0_1(tmp_path: Path) -> No
 async def test_an_archive_of_version_0_1_is_read(tmp_path: Path) -> None:
     archive = unpack("archive.jsonl", tmp_path / "archive.jsonl")
     assert archive.read_text("utf-8").startswith('{"recollect": "archive"')
-    await bootstrap.copied(str(archive), str(tmp_path / "m.db"))
+    await bootstrap.copy_store(str(archive), str(tmp_path / "m.db"))
     await assert_whole(tmp_path / "m.db", tmp_path, (DATA / "key.txt").read_text())
-    await bootstrap.copied(str(tmp_path / "m.db"), str(tmp_path / "again.jsonl"))
+    await bootstrap.copy_store(str(tmp_path / "m.db"), str(tmp_path / "again.jsonl"))
     assert (tmp_path / "again.jsonl").read_text("utf-8").startswith('{"memorist": "archive"')
 
 

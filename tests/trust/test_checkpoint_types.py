@@ -16,7 +16,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
 
-from memorist.bootstrap import copied
+from memorist.bootstrap import copy_store
 from memorist.errors import NotAllowed, StoreDamaged
 from memorist.integrations.langgraph import MemoristSaver
 
@@ -103,8 +103,8 @@ def test_an_archive_from_a_stranger_runs_nothing(tmp_path: Path) -> None:
     write_hostile_row(
         tmp_path / "evil.db", extension(SINGLE_ARGUMENT, "os", "system", f"touch {ran}")
     )
-    asyncio.run(copied(str(tmp_path / "evil.db"), str(tmp_path / "evil.jsonl")))
-    asyncio.run(copied(str(tmp_path / "evil.jsonl"), str(tmp_path / "new.db")))
+    asyncio.run(copy_store(str(tmp_path / "evil.db"), str(tmp_path / "evil.jsonl")))
+    asyncio.run(copy_store(str(tmp_path / "evil.jsonl"), str(tmp_path / "new.db")))
     with MemoristSaver.from_url(tmp_path / "new.db") as saver, pytest.raises(NotAllowed):
         saver.get_tuple(CONFIG)
     assert not ran.exists()

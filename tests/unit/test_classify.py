@@ -4,6 +4,7 @@ import pytest
 
 from memorist.errors import InvalidInput
 from memorist.ingest import classify
+from memorist.types import ITEM_TYPES, KINDS
 
 
 @pytest.mark.spec("MLS-31")
@@ -116,8 +117,7 @@ def test_the_type_is_guessed_from_the_text(text: str, expected: str) -> None:
 
 def test_each_type_has_its_usual_kind() -> None:
     kinds = {
-        each: classify.kind_of(each)
-        for each in (*classify.ITEM_TYPES, "profile", "relationship", "lore")
+        each: classify.kind_of(each) for each in (*ITEM_TYPES, "profile", "relationship", "lore")
     }
     assert [each for each in kinds if kinds[each] == "semantic"] == [
         "fact",
@@ -136,7 +136,7 @@ def test_each_type_has_its_usual_kind() -> None:
 
 
 def test_the_category_is_the_type_or_follows_the_kind() -> None:
-    assert [classify.category(each) for each in classify.KINDS] == [
+    assert [classify.category(each) for each in KINDS] == [
         "event",
         "fact",
         "preference",

@@ -13,8 +13,11 @@ EAST, NORTH = np.array([1.0, 0.0], dtype=np.float32), np.array([0.0, 1.0], dtype
 
 @pytest.mark.spec("MLS-20", "MLS-21")
 def test_importance_is_six_parts_novelty_and_four_parts_salience() -> None:
-    assert classify.vault(0.5, 0.9) == 0.66
-    assert (classify.vault(0.0, 0.0), classify.vault(1.0, 1.0)) == (0.0, 1.0)
+    assert classify.novelty_importance(0.5, 0.9) == 0.66
+    assert (classify.novelty_importance(0.0, 0.0), classify.novelty_importance(1.0, 1.0)) == (
+        0.0,
+        1.0,
+    )
 
 
 @pytest.mark.spec("MLS-22")
@@ -108,7 +111,7 @@ def test_a_chunk_below_the_gate_is_dropped_unless_a_person_saved_it() -> None:
 
 @pytest.mark.spec("THE-38")
 def test_an_explicit_save_adds_a_half() -> None:
-    assert classify.theoria("The sky was red", manually_saved=True) == 0.5
+    assert classify.heuristic_importance("The sky was red", manually_saved=True) == 0.5
 
 
 @pytest.mark.spec("THE-39")
@@ -117,20 +120,26 @@ def test_an_explicit_save_adds_a_half() -> None:
     ["I prefer tea", "I will send it on Friday", "My goal is a marathon", "We can't stand noise"],
 )
 def test_preferences_commitments_and_goals_add_0_3(text: str) -> None:
-    assert classify.theoria(text) == 0.3
+    assert classify.heuristic_importance(text) == 0.3
 
 
 @pytest.mark.spec("THE-40")
 def test_confident_tags_add_0_2() -> None:
-    assert classify.theoria("It was red", metadata_confidence=0.6, has_tags=True) == 0.2
-    assert classify.theoria("It was red", metadata_confidence=0.59, has_tags=True) == 0.0
-    assert classify.theoria("It was red", metadata_confidence=0.9, has_tags=False) == 0.0
+    assert (
+        classify.heuristic_importance("It was red", metadata_confidence=0.6, has_tags=True) == 0.2
+    )
+    assert (
+        classify.heuristic_importance("It was red", metadata_confidence=0.59, has_tags=True) == 0.0
+    )
+    assert (
+        classify.heuristic_importance("It was red", metadata_confidence=0.9, has_tags=False) == 0.0
+    )
 
 
 @pytest.mark.spec("THE-41")
 def test_chit_chat_costs_0_1_and_never_goes_below_zero() -> None:
-    assert classify.theoria("ok thanks", manually_saved=True) == 0.4
-    assert classify.theoria("ok thanks") == 0.0
+    assert classify.heuristic_importance("ok thanks", manually_saved=True) == 0.4
+    assert classify.heuristic_importance("ok thanks") == 0.0
 
 
 @pytest.mark.spec("THE-33")
@@ -156,9 +165,9 @@ def test_the_unified_score_is_the_highest_measure() -> None:
 
 def test_a_restated_preference_is_not_dropped() -> None:
     text = "I prefer tea"
-    restated = classify.vault(0.0, classify.salience(text).total)
+    restated = classify.novelty_importance(0.0, classify.salience(text).total)
     assert not classify.is_kept(restated, 0.3)
-    assert classify.is_kept(classify.unified(restated, classify.theoria(text)), 0.3)
+    assert classify.is_kept(classify.unified(restated, classify.heuristic_importance(text)), 0.3)
 
 
 def test_a_word_of_a_million_letters_is_scored() -> None:

@@ -126,7 +126,7 @@ def test_vault_takes_the_cosine_as_it_is() -> None:
 
 @pytest.mark.spec("MLS-21")
 def test_vault_weighs_novelty_and_salience() -> None:
-    assert classify.vault(0.5, 0.9) == pytest.approx(0.66)
+    assert classify.novelty_importance(0.5, 0.9) == pytest.approx(0.66)
 
 
 @pytest.mark.spec("THE-62")

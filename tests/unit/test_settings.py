@@ -6,8 +6,7 @@ import pytest
 
 import memorist
 from memorist.errors import Misconfigured
-from memorist.settings import Settings
-from memorist.settings.options import Options
+from memorist.settings import Options, Settings
 
 
 def test_the_keyword_arguments_of_open_are_the_settings() -> None:

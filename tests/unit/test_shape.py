@@ -19,6 +19,7 @@ LAYERS = [
     {"bootstrap"},
     {"client"},
     {"scoped"},
+    {"managed"},
     {"offline"},
     {"manage", "jobs"},
     {"extraction"},

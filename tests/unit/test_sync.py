@@ -26,8 +26,8 @@ PAIRS = (
 def verbs(source: type) -> list[str]:
     return [
         name
-        for name, value in vars(source).items()
-        if inspect.isfunction(value) and not name.startswith("_")
+        for name, _ in inspect.getmembers(source, inspect.isfunction)
+        if not name.startswith("_")
     ]
 
 

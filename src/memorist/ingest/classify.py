@@ -1,14 +1,13 @@
 """What kind of memory a text becomes, and how important it is, by rules over its words.
 
-Each specification has its own rules, in the order that it gives; a kind or type named by the caller
-always wins. Importance goes from 0 (skip) to 1 (vital): `unified` takes the highest of the
-measures, so that what one of them values is not lost by another. `request` and `result` are known
-only to the caller.
+A kind or type named by the caller always wins; `request` and `result` are known only to the caller.
+Importance goes from 0 (skip) to 1 (vital). There are two measures, by novelty and by heuristics;
+`unified` takes the highest, so that what one of them values is not lost by another.
 """
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,13 +18,12 @@ from ..errors import InvalidInput
 from ..text.entities import Entity, entities, is_common, is_technical_word
 from ..text.normalize import remove_links
 from ..text.tokens import ENGLISH, word_set, word_table, words
+from ..types import ITEM_TYPES, KINDS
 
-KINDS = ("episodic", "semantic", "procedural", "working", "insight")
-ITEM_TYPES = ("fact", "preference", "project", "decision", "crumb", "request", "result")
 PREFERENCE_SIGNALS = ("I prefer", "I always", "I hate", "my favorite", "my favourite")
 WORKING_SIGNALS = ("now", "right now", "currently", "this session", "today")
 
-CONFIDENT_FROM = 0.6  # tags found with this confidence count in `theoria`
+CONFIDENT_FROM = 0.6  # tags found with this confidence count in `heuristic_importance`
 TECHNICAL_FROM = 0.25  # mean rarity of the words
 TECHNICAL_WORDS = word_set("api async postgresql docker kubernetes vector embedding token schema")
 _KIND_OF = word_table(
@@ -222,7 +220,7 @@ def kind(text: str, hint: str | None = None, extra: Iterable[str] = ()) -> str:
 
 
 def item_type(text: str, given: str | None = None) -> str:
-    """Return which of Milton's seven types a text is; a type named by the caller wins.
+    """Return which of the seven types of an item a text is; a type named by the caller wins.
 
     >>> item_type("I love rye bread"), item_type("We decided to use Go"), item_type("hm")
     ('preference', 'decision', 'crumb')
@@ -285,8 +283,10 @@ def novelty(vector: NDArray[np.float32], centroid: NDArray[np.float32] | None) -
     return _clamp(1.0 - float(np.dot(vector, centroid)) / lengths)
 
 
-def salience(text: str, detect: Callable[[str], list[Entity]] = entities) -> Salience:
+def salience(text: str, names: Sequence[Entity] | None = None) -> Salience:
     """Look for a name, a number or date, a preference and technical terms.
+
+    `names` are what `entities` found in it, where that is known.
 
     >>> salience("I prefer tea in Lisbon at 4")
     Salience(entity=0.3, number=0.2, preference=0.4, technical=0.0)
@@ -294,7 +294,7 @@ def salience(text: str, detect: Callable[[str], list[Entity]] = entities) -> Sal
     0.9
     """
     return Salience(
-        entity=0.3 if detect(text) else 0.0,
+        entity=0.3 if (entities(text) if names is None else names) else 0.0,
         number=0.2 if _NUMBER_OR_DATE.search(text) else 0.0,
         preference=0.4 if has_preference_signal(text) else 0.0,
         technical=0.1 if is_technical(text) else 0.0,
@@ -310,23 +310,15 @@ def is_technical(text: str) -> bool:
     False
     """
     found = _WORD.findall(remove_links(text))
-    if mean_rarity(found) >= TECHNICAL_FROM:
+    rarities = [_rarity(word) for word in found if word.lower() not in ENGLISH]
+    if rarities and sum(rarities) / len(rarities) >= TECHNICAL_FROM:
         return True
     return not TECHNICAL_WORDS.isdisjoint(map(str.lower, found))
 
 
-def mean_rarity(found: Iterable[str]) -> float:
-    """Return the mean rarity of words: 0 for everyday, 1 for technical; stop words do not count.
-
-    >>> mean_rarity(["the", "parseTree", "grows"]), mean_rarity([])
-    (0.5, 0.0)
-    """
-    rarities = [_rarity(word) for word in found if word.lower() not in ENGLISH]
-    return sum(rarities) / len(rarities) if rarities else 0.0
-
-
 @lru_cache(maxsize=1 << 14)
 def _rarity(word: str) -> float:
+    """Return how rare a word is: 0 if everyday, 1 if technical."""
     lower = word.lower()
     if len(word) > _LONGEST_WORD:
         return 0.2
@@ -338,24 +330,24 @@ def _rarity(word: str) -> float:
     return 1.0 if _TECHNICAL_ENDING.fullmatch(lower) else 0.2
 
 
-def vault(novelty: float, salience: float) -> float:
-    """Return the importance by the memory logic specification.
+def novelty_importance(novelty: float, salience: float) -> float:
+    """Return the importance of what is new and has salient words: six parts to four.
 
-    >>> vault(0.5, 0.9)
+    >>> novelty_importance(0.5, 0.9)
     0.66
     """
     return _clamp(0.6 * novelty + 0.4 * salience)
 
 
-def theoria(
+def heuristic_importance(
     text: str,
     manually_saved: bool = False,
     metadata_confidence: float = 0.0,
     has_tags: bool = False,
 ) -> float:
-    """Return the importance by Theoria's heuristics.
+    """Return the importance by who wanted it kept and what its words are about.
 
-    >>> theoria("I prefer tea", manually_saved=True), theoria("ok thanks")
+    >>> heuristic_importance("I prefer tea", manually_saved=True), heuristic_importance("ok thanks")
     (0.8, 0.0)
     """
     score = 0.5 if manually_saved else 0.0

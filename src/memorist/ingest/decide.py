@@ -1,7 +1,9 @@
 """What becomes of each chunk, as a value: create, merge, update, supersede or skip.
 
-A `WriteSession` holds what is known in one transaction: the memories that chunks may repeat, and
-what has been decided so far, so that the next chunk of the same call meets it.
+A `WriteSession` holds what is known in one transaction: the memories that chunks may repeat or
+contradict, and what has been decided so far, so that the next chunk of the same call meets it.
+Near rows are found in the arrays of the snapshot, before anything is read. Then the memories are
+compared: exactly, by fingerprint, or in other words with the same values.
 """
 
 from __future__ import annotations
@@ -10,78 +12,52 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from heapq import nlargest
-from typing import Literal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..index import Snapshot
 from ..ports import Vectors
 from ..storage.changes import Change, Event, Relation, Save, SeenMessage
-from ..storage.transaction import Transaction
-from ..text import entities, normalize
+from ..text import compare, contradictions, entities, normalize, tokens
 from ..text.clock import new_id
-from ..types import CONTRADICTS, Memory, Scope
-from . import candidates, classify, transitions
+from ..text.statements import parse
+from ..types import CONTRADICTS, Memory, Outcome, Scope
+from . import transitions
 from .analyze import Chunk, is_turn, score
-from .candidates import Duplicate, NearRows
+from .classify import is_kept
 from .policies import Bands, Policy
 
 FORGOTTEN = "it was forgotten on request: save it on purpose to keep it again"
 SAID_AGAIN = "said again"
+MOST = 5  # memories compared for each question
+MOST_TAGS = 3  # taken over from near memories
+TOGETHER = 32  # chunks compared with the scope at a time: bounds the memory that it needs
+_SAID_AS = {"live": "live moved relocated", "work": "work joined started"}
+# Like all tags with a colon, these say something about one memory alone.
+_OWN_TAGS = ("source-forgotten", "do_not_assume")
+# What a new memory takes from its draft as it is.
+_COPIED = """
+    labels fact_type confidence source_ids evidence evidence_ids evidence_text source_session_id
+    compression_source pinned manually_saved speaker
+""".split()
 # What a memory has gained by repetition, and a new memory in its place keeps.
-_GAINED = (
-    "repeat_count",
-    "importance",
-    "base_importance",
-    "manually_saved",
-    "pinned",
-    "confidence",
-    "tags",
-    "source_ids",
-    "evidence",
-    "evidence_ids",
-)
+_GAINED = """
+    repeat_count importance base_importance manually_saved pinned confidence tags source_ids
+    evidence evidence_ids
+""".split()
+
+Neighbors = Sequence[tuple[float, Memory]]  # with their cosine, nearest first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skip:
-    """The chunk is not stored."""
+class Decision:
+    """What becomes of a chunk, and what is written for it."""
 
-    status: Literal["skipped", "refused"]
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Create:
-    """The chunk becomes a new memory."""
-
-    memory: Memory
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Merge:
-    """A memory says this already; it counts for more."""
-
-    memory: Memory  # afterwards
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Update:
-    """A memory gets the text of the chunk; its earlier version is kept beside it."""
-
-    memory: Memory  # afterwards
-    earlier: Memory
-    earlier_vector: Vectors | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Supersede:
-    """The chunk becomes a new memory that replaces an older one."""
-
-    memory: Memory
-    old: Memory  # afterwards
-    reason: str  # SAID_AGAIN or CONTRADICTS
-
-
-Decision = Skip | Create | Merge | Update | Supersede
+    outcome: Outcome
+    saves: Sequence[Save] = ()
+    others: Sequence[Change] = ()
 
 
 @dataclass(kw_only=True)
@@ -96,7 +72,7 @@ class WriteSession:
     new_id: Callable[[], str] = new_id
     memories: dict[str, Memory] = field(default_factory=dict)  # that a chunk may repeat, by id
     ids: dict[int, str] = field(default_factory=dict)  # of those, by row
-    near: NearRows = field(default_factory=dict)  # what each chunk is compared with
+    near: dict[str, dict[int, float]] = field(default_factory=dict)  # rows, cosines by chunk text
     forgotten: set[str] = field(default_factory=set)  # texts that must not be stored again
     keyed: dict[str, Memory] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)  # the last place taken in each session
@@ -104,7 +80,7 @@ class WriteSession:
     others: list[Change] = field(default_factory=list)
     messages: list[SeenMessage] = field(default_factory=list)
 
-    def neighbors(self, chunk: Chunk) -> list[tuple[float, Memory]]:
+    def neighbors(self, chunk: Chunk) -> Neighbors:
         """Return what a chunk is compared with, nearest first: in the store, and of this call."""
         found = {}
         for row, cosine in self.near.get(chunk.text, {}).items():
@@ -114,7 +90,7 @@ class WriteSession:
         for id, put in self.puts.items():
             if put.vector is not None:
                 written[id] = 0.0 if chunk.vector is None else float(put.vector @ chunk.vector)
-        found.update(nlargest(candidates.MOST, written.items(), key=lambda each: each[1]))
+        found.update(nlargest(MOST, written.items(), key=lambda each: each[1]))
         usable = []
         for id, cosine in found.items():
             memory = self.memories[id]
@@ -122,194 +98,197 @@ class WriteSession:
                 usable.append((cosine, memory))
         return sorted(usable, key=lambda each: (-each[0], each[1].id))
 
-    def add(self, chunk: Chunk, decision: Decision) -> None:
-        """Extend what is known, and what is to be written, by a decision."""
-        during = {"session": chunk.session} if chunk.session else {}
-        match decision:
-            case Create(memory=memory):
-                self._put_new(Save(memory=memory, event="created", vector=chunk.vector))
-            case Merge(memory=memory):
-                self._merge(memory, during)
-            case Update(memory=memory, earlier=earlier):
-                put = self.puts.get(memory.id)
-                vector = decision.earlier_vector
-                self._put(Save(memory=earlier, event=None, vector=vector, model=self.model))
-                self._put(
-                    Save(
-                        memory=memory,
-                        event=put.event if put else "updated",
-                        vector=chunk.vector,
-                        model=self.model,
-                        old_ref=earlier.id,
-                        meta={"fields": ["text"], "reason": "said again, with more", **during},
-                    )
-                )
-            case Supersede(memory=memory, old=old, reason=reason):
-                put = self.puts.get(old.id)
-                meta = {"reason": reason, "superseded_by": memory.id, **during}
-                gone = Save(memory=old, event="superseded", meta=meta)
-                self._put(replace(put, memory=old) if put else gone)
-                meta = {"reason": reason, "supersedes": old.id}
-                made = Save(memory=memory, event="created", vector=chunk.vector, meta=meta)
-                self._put_new(replace(made, old_ref=old.id))
-                if reason == CONTRADICTS:
-                    self.others.append(
-                        Relation(from_id=memory.id, to_id=old.id, type=CONTRADICTS, at=self.now)
-                    )
-
-    def _merge(self, memory: Memory, during: dict[str, str]) -> None:
-        put = self.puts.get(memory.id)
-        if put is None:
-            self._put(Save(memory=memory, event="merged", meta=during))
-            return
-        # Said twice in one call: it is one change, and counts as said again all the same.
-        self._put(replace(put, memory=memory))
-        self.others.append(
-            Event(
-                node="episodic" if memory.kind == "episodic" else "hotpath",
-                op="merge",
-                at=self.now,
-                memory_id=memory.id,
-                category=memory.category,
-            )
-        )
-
-    def _put_new(self, put: Save) -> None:
-        memory = put.memory
-        if memory.sequence is not None and memory.labels.session is not None:
-            self.places[memory.labels.session] = memory.sequence
-        self._put(replace(put, model=self.model))
-
-    def _put(self, put: Save) -> None:
+    def save(self, put: Save) -> None:
+        """Write a memory; the next chunk of this call meets it."""
         memory, policy = put.memory, self.policy
         self.puts[memory.id] = put
         if memory.key:
             self.keyed[memory.key] = memory
         if policy.exact or policy.near or policy.bands or policy.conflicts:
             self.memories[memory.id] = memory
-
-    def note(self, chunk: Chunk, ids: Sequence[str]) -> None:
-        """Add two events: whether the chunk was kept, and how near the nearest memory came.
-
-        Turns of a conversation leave none.
-        """
-        made = next((self.puts[id].memory for id in ids if id in self.puts), None)
-        if made is not None and made.kind == "episodic":
-            return
-        labels = chunk.draft.labels
-        event = Event(
-            node="hotpath",
-            op="classify",
-            at=self.now,
-            thread=labels.thread or labels.session,
-            category=made.category if made else None,
-            status="ok" if ids else "skipped",
-        )
-        best = max(self.near.get(chunk.text, {}).values(), default=None)
-        status: Literal["skipped", "ok"] = "skipped" if chunk.vector is None else "ok"
-        searched = replace(event, op="search", sim=best, category=None, status=status)
-        self.others += [event, searched]
+        session, place = memory.labels.session, memory.sequence
+        if session is not None and place is not None:
+            self.places[session] = max(place, self.places.get(session, place))
 
 
-async def load(
-    tx: Transaction,
-    scope: Scope,
-    snapshot: Snapshot,
-    chunks: Sequence[Chunk],
-    *,
-    policy: Policy,
-    now: datetime,
-    model: str,
-) -> WriteSession:
-    """Read everything that the chunks may meet, in a few queries."""
-    known = WriteSession(scope=scope, policy=policy, now=now, snapshot=snapshot, model=model)
-    known.near = candidates.find_near_rows(snapshot, chunks, policy)
-    if policy.exact:
-        same = await tx.same_text(scope, {chunk.content_hash for chunk in chunks})
-        for memories in same.values():
-            known.memories.update((memory.id, memory) for memory in memories)
-    rows = {row for found in known.near.values() for row in found}
-    if policy.near:
-        rows |= candidates.find_near_fingerprints(snapshot, chunks)
-    if rows:
-        for row, memory in (await tx.at_rows(scope, sorted(rows))).items():
-            known.memories[memory.id] = memory
-            known.ids[row] = memory.id
-    # A generator: the texts are made only where something was ever forgotten.
-    texts = (normalize.wording(chunk.text) for chunk in chunks)
-    known.forgotten = set(await tx.tombstones(scope, texts, now))
-    if keys := [chunk.key for chunk in chunks if chunk.key is not None]:
-        known.keyed = await tx.by_key(scope, keys)
-    for session in {chunk.session for chunk in chunks}:
-        if session is not None:
-            known.places[session] = await tx.last_sequence(scope, session)
-    return known
+def find_near_rows(
+    snapshot: Snapshot, chunks: Sequence[Chunk], policy: Policy
+) -> dict[str, dict[int, float]]:
+    """Return the rows that each chunk has to be compared with, by cosine and by subject."""
+    by_text = {chunk.text: chunk for chunk in chunks if not chunk.is_turn}
+    usable = snapshot.alive & ((snapshot.session < 0) | (snapshot.speaker < 0))
+    if (policy.bands is None and not policy.conflicts) or not by_text or not usable.any():
+        return {}
+    low = (policy.bands or Bands()).check_low
+    nothing = np.zeros(snapshot.dimensions, np.float32)
+    single, found = list(by_text.values()), {}
+    for start in range(0, len(single), TOGETHER):
+        few = single[start : start + TOGETHER]
+        cosines = np.zeros((snapshot.n, len(few)), np.float32)
+        if not snapshot.is_lean:
+            vectors = [nothing if chunk.vector is None else chunk.vector for chunk in few]
+            cosines = snapshot.similarity(np.stack(vectors, axis=1))
+        for chunk, near in zip(few, np.ascontiguousarray(cosines.T), strict=True):
+            chosen = _pick_best((near >= low) & usable, near)
+            if policy.conflicts and chunk.clause is not None:
+                chosen |= _pick_best(_find_same_subject(snapshot, chunk) & usable, near)
+            found[chunk.text] = {int(snapshot.row[at]): float(near[at]) for at in sorted(chosen)}
+    return found
+
+
+def _pick_best(usable: NDArray[np.bool_], cosines: NDArray[np.float32]) -> set[int]:
+    """Return the few with the highest cosine; of equals, the latest."""
+    positions = np.flatnonzero(usable)
+    order = np.lexsort((-positions, -cosines[positions]))[:MOST]
+    return set(positions[order].tolist())
+
+
+def _find_same_subject(snapshot: Snapshot, chunk: Chunk) -> NDArray[np.bool_]:
+    """Mark what has the same subject and verb: another city may be far away as a vector, too."""
+    nowhere = np.zeros(snapshot.n, np.bool_)
+    if chunk.clause is None:
+        return nowhere
+    verb = chunk.clause.verb.removesuffix("s")
+    found: NDArray[np.bool_] | None = None
+    for words in (*chunk.clause.subject.split(), _SAID_AS.get(verb, verb)):
+        stems = tokens.analyze(words)
+        if not stems:
+            continue
+        here = nowhere.copy()
+        for stem in stems:
+            here[snapshot.postings(tokens.term_id(stem))[0]] = True
+        found = here if found is None else found & here
+        if not found.any():
+            break
+    return nowhere if found is None else found
 
 
 def decide(chunk: Chunk, known: WriteSession) -> Decision:
     """Decide what becomes of a chunk."""
-    policy, draft, now = known.policy, chunk.draft, known.now
+    policy, draft = known.policy, chunk.draft
     may_return = draft.on_purpose or not known.forgotten  # on purpose is the person's right
     if not may_return and normalize.wording(chunk.text) in known.forgotten:
-        return Skip(status="refused", reason=FORGOTTEN)
-    duplicate = find_duplicate(chunk, known)
-    if duplicate is not None and not _is_renewed(duplicate, chunk, policy):
-        return Merge(memory=transitions.repeat(duplicate.memory, draft, now, chunk.tags))
-    if duplicate is not None:
-        return _renew(duplicate.memory, chunk, known)
-    if policy.gate:
-        importance, _ = score(chunk, policy, known.snapshot.centroid)
-        if not classify.is_kept(importance, policy.gate, on_purpose=draft.on_purpose):
-            reason = f"importance {importance:.2f} is below {policy.gate}"
-            return Skip(status="skipped", reason=reason)
+        return Decision(outcome=Outcome(status="refused", reason=FORGOTTEN))
+    neighbors: Neighbors = ()
+    if not chunk.is_turn and (policy.bands is not None or policy.conflicts):
+        neighbors = known.neighbors(chunk)
+    old, verdict = find_duplicate(chunk, known, neighbors)
+    if old is not None:
+        is_comparable = policy.bands is not None and not chunk.is_turn
+        is_recreated = policy.merge == "recreate" and old.content_hash != chunk.content_hash
+        if is_comparable and is_recreated:
+            repeated = transitions.repeat(old, draft, known.now, chunk.tags)
+            gained = {name: getattr(repeated, name) for name in _GAINED}
+            memory = replace(build_memory(chunk, known), **gained)
+            return _supersede(old, memory, chunk, known, SAID_AGAIN)
+        if is_comparable and verdict == "more":
+            return _update(old, chunk, known)
+        return _merge(old, chunk, known)
+    memory = build_memory(chunk, known)
+    if not is_kept(memory.importance, policy.gate, on_purpose=draft.on_purpose):
+        reason = f"importance {memory.importance:.2f} is below {policy.gate}"
+        return Decision(outcome=Outcome(status="skipped", reason=reason))
     if chunk.key is not None and chunk.key in known.keyed:
-        same = known.keyed[chunk.key]
-        return Merge(memory=transitions.repeat(same, draft, now, chunk.tags))
-    if policy.conflicts and not chunk.is_turn:
-        old = candidates.find_contradicted(chunk, known.neighbors(chunk), now)
-        if old is not None:
-            memory = build_memory(chunk, known)
-            memory = replace(memory, pinned=memory.pinned or old.pinned)
-            return _supersede(old, memory, known, CONTRADICTS)
-    return Create(memory=build_memory(chunk, known))
+        return _merge(known.keyed[chunk.key], chunk, known)
+    contradicted = find_contradicted(chunk, known, neighbors)
+    if contradicted is not None:
+        memory = replace(memory, pinned=memory.pinned or contradicted.pinned)
+        return _supersede(contradicted, memory, chunk, known, CONTRADICTS)
+    put = Save(memory=memory, event="created", vector=chunk.vector, model=known.model)
+    return Decision(outcome=Outcome(status="created", ids=(memory.id,)), saves=[put])
 
 
-def find_duplicate(chunk: Chunk, known: WriteSession) -> Duplicate | None:
-    """Return the memory that a chunk repeats, as it now stands."""
-    policy = known.policy
-    said = []
+def find_duplicate(
+    chunk: Chunk, known: WriteSession, neighbors: Neighbors
+) -> tuple[Memory | None, compare.Verdict]:
+    """Return the memory that a chunk repeats, as it now stands, and whether the chunk says more.
+
+    In this order: the same words, the nearest fingerprint that says the same, the nearest vector
+    that says the same in other words; a very near one may say less.
+    """
+    policy, close = known.policy, []
     for memory in known.memories.values():
-        is_near = chunk.session is None or memory.labels.session == chunk.session
-        if is_near and memory.is_active and memory.speaker == chunk.draft.speaker:
-            said.append(memory)
-    found = candidates.find_exact(chunk, said) if policy.exact else None
-    if found is None and policy.near:
-        found = candidates.find_by_fingerprint(chunk, said)
-    if found is None and policy.bands is not None and not chunk.is_turn:
-        found = candidates.find_reworded(chunk, known.neighbors(chunk), policy.bands)
-    return found
+        if not memory.is_active:
+            continue
+        is_same = policy.exact and memory.content_hash == chunk.content_hash
+        if is_same and chunk.is_comparable(memory):
+            return memory, "same"
+        distance = (chunk.simhash ^ memory.simhash).bit_count()
+        if distance <= normalize.NEAR:
+            close.append((distance, memory.id, memory))
+    for _, _, memory in sorted(close) if policy.near else ():
+        verdict = compare_with(chunk, memory)
+        if verdict != "other":
+            return memory, verdict
+    bands = policy.bands
+    for cosine, memory in neighbors:
+        if bands is None or cosine < bands.check_low:
+            break
+        verdict = compare_with(chunk, memory)
+        if verdict == "same" or (verdict == "more" and cosine >= bands.auto_update):
+            return memory, verdict
+    return None, "other"
 
 
-def _is_renewed(duplicate: Duplicate, chunk: Chunk, policy: Policy) -> bool:
-    """Return whether the newer text is to replace the older, and is not only said again."""
-    if policy.bands is None or chunk.is_turn:
-        return False
-    if duplicate.verdict == "more":
-        return True
-    return policy.merge == "recreate" and duplicate.memory.content_hash != chunk.content_hash
+def compare_with(chunk: Chunk, memory: Memory) -> compare.Verdict:
+    """Return whether a chunk says what a memory says, or a little more, or a little less."""
+    if not chunk.is_comparable(memory):
+        return "other"
+    if chunk.content_hash == memory.content_hash:
+        return "same"
+    return compare.verdict(chunk.statement, parse(memory.text))
 
 
-def _renew(old: Memory, chunk: Chunk, known: WriteSession) -> Update | Supersede:
-    """Replace a memory that said the same, or less; what it had gained is kept."""
-    now = known.now
-    repeated = transitions.repeat(old, chunk.draft, now, chunk.tags)
-    if known.policy.merge == "recreate":
-        gained = {name: getattr(repeated, name) for name in _GAINED}
-        return _supersede(old, replace(build_memory(chunk, known), **gained), known, SAID_AGAIN)
-    vector = _find_vector(old, known)
+def find_contradicted(chunk: Chunk, known: WriteSession, neighbors: Neighbors) -> Memory | None:
+    """Return the memory that a chunk replaces, because it gives another value to an attribute.
+
+    What is said late about an earlier time replaces nothing, and "tomorrow" is another day on
+    another day.
+    """
+    since = chunk.draft.at or chunk.draft.told_at or known.now
+    for _, memory in neighbors if chunk.clause is not None else ():
+        held = transitions.held_since(memory)
+        if since < held or not chunk.has_same_source(memory):
+            continue
+        if not contradictions.contradicts(chunk.statement, parse(memory.text)):
+            continue
+        both = f"{chunk.text} {memory.text}"
+        if since.date() == held.date() or not contradictions.is_relative(both):
+            return memory
+    return None
+
+
+def _merge(old: Memory, chunk: Chunk, known: WriteSession) -> Decision:
+    """A memory says this already; it counts for more."""
+    memory = transitions.repeat(old, chunk.draft, known.now, chunk.tags)
+    outcome = Outcome(status="merged", ids=(memory.id,), reason="said before")
+    put = known.puts.get(memory.id)
+    if put is None:
+        put = Save(memory=memory, event="merged", meta=chunk.during)
+        return Decision(outcome=outcome, saves=[put])
+    # Said twice in one call: it is one change, and counts as said again all the same.
+    again = Event(
+        node="episodic" if memory.kind == "episodic" else "hotpath",
+        op="merge",
+        at=known.now,
+        memory_id=memory.id,
+        category=memory.category,
+    )
+    return Decision(outcome=outcome, saves=[replace(put, memory=memory)], others=[again])
+
+
+def _update(old: Memory, chunk: Chunk, known: WriteSession) -> Decision:
+    """A memory gets the text of the chunk; its earlier version is kept beside it."""
+    now, put, vector = known.now, known.puts.get(old.id), None
+    positions = known.snapshot.positions([row for row, id in known.ids.items() if id == old.id])
+    if put is not None:
+        vector = put.vector
+    elif len(positions) and not known.snapshot.is_lean:
+        stored: Vectors = known.snapshot.vectors(positions)[0]
+        vector = stored if stored.any() else None
     earlier = transitions.earlier_version(old, now, id=known.new_id())
     memory = replace(
-        repeated,
+        transitions.repeat(old, chunk.draft, now, chunk.tags),
         text=chunk.text,
         content_hash=chunk.content_hash,
         simhash=chunk.simhash,
@@ -318,25 +297,37 @@ def _renew(old: Memory, chunk: Chunk, known: WriteSession) -> Update | Supersede
         needs_embedding=chunk.vector is None,
     )
     earlier = replace(earlier, needs_embedding=vector is None)
-    return Update(memory=memory, earlier=earlier, earlier_vector=vector)
+    kept = Save(memory=earlier, event=None, vector=vector, model=known.model)
+    meta = {"fields": ["text"], "reason": "said again, with more", **chunk.during}
+    event = put.event if put else "updated"
+    made = Save(memory=memory, event=event, vector=chunk.vector, model=known.model, meta=meta)
+    outcome = Outcome(status="updated", ids=(memory.id,), reason="said before, with less")
+    return Decision(outcome=outcome, saves=[kept, replace(made, old_ref=earlier.id)])
 
 
-def _supersede(old: Memory, memory: Memory, known: WriteSession, reason: str) -> Supersede:
-    gone = transitions.supersede(old, known.now, by=memory.id, since=memory.valid_from)
-    return Supersede(memory=replace(memory, key=None), old=gone, reason=reason)
-
-
-def _find_vector(memory: Memory, known: WriteSession) -> Vectors | None:
-    """Return the vector of a memory, as far as it is at hand."""
-    if memory.id in known.puts:
-        given: Vectors | None = known.puts[memory.id].vector
-        return given
-    snapshot = known.snapshot
-    positions = snapshot.positions([row for row, id in known.ids.items() if id == memory.id])
-    if not len(positions) or snapshot.is_lean:
-        return None
-    vector: Vectors = snapshot.vectors(positions)[0]
-    return vector if vector.any() else None
+def _supersede(
+    old: Memory, memory: Memory, chunk: Chunk, known: WriteSession, reason: str
+) -> Decision:
+    """The chunk becomes a new memory that replaces an older one."""
+    put, others, now = known.puts.get(old.id), list[Change](), known.now
+    gone = transitions.supersede(old, now, by=memory.id, since=memory.valid_from)
+    meta = {"reason": reason, "superseded_by": memory.id, **chunk.during}
+    ended = Save(memory=gone, event="superseded", meta=meta)
+    made = Save(
+        memory=replace(memory, key=None),
+        event="created",
+        vector=chunk.vector,
+        model=known.model,
+        old_ref=old.id,
+        meta={"reason": reason, "supersedes": old.id},
+    )
+    why = f"it takes the place of {old.id}"
+    if reason == CONTRADICTS:
+        why = f"it contradicts {old.id}: confirm or reject it"
+        others.append(Relation(from_id=memory.id, to_id=old.id, type=CONTRADICTS, at=now))
+    outcome = Outcome(status="created", ids=(memory.id,), reason=why, supersedes=old.id)
+    saves = [replace(put, memory=gone) if put else ended, made]
+    return Decision(outcome=outcome, saves=saves, others=others)
 
 
 def build_memory(chunk: Chunk, known: WriteSession) -> Memory:
@@ -344,10 +335,11 @@ def build_memory(chunk: Chunk, known: WriteSession) -> Memory:
     draft, policy = chunk.draft, known.policy
     told = draft.told_at or known.now
     importance, parts = score(chunk, policy, known.snapshot.centroid)
-    tags, confidence = entities.tags([*chunk.about, *_propose_tags(chunk, known)])
+    tags, confidence = entities.tags([*chunk.about, *propose_tags(chunk, known)])
     session = chunk.session
     form = "preference" if draft.steps_text is None else "workflow"
     is_procedural = chunk.kind == "procedural"
+    copied: dict[str, Any] = {name: getattr(draft, name) for name in _COPIED}
     return Memory(
         id=draft.id if draft.id is not None and draft.id not in known.puts else known.new_id(),
         scope=known.scope,
@@ -355,9 +347,7 @@ def build_memory(chunk: Chunk, known: WriteSession) -> Memory:
         kind=chunk.kind,
         created_at=draft.at if policy.dated and draft.at else told,
         updated_at=told,
-        labels=draft.labels,
         item_type=chunk.item_type,
-        fact_type=draft.fact_type,
         category=chunk.category,
         steps_text=draft.steps_text if is_procedural else None,
         procedural_form=form if is_procedural else None,
@@ -365,38 +355,39 @@ def build_memory(chunk: Chunk, known: WriteSession) -> Memory:
         importance=importance,
         base_importance=importance,
         importance_parts=parts,
-        confidence=draft.confidence,
         metadata_confidence=confidence,
         tags=tuple(dict.fromkeys([*map(str.lower, draft.tags), *tags])),
-        source_ids=draft.source_ids,
-        evidence=draft.evidence,
-        evidence_ids=draft.evidence_ids,
-        evidence_text=draft.evidence_text,
         source_message_id=draft.message_id,
-        source_session_id=draft.source_session_id,
-        compression_source=draft.compression_source,
-        pinned=draft.pinned,
-        manually_saved=draft.manually_saved,
         simhash=chunk.simhash,
         content_hash=chunk.content_hash,
         sequence=None if session is None else known.places.get(session, -1) + 1,
-        speaker=draft.speaker,
         occurred_at=draft.at,
         valid_from=draft.at or told,
         needs_embedding=chunk.vector is None,
+        **copied,
     )
 
 
-def _propose_tags(chunk: Chunk, known: WriteSession) -> list[entities.Entity]:
-    """Return tags of the stored memories that the chunk was compared with."""
-    near, policy = known.near.get(chunk.text), known.policy
-    if not near or chunk.session is not None or policy.score not in ("unified", "theoria"):
-        return []
-    low = (policy.bands or Bands()).check_low
-    neighbors = []
-    for row, cosine in near.items():
-        if cosine >= low and row in known.ids:
-            memory = known.memories[known.ids[row]]
-            if memory.is_active:
-                neighbors.append((cosine, memory))
-    return candidates.propose_tags(chunk, neighbors)
+def propose_tags(chunk: Chunk, known: WriteSession) -> list[entities.Entity]:
+    """Return the tags that most of the near stored memories have, weighted by their cosine.
+
+    Only what one speaker said in one role about one subject lends tags to each other. A tag that
+    stands in the words of a neighbor is its own: what is near to "Anna likes tea" need not be about
+    Anna.
+    """
+    votes: dict[str, float] = {}
+    count, total = 0, 0.0
+    low = (known.policy.bands or Bands()).check_low
+    for row, cosine in known.near.get(chunk.text, {}).items() if chunk.takes_tags else ():
+        memory = known.memories[known.ids[row]] if row in known.ids else None
+        if memory is None or cosine < low or not memory.is_active:
+            continue
+        if memory.item_type != chunk.draft.item_type or not chunk.has_same_source(memory):
+            continue
+        count, total = count + 1, total + cosine
+        words = memory.text.casefold()
+        for tag in memory.tags:
+            if tag not in words and tag not in _OWN_TAGS and ":" not in tag:
+                votes[tag] = votes.get(tag, 0.0) + cosine
+    best = sorted((-vote, tag) for tag, vote in votes.items() if 2 * vote >= total)[:MOST_TAGS]
+    return [entities.Entity(text=tag, confidence=-vote / count) for vote, tag in best]

@@ -180,17 +180,17 @@ def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
     """
     events = []
     for item in items:
+        draft = item.draft
         if item.outcome is not None:
             continue
-        why = find_refusal(item.draft, policy, user)
-        if not why:
-            item.draft = lower_authority(item.draft, policy, user)
-            continue
-        item.refuse(why)
-        if item.draft.told_at is not None:
-            labels = item.draft.labels
-            event = Event(node="hotpath", op="classify", at=item.draft.told_at, status="skipped")
-            events.append(replace(event, thread=labels.thread or labels.session))
+        if why := find_refusal(draft, policy, user):
+            item.refuse(why)
+        else:
+            item.draft = lower_authority(draft, policy, user)
+        if why and draft.told_at is not None:
+            thread = draft.labels.thread or draft.labels.session
+            event = Event(node="hotpath", op="classify", at=draft.told_at, status="skipped")
+            events.append(replace(event, thread=thread))
     return events
 
 
@@ -198,17 +198,14 @@ def explain(item: Item, user: str) -> Outcome | None:
     """Return the outcome with a reason if the caller asked for more authority than who said it
     has.
     """
-    outcome, draft = item.outcome, item.given
+    outcome, given = item.outcome, item.given
     if outcome is None or outcome.status != "created" or outcome.reason:
         return outcome
-    if authority.is_own(draft.labels.role, draft.speaker, user):
-        return outcome
-    made = authority.as_episode(draft, typed=False)
-    is_same_kind = draft.kind in (None, made.kind)
-    asked = (draft.category, draft.item_type, draft.fact_type)
-    if is_same_kind and asked == (made.category, made.item_type, made.fact_type):
-        return outcome
-    return replace(outcome, reason=LOWERED)
+    for name in ("kind", "category", "item_type", "fact_type"):
+        is_lowered = getattr(given, name) not in (None, getattr(item.draft, name))
+        if is_lowered and not authority.is_own(given.labels.role, given.speaker, user):
+            return replace(outcome, reason=LOWERED)
+    return outcome
 
 
 def find_refusal(draft: Draft, policy: Policy, user: str) -> str:
@@ -241,7 +238,7 @@ def lower_authority(draft: Draft, policy: Policy, user: str) -> Draft:
         is_named = draft.kind or draft.category or draft.item_type
         if is_named or policy.guard == "none" or not find_injection(draft.text, "contextual"):
             return draft
-    return authority.as_episode(draft, typed=policy.route == "milton")
+    return authority.as_episode(draft, typed=policy.route == "item_type")
 
 
 def find_forgery(text: str) -> str:
@@ -287,8 +284,11 @@ def find_secret(text: str) -> str:
         return "a password"
     if any(map(_is_password, _PASSWORD.finditer(text))):
         return "a password"
-    if any(_is_random(found["value"]) for found in _NAMED.finditer(text)):
-        return "an access key"
+    for found in _NAMED.finditer(text):
+        value = found["value"]
+        is_random = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+        if is_random and not _PLACEHOLDER.match(value):  # letters and digits mixed, as in no word
+            return "an access key"
     return "a card number" if any(map(_is_card, _CARD.findall(text))) else ""
 
 
@@ -300,26 +300,16 @@ def _is_password(found: re.Match[str]) -> bool:
         return False
     if bare != value or not _WORDS.fullmatch(bare):
         return True
-    is_assigned = found["sign"] is not None and found["sign"].strip() in (":", "=", "：")
+    is_assigned = (found["sign"] or "").strip() in (":", "=", "：")
     return is_assigned and bare.isalpha() and not is_common(bare.lower())
-
-
-def _is_random(value: str) -> bool:
-    """Return whether letters and digits are mixed, as in no word."""
-    has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-    return has_both and not _PLACEHOLDER.match(value)
 
 
 def _is_card(text: str) -> bool:
     """Return whether an issuer gives out such numbers, and the check digit is right (Luhn)."""
     digits = [int(mark) for mark in text if mark.isdigit()]
-    if not _ISSUED.fullmatch("".join(map(str, digits))):
-        return False
-    total = 0
-    for place, digit in enumerate(reversed(digits)):
-        doubled = digit * (1 + place % 2)
-        total += doubled - 9 * (doubled > 9)
-    return total % 10 == 0
+    doubled = [digit * (1 + place % 2) for place, digit in enumerate(reversed(digits))]
+    total = sum(doubled) - 9 * sum(digit > 9 for digit in doubled)
+    return total % 10 == 0 and _ISSUED.fullmatch("".join(map(str, digits))) is not None
 
 
 def find_shortness(text: str, what: str = "content") -> str:
@@ -343,8 +333,8 @@ def to_line(text: str, what: Literal["content", "fact", "evidence", "lore"]) -> 
     longest = LONGEST[what]
     line = normalize.one_line(text).replace("|", "/")
     if what == "lore":
-        line = _LEAD_IN.sub("", line, count=1) if _LEAD_IN.match(line) else line
-        line = line[:longest].rstrip(" .!?,;:")
+        lead = _LEAD_IN.match(line)
+        line = line[lead.end() if lead else 0 :][:longest].rstrip(" .!?,;:")
     if find_shortness(line, what):
         return ""
     if what == "fact" and not line[:longest].endswith((".", "!", "?")):

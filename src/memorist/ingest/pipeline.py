@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Literal
 
 from ..context import Context
 from ..embedders import encode
@@ -19,11 +20,10 @@ from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import authority, normalize
 from ..text.clock import new_id
-from ..types import CONTRADICTS, Draft, Message, Outcome, Scope, Status
-from . import decide as decisions
+from ..types import Draft, Message, Outcome, Scope, Status
 from . import guard, links, policies, privacy, trim
-from .analyze import Chunk, Item, analyze, to_items
-from .decide import FORGOTTEN, Create, Decision, Merge, Skip, Supersede, Update, WriteSession
+from .analyze import Chunk, Item, analyze
+from .decide import FORGOTTEN, WriteSession, decide, find_near_rows
 from .policies import Policy
 
 EXTRACT = "extract"  # the job that extracts facts from a turn
@@ -56,13 +56,14 @@ async def remember(
     ctx: Context, scope: Scope, drafts: Sequence[Draft], policy: Policy, now: datetime
 ) -> list[Outcome]:
     """Store drafts in one transaction; return their outcomes in the same order."""
-    items = to_items(drafts)
+    items = [Item(draft, draft) for draft in drafts]
     sessions = {draft.labels.session for draft in drafts}
     privacy.refuse(items, await privacy.load(ctx, ctx.store, scope, sessions))
     refusals = guard.refuse(items, policy, scope.user)
     batch = await prepare(ctx, scope, items, policy, now)
     if any(item.outcome is None for item in items):
         async with ctx.store.transaction(scope) as tx:
+            await tx.read_ahead(sessions, {chunk.content_hash for chunk in batch.chunks})
             privacy.refuse(items, await privacy.load(ctx, tx, scope, sessions))
             await write(tx, batch)
     ctx.access_log.note(scope, refusals)
@@ -104,9 +105,8 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     seen = await load_seen(tx, scope, items)
     snapshot = await ctx.index.current(scope, tx)
     model = "" if ctx.embedder is None else ctx.embedder.model
-    known = await decisions.load(
-        tx, scope, snapshot, batch.chunks, policy=policy, now=now, model=model
-    )
+    known = WriteSession(scope=scope, policy=policy, now=now, snapshot=snapshot, model=model)
+    await load(tx, known, batch.chunks)
     for item in items:
         _write_item(item, known, seen)
     if batch.problem.startswith(FAILED):
@@ -118,15 +118,14 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
         await tasks.add(tx, *_queue_extraction(items, known))
     if policy.links is not None and any(put.memory.kind == "semantic" for put in puts):
         await links.link(tx, scope, snapshot, puts, policy.links, now)
+    trimmed: list[str] = []
     if policy.capacity is not None and any(item.is_new for item in items):
         trimmed = await trim.enforce(tx, scope, policy.capacity, now)
-        for item in items:
-            if item.outcome and item.outcome.ids and set(item.outcome.ids).issubset(trimmed):
-                item.outcome = replace(item.outcome, status="skipped", reason=FULL)
-    if batch.problem:
-        for item in items:
-            if item.outcome and item.is_new:
-                item.outcome = replace(item.outcome, reason=batch.problem)
+    for item in items:
+        if item.outcome and item.outcome.ids and set(item.outcome.ids).issubset(trimmed):
+            item.outcome = replace(item.outcome, status="skipped", reason=FULL)
+        if item.outcome and item.is_new and batch.problem:
+            item.outcome = replace(item.outcome, reason=batch.problem)
     return outcomes(batch.items, scope.user)
 
 
@@ -157,6 +156,32 @@ async def load_seen(reading: Reader, scope: Scope, items: Iterable[Item]) -> See
     return seen
 
 
+async def load(tx: Transaction, known: WriteSession, chunks: Sequence[Chunk]) -> None:
+    """Read everything that the chunks may meet, in a few queries."""
+    scope, snapshot, policy = known.scope, known.snapshot, known.policy
+    known.near = find_near_rows(snapshot, chunks, policy)
+    if policy.exact:
+        same = await tx.same_text(scope, {chunk.content_hash for chunk in chunks})
+        for memories in same.values():
+            known.memories.update((memory.id, memory) for memory in memories)
+    rows = {row for found in known.near.values() for row in found}
+    for chunk in chunks if policy.near else ():
+        positions = normalize.find_near(snapshot.simhash, chunk.simhash)
+        rows.update(snapshot.row[positions[snapshot.alive[positions]]].tolist())
+    if rows:
+        for row, memory in (await tx.at_rows(scope, sorted(rows))).items():
+            known.memories[memory.id] = memory
+            known.ids[row] = memory.id
+    # A generator: the texts are made only where something was ever forgotten.
+    texts = (normalize.wording(chunk.text) for chunk in chunks)
+    known.forgotten = set(await tx.tombstones(scope, texts, known.now))
+    if keys := [chunk.key for chunk in chunks if chunk.key is not None]:
+        known.keyed = await tx.by_key(scope, keys)
+    for session in {chunk.session for chunk in chunks}:
+        if session is not None:
+            known.places[session] = await tx.last_sequence(scope, session)
+
+
 async def _embed(ctx: Context, chunks: Sequence[Chunk], policy: Policy) -> str:
     """Embed all chunks in one batch, unless that is done later; return why there are no vectors."""
     if not chunks or policy.embed == "deferred":
@@ -175,114 +200,96 @@ async def _embed(ctx: Context, chunks: Sequence[Chunk], policy: Policy) -> str:
 
 
 def _write_item(item: Item, known: WriteSession, seen: Seen) -> None:
-    """Decide on the chunks of an item, one after the other."""
-    draft, id = item.draft, item.draft.message_id
+    """Decide on the chunks of an item, one after the other, and note its message."""
+    draft, id, chunks = item.draft, item.draft.message_id, item.chunks
+    digest = normalize.digest(draft.text) if id is not None else ""
     if id is not None and id in seen:
-        item.outcome = _repeat_outcome(draft, *seen[id])
+        then, item.outcome = seen[id]
+        if then != digest:
+            reason = f"message {id!r} was remembered with another text: edit the memory instead"
+            item.outcome = replace(
+                item.outcome, status="conflict", reason=reason, message_id=id, supersedes=None
+            )
         return
     results = []
-    for chunk in item.chunks:
-        decision = decisions.decide(chunk, known)
-        known.add(chunk, decision)
-        results.append(_to_outcome(decision))
-    for chunk, result in zip(item.chunks, results, strict=True):
-        known.note(chunk, result.ids)
-    item.outcome = outcome = _combine(results, draft)
-    if id is not None:
-        known.messages.append(_to_message(item, results, outcome))
-        seen[id] = (normalize.digest(draft.text), outcome)
-
-
-def _repeat_outcome(draft: Draft, digest: str, outcome: Outcome) -> Outcome:
-    """Return what became of a message earlier; with another text it is a conflict."""
-    if digest == normalize.digest(draft.text):
-        return outcome
-    return Outcome(
-        status="conflict",
-        ids=outcome.ids,
-        message_id=draft.message_id,
-        reason=f"message {draft.message_id!r} was remembered with another text: edit the memory"
-        " instead",
-    )
-
-
-def _to_outcome(decision: Decision) -> Outcome:
-    match decision:
-        case Skip(status=status, reason=reason):
-            return Outcome(status=status, reason=reason)
-        case Create(memory=memory):
-            return Outcome(status="created", ids=(memory.id,))
-        case Merge(memory=memory):
-            return Outcome(status="merged", ids=(memory.id,), reason="said before")
-        case Update(memory=memory):
-            return Outcome(status="updated", ids=(memory.id,), reason="said before, with less")
-        case Supersede(memory=memory, old=old, reason=reason):
-            why = f"it takes the place of {old.id}"
-            if reason == CONTRADICTS:
-                why = f"it contradicts {old.id}: confirm or reject it"
-            return Outcome(status="created", ids=(memory.id,), reason=why, supersedes=old.id)
-
-
-def _combine(results: Sequence[Outcome], draft: Draft) -> Outcome:
-    """Return the outcome of a draft from those of its chunks."""
-    if not results:
-        reason = "there is nothing but blanks in it"
-        return Outcome(status="skipped", reason=reason, message_id=draft.message_id)
-    best = min(results, key=lambda each: (_ORDER.index(each.status), each.supersedes is None))
-    ids = tuple(dict.fromkeys(id for result in results for id in result.ids))
-    lost = [result for result in results if not result.ids]
-    if lost and ids:
-        why = f"{len(lost)} of {len(results)} chunks were {lost[0].status}: {lost[0].reason}"
-        best = replace(best, reason=why)
-    return replace(best, ids=ids, message_id=draft.message_id)
-
-
-def _to_message(item: Item, results: Sequence[Outcome], outcome: Outcome) -> SeenMessage:
-    """Return the message to store; its text only where the memories do not hold it word for
-    word.
-    """
-    draft, role = item.draft, item.draft.labels.role
-    is_verbatim = (
-        len(item.chunks) == 1 and item.chunks[0].text == draft.text and outcome.status == "created"
-    )
-    has_refused = any(result.status == "refused" for result in results)  # forgotten words
+    for chunk in chunks:
+        decision = decide(chunk, known)
+        for put in decision.saves:
+            known.save(put)
+        known.others += decision.others
+        results.append(decision.outcome)
+    for chunk, result in zip(chunks, results, strict=True):
+        known.others += _make_events(chunk, result, known)
+    item.outcome = outcome = _combine(results, id)
+    if id is None:
+        return
+    seen[id] = (digest, outcome)
+    role = draft.labels.role
     message = Message(
-        id=draft.message_id,
+        id=id,
         content=draft.text,
         role=role or "user",
         name=draft.speaker if draft.speaker != role else None,
         at=draft.at,
         session=draft.labels.session,
     )
-    return SeenMessage(
-        id=draft.message_id or "",
-        message=message,
-        outcome=outcome,
-        digest=normalize.digest(draft.text),
-        keep_text=not is_verbatim and not has_refused,
+    is_verbatim = outcome.status == "created" and [chunk.text for chunk in chunks] == [draft.text]
+    has_forgotten = any(result.status == "refused" for result in results)
+    keep_text = not is_verbatim and not has_forgotten
+    known.messages.append(
+        SeenMessage(id=id, message=message, outcome=outcome, digest=digest, keep_text=keep_text)
     )
 
 
+def _make_events(chunk: Chunk, result: Outcome, known: WriteSession) -> list[Event]:
+    """Return two events: whether the chunk was kept, and how near the nearest memory came.
+
+    Turns of a conversation leave none.
+    """
+    written = [known.puts[id].memory for id in result.ids if id in known.puts]
+    if written and written[0].kind == "episodic":
+        return []
+    labels = chunk.draft.labels
+    event = Event(
+        node="hotpath",
+        op="classify",
+        at=known.now,
+        thread=labels.thread or labels.session,
+        category=written[0].category if written else None,
+        status="ok" if result.ids else "skipped",
+    )
+    best = max(known.near.get(chunk.text, {}).values(), default=None)
+    status: Literal["skipped", "ok"] = "skipped" if chunk.vector is None else "ok"
+    return [event, replace(event, op="search", sim=best, category=None, status=status)]
+
+
+def _combine(results: Sequence[Outcome], message_id: str | None) -> Outcome:
+    """Return the outcome of a draft from those of its chunks."""
+    if not results:
+        reason = "there is nothing but blanks in it"
+        return Outcome(status="skipped", reason=reason, message_id=message_id)
+    best = min(results, key=lambda each: (_ORDER.index(each.status), each.supersedes is None))
+    ids = tuple(dict.fromkeys(id for result in results for id in result.ids))
+    lost = [result for result in results if not result.ids]
+    if lost and ids:
+        why = f"{len(lost)} of {len(results)} chunks were {lost[0].status}: {lost[0].reason}"
+        best = replace(best, reason=why)
+    return replace(best, ids=ids, message_id=message_id)
+
+
 def _queue_extraction(items: Iterable[Item], known: WriteSession) -> list[tasks.NewTask]:
-    """Queue the extraction of facts from what people said themselves and was written now."""
+    """Queue the extraction of facts from what people said in a conversation and was written now."""
     queued: list[tasks.NewTask] = []
     for item in items:
-        if not item.has_status("created") or not is_source(item.draft):
+        draft, outcome = item.draft, item.outcome
+        was_said = draft.labels.session is not None or draft.message_id not in (None, draft.id)
+        is_derived = draft.evidence_ids or draft.compression_source
+        if not was_said or is_derived or draft.kind not in (None, "episodic"):
             continue
-        assert item.outcome is not None
-        ids = list(item.outcome.ids)
-        if ids[0] in known.puts:
-            payload = {"ids": ids, "policy": known.policy.name}
-            queued.append(
-                tasks.NewTask(name=EXTRACT, key=ids[0], due_at=known.now, payload=payload)
-            )
+        if outcome is None or outcome.status != "created" or outcome.ids[0] not in known.puts:
+            continue
+        if authority.is_own_role(draft.labels.role):
+            payload = {"ids": list(outcome.ids), "policy": known.policy.name}
+            key = outcome.ids[0]
+            queued.append(tasks.NewTask(name=EXTRACT, key=key, due_at=known.now, payload=payload))
     return queued
-
-
-def is_source(draft: Draft) -> bool:
-    """Return whether a person said it in a conversation, and it is not derived itself."""
-    was_said = draft.labels.session is not None or draft.message_id not in (None, draft.id)
-    if not was_said or draft.kind not in (None, "episodic"):
-        return False
-    is_derived = bool(draft.evidence_ids or draft.compression_source)
-    return authority.is_own_role(draft.labels.role) and not is_derived

@@ -59,10 +59,10 @@ class Policy:
         None  # tokens at least and at most; None: only what the model cannot read at once
     )
     longest: int | None = None  # characters; what is longer is cut there
-    score: Literal["unified", "vault", "theoria", "given"] = "unified"
+    score: Literal["unified", "novelty", "heuristic", "given"] = "unified"
     usual_importance: float = 0.5  # of what comes without one, where the score is given
     gate: float = 0.0  # less important drafts are skipped, unless they were saved on purpose
-    route: Literal["default", "vault", "milton", "given"] = "default"
+    route: Literal["default", "signals", "item_type", "given"] = "default"  # how the kind is found
     keyed_preferences: bool = (
         False  # a preference is kept under a key, and replaces the one under it
     )

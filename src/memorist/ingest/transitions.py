@@ -54,20 +54,16 @@ def repeat(memory: Memory, draft: Draft, now: datetime, tags: tuple[str, ...] = 
     """Return the memory after a draft said it again: more important, with what the draft adds."""
     count = memory.repeat_count + 1
     importance = repeated_importance(memory.base_importance, count)
+    fields = _join(memory, draft)
+    fields["tags"] = union(memory.tags, tuple(map(str.lower, draft.tags)), tags)
     since = [at for at in (memory.valid_from, draft.at) if at is not None]
     return revise(
         memory,
         now,
         repeat_count=count,
         importance=max(importance, draft.importance or 0.0),
-        manually_saved=memory.manually_saved or draft.manually_saved,
-        pinned=memory.pinned or draft.pinned,
-        confidence=max(memory.confidence, draft.confidence),
-        tags=union(memory.tags, tuple(map(str.lower, draft.tags)), tags),
-        source_ids=union(memory.source_ids, draft.source_ids),
-        evidence=union(memory.evidence, draft.evidence),
-        evidence_ids=union(memory.evidence_ids, draft.evidence_ids),
         valid_from=min(since, default=None),
+        **fields,
     )
 
 
@@ -78,17 +74,23 @@ def absorb(memory: Memory, other: Memory, now: datetime) -> Memory:
 
 def absorbed_fields(memory: Memory, other: Memory) -> dict[str, Any]:
     """Return the fields of a memory that stands for two memories of the same fact."""
+    return _join(memory, other) | {
+        "importance": max(memory.importance, other.importance),
+        "base_importance": max(memory.base_importance, other.base_importance),
+        "repeat_count": memory.repeat_count + other.repeat_count + 1,
+        "valid_from": min(held_since(memory), held_since(other)),
+    }
+
+
+def _join(memory: Memory, other: Memory | Draft) -> dict[str, Any]:
+    """Return what holds of either: their lists, flags and confidence."""
     fields: dict[str, Any] = {
         name: union(getattr(memory, name), getattr(other, name)) for name in _LISTS
     }
     return fields | {
-        "importance": max(memory.importance, other.importance),
-        "base_importance": max(memory.base_importance, other.base_importance),
         "confidence": max(memory.confidence, other.confidence),
         "pinned": memory.pinned or other.pinned,
         "manually_saved": memory.manually_saved or other.manually_saved,
-        "repeat_count": memory.repeat_count + other.repeat_count + 1,
-        "valid_from": min(held_since(memory), held_since(other)),
     }
 
 

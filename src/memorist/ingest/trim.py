@@ -1,16 +1,14 @@
-"""Keeping a scope within its capacity: the least valuable memories go first, protected ones never."""
+"""Keep a scope within its capacity: the least valuable memories go first, protected ones never."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from heapq import nsmallest
 from typing import Any
 
-from ..storage import access_log
-from ..storage.access_log import MemoryAccess
 from ..storage.changes import Change, Event, Save
+from ..storage.store import MemoryAccess, record_access
 from ..storage.transaction import Transaction
 from ..text import clock
 from ..types import Filter, Memory, Scope
@@ -24,38 +22,30 @@ KEPT = timedelta(days=30)  # a trimmed memory can be restored for this long
 async def enforce(tx: Transaction, scope: Scope, cap: int, now: datetime) -> list[str]:
     """Trim a scope to its capacity, reversibly; return the ids of the trimmed memories.
 
-    Each is an event (`ttl`, on the path that filled the scope). Where only protected memories are left
-    and it is still too full, an event of status `error` says so.
+    Each is an event (`ttl`, on the path that filled the scope). Where only protected memories are
+    left and it is still too full, an event of status `error` says so.
     """
     over = len(await tx.rows_where(scope, Filter())) - cap
     if over <= 0:
         return []
     candidates = await tx.find_all(scope, Filter(pinned=False, manually_saved=False))
-    changes: list[Change] = []
     accesses = []
-    scored = {}
+    ranked = []
     for memory in candidates:
-        scored[memory.id] = found = fresh_scores(memory, now)
+        found = fresh_scores(memory, now)
+        ranked.append((found["total"], memory.created_at, memory.id, memory))
         if found is not memory.last_scores:
             accesses.append(MemoryAccess(memory_id=memory.id, at=now, scores=found, accessed=False))
-    trimmed = least_valuable(candidates, scored, over)
+    trimmed = [each[3] for each in nsmallest(over, ranked)]  # of equals, the oldest
+    changes: list[Change] = []
     for memory in trimmed:
         hidden = transitions.hide(memory, now, purge_at=now + KEPT)
         changes.append(Save(memory=hidden, event="soft_deleted", meta={"reason": "capacity"}))
     if len(trimmed) < over:
         changes.append(Event(node="hotpath", op="ttl", at=now, status="error"))
     await tx.apply(changes)
-    await access_log.record(tx, accesses)
+    await record_access(tx, accesses)
     return [memory.id for memory in trimmed]
-
-
-def least_valuable(candidates: Sequence[Memory], scores: dict[str, Any], over: int) -> list[Memory]:
-    """Return the memories with the smallest totals; of equals, the oldest."""
-
-    def rank(memory: Memory) -> tuple[float, datetime, str]:
-        return scores[memory.id]["total"], memory.created_at, memory.id
-
-    return nsmallest(over, candidates, key=rank)
 
 
 def fresh_scores(memory: Memory, now: datetime) -> Any:

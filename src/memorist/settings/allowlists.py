@@ -1,19 +1,30 @@
-"""What agents may read: the categories there are, how much of each goes into a context, and which agent sees which."""
+"""What agents may read: the categories, how much of each goes into a context, and which agent sees
+which."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+)
 
 from ..errors import Misconfigured, NotAllowed
 
-USUAL_LENGTH = 30  # memories of a category that says nothing about it
+USUAL_LENGTH = 30  # memories of a category that does not say how many
 ALL = -1
-PROCEDURAL = "procedural"  # how-tos, which only agents that carry things out are given
-# Memories of one category under several names: whoever may read the last may read the first.
+PROCEDURAL = "procedural"  # how-tos, which only agents that act on them are given
+# Memories of one category under several names: an agent that may read the last may read the first.
 _ALIASES = {
     "preference": "preferences",
     "project": "projects",
@@ -26,13 +37,71 @@ _ALIASES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Category:
+def canonical(name: str) -> str:
+    """Return the name under which a category is declared and allowed.
+
+    >>> canonical("Preference"), canonical("relationship_dynamic"), canonical("tasks")
+    ('preferences', 'relationships', 'tasks')
+    """
+    folded = name.strip().lower()
+    return _ALIASES.get(folded, folded)
+
+
+def spellings(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names under which memories of these categories are stored.
+
+    >>> spellings(["relationships"])
+    ('relationships', 'relationship', 'relationship_dynamic')
+    """
+    others = [alias for name in names for alias, known in _ALIASES.items() if known == name]
+    return (*names, *others)
+
+
+Name = Annotated[
+    str,
+    StringConstraints(strict=True, strip_whitespace=True, min_length=1),
+    AfterValidator(canonical),
+]
+
+
+class Part(BaseModel):
+    """A part of the file with categories and allowlists."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Category(Part):
     """What a memory can be about, and how much of it goes into a context."""
 
-    name: str
+    name: Name
     context: Literal["all", "rag"] = "rag"  # the whole category, or what fits the question
-    rag_length: int = USUAL_LENGTH  # memories at most; -1: as many as there are
+    rag_length: int = Field(  # at most; -1: as many as there are
+        default_factory=lambda known: ALL if known.get("context") == "all" else USUAL_LENGTH,
+        strict=True,
+        ge=ALL,
+    )
+    description: Any = None
+
+    @field_validator("rag_length")
+    @classmethod
+    def _refuse_zero(cls, length: int) -> int:
+        if length == 0:
+            raise ValueError("at least 1, or -1 for all")
+        return length
+
+
+class Groups(Part):
+    """The categories of the file."""
+
+    system: list[Category] | None = None
+    custom: list[Category] | None = None  # those that the application added
+
+
+class AccessFile(Part):
+    """The file with categories and allowlists."""
+
+    categories: Groups | None = None
+    allowlists: dict[str, list[Name] | None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +110,18 @@ class Access:
 
     categories: Mapping[str, Category]
     allowlists: Mapping[str, tuple[str, ...]]
-    custom: tuple[str, ...] = field(
-        default=()
-    )  # of the categories, those that the application added
+    custom: tuple[str, ...] = ()  # of the categories, those that the application added
 
     def category(self, name: str) -> Category:
-        """The category that memories called so belong to; one that nobody declared is asked by question."""
+        """Return the category of memories with this name, which may be undeclared."""
         known = canonical(name)
         return self.categories.get(known) or Category(name=known)
 
     def allowed(self, agent: str, wanted: Sequence[str] | None = None) -> tuple[str, ...]:
-        """The categories that an agent asks for, or all it may read. Raises NotAllowed if it may not read one."""
+        """Return the categories that an agent asks for, or all it may read.
+
+        Raises NotAllowed if it may not read one.
+        """
         if agent not in self.allowlists:
             known = ", ".join(sorted(self.allowlists))
             raise NotAllowed(f"No agent {agent!r} has an allowlist: there are {known}")
@@ -64,148 +134,76 @@ class Access:
         return asked
 
 
-def canonical(name: str) -> str:
-    """The name under which a category is declared and allowed.
-
-    >>> canonical("Preference"), canonical("relationship_dynamic"), canonical("tasks")
-    ('preferences', 'relationships', 'tasks')
-    """
-    folded = name.strip().lower()
-    return _ALIASES.get(folded, folded)
-
-
-def spellings(names: Sequence[str]) -> tuple[str, ...]:
-    """The names under which memories of these categories are kept.
-
-    >>> spellings(["relationships"])
-    ('relationships', 'relationship', 'relationship_dynamic')
-    """
-    others = [alias for name in names for alias, known in _ALIASES.items() if known == name]
-    return (*names, *others)
-
-
 def load(path: Path | None) -> Access:
-    """The configuration in a YAML or TOML file, or ours if there is none. Raises Misconfigured, naming the place."""
-    return USUAL if path is None else read(_parsed(path), str(path))
+    """Read a YAML or TOML file; without one, return the documented categories and allowlists.
 
-
-def read(data: Any, where: str) -> Access:
-    """A configuration from plain values. Raises Misconfigured, naming the place."""
-    top = _mapping(data, where, ("categories", "allowlists"))
-    if not top:
-        raise Misconfigured(f"{where} is empty: it takes categories and allowlists")
-    groups = _mapping(top.get("categories", {}), f"{where}: categories", ("system", "custom"))
-    found: dict[str, Category] = {}
-    for group in ("system", "custom"):
-        for number, each in enumerate(_list(groups.get(group, []), f"{where}: categories.{group}")):
-            made = _category(each, f"{where}: categories.{group}[{number}]")
-            if made.name in found:
-                raise Misconfigured(f"{where}: the category {made.name!r} is declared twice")
-            found[made.name] = made
-    lists = _mapping(top.get("allowlists", {}), f"{where}: allowlists", None)
-    allowed = {
-        agent: _names(names, f"{where}: allowlists.{agent}") for agent, names in lists.items()
-    }
-    undeclared = {
-        name: Category(name=name)
-        for names in allowed.values()
-        for name in names
-        if name not in found
-    }
-    custom = [canonical(str(each["name"])) for each in groups.get("custom", [])]
-    return Access(categories={**found, **undeclared}, allowlists=allowed, custom=tuple(custom))
-
-
-def _parsed(path: Path) -> Any:
+    Raises Misconfigured, naming the place.
+    """
+    if path is None:
+        return USUAL
     try:
         text = path.read_text("utf-8")
-        if path.suffix == ".toml":
-            return tomllib.loads(text)
-        return _yaml(text, path)
+        data = tomllib.loads(text) if path.suffix == ".toml" else _parse_yaml(text, path)
     except (OSError, ValueError) as error:
         raise Misconfigured(f"{path} cannot be read: {error}") from error
+    if not data:
+        raise Misconfigured(f"{path} is empty: it takes categories and allowlists")
+    return build(data, str(path))
 
 
-def _yaml(text: str, path: Path) -> Any:
+def _parse_yaml(text: str, path: Path) -> Any:
     try:
         import yaml  # type: ignore[import-untyped]
     except ImportError as error:
         raise Misconfigured(
-            f'{path} is YAML: pip install "memorist[supervisor]", or write the same as TOML into a .toml file'
+            f'{path} is YAML: pip install "memorist[supervisor]", or write it as TOML'
         ) from error
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise Misconfigured(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+        raise Misconfigured(f"{path} is not YAML: {' '.join(str(error).split())}") from error
 
 
-def _category(given: Any, where: str) -> Category:
-    fields = _mapping(given, where, ("name", "context", "rag_length", "description"))
-    name, context = fields.get("name"), fields.get("context", "rag")
-    length = fields.get("rag_length", ALL if context == "all" else USUAL_LENGTH)
-    if not isinstance(name, str) or not name.strip():
-        raise Misconfigured(f"{where} needs a name: a text, not {name!r}")
-    if context not in ("all", "rag"):
-        raise Misconfigured(f"{where}.context is all or rag, not {context!r}")
-    if isinstance(length, bool) or not isinstance(length, int) or not (length == ALL or length > 0):
-        raise Misconfigured(
-            f"{where}.rag_length is a whole number of at least 1, or -1 for all, not {length!r}"
-        )
-    return Category(
-        name=canonical(name), context=cast(Literal["all", "rag"], context), rag_length=length
-    )
+def build(data: Any, where: str) -> Access:
+    """Check a configuration. Raises Misconfigured, naming the place."""
+    try:
+        file = AccessFile.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "categories and allowlists"
+        raise Misconfigured(f"{where}: {place}: {first['msg']}") from error
+    groups = file.categories or Groups()
+    declared = [*(groups.system or []), *(groups.custom or [])]
+    found: dict[str, Category] = {}
+    for category in declared:
+        if category.name in found:
+            raise Misconfigured(f"{where}: the category {category.name!r} is declared twice")
+        found[category.name] = category
+    allowed: dict[str, tuple[str, ...]] = {}
+    for agent, names in (file.allowlists or {}).items():
+        allowed[agent] = tuple(dict.fromkeys(names or ()))
+        for name in allowed[agent]:
+            found.setdefault(name, Category(name=name))
+    custom = tuple(category.name for category in groups.custom or [])
+    return Access(categories=found, allowlists=allowed, custom=custom)
 
 
-def _mapping(given: Any, where: str, known: Sequence[str] | None) -> Mapping[str, Any]:
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
-        raise Misconfigured(f"{where} is a mapping of names, not {given!r:.60}")
-    if known is not None and (unknown := [key for key in given if key not in known]):
-        raise Misconfigured(f"{where} knows no {unknown[0]!r}: it takes {', '.join(known)}")
-    return given
-
-
-def _list(given: Any, where: str) -> Sequence[Any]:
-    if given is None:
-        return []
-    if not isinstance(given, list):
-        raise Misconfigured(f"{where} is a list, not {given!r:.60}")
-    return given
-
-
-def _names(given: Any, where: str) -> tuple[str, ...]:
-    names = _list(given, where)
-    if wrong := [each for each in names if not isinstance(each, str) or not each.strip()]:
-        raise Misconfigured(f"{where} holds names of categories, not {wrong[0]!r}")
-    return tuple(dict.fromkeys(canonical(each) for each in names))
-
-
-USUAL = read(
+USUAL = build(
     {
         "categories": {
             "system": [
                 {"name": "profile", "context": "all"},
-                {"name": "event", "context": "rag", "rag_length": 30},
-                {"name": "activity", "context": "rag", "rag_length": 50},
+                {"name": "event"},
+                {"name": "activity", "rag_length": 50},
             ],
-            "custom": [],
         },
         "allowlists": {
-            "supervisor": [
-                "profile",
-                "goals",
-                "preferences",
-                "event",
-                "activity",
-                "relationships",
-                "tasks",
-            ],
+            "supervisor": "profile goals preferences event activity relationships tasks".split(),
             "planner": ["goals", "tasks", "projects", PROCEDURAL],
             "stylist": ["preferences", "tone", "style"],
             "researcher": ["knowledge", "interests", "history"],
             "executor": ["tasks", "recent_activity", "constraints", PROCEDURAL],
         },
     },
-    "the usual categories",
+    "the documented categories",
 )

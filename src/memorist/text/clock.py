@@ -13,12 +13,19 @@ _NAIVE_EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 
 
+def utcnow() -> datetime:
+    """Return the time."""
+    return datetime.now(UTC)
+
+
 def utc(at: datetime) -> datetime:
     """Return the same moment in UTC; a time without a zone is taken as UTC.
 
     >>> utc(datetime(2023, 5, 8, 13, 56)).isoformat()
     '2023-05-08T13:56:00+00:00'
     """
+    if at.tzinfo is UTC:
+        return at
     if at.tzinfo is None:
         return at.replace(tzinfo=UTC)
     try:

@@ -35,10 +35,10 @@ def migrate(call: Call, *, partitions: int | None = None, hnsw: bool = False) ->
     indexes: list[Any] = []
     if place.startswith(("postgresql://", "postgres://")):
         with load("bootstrap").needs_postgres():
-            postgres, builder = load("storage.postgres.migrate"), load("storage.postgres.hnsw")
+            postgres = load("storage.postgres.migrate")
         steps += asyncio.run(postgres.migrate(place, partitions=partitions))
         if hnsw:
-            indexes += asyncio.run(builder.build(place))
+            indexes += asyncio.run(postgres.build_indexes(place))
     elif partitions is not None or hnsw:
         raise InvalidInput("--partitions and --hnsw need PostgreSQL: --db postgresql://…")
     else:
@@ -64,7 +64,7 @@ def copy(call: Call, source: str, target: str) -> object:
     Example: memorist db copy memory.db postgresql://db.example/memories
     """
     with progress("Copying", None, hidden=call.json) as advance:
-        done = asyncio.run(load("bootstrap").copied(source, target, progress=advance))
+        done = asyncio.run(load("bootstrap").copy_store(source, target, progress=advance))
     memories = done.tables.get("memories", 0)
     text = f"{done.rows} rows copied, {memories} of them memories; both sides are equal"
     return asdict(done), text

@@ -16,7 +16,7 @@ from typing import IO, Any
 import typer
 
 from ...errors import InvalidInput, NotFound
-from ...storage import atomic
+from ...storage.atomic import new_file
 from ...types import Outcome
 from .. import Call
 from ..errors import REFUSED
@@ -223,10 +223,5 @@ def open_output(path: str | None) -> Iterator[IO[str]]:
         with open(target, "w", encoding="utf-8") as file:
             yield file
         return
-    draft = atomic.draft(target)
-    try:
-        with open(draft, "w", encoding="utf-8") as file:
-            yield file
-        atomic.publish(draft, target)
-    finally:
-        atomic.discard(draft)
+    with new_file(target) as draft, open(draft, "w", encoding="utf-8") as file:
+        yield file

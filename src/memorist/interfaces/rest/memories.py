@@ -20,7 +20,7 @@ from ...manage.chat_commands import Reply
 from ...manage.forget import Forgotten
 from ...manage.privacy import FIELDS
 from ...scoped import ScopedClient
-from ...storage.checkpoints import SavedCheckpoint
+from ...storage.documents import SavedCheckpoint
 from ...types import Filter, Memory, Recall, Receipt
 from . import bodies
 from .bodies import Count, Days, Id, LabeledBody, Name, ScopeParams, ScopeQuery, Word
@@ -97,14 +97,11 @@ class ListQuery(ScopeQuery):
     cursor: Annotated[str, Field(max_length=100)] | None = None
 
     def filter(self) -> Filter:
-        return Filter(
-            pinned=self.pinned,
-            manually_saved=self.manually_saved,
-            states=(self.state,),
-            kinds=() if self.kind is None else (self.kind,),
-            categories=() if self.category is None else (self.category,),
-            tags=() if self.tag is None else (self.tag,),
-        )
+        given = {"kinds": self.kind, "categories": self.category, "tags": self.tag}
+        chosen: dict[str, Any] = {"states": (self.state,)}
+        for name, value in given.items():
+            chosen[name] = () if value is None else (value,)
+        return Filter(pinned=self.pinned, manually_saved=self.manually_saved, **chosen)
 
 
 class ForgetQuery(ScopeQuery):

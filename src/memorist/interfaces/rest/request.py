@@ -73,10 +73,7 @@ class Problem(BaseModel, extra="forbid"):
 def declare(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI responses for error statuses."""
     content = {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    responses: dict[int | str, dict[str, Any]] = {}
-    for status in statuses:
-        responses[status] = {"description": HTTPStatus(status).phrase, "content": content}
-    return responses
+    return {status: {"content": content} for status in statuses}
 
 
 def problem(
@@ -228,16 +225,29 @@ class StrictRequest(Request):
 
 
 class AuthenticatedRoute(APIRoute):
-    """A route that checks the rights of its caller first."""
+    """A route that checks the rights of its caller first, and declares all errors."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.rights = tuple(rights(self.dependant))
+        self.openapi_extra = {"security": [{"key": []}] if self.rights else []}
+        statuses = {500, 503}
+        for right in self.rights:
+            self.openapi_extra["x-right"] = right
+            statuses |= {401, 403, 422, 429}
+        if self.body_field:
+            statuses |= {400, 413, 415}
+        if self.methods != {"GET"}:
+            statuses.add(409)
+        self.responses = declare(*sorted(statuses)) | self.responses
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
-        needed = tuple(rights(self.dependant))
 
         async def handle(request: Request) -> Response:
-            if needed:
+            if self.rights:
                 caller = await authenticate(request)
-                for right in needed:
+                for right in self.rights:
                     caller.require(right)
             strict = StrictRequest(request.scope, request.receive)
             media = strict.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -246,7 +256,7 @@ class AuthenticatedRoute(APIRoute):
                 accept = {"Accept": "application/json"}
                 raise HTTPException(415, "Send application/json", headers=accept)
             key = strict.headers.get("idempotency-key")
-            if key is None or not _CHANGING & set(needed):
+            if key is None or not _CHANGING & set(self.rights):
                 return await answer(strict)
             return await answer_once(strict, caller, key, self.response_model is Memory, answer)
 

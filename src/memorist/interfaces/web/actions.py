@@ -141,10 +141,10 @@ async def set_incognito(page: PageRequest) -> Response:
 @route("POST", "/keys", "admin")
 async def create_key(page: PageRequest) -> Response:
     """Create a key for the same user. Only this response contains its secret."""
-    rights, caller = page.form.getlist("right"), page.caller
+    rights, caller = page.fields.getlist("right"), page.caller
     if not set(rights) <= set(caller.rights):
         raise NotAllowed("A key cannot have more rights than the key that creates it")
-    _, token = await page.client.create_key(
+    _, token = await page.engine.create_key(
         page.value("name"),
         user=caller.user,
         tenant=caller.tenant,
@@ -161,5 +161,5 @@ async def revoke_key(page: PageRequest) -> Response:
     """Revoke a key of this user."""
     if page.id not in {key.id for key in await list_keys(page)}:
         raise NotFound("You have no key with this id")
-    await page.client.revoke_key(page.id)
+    await page.engine.revoke_key(page.id)
     return page.redirect("/keys", "Key revoked.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import timedelta
 
@@ -209,21 +209,21 @@ async def relations(page: PageRequest) -> Response:
 @route("GET", "/figures", "read")
 async def statistics(page: PageRequest) -> Response:
     """Events and LLM usage by day; for administrators also jobs and latencies."""
-    today = page.client.ctx.clock()
+    today = page.engine.ctx.clock()
     days = [f"{today - timedelta(days=ago):%Y-%m-%d}" for ago in reversed(range(DAYS))]
-    counts = Counter[tuple[str, str]]()  # by event and day
+    counts = defaultdict[str, Counter[str]](Counter)  # by event, by day
     for counted in await page.memories.event_counts(days=DAYS):
-        counts[f"{counted.op} {counted.status}", counted.day] += counted.count
+        counts[f"{counted.op} {counted.status}"][counted.day] += counted.count
     usage = await page.memories.llm_usage(days=DAYS)
     for each in usage:
-        counts["input tokens", each.day] += each.tokens_in
-        counts["output tokens", each.day] += each.tokens_out
+        counts["input tokens"][each.day] += each.tokens_in
+        counts["output tokens"][each.day] += each.tokens_out
     plots: list[tuple[str, str, dict[str, list[int]]]] = []
     for title, about, lines in CHARTS:
         series: dict[str, list[int]] = {}
         for name, events in lines.items():
-            counted_events = events.split(", ")
-            series[name] = [sum(counts[event, day] for event in counted_events) for day in days]
+            total = sum(map(counts.__getitem__, events.split(", ")), Counter[str]())
+            series[name] = [total[day] for day in days]
         plots.append((title, about, series))
     is_admin = page.caller.has_right("admin")
     return await page.render(
@@ -231,8 +231,8 @@ async def statistics(page: PageRequest) -> Response:
         days=days,
         plots=plots,
         usage=usage,
-        jobs=await page.client.backlog() if is_admin else None,
-        latencies=page.request.app.state.metrics.latencies() if is_admin else {},
+        jobs=await page.engine.backlog() if is_admin else None,
+        latencies=page.app.state.metrics.latencies() if is_admin else {},
     )
 
 
@@ -242,7 +242,7 @@ async def settings(page: PageRequest) -> Response:
     scope = page.memories.scope
     spaces = {scope.space}
     if page.caller.space is None:
-        for each in await page.client.scopes():
+        for each in await page.engine.scopes():
             if (each.user, each.tenant) == (scope.user, scope.tenant):
                 spaces.add(each.space)
     return await page.render(
@@ -261,7 +261,7 @@ async def keys(page: PageRequest) -> Response:
 async def list_keys(page: PageRequest) -> list[Key]:
     """Return the keys of this user, oldest first."""
     owner = (page.caller.user, page.caller.tenant)
-    return [key for key in await page.client.keys() if (key.user, key.tenant) == owner]
+    return [key for key in await page.engine.keys() if (key.user, key.tenant) == owner]
 
 
 async def render_keys(page: PageRequest, token: str = "") -> Response:

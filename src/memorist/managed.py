@@ -1,0 +1,237 @@
+"""The verbs that look at what is stored in one scope, correct it and maintain it, async."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+from .context import Context
+from .errors import InvalidInput, NotFound
+from .extraction import job
+from .extraction.job import Extracted
+from .ingest import links, policies, validation
+from .jobs import expire, summarize
+from .jobs.expire import Purged
+from .jobs.summarize import SummaryReport
+from .manage import edit, import_export, privacy, recall, undo
+from .manage.checkpoints import Checkpoints
+from .manage.privacy import Consent, Privacy
+from .manage.undo import Undone
+from .offline.outage import Offline
+from .storage.changes import Event, HistoryEntry
+from .storage.history import EventCount
+from .storage.llm_usage import LlmUsage
+from .telemetry import observed
+from .types import Conflict, Evidence, Filter, Labels, Memory, Page, Related, Scope
+
+
+class ManagedScope:
+    """What is stored for one user in one space."""
+
+    def __init__(
+        self, ctx: Context, scope: Scope, labels: Labels, offline: Offline | None = None
+    ) -> None:
+        self.ctx, self.scope, self.labels, self.offline = ctx, scope, labels, offline
+        self._place = ctx, scope, labels
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """Save, load, list and delete the state of threads."""
+        return Checkpoints(*self._place)
+
+    @property
+    def privacy(self) -> Privacy:
+        """Turn memory on and off in this space, and incognito on and off for a session."""
+        return Privacy(*self._place)
+
+    @property
+    def consent(self) -> Consent:
+        """What is known of the person, and what waits for their consent."""
+        return Consent(*self._place)
+
+    async def get(self, id: str) -> Memory:
+        """Return one memory, in any state. Raises NotFound."""
+        if self.offline is None:
+            found = await self.ctx.store.get(self.scope, [str(id)])
+        else:
+            found = await self.offline.get(self.scope, str(id))
+        if not found:
+            raise NotFound(f"No memory with id {id!r} in this scope")
+        return found[0]
+
+    async def why(self, id: str) -> Evidence:
+        """Return the messages and memories that a memory is based on. Raises NotFound."""
+        return await edit.find_evidence(self.ctx.store, await self.get(id))
+
+    async def related(self, id: str, *, limit: int = 10) -> list[Related]:
+        """Return memories about the same thing as a memory, most similar first. Raises NotFound."""
+        validation.number("limit", limit)
+        return await links.related(self.ctx.store, await self.get(id), limit=limit)
+
+    async def history(self, id: str | None = None, *, limit: int = 100) -> list[HistoryEntry]:
+        """Return the history of one memory, or of the scope, newest first. It outlives the memory."""
+        validation.number("limit", limit)
+        return await self.ctx.store.history.entries(self.scope, id, limit=limit)
+
+    async def events(
+        self, *, node: str | None = None, op: str | None = None, limit: int = 100
+    ) -> list[Event]:
+        """Return the events of this scope, newest first: what happened when, without any text."""
+        validation.number("limit", limit)
+        validation.fields({"node": node, "op": op})
+        return await self.ctx.store.history.events(self.scope, node=node, op=op, limit=limit)
+
+    async def event_counts(self, *, days: float = 30) -> list[EventCount]:
+        """Return the number of events by day, in the last days."""
+        validation.days(days)
+        since = self.ctx.clock() - timedelta(days=days)
+        return await self.ctx.store.history.event_counts(self.scope, since)
+
+    async def llm_usage(self, *, days: float = 30) -> list[LlmUsage]:
+        """Return the tokens that the language model used here, by day, task and model."""
+        since = validation.day(self.ctx.clock(), days)
+        return await self.ctx.store.llm_usage.list(self.scope, since)
+
+    async def conflicts(self, *, limit: int = 100) -> list[Conflict]:
+        """Return newer statements that replaced older ones and wait for a decision, newest first."""
+        validation.number("limit", limit)
+        return await edit.list_conflicts(self.ctx.store, self.scope, limit=limit)
+
+    async def confirm(self, id: str, *, actor: str | None = None) -> Memory:
+        """Keep the newer memory of a conflict; the older one stays readable. Raises NotFound."""
+        return await edit.confirm(self.ctx, self.scope, id, actor)
+
+    async def reject(self, id: str, *, actor: str | None = None) -> Memory:
+        """Put the older memory of a conflict back in place of the newer one. Raises NotFound."""
+        return await edit.reject(self.ctx, self.scope, id, actor)
+
+    @observed("edit", lambda _: 1)
+    async def edit(
+        self,
+        id: str,
+        text: str | None = None,
+        *,
+        summary: str | None = None,
+        category: str | None = None,
+        tags: Sequence[str] | None = None,
+        importance: float | None = None,
+        revision: int | None = None,
+        actor: str | None = None,
+    ) -> Memory:
+        """Change a memory. The id stays; the version before is kept and can still be read.
+
+        Raises NotFound; InvalidInput if it is not the current version; RevisionConflict if `revision` is
+        not its revision.
+        """
+        await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
+        fields = {"summary": summary, "category": category, "importance": importance, "tags": tags}
+        session = self.labels.session
+        return await edit.edit(self.ctx, self.scope, id, text, fields, actor, session, revision)
+
+    async def pin(self, id: str, *, actor: str | None = None) -> Memory:
+        """Protect a memory from being trimmed, expired or left out. Raises NotFound."""
+        return await edit.set_pinned(*self._place, id, True, actor)
+
+    async def unpin(self, id: str, *, actor: str | None = None) -> Memory:
+        """Remove the pin. Raises NotFound."""
+        return await edit.set_pinned(*self._place, id, False, actor)
+
+    async def restore(self, id: str, *, actor: str | None = None) -> Memory:
+        """Restore a memory that was trimmed, expired, archived or hidden.
+
+        Raises NotFound; InvalidInput if there is nothing to restore.
+        """
+        memory = await self.get(id)
+        if memory.state in ("active", "superseded"):
+            raise InvalidInput(f"Memory {id!r} is {memory.state}: there is nothing to restore")
+        return await edit.restore(*self._place, id, actor)
+
+    async def undo(
+        self,
+        operation: str | None = None,
+        *,
+        session: str | None = None,
+        dry_run: bool = False,
+        actor: str | None = None,
+    ) -> Undone:
+        """Undo one operation of the history (`meta` names it), or everything a session did.
+
+        New memories are hidden and can be restored for 30 days; changed ones are as before. It is
+        in the history and can itself be undone; an erasure cannot. Raises NotFound; RevisionConflict if
+        something was changed later.
+        """
+        return await undo.undo(*self._place, operation, session, dry_run=dry_run, actor=actor)
+
+    async def extract(self, id: str) -> Extracted:
+        """Extract facts from a turn of a conversation now.
+
+        By a language model if the setting `extract` says so, otherwise by rules. Each fact names
+        that memory as its source and is forgotten with it. What cannot be stored is returned with
+        the reason. Raises NotFound, RevisionConflict if it was changed meanwhile.
+        """
+        memory, ctx = await self.get(id), self.ctx
+        if why := await self.privacy.disabled_reason(memory.labels.session):
+            return Extracted(by="nobody", why=why)
+        settings = ctx.settings
+        policy = policies.find(ctx.policies, settings.policy, settings.capacity)
+        return await job.draw([id], self.scope, ctx, policy=policy)
+
+    async def compress(
+        self, *, threshold: int | None = None, sessions: int | None = None, dry_run: bool = False
+    ) -> SummaryReport:
+        """Summarize the oldest sessions, each in one memory, if there are more than the threshold.
+
+        The originals are kept behind the summary and come back with `include_compressed`, or by
+        `restore`. With `dry_run` nothing is changed. Raises InvalidInput.
+        """
+        least = self.ctx.settings.compression_threshold if threshold is None else threshold
+        validation.number("threshold", least)
+        if sessions is not None:
+            validation.number("sessions", sessions)
+        return await summarize.compress(
+            self.ctx, self.scope, threshold=least, sessions=sessions, dry_run=dry_run
+        )
+
+    async def roll_up(
+        self, *, days: float = summarize.DAYS, dry_run: bool = False
+    ) -> SummaryReport:
+        """Merge each topic among what was not used for so many days into one memory.
+
+        The originals are archived behind it and can be restored. With `dry_run` nothing is changed.
+        Raises InvalidInput.
+        """
+        validation.days(days)
+        return await summarize.roll_up(self.ctx, self.scope, days=days, dry_run=dry_run)
+
+    async def purge(self, *, dry_run: bool = False) -> Purged:
+        """Hide what was not used for long, and erase what was hidden for long enough.
+
+        See the settings `ttl_days` and `purge_days`. What is pinned or manually saved stays.
+        With `dry_run` nothing is changed.
+        """
+        return await expire.purge(self.ctx, self.scope, dry_run=dry_run)
+
+    async def overview(self) -> str:
+        """Return what is stored here for people to read: counts, pinned, and newest by topic."""
+        return await recall.overview(self.ctx, self.scope)
+
+    async def stats(self) -> dict[str, Any]:
+        """Return counts of this scope."""
+        return await self.ctx.store.stats(self.scope, self.ctx.index.model)
+
+    def export(self) -> AsyncIterator[dict[str, Any]]:
+        """Yield everything stored in this scope, record by record, as `import_` reads it."""
+        return import_export.export_records(self.ctx.store, self.scope)
+
+    # The last of the verbs: below it, `list` in an annotation would mean this one.
+    async def list(
+        self, where: Filter | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> Page:
+        """Return a page of memories, newest first; pass its `cursor` for the next one.
+
+        Raises InvalidInput.
+        """
+        validation.number("limit", limit)
+        where, limit = validation.where(where), min(limit, 1000)
+        return await self.ctx.store.page(self.scope, where, limit=limit, cursor=cursor)
