@@ -20,7 +20,7 @@ from ...manage.chat_commands import Reply
 from ...manage.forget import Forgotten
 from ...manage.privacy import FIELDS
 from ...scoped import ScopedClient
-from ...storage.checkpoints import SavedCheckpoint
+from ...storage.documents import SavedCheckpoint
 from ...types import Filter, Memory, Recall, Receipt
 from . import bodies
 from .bodies import Count, Days, Id, Name, ScopeParams, ScopeQuery, Word
