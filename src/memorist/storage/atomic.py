@@ -28,10 +28,10 @@ def new_file(path: Path) -> Iterator[Path]:
             os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         yield draft
         with _translated(path):
-            _sync(draft, os.O_RDWR)
+            sync(draft, os.O_RDWR)
             os.replace(draft, path)
             if os.name == "posix":  # elsewhere a folder cannot be opened
-                _sync(path.parent, os.O_RDONLY)
+                sync(path.parent)
     except BaseException:
         for end in ("", *BESIDE):
             with suppress(OSError):
@@ -39,10 +39,32 @@ def new_file(path: Path) -> Iterator[Path]:
         raise
 
 
-def _sync(path: Path, flags: int) -> None:
+def sync(path: Path, flags: int = os.O_RDONLY) -> None:
+    """Wait until a file, or the list of files in a folder, is on disk. Raises OSError."""
     opened = os.open(path, flags)
     try:
         os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Lock a file or a folder among processes; without `wait`, yield False if another one has it.
+
+    The system releases the lock if its holder dies. Raises OSError; ImportError on Windows.
+    """
+    import fcntl
+
+    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    opened = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
     finally:
         os.close(opened)
 
