@@ -35,7 +35,7 @@ from .text.clock import utcnow
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from .llms.breaker import Breaker
+    from .llms.budget import Breaker
 
 ARCHIVE = ".jsonl"  # what the name of a store that is a text file ends with
 JOB_BATCH = 8  # memories embedded together in the background of a process that also answers
@@ -251,9 +251,8 @@ def language_model(settings: Settings) -> Breaker | None:
     kind, _, named = settings.llm.partition(":")
     if kind == "none":
         return None
-    from .llms.anthropic import AnthropicModel
-    from .llms.breaker import Breaker
-    from .llms.openai import OpenAIModel
+    from .llms.budget import Breaker
+    from .llms.servers import AnthropicModel, OpenAIModel
 
     provider = OpenAIModel if kind == "openai" else AnthropicModel
     key = _key("llm_key", settings.llm_key, settings.llm_url, f"{kind.upper()}_API_KEY")
@@ -286,12 +285,12 @@ def _metered(settings: Settings, model: Breaker, store: Store) -> BudgetedModel:
 def _reranker(settings: Settings, embedder: Embedder | None) -> Reranker | None:
     if settings.reranker == "maxsim":
         from .embedders.minilm import MiniLM
-        from .rerankers.maxsim import MaxSim
+        from .rerankers.local import MaxSim
 
         loaded = getattr(embedder, "inner", embedder)  # below the cache: one model is enough
         return MaxSim(loaded if isinstance(loaded, MiniLM) else MiniLM())
     if settings.reranker == "cross-encoder":
-        from .rerankers.cross_encoder import CrossEncoder
+        from .rerankers.local import CrossEncoder
 
         if settings.cross_encoder is None:
             raise Misconfigured(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -262,3 +263,16 @@ class Blocking(Facade):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def blocking(dialect: Callable[..., Any], memory: Blocking | BlockingScope, **options: Any) -> Any:
+    """Return a dialect whose async methods block, over a memory or a scope.
+
+    `blocking(Milton, scope).add(content="…")` waits for `Milton(scope).add(content="…")`.
+    """
+    inner = dialect(memory._inner, **options)
+    members: dict[str, Any] = {"_inner": inner, "_loop": memory._loop}
+    for name, method in vars(type(inner)).items():
+        if not name.startswith("_") and inspect.iscoroutinefunction(method):
+            members[name] = verb(method)
+    return type(f"Blocking{type(inner).__name__}", (), members)()

@@ -13,10 +13,11 @@ import pytest
 from memorist import aio
 from memorist.client import Client
 from memorist.dialects.milton import MemoryItem, Milton, ProjectMemory, UserProfile
-from memorist.embedders import Cached, minilm
+from memorist.embedders import Cached
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, RevisionConflict
 from memorist.ports import Vectors
+from memorist.providers import onnx
 from memorist.storage import person
 from memorist.types import Filter
 
@@ -476,7 +477,7 @@ async def test_an_item_is_stored_while_the_embedder_is_away(engine: Client, milt
 async def test_without_the_runtime_of_the_model_the_answer_is_the_deterministic_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    minilm.load_model.cache_clear()  # type: ignore[attr-defined]  # the tests load it once
+    onnx.load_model.cache_clear()  # type: ignore[attr-defined]  # the tests load it once
     monkeypatch.setitem(sys.modules, "onnxruntime", None)  # as if it were not installed
     async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as engine:
         milton = Milton(engine.scope(user="cole"))

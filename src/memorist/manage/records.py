@@ -35,6 +35,7 @@ _PROJECT_LISTS = {
 }
 
 RecordType = Literal["user_profile", "project_memory"]
+LISTS: dict[RecordType, tuple[str, ...]] = {"user_profile": PROFILE, "project_memory": PROJECT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +153,7 @@ def make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
     patches: list[Summary] = []
     for (record_type, name), lines in found.items():
         data: dict[str, list[str]] = {}
-        for each in PROFILE if record_type == "user_profile" else PROJECT:
+        for each in LISTS[record_type]:
             data[each] = [item.text for kind, item in lines if kind == each]
         ids = tuple(item.id for _, item in lines)
         patches.append(
