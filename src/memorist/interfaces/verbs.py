@@ -1,7 +1,7 @@
 """The verb table: each entry becomes a REST route, a command, or both.
 
 A verb is listed here if the interfaces only parse its arguments, call one method of the client and
-render what it returns. `rest/table.py` builds the routes and `cli/table.py` the commands. How a
+render what it returns. `rest/table.py` builds the routes and `cli/app.py` the commands. How a
 result is printed depends on its type alone. Everything else is written by hand in those packages.
 
 This module imports nothing heavy, because `memorist --help` reads it.
@@ -22,7 +22,7 @@ class Argument:
     """One argument of a verb. Required arguments are positional on the command line."""
 
     name: str
-    kind: str  # `rest/table.py` and `cli/table.py` map it to a type
+    kind: str  # `rest/table.py` and `cli/app.py` map it to a type
     help: str
     default: Any = REQUIRED
     cli_default: Any = REQUIRED  # if it differs from `default`
