@@ -44,7 +44,6 @@ class Verb:
     status: int = 200
     panel: str = ""  # of the help, for commands outside a group
     example: str = ""  # what follows the command
-    all_users: bool = False  # the command has --all, which calls the same method of the client
     whole_client: bool = False  # a method of the client itself: not about one scope
     creates: bool = False  # the command may create the database
     one_document: bool = False  # --json prints a list as one document instead of one item per line
@@ -60,6 +59,7 @@ LIMIT = Argument("limit", "count", "Maximum number of results.", 100)
 ANY_LIMIT = replace(LIMIT, default=None)
 BUDGET = Argument("budget", "tokens", "Token budget.", None)
 DAYS = Argument("days", "days", "Number of days to look back.", 30)
+ALL = Argument("all", "flag", "For all users, not only for --user.", False, cli_only=True)
 DRY_RUN = Argument("dry_run", "flag", "Only report what would be done.", False)
 
 
@@ -256,8 +256,8 @@ VERBS: tuple[Verb, ...] = (
         "GET /stats",
         "stats summary",
         "Count what is stored.",
+        (ALL,),
         example="--all",
-        all_users=True,
     ),
     Verb(
         "events",

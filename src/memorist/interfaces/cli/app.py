@@ -306,31 +306,32 @@ def complete_id(given: str, known: Iterable[str]) -> str:
     if len(given) < SHORTEST:
         return given
     found = sorted({id for id in known if id.startswith(given)})
-    if len(found) > 1 and given not in found:
-        listed = ", ".join(found[:10]) + (", …" if len(found) > 10 else "")
+    if len(found) == 1:
+        return found[0]
+    if found and given not in found:
+        listed = ", ".join(found[:10]) + ", …" * (len(found) > 10)
         raise InvalidInput(f"{len(found)} ids begin with {given!r}: {listed}")
-    return found[0] if len(found) == 1 else given
+    return given
 
 
 def memory_id(mine: Any, given: str) -> str:
     """Return the id of a memory of this scope, in any state, from its first characters."""
     if len(given) < SHORTEST or len(given) >= 36:
         return given
-    known: list[str] = []
-    cursor, is_last = None, False
-    while not is_last:
-        page = mine.list(Filter(states=STATES), limit=1000, cursor=cursor)
+    page, known = None, []
+    while page is None or page.cursor:
+        page = mine.list(Filter(states=STATES), limit=1000, cursor=page and page.cursor)
         known += [memory.id for memory in page]
-        cursor, is_last = page.cursor, page.cursor is None
     return complete_id(given, known)
 
 
 def add_verb(verb: Verb) -> None:
     """Add the command of a verb."""
 
-    def work(call: Call, all: bool = False, **given: Any) -> object:
+    def work(call: Call, **given: Any) -> object:
         with call.memory() as memory:
-            target: Any = memory if verb.whole_client or all else call.scope(memory)
+            is_whole = given.pop("all", verb.whole_client)
+            target: Any = memory if is_whole else call.scope(memory)
             if verb.method.startswith("consent.") and "id" in given:
                 proposals = [each.id for each in target.consent.list()]
                 given["id"] = complete_id(given["id"], proposals)
@@ -349,17 +350,12 @@ def add_verb(verb: Verb) -> None:
     for argument in verb.arguments:
         kind = TYPES.get(argument.kind, str)
         metavar = METAVARS.get(argument.kind, f"<{argument.kind.upper()}>")
-        place: Any = Parameter.KEYWORD_ONLY
         default = argument.default if argument.cli_default is REQUIRED else argument.cli_default
-        if default is REQUIRED:
-            place = Parameter.POSITIONAL_OR_KEYWORD
-        elif default is None:
+        place = Parameter.POSITIONAL_OR_KEYWORD if default is REQUIRED else _KEYWORD
+        if default is None:
             kind = kind | None
         parameters.append(Parameter(argument.name, place, default=default, annotation=kind))
         doc += f"\n    {argument.name}: {metavar} {argument.help}"
-    if verb.all_users:
-        everyone = Parameter("all", Parameter.KEYWORD_ONLY, default=False, annotation=bool)
-        parameters.append(everyone)
     work.__doc__ = f"{doc}\n\nExample: memorist {verb.command} {verb.example}"
     work.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command(verb.command, verb.panel or None, creates=verb.creates)(work)
