@@ -30,7 +30,7 @@ from ..retrieve import budget, render
 from ..settings import Settings
 from ..storage import atomic
 from ..types import Filter, Message
-from .call import Call
+from . import Call
 
 if TYPE_CHECKING:
     from ..sync import BlockingScope

@@ -18,8 +18,7 @@ import memorist
 
 from ... import telemetry
 from ...errors import Misconfigured
-from .. import plain
-from ..call import Call, load, login
+from .. import Call, load, login, plain
 from .app import Words, command, report
 from .database import on_signals
 from .files import read_text
