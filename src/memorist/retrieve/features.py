@@ -230,10 +230,11 @@ COMPUTED: dict[str, Feature] = {
 def compute(search: SnapshotSearch, positions: NDArray[np.intp]) -> dict[str, Column]:
     """Return the features that are used, of some positions, exact enough to be added up."""
     found = {}
-    for name in search.used & COMPUTED.keys():
-        column = COMPUTED[name](search, positions)
-        nothing = np.zeros(len(positions))
-        found[name] = nothing if column is None else column.astype(np.float64)
+    for name, feature in COMPUTED.items():
+        if name in search.used:
+            column = feature(search, positions)
+            nothing = np.zeros(len(positions))
+            found[name] = nothing if column is None else column.astype(np.float64)
     return found
 
 
