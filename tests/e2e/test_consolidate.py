@@ -716,3 +716,20 @@ async def test_a_tenant_without_tokens_left_asks_nothing_and_says_so(
 ) -> None:
     assert await tended(tmp_path, llm_server, llm_daily_tokens_per_tenant=1) == ["skipped"]
     assert llm_server.requests == []
+
+
+async def test_a_memory_that_goes_while_the_pairs_are_read_is_left_out(
+    engine: Client, ana: ScopedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for text in ("I am allergic to peanuts", "Remember: I have an allergy to peanuts!"):
+        await ana.remember(text, policy=APART)
+    read = engine.ctx.store.at_rows
+
+    async def read_without_the_last(scope: Scope, rows: list[int]) -> dict[int, Memory]:
+        found = await read(scope, rows)
+        return {row: memory for row, memory in found.items() if row != max(found)}
+
+    monkeypatch.setattr(engine.ctx.store, "at_rows", read_without_the_last)
+    assert await run(engine) == 0
+    monkeypatch.undo()
+    assert await run(engine, name="again") == 1

@@ -194,7 +194,7 @@ def find_anywhere(package: Path, file: str, old: str, new: str) -> Any:
     locate = importlib.util.module_from_spec(spec)
     sys.modules["locate"] = locate
     spec.loader.exec_module(locate)
-    return locate.Tree(package, {}).find(file, old, new)
+    return locate.Tree.read(package, {}).find(file, old, new)
 
 
 def run(copy: Path, *tests: str) -> subprocess.CompletedProcess[str]:
