@@ -226,10 +226,10 @@ def compute(
     search: SnapshotSearch, positions: NDArray[np.intp], names: Iterable[str]
 ) -> dict[str, Column]:
     """Return features of some positions, exact enough to be added up."""
-    found = {}
-    for name in names:
-        if name in COMPUTED:
-            column = COMPUTED[name](search, positions)
+    found, wanted = {}, set(names)
+    for name, feature in COMPUTED.items():  # in one order, whatever the order of a set is
+        if name in wanted:
+            column = feature(search, positions)
             nothing = np.zeros(len(positions))
             found[name] = nothing if column is None else column.astype(np.float64)
     return found
