@@ -8,7 +8,6 @@ same ids on every Python version.
 
 import re
 import unicodedata
-from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,17 +74,14 @@ _SPECIAL = re.compile(r"(\[(?:PAD|UNK|CLS|SEP|MASK)\])")
 _SEPARATOR = re.compile(r"[ \t\n\r!-/:-@\[\\^_`{-~\u3001\u3002\u3400-\u4dbf\u4e00-\u9fff]")
 
 
-class _Ranges:
-    """A set of code points kept as its ranges."""
+def _characters(ranges: str) -> re.Pattern[str]:
+    """Return a pattern of one character in the ranges of code points."""
+    pairs = [part.split("-") for part in ranges.split()]
+    return re.compile("[" + "".join(rf"\U{a[0]:>08}-\U{a[-1]:>08}" for a in pairs) + "]")
 
-    def __init__(self, ranges: str) -> None:
-        pairs = [part.split("-") for part in ranges.split()]
-        self._first = [int(pair[0], 16) for pair in pairs]
-        self._last = [int(pair[-1], 16) for pair in pairs]
 
-    def __contains__(self, code: int) -> bool:
-        at = bisect_right(self._first, code) - 1
-        return at >= 0 and code <= self._last[at]
+_REMOVE, _ALONE = _characters(_REMOVED), _characters(_PUNCTUATION)
+_IDEOGRAPH = _characters(_IDEOGRAPHS)
 
 
 class _Fold(dict[int, str]):
@@ -93,31 +89,17 @@ class _Fold(dict[int, str]):
     around lone words.
     """
 
-    removed = _Ranges(_REMOVED)
-    punctuation = _Ranges(_PUNCTUATION)
-    ideographs = _Ranges(_IDEOGRAPHS)
-
     def __missing__(self, code: int) -> str:
-        folded = self._folded(code)
+        char = chr(code)
+        letters = "" if _REMOVE.match(char) else unicodedata.normalize("NFD", char)
+        folded = _ALONE.sub(r" \g<0> ", _REMOVE.sub("", letters)).lower()
+        if char.isspace() and letters:
+            folded = " "
+        elif _IDEOGRAPH.match(char):
+            folded = f" {folded} "
         if len(self) < _CACHED_CHARACTERS:
             self[code] = folded
         return folded
-
-    def _folded(self, code: int) -> str:
-        if code in self.removed:
-            return ""
-        if chr(code).isspace():
-            return " "
-        letters = [
-            char
-            for char in unicodedata.normalize("NFD", chr(code))
-            if ord(char) not in self.removed
-        ]
-        folded = "".join(self._apart(char) for char in letters).lower()
-        return f" {folded} " if code in self.ideographs else folded
-
-    def _apart(self, char: str) -> str:
-        return f" {char} " if ord(char) in self.punctuation else char
 
 
 _FOLD = _Fold()
@@ -174,7 +156,12 @@ class WordPiece:
         """Return the first ids of a text, at most `limit`, without the special ones."""
         ids: list[int] = []
         for span in spans(text):
-            self._read(span, ids)
+            for part in _SPECIAL.split(span) if "[" in span else (span,):
+                if _SPECIAL.fullmatch(part):
+                    ids.append(self._vocabulary[part])
+                    continue
+                for word in words(part):
+                    ids += self._seen.get(word) or self._split(word)
             if len(ids) >= limit:
                 break
         return ids[:limit]
@@ -187,22 +174,6 @@ class WordPiece:
         """Return whether the model reads the whole text."""
         return self.count(text, limit=LONGEST_INPUT - 1) <= LONGEST_INPUT - 2
 
-    def _read(self, span: str, ids: list[int]) -> None:
-        for part in _SPECIAL.split(span) if "[" in span else (span,):
-            if _SPECIAL.fullmatch(part):
-                ids.append(self._vocabulary[part])
-                continue
-            for word in words(part):
-                ids += self._seen.get(word) or self._remember(word)
-
-    def _remember(self, word: str) -> tuple[int, ...]:
-        found = self._split(word)
-        if len(word) <= LONGEST_WORD:
-            if len(self._seen) >= _CACHED_WORDS:
-                self._seen.clear()
-            self._seen[word] = found
-        return found
-
     def _split(self, word: str) -> tuple[int, ...]:
         """Split at the longest known piece from the left; one [UNK] if some part is unknown."""
         if len(word) > LONGEST_WORD:
@@ -210,18 +181,17 @@ class WordPiece:
         found: list[int] = []
         start = 0
         while start < len(word):
-            match = self._longest(word, start)
-            if match is None:
-                return self._unknown
-            found.append(match[0])
-            start = match[1]
-        return tuple(found)
-
-    def _longest(self, word: str, start: int) -> tuple[int, int] | None:
-        """Return the id of the longest piece that begins at `start`, and where it ends."""
-        prefix = "##" if start else ""
-        for end in range(min(len(word), start + self._longest_piece), start, -1):
-            index = self._vocabulary.get(prefix + word[start:end])
-            if index is not None:
-                return index, end
-        return None
+            prefix = "##" if start else ""
+            for end in range(min(len(word), start + self._longest_piece), start, -1):
+                index = self._vocabulary.get(prefix + word[start:end])
+                if index is not None:
+                    break
+            else:
+                found = list(self._unknown)
+                break
+            found.append(index)
+            start = end
+        if len(self._seen) >= _CACHED_WORDS:
+            self._seen.clear()
+        self._seen[word] = made = tuple(found)
+        return made
