@@ -97,10 +97,10 @@ def _bytecode() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _packaged_model() -> Iterator[None]:
     """Load the embedding model once per process: each load takes a tenth of a second."""
-    from memorist.embedders import minilm
+    from memorist.providers import onnx
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(minilm, "load_model", functools.cache(minilm.load_model))
+        patch.setattr(onnx, "load_model", functools.cache(onnx.load_model))
         yield
 
 

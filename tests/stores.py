@@ -7,14 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memorist.storage import access_log, embedding_queue, space_settings, summaries, tasks
-from memorist.storage.access_log import MemoryAccess
+from memorist.storage import person, tasks
 from memorist.storage.changes import Comparison, SeenMessage
-from memorist.storage.embedding_queue import Embedding
-from memorist.storage.sqlite.database import SqliteDatabase
-from memorist.storage.store import Store
-from memorist.storage.summaries import Summary
-from memorist.storage.tasks import NewTask, Task
+from memorist.storage.person import Summary
+from memorist.storage.sqlite import SqliteDatabase
+from memorist.storage.store import MemoryAccess, Store, record_access
+from memorist.storage.tasks import Embedding, NewTask, Task
 from memorist.storage.transaction import Transaction
 from memorist.types import Scope
 
@@ -26,7 +24,7 @@ async def open_sqlite(path: str | Path, *, language: str = "english") -> Store:
 
 
 async def open_postgres(url: str, *, language: str = "english") -> Store:
-    from memorist.storage.postgres.database import PostgresDatabase
+    from memorist.storage.postgres import PostgresDatabase
 
     return await Store.open(await PostgresDatabase.open(url), language=language)
 
@@ -41,11 +39,11 @@ async def write_in(tx: Transaction, *values: Any) -> None:
     """Do the same in a transaction that is open."""
     calls: dict[type, Callable[[Any], Awaitable[None]]] = {
         SeenMessage: lambda each: tx.save_messages([each]),
-        Embedding: lambda each: embedding_queue.save(tx, [each]),
-        MemoryAccess: lambda each: access_log.record(tx, [each]),
+        Embedding: lambda each: tasks.save_embeddings(tx, [each]),
+        MemoryAccess: lambda each: record_access(tx, [each]),
         Comparison: lambda each: tx.record_comparisons([each]),
         NewTask: partial(tasks.add, tx),
-        Summary: partial(summaries.save, tx),
+        Summary: partial(person.save_summary, tx),
     }
     others = [each for each in values if type(each) in calls or callable(each)]
     await tx.apply([each for each in values if each not in others])
@@ -62,12 +60,12 @@ def tombstones(*texts: str, until: Any) -> Call:
 
 
 def setting(name: str, value: bool, **given: Any) -> Call:
-    return lambda tx: space_settings.save(tx, name, value, **given)
+    return lambda tx: person.save_setting(tx, name, value, **given)
 
 
 def incognito(session: str, is_on: bool, **given: Any) -> Call:
-    return lambda tx: space_settings.set_incognito(tx, session, is_on, **given)
+    return lambda tx: person.set_incognito(tx, session, is_on, **given)
 
 
 def decided(proposal: Any, decision: str, **given: Any) -> Call:
-    return lambda tx: tx.decide_proposal(proposal, decision, **given)
+    return lambda tx: person.decide_proposal(tx, proposal, decision, **given)

@@ -41,7 +41,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from memorist.embedders import minilm  # noqa: E402
 from memorist.providers import onnx as runtime  # noqa: E402
-from memorist.text.wordpiece import WordPiece  # noqa: E402
+from memorist.providers.onnx import WordPiece  # noqa: E402
 
 WIDTH, LAYERS, HEADS, EPSILON = 384, 6, 12, 1e-12
 BLOCK = 32  # weights that share a scale in the block formats
@@ -391,7 +391,7 @@ class Runner:
     """One built model, called the way the package calls it."""
 
     def __init__(self, content: bytes) -> None:
-        onnxruntime = runtime.load()
+        onnxruntime = runtime.load_runtime()
         self.size = len(content)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = len(os.sched_getaffinity(0))
@@ -406,7 +406,7 @@ class Runner:
             range(len(rows)), lambda row: rows[row], tokens=minilm.BATCH_TOKENS
         ):
             vectors[batch] = self.session.run(
-                ["embedding"], minilm.pad([rows[row] for row in batch])
+                ["embedding"], runtime.pad([rows[row] for row in batch])
             )[0]
         return vectors
 
@@ -501,7 +501,7 @@ def least_alone(runner: Runner, rows: list[list[int]], vectors: Array) -> float:
     """The least cosine between a text's vector when alone and when in a batch with others of other lengths."""
     chosen = range(0, len(rows), max(1, len(rows) // 200))
     mixed = [
-        runner.session.run(["embedding"], minilm.pad([rows[i], max(rows, key=len)]))[0][0]
+        runner.session.run(["embedding"], runtime.pad([rows[i], max(rows, key=len)]))[0][0]
         for i in chosen
     ]
     alone = np.stack([runner.encode([rows[i]])[0] for i in chosen])

@@ -13,6 +13,7 @@ What is found must still be Python and must not use a name that does not exist: 
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import lru_cache
 from pathlib import Path
 
 SUFFIXES = (".py", ".sql", ".html", ".js", ".css", ".toml", ".json")
@@ -81,24 +83,31 @@ def tokens(text: str) -> list[Token]:
     return kept
 
 
+@lru_cache(1000)
+def _cached_tokens(text: str) -> list[Token]:
+    return tokens(text)
+
+
 class Tree:
     """The files of a package, as tokens."""
 
-    def __init__(self, root: Path, renames: Mapping[str, str]) -> None:
-        self.root, self.renames = root, renames
-        self.sources: dict[str, str] = {}
-        self._tokens: dict[str, list[Token]] = {}
-        self._words: dict[str, list[str]] = {}
-        for file in sorted(root.rglob("*")):
-            if file.suffix in SUFFIXES and file.is_file():
-                path = file.relative_to(root).as_posix()
-                self.sources[path] = file.read_text("utf-8")
-                self._tokens[path] = tokens(self.sources[path])
-                self._words[path] = [token.text for token in self._tokens[path]]
+    def __init__(self, sources: Mapping[str, str], renames: Mapping[str, str]) -> None:
+        self.sources, self.renames = sources, renames
+        self._tokens = {path: _cached_tokens(text) for path, text in sources.items()}
+        self._words = {
+            path: [token.text for token in found] for path, found in self._tokens.items()
+        }
         self._index: dict[str, list[tuple[str, int]]] = defaultdict(list)
         for path, words in self._words.items():
             for at, word in enumerate(words):
                 self._index[word].append((path, at))
+
+    @classmethod
+    def read(cls, root: Path, renames: Mapping[str, str]) -> Tree:
+        """Read the files in a folder."""
+        files = [file for file in sorted(root.rglob("*")) if file.suffix in SUFFIXES]
+        texts = {file.relative_to(root).as_posix(): file.read_text("utf-8") for file in files}
+        return cls(texts, renames)
 
     def find(self, path: str, old: str, new: str) -> Place | None:
         """Return the one place where a patch applies, None if there is none or more than one."""
@@ -188,9 +197,11 @@ class Tree:
         return None
 
     def _has_names(self, path: str, old: str, new: str, changed: str) -> bool:
-        """Whether a change that was found elsewhere uses only names that exist."""
+        """Whether a change that was found elsewhere uses only names that exist, and is one of the code."""
         if not path.endswith(".py"):
             return True
+        if code_of(self.sources[path]) == code_of(changed):
+            return False
         quoted = re.sub(r"\"[^\"\n]*\"|'[^'\n]*'", "", new)
         if not set(_NAME.findall(quoted)) <= self._index.keys() | set(_NAME.findall(old)):
             return False
@@ -205,6 +216,15 @@ def compiles(source: str) -> bool:
     except SyntaxError:
         return False
     return True
+
+
+def code_of(source: str) -> str:
+    """Return the code of a file without its docstrings and comments."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value = ast.Constant("")
+    return ast.dump(tree)
 
 
 def _renamed(text: str, renames: Mapping[str, str]) -> str:

@@ -114,7 +114,7 @@ def planted_files() -> list[Path]:
 
 def source_tree() -> Tree:
     renames = MUTANTS / "renames.toml"
-    return Tree(PACKAGE, tomllib.loads(renames.read_text("utf-8")) if renames.exists() else {})
+    return Tree.read(PACKAGE, tomllib.loads(renames.read_text("utf-8")) if renames.exists() else {})
 
 
 def replant() -> int:

@@ -17,18 +17,17 @@ from .index import SnapshotCache
 from .ingest import policies
 from .jobs.index_sync import IndexSync, StoreSearch
 from .jobs.worker import Worker
-from .offline.outage import Down, Offline, Switch
+from .offline import Down, Switch
+from .offline.outage import Offline
 from .offline.spool import Spool
 from .ports import BudgetedModel, Embedder, NearestRows, Reranker
 from .retrieve import profiles
 from .settings import Options, Settings, allowlists, load
-from .storage import archive
-from .storage.access_log import AccessLog
-from .storage.copy import copy
+from .storage import copy as copying
+from .storage.copy import Copied
 from .storage.database import Database
-from .storage.sqlite.database import SqliteDatabase
-from .storage.store import Store
-from .storage.tables import Copied
+from .storage.sqlite import SqliteDatabase
+from .storage.store import AccessLog, Store
 from .telemetry import span_observer
 from .text import tokens
 from .text.clock import utcnow
@@ -36,7 +35,7 @@ from .text.clock import utcnow
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from .llms.breaker import Breaker
+    from .llms.budget import Breaker
 
 ARCHIVE = ".jsonl"  # what the name of a store that is a text file ends with
 JOB_BATCH = 8  # memories embedded together in the background of a process that also answers
@@ -113,15 +112,15 @@ async def copy_store(
 
         if source.endswith(ARCHIVE):
             store = await opened(target, unfinished=True)
-            return await archive.read(Path(source), store, progress)
+            return await copying.read_archive(Path(source), store, progress)
         if "://" not in source and not await asyncio.to_thread(os.path.exists, source):
             raise NotFound(f"There is no database {source!r}")
         if source == target:
             raise InvalidInput("Source and target are the same: name a new file or database")
         store = await opened(source)
         if target.endswith(ARCHIVE):
-            return await archive.write(store, Path(target), progress)
-        return await copy(store, await opened(target, unfinished=True), progress)
+            return await copying.write_archive(store, Path(target), progress)
+        return await copying.copy(store, await opened(target, unfinished=True), progress)
 
 
 def _check(settings: Settings) -> None:
@@ -170,7 +169,7 @@ async def _open_store(settings: Settings, *, unfinished: bool = False) -> Store:
     database: Database
     if _is_postgres(settings):
         with needs_postgres():
-            from .storage.postgres.database import PostgresDatabase
+            from .storage.postgres import PostgresDatabase
         database = await PostgresDatabase.open(settings.db)
     elif "://" in settings.db:
         kind = settings.db.partition("://")[0]
@@ -252,9 +251,8 @@ def language_model(settings: Settings) -> Breaker | None:
     kind, _, named = settings.llm.partition(":")
     if kind == "none":
         return None
-    from .llms.anthropic import AnthropicModel
-    from .llms.breaker import Breaker
-    from .llms.openai import OpenAIModel
+    from .llms.budget import Breaker
+    from .llms.servers import AnthropicModel, OpenAIModel
 
     provider = OpenAIModel if kind == "openai" else AnthropicModel
     key = _key("llm_key", settings.llm_key, settings.llm_url, f"{kind.upper()}_API_KEY")
@@ -287,12 +285,12 @@ def _metered(settings: Settings, model: Breaker, store: Store) -> BudgetedModel:
 def _reranker(settings: Settings, embedder: Embedder | None) -> Reranker | None:
     if settings.reranker == "maxsim":
         from .embedders.minilm import MiniLM
-        from .rerankers.maxsim import MaxSim
+        from .rerankers.local import MaxSim
 
         loaded = getattr(embedder, "inner", embedder)  # below the cache: one model is enough
         return MaxSim(loaded if isinstance(loaded, MiniLM) else MiniLM())
     if settings.reranker == "cross-encoder":
-        from .rerankers.cross_encoder import CrossEncoder
+        from .rerankers.local import CrossEncoder
 
         if settings.cross_encoder is None:
             raise Misconfigured(

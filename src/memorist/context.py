@@ -12,8 +12,7 @@ from .ports import BudgetedModel, Embedder, NearestRows, Reranker
 from .retrieve.profiles import Profile
 from .settings import Settings
 from .settings.allowlists import Access
-from .storage.access_log import AccessLog
-from .storage.store import Store
+from .storage.store import AccessLog, Store
 from .telemetry import Observer
 from .text import tokens
 from .text.clock import utcnow

@@ -19,8 +19,8 @@ from .manage.checkpoints import Checkpoints
 from .manage.privacy import Consent, Privacy
 from .manage.undo import Undone
 from .offline.outage import Offline
-from .storage.changes import Event
-from .storage.history import EventCount, HistoryEntry
+from .storage.changes import Event, HistoryEntry
+from .storage.history import EventCount
 from .storage.llm_usage import LlmUsage
 from .telemetry import observed
 from .types import Conflict, Evidence, Filter, Labels, Memory, Page, Related, Scope

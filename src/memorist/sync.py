@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -41,14 +42,14 @@ class Loop:
         return self._thread.is_alive()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for something to be done on the loop."""
+        """Run a coroutine on the loop and wait for its result."""
         if not self.is_running:
             work.close()
             raise MemoristError("This memory is closed: open it again")
         return asyncio.run_coroutine_threadsafe(work, self.inner).result()
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """Go through what an async iterator gives."""
+        """Yield the items of an async iterator."""
         while page := self.run(few(items)):
             yield from page
 
@@ -61,7 +62,7 @@ class Loop:
 
 
 async def _cancel_others() -> None:
-    """End what an interrupted call left under way."""
+    """Cancel what an interrupted call has left running."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
@@ -69,7 +70,7 @@ async def _cancel_others() -> None:
 
 
 async def few(items: AsyncIterator[T], most: int = 100) -> list[T]:
-    """The next few of what an async iterator gives."""
+    """Return the next items of an async iterator."""
     page: list[T] = []
     async for item in items:
         page.append(item)
@@ -81,7 +82,7 @@ async def few(items: AsyncIterator[T], most: int = 100) -> list[T]:
 def verb(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]:
-    """The async verb, waited for."""
+    """Return an async verb in blocking form."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -94,7 +95,7 @@ def verb(
 def stream(
     method: Callable[Concatenate[Any, P], AsyncIterator[T]],
 ) -> Callable[Concatenate[Any, P], Iterator[T]]:
-    """The async iterator, gone through step by step."""
+    """Return an async iterator in blocking form."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
@@ -104,11 +105,15 @@ def stream(
     return call
 
 
-class BlockingCheckpoints:
-    """The verbs for checkpoints, blocking."""
+class Facade:
+    """Blocking verbs over the async ones of another object."""
 
-    def __init__(self, inner: Checkpoints, loop: Loop) -> None:
+    def __init__(self, inner: Any, loop: Loop) -> None:
         self._inner, self._loop = inner, loop
+
+
+class BlockingCheckpoints(Facade):
+    """The verbs for checkpoints, blocking."""
 
     save = verb(Checkpoints.save)
     load = verb(Checkpoints.load)
@@ -116,11 +121,8 @@ class BlockingCheckpoints:
     delete = verb(Checkpoints.delete)
 
 
-class BlockingPrivacy:
-    """The verbs for what a person decides about remembering, blocking."""
-
-    def __init__(self, inner: Privacy, loop: Loop) -> None:
-        self._inner, self._loop = inner, loop
+class BlockingPrivacy(Facade):
+    """The verbs for privacy, blocking."""
 
     settings = verb(Privacy.settings)
     set = verb(Privacy.set)
@@ -129,11 +131,8 @@ class BlockingPrivacy:
     end_incognito = verb(Privacy.end_incognito)
 
 
-class BlockingConsent:
-    """The verbs for what is known of the person, blocking."""
-
-    def __init__(self, inner: Consent, loop: Loop) -> None:
-        self._inner, self._loop = inner, loop
+class BlockingConsent(Facade):
+    """The verbs for consent, blocking."""
 
     about = verb(Consent.about)
     list = verb(Consent.list)
@@ -144,21 +143,21 @@ class BlockingConsent:
     withdraw = verb(Consent.withdraw)
 
 
-class BlockingScope:
+class BlockingScope(Facade):
     """The verbs for one scope, blocking."""
 
     def __init__(self, inner: ScopedClient, loop: Loop) -> None:
-        self._inner, self._loop = inner, loop
+        super().__init__(inner, loop)
         self.scope, self.labels = inner.scope, inner.labels
 
     @property
     def checkpoints(self) -> BlockingCheckpoints:
-        """Where the threads of this scope stood; see `ScopedClient.checkpoints`."""
+        """Save, load, list and delete the state of threads; see `ScopedClient.checkpoints`."""
         return BlockingCheckpoints(self._inner.checkpoints, self._loop)
 
     @property
     def privacy(self) -> BlockingPrivacy:
-        """Whether anything is remembered here; see `ScopedClient.privacy`."""
+        """Turn memory on and off; see `ScopedClient.privacy`."""
         return BlockingPrivacy(self._inner.privacy, self._loop)
 
     @property
@@ -203,11 +202,11 @@ class BlockingScope:
     import_ = verb(ScopedClient.import_)
 
 
-class Blocking:
-    """A memory that is open, blocking. Use it in a `with` block, or close it."""
+class Blocking(Facade):
+    """An open memory, blocking. Use it in a `with` block, or close it."""
 
     def __init__(self, inner: Client, loop: Loop) -> None:
-        self._inner, self._loop = inner, loop
+        super().__init__(inner, loop)
         self.settings = inner.settings
 
     @classmethod
@@ -229,7 +228,7 @@ class Blocking:
     def scope(
         self, user: str, space: str | None = None, tenant: str | None = None, **labels: str | None
     ) -> BlockingScope:
-        """The memory of one user in one space; see `Client.scope`."""
+        """Return the memory of one user in one space; see `Client.scope`."""
         return BlockingScope(self._inner.scope(user, space, tenant, **labels), self._loop)
 
     scopes = verb(Client.scopes)
@@ -254,7 +253,7 @@ class Blocking:
     check = verb(Client.check)
 
     def close(self) -> None:
-        """Finish what is under way and let go of everything. Closing twice is fine."""
+        """Finish what is running and close everything. Closing twice is fine."""
         if self._loop.is_running:
             self._loop.run(self._inner.close())
             self._loop.close()
@@ -264,3 +263,16 @@ class Blocking:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def blocking(dialect: Callable[..., Any], memory: Blocking | BlockingScope, **options: Any) -> Any:
+    """Return a dialect whose async methods block, over a memory or a scope.
+
+    `blocking(Milton, scope).add(content="…")` waits for `Milton(scope).add(content="…")`.
+    """
+    inner = dialect(memory._inner, **options)
+    members: dict[str, Any] = {"_inner": inner, "_loop": memory._loop}
+    for name, method in vars(type(inner)).items():
+        if not name.startswith("_") and inspect.iscoroutinefunction(method):
+            members[name] = verb(method)
+    return type(f"Blocking{type(inner).__name__}", (), members)()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 Kind = Literal["episodic", "semantic", "procedural", "working", "insight"]
 State = Literal["active", "compressed", "archived", "superseded", "soft_deleted"]
@@ -33,10 +33,10 @@ Op = Literal[
     "use",
     "embed",
 ]  # use: a recalled memory went into a reply (skipped: it did not)
-KINDS: tuple[Kind, ...] = ("episodic", "semantic", "procedural", "working", "insight")
-NODES: tuple[Node, ...] = ("hotpath", "context", "episodic", "worker")
-STATES: tuple[State, ...] = ("active", "compressed", "archived", "superseded", "soft_deleted")
-ROLES: tuple[Role, ...] = ("user", "assistant", "system")
+KINDS: tuple[Kind, ...] = get_args(Kind)
+NODES: tuple[Node, ...] = get_args(Node)
+STATES: tuple[State, ...] = get_args(State)
+ROLES: tuple[Role, ...] = get_args(Role)
 GUILD = "__guild__"  # the user of a scope that belongs to a group: its facts name their subject
 RELATED = "related_to"  # the type of a relation between memories that are about the same
 CONTRADICTS = "contradicts"  # from a newer memory to the one it replaced, until it is decided
@@ -128,7 +128,7 @@ class Memory:
 
     @property
     def on_purpose(self) -> bool:
-        """The person wants exactly this kept: nothing puts it away by itself."""
+        """The person wants exactly this kept: it is never trimmed or expired."""
         return self.pinned or self.manually_saved
 
     @property
@@ -237,7 +237,7 @@ class Filter:
     content_hash: str | None = None
     versions_of: str | None = None  # earlier versions of that memory; they are superseded
     used_before: datetime | None = None  # not recalled or changed since
-    purge_before: datetime | None = None  # put away, and not to be kept longer than that
+    purge_before: datetime | None = None  # hidden, and to be erased by then
     compression_source: bool | None = None
     derived_from: tuple[str, ...] = ()  # those that name one of these as evidence or source
     labels: Labels = Labels()
@@ -294,9 +294,7 @@ class Recall:
     tokens: int  # of that block
     cut: tuple[Cut, ...] = ()
     revision: int | None = None  # of the thread, up to which the text tells what changed
-    related: tuple[
-        Memory, ...
-    ] = ()  # beside the hits, for what they are about: they stand in the text, too
+    related: tuple[Memory, ...] = ()  # on the same topics as the hits; they are in the text, too
     legs: Mapping[str, str] = field(default_factory=dict)  # "ok", or why the leg was down
 
     @property
@@ -311,7 +309,7 @@ class Recall:
 
     @property
     def degraded(self) -> bool:
-        """Something that should have helped to answer was away."""
+        """A part that should have helped to answer was unavailable."""
         return any(state != "ok" for state in self.legs.values())
 
     def prompt(self) -> str:
@@ -326,9 +324,8 @@ class Recall:
         lines += [f"  {leg}: {state}" for leg, state in self.legs.items() if state != "ok"]
         for rank, hit in enumerate(self.hits, 1):
             lines.append(f"{rank}. {hit.score:.4f}  {_brief(hit.memory.text)}")
-            lines.append(
-                "   = " + " ".join(f"{value:+.4f} {name}" for name, value in hit.parts.items())
-            )
+            parts = " ".join(f"{value:+.4f} {name}" for name, value in hit.parts.items())
+            lines.append(f"   = {parts}")
         lines += [f"-  {cut.score:.4f}  {cut.id}: {cut.reason}" for cut in self.cut]
         return "\n".join(lines)
 

@@ -17,7 +17,6 @@ from memorist.errors import InvalidInput, NotFound, StoreDamaged
 from memorist.index import SnapshotCache
 from memorist.manage.checkpoints import Checkpoints
 from memorist.settings import allowlists, load
-from memorist.storage.access_log import AccessLog
 from memorist.storage.documents import Documents, NewDocument
 from memorist.storage.graph_checkpoints import (
     CheckpointFilter,
@@ -26,7 +25,7 @@ from memorist.storage.graph_checkpoints import (
     MissingValues,
     TaskWrite,
 )
-from memorist.storage.store import Store
+from memorist.storage.store import AccessLog, Store
 from memorist.text import clock
 from memorist.types import Labels, Scope
 

@@ -14,8 +14,7 @@ import pytest
 from llm_server import BEHAVIOURS, Server
 from memorist.errors import BadModelAnswer, ModelUnavailable
 from memorist.llms import budget
-from memorist.llms.anthropic import AnthropicModel
-from memorist.llms.openai import OpenAIModel
+from memorist.llms.servers import AnthropicModel, OpenAIModel
 from memorist.ports import LanguageModel
 from memorist.text.prompts import Prompt
 

@@ -26,17 +26,15 @@ from memorist.errors import (
     StoreDamaged,
     StoreUnavailable,
 )
-from memorist.storage import embedding_queue
+from memorist.storage import tasks
 from memorist.storage.changes import Forget, Save
 from memorist.storage.check import check
-from memorist.storage.database import EVERY
-from memorist.storage.embedding_queue import Embedding
-from memorist.storage.migrations import Migration
-from memorist.storage.postgres import hnsw
+from memorist.storage.database import EVERY, Migration
 from memorist.storage.postgres.connection import complete_url, hide_password
-from memorist.storage.postgres.migrate import migrate, shipped
+from memorist.storage.postgres.migrate import build_indexes, migrate, migrations
 from memorist.storage.queries import Reader
 from memorist.storage.store import Store
+from memorist.storage.tasks import Embedding
 from memorist.text.clock import new_id, parse
 from memorist.types import Filter, Memory, Scope
 from stores import open_postgres
@@ -347,20 +345,20 @@ BROKEN = Migration(
 
 
 async def test_nothing_is_run_twice(database: str) -> None:
-    assert await migrate(database) == [step.number for step in shipped()]
+    assert await migrate(database) == [step.number for step in migrations()]
     secret = asked(database, "SELECT value FROM meta WHERE key = 'secret'")
     assert await migrate(database) == []
     assert asked(database, "SELECT value FROM meta WHERE key = 'secret'") == secret
     done = asked(database, "SELECT number, checksum FROM migrations ORDER BY number")
-    assert done == [(step.number, step.checksum) for step in shipped()]
+    assert done == [(step.number, step.checksum) for step in migrations()]
 
 
 def test_both_engines_have_the_same_steps_and_columns(ready_database: str, tmp_path: Path) -> None:
     from memorist.storage.sqlite import connection as connections
-    from memorist.storage.sqlite import migrate as sqlite
+    from memorist.storage.sqlite import connection as sqlite
 
-    assert [(step.number, step.name) for step in shipped()] == [
-        (step.number, step.name) for step in sqlite.shipped()
+    assert [(step.number, step.name) for step in migrations()] == [
+        (step.number, step.name) for step in sqlite.migrations()
     ]
     connection = connections.connect(str(tmp_path / "m.db"))
     sqlite.migrate(connection, str(tmp_path / "m.db"))
@@ -373,7 +371,7 @@ def test_both_engines_have_the_same_steps_and_columns(ready_database: str, tmp_p
 
 async def test_a_new_step_is_behind_the_wall_too(database: str) -> None:
     await migrate(database)
-    assert await migrate(database, [*shipped(), SECOND]) == [99]
+    assert await migrate(database, [*migrations(), SECOND]) == [99]
     assert asked(
         database, "SELECT relforcerowsecurity FROM pg_class WHERE relname = 'colours'"
     ) == [(True,)]
@@ -382,13 +380,13 @@ async def test_a_new_step_is_behind_the_wall_too(database: str) -> None:
 async def test_a_step_that_fails_leaves_the_schema_as_it_was(database: str) -> None:
     await migrate(database)
     with pytest.raises(ProviderFailed, match="already exists"):
-        await migrate(database, [*shipped(), BROKEN])
+        await migrate(database, [*migrations(), BROKEN])
     assert asked(database, "SELECT to_regclass('memorist.colours')") == [(None,)]
-    assert await migrate(database, [*shipped(), SECOND]) == [99]
+    assert await migrate(database, [*migrations(), SECOND]) == [99]
 
 
 async def test_a_newer_and_an_altered_database_are_left_alone(database: str) -> None:
-    await migrate(database, [*shipped(), SECOND])
+    await migrate(database, [*migrations(), SECOND])
     with pytest.raises(MigrationNeeded, match="newer"):
         await open_postgres(database)
     asked(database, "DELETE FROM migrations WHERE number = 99")
@@ -400,7 +398,7 @@ async def test_a_newer_and_an_altered_database_are_left_alone(database: str) -> 
 OPEN = """
 import asyncio, sys
 from memorist.storage.check import check
-from memorist.storage.postgres.database import PostgresDatabase
+from memorist.storage.postgres import PostgresDatabase
 from memorist.storage.store import Store
 
 async def main():
@@ -419,7 +417,7 @@ def test_many_servers_may_open_a_new_database_at_once(database: str) -> None:
     ]
     errors = [process.communicate()[1].decode() for process in running]
     assert [process.returncode for process in running] == [0] * 5, errors
-    assert asked(database, "SELECT count(*) FROM migrations") == [(len(shipped()),)]
+    assert asked(database, "SELECT count(*) FROM migrations") == [(len(migrations()),)]
     assert asked(database, "SELECT count(*) FROM meta WHERE key = 'secret'") == [(1,)]
 
 
@@ -507,9 +505,9 @@ async def test_nearest_uses_the_index_in_a_large_scope(
         connection.execute("SET search_path = memorist, public")
         connection.execute("SET session_replication_role = replica")
         connection.execute(FILL, numbers)
-    made = await hnsw.build(database, least=1000)
+    made = await build_indexes(database, least=1000)
     assert len(made) == (partitions or 1)
-    assert await hnsw.build(database, least=1000) == []
+    assert await build_indexes(database, least=1000) == []
     kept = asked(
         database,
         "SELECT memory, embedding::real[] FROM vectors WHERE scope = %s ORDER BY memory",
@@ -711,7 +709,7 @@ async def test_a_backup_opens_as_a_file_with_all_there_is(store: Store, tmp_path
 
     made = await keep(store, "tea", vector=[0.5, 0.25])
     async with store.transaction(ANA) as tx:
-        await embedding_queue.save(
+        await tasks.save_embeddings(
             tx, [Embedding(memory_id=made.id, model="other", vector=[1, 0, 0])]
         )
     await store.backup(tmp_path / "copy.db")

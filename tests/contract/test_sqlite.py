@@ -14,7 +14,7 @@ import pytest
 from memorist.errors import MemoristError, StoreUnavailable
 from memorist.storage.changes import Save
 from memorist.storage.check import check
-from memorist.storage.sqlite.database import ConnectionThread
+from memorist.storage.sqlite import ConnectionThread
 from memorist.storage.store import Store
 from memorist.text.clock import new_id, parse
 from memorist.types import Filter, Memory, Scope

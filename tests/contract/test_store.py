@@ -23,16 +23,15 @@ from memorist.errors import (
 )
 from memorist.jobs.embed import backfill
 from memorist.ports import Delta
-from memorist.storage import proposals, summaries
-from memorist.storage.access_log import MemoryAccess
+from memorist.storage import person, proposals
 from memorist.storage.changes import Forget, Relation, Save, SeenMessage, Unrelated
 from memorist.storage.check import check
-from memorist.storage.embedding_queue import Embedding
 from memorist.storage.export import export
+from memorist.storage.person import Summary
 from memorist.storage.proposals import Proposal
 from memorist.storage.queries import SpaceSettings
-from memorist.storage.store import Store
-from memorist.storage.summaries import Summary
+from memorist.storage.store import MemoryAccess, Store
+from memorist.storage.tasks import Embedding
 from memorist.text import clock, normalize, tokens
 from memorist.text.clock import new_id
 from memorist.types import Filter, Labels, Memory, Message, Outcome, Scope
@@ -904,8 +903,8 @@ async def test_long_term_records_are_newest_first_and_kept_once(store: Store) ->
     new = replace(old, id="p2", data={"tea": "no"}, at=NOW + HOUR)
     await apply(store, old, new)
     await apply(store, old)
-    assert await summaries.load(store, ANA, "user_profile") == [new, old]
-    assert await summaries.load(store, ANA, "project_memory") == []
+    assert await person.load_summaries(store, ANA, "user_profile") == [new, old]
+    assert await person.load_summaries(store, ANA, "project_memory") == []
 
 
 # Forgetting
@@ -1080,7 +1079,7 @@ async def test_nothing_is_seen_from_another_scope(store: Store, other: Scope) ->
         assert await store.last_sequence(other, "s") == -1
         assert await store.tombstones(other, ["milk"], NOW) == set()
         assert await store.history.entries(other, kept.id) == []
-        assert await summaries.load(store, other, "user_profile") == []
+        assert await person.load_summaries(store, other, "user_profile") == []
         assert (await store.stats(other, MODEL))["memories"] == written
         assert kept.id not in str([record async for record in export(store, other)])
         await keep(store, "their own", scope=other)

@@ -625,6 +625,7 @@ def test_clusters_take_the_nearest_first_and_nothing_twice() -> None:
     found = summarize.find_topics(
         np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     )
+    assert found[0] == [*range(summarize.MOST)], "the nearest of the first, and not any others"
     every = [place for topic in found for place in topic]
     assert len(every) == len(set(every))
     assert all(summarize.FEWEST <= len(topic) <= summarize.MOST for topic in found)

@@ -20,8 +20,8 @@ from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
 from memorist.jobs import consolidate
 from memorist.ports import BudgetedModel
 from memorist.scoped import ScopedClient
-from memorist.storage import access_log, tasks
-from memorist.storage.access_log import MemoryAccess
+from memorist.storage import tasks
+from memorist.storage.store import MemoryAccess, record_access
 from memorist.storage.tasks import NewTask, Task
 from memorist.text.prompts import Prompt
 from memorist.types import STATES, Draft, Filter, Memory, Scope
@@ -457,7 +457,7 @@ async def test_what_is_looked_at_is_new_or_important_or_often_recalled_and_not_t
     assert adviser.pairs == []
     dog = await one(ana, DOG)
     async with engine.ctx.store.transaction(dog.scope) as tx:
-        await access_log.record(tx, [MemoryAccess(memory_id=dog.id, at=clock.now, scores={})])
+        await record_access(tx, [MemoryAccess(memory_id=dog.id, at=clock.now, scores={})])
     await run(engine, adviser)
     assert adviser.pairs == [(DOG, BEAGLE)]
     clock.now += timedelta(days=90)
@@ -592,9 +592,7 @@ async def test_of_ten_memories_only_the_one_recalled_most_is_looked_at(
     for text, times, count in ((shelves[0], 2, 0), (DOG, 1, 0), (DOG, 2, 1)):
         used = (await one(ana, text)).id
         async with quick.ctx.store.transaction(ana.scope) as tx:
-            await access_log.record(
-                tx, [MemoryAccess(memory_id=used, at=clock.now, scores={})] * times
-            )
+            await record_access(tx, [MemoryAccess(memory_id=used, at=clock.now, scores={})] * times)
         adviser = Scripted(same=False)
         await run(quick, adviser)
         assert len(adviser.pairs) == count, text
@@ -718,3 +716,20 @@ async def test_a_tenant_without_tokens_left_asks_nothing_and_says_so(
 ) -> None:
     assert await tended(tmp_path, llm_server, llm_daily_tokens_per_tenant=1) == ["skipped"]
     assert llm_server.requests == []
+
+
+async def test_a_memory_that_goes_while_the_pairs_are_read_is_left_out(
+    engine: Client, ana: ScopedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for text in ("I am allergic to peanuts", "Remember: I have an allergy to peanuts!"):
+        await ana.remember(text, policy=APART)
+    read = engine.ctx.store.at_rows
+
+    async def read_without_the_last(scope: Scope, rows: list[int]) -> dict[int, Memory]:
+        found = await read(scope, rows)
+        return {row: memory for row, memory in found.items() if row != max(found)}
+
+    monkeypatch.setattr(engine.ctx.store, "at_rows", read_without_the_last)
+    assert await run(engine) == 0
+    monkeypatch.undo()
+    assert await run(engine, name="again") == 1

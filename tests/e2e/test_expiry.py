@@ -172,6 +172,15 @@ def test_a_soft_forget_lasts_as_long_as_it_was_told(ana: BlockingScope, clock: C
     assert [memory.id for memory in ana.list()] == [other]
 
 
+def test_a_memory_is_erased_before_its_earlier_versions(ana: BlockingScope, clock: Clock) -> None:
+    id = told(ana)
+    ana.edit(id, "The green tea stands in the box.")
+    versions = ana.forget(id, keep_days=1).derived
+    clock.now = NOW + 2 * DAY
+    assert ana.purge().purged == (id, *versions)
+    assert versions
+
+
 @pytest.mark.spec("IMP-72")
 def test_the_thread_is_told_once_that_something_went(ana: BlockingScope, clock: Clock) -> None:
     told(ana, category="things")
@@ -191,6 +200,7 @@ def test_a_category_can_have_a_time_of_its_own(place: str, clock: Clock) -> None
             for name in ("Event", "lore", "fact")
         ]
         clock.now = NOW + 8 * DAY
+        assert ana.purge(dry_run=True).expired == (ids[0],)
         assert ana.purge().expired == (ids[0],)
         clock.now = NOW + 61 * DAY
         done = ana.purge()

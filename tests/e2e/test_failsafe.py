@@ -27,7 +27,7 @@ from memorist.interfaces.cli import app
 from memorist.offline.outage import Offline
 from memorist.offline.spool import Spool
 from memorist.settings import Settings
-from memorist.storage import summaries
+from memorist.storage import person
 
 
 class Disk:
@@ -306,10 +306,10 @@ async def test_a_record_that_is_handed_over_twice_is_stored_once(
     waiting = file.read_bytes()
     disk.back()
     await engine.replay()
-    before = await summaries.load(engine.ctx.store, cole, "user_profile")
+    before = await person.load_summaries(engine.ctx.store, cole, "user_profile")
     file.write_bytes(waiting)  # as if the process had died before it could empty the file
     await engine.replay()
-    assert await summaries.load(engine.ctx.store, cole, "user_profile") == before
+    assert await person.load_summaries(engine.ctx.store, cole, "user_profile") == before
     assert not file.exists()
 
 

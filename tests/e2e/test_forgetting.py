@@ -16,8 +16,8 @@ from memorist.errors import InvalidInput, NotFound
 from memorist.interfaces.cli import app
 from memorist.manage import records
 from memorist.manage.forget import SOURCE_FORGOTTEN
-from memorist.storage import summaries
-from memorist.storage.summaries import Summary
+from memorist.storage import person
+from memorist.storage.person import Summary
 from memorist.sync import Blocking
 from memorist.types import STATES, Draft, Filter
 
@@ -118,7 +118,7 @@ def test_a_long_term_record_rests_on_what_is_left(memory: Blocking, ana: Any, al
     run, store = memory._loop.run, memory._inner.ctx.store
     run(records.add(store, ana.scope, made))
     ana.forget(one)
-    left = run(summaries.load(store, ana.scope, "user_profile"))
+    left = run(person.load_summaries(store, ana.scope, "user_profile"))
     if alone:
         assert left == []
     else:
@@ -139,7 +139,7 @@ def test_a_long_term_record_names_the_oldest_forgotten_source_first(
     run, store = memory._loop.run, memory._inner.ctx.store
     run(records.add(store, ana.scope, made))
     ana.forget(new)
-    (left,) = run(summaries.load(store, ana.scope, "user_profile"))
+    (left,) = run(person.load_summaries(store, ana.scope, "user_profile"))
     assert left.data["source_forgotten"] == [old, new]
 
 

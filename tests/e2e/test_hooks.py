@@ -15,11 +15,12 @@ from typer.testing import CliRunner
 import memorist
 from memorist import aio
 from memorist.client import Client
-from memorist.dialects.milton import BlockingHooks, Hooks, Milton
+from memorist.dialects.milton import Hooks, Milton
 from memorist.errors import Misconfigured
 from memorist.interfaces.cli import app
 from memorist.scoped import ScopedClient
 from memorist.settings import load
+from memorist.sync import blocking
 from memorist.types import Memory
 
 RIVER = "The heron stands in the river."
@@ -272,13 +273,13 @@ def test_a_blocking_loop_and_the_command_line_call_the_same_hooks(
     assert [outcome["status"] for outcome in kept["outcomes"]] == ["created", "created"]
     assert f"- {RIVER}" in run(app, ["hook", "before", "Where is the heron?"]).stdout
     with memorist.open() as memory:
-        assert f"- {RIVER}" in BlockingHooks(memory.scope("ana")).before("Where is the heron?")
+        assert f"- {RIVER}" in blocking(Hooks, memory.scope("ana")).before("Where is the heron?")
 
 
 def test_a_turn_goes_on_while_the_store_is_away(tmp_path: Path) -> None:
     folder = tmp_path / "disk"
     with memorist.open(folder / "m.db", embedder="hashing", spool_dir=tmp_path / "safe") as memory:
-        hooks = BlockingHooks(memory.scope("ana"))
+        hooks = blocking(Hooks, memory.scope("ana"))
         hooks.after(RIVER)
         folder.rename(tmp_path / "away")
         assert hooks.after("Storks stand on roofs.").count("pending") == 1

@@ -13,11 +13,12 @@ import pytest
 from memorist import aio
 from memorist.client import Client
 from memorist.dialects.milton import MemoryItem, Milton, ProjectMemory, UserProfile
-from memorist.embedders import Cached, minilm
+from memorist.embedders import Cached
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, RevisionConflict
 from memorist.ports import Vectors
-from memorist.storage import summaries
+from memorist.providers import onnx
+from memorist.storage import person
 from memorist.types import Filter
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -476,7 +477,7 @@ async def test_an_item_is_stored_while_the_embedder_is_away(engine: Client, milt
 async def test_without_the_runtime_of_the_model_the_answer_is_the_deterministic_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    minilm.load_model.cache_clear()  # type: ignore[attr-defined]  # the tests load it once
+    onnx.load_model.cache_clear()  # type: ignore[attr-defined]  # the tests load it once
     monkeypatch.setitem(sys.modules, "onnxruntime", None)  # as if it were not installed
     async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as engine:
         milton = Milton(engine.scope(user="cole"))
@@ -637,7 +638,7 @@ async def test_every_update_of_a_profile_is_a_version_that_stays(
     id = await milton.add(content="I prefer tea.")
     for value in ("tea", "quiet"):
         await milton.upsert_user_profile({"preferences": [value]}, [id])
-    versions = await summaries.load(
+    versions = await person.load_summaries(
         engine.ctx.store, engine.scope(user="cole").scope, "user_profile"
     )
     assert [list(version.data["preferences"]) for version in versions] == [

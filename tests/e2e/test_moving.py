@@ -18,7 +18,7 @@ import pytest
 import memorist
 from memorist import aio, bootstrap
 from memorist.errors import InvalidInput, Misconfigured, NotFound, RevisionConflict
-from memorist.storage import tables as stored
+from memorist.storage import copy as stored
 from memorist.types import Filter
 
 SAID = [

@@ -145,7 +145,7 @@ async def test_a_change_in_a_renamed_database_is_heard_by_others(database: str) 
 OPEN = """
 import asyncio, sys
 from memorist.storage.check import check
-from memorist.storage.postgres.database import PostgresDatabase
+from memorist.storage.postgres import PostgresDatabase
 from memorist.storage.store import Store
 
 async def main():

@@ -41,7 +41,7 @@ class Bug:
 
 BUGS = {
     "acknowledged before it is committed": Bug(
-        "storage/sqlite/database.py",
+        "storage/sqlite/__init__.py",
         {
             "await asyncio.shield(self._writer.run(_commit))": "self._late = asyncio.ensure_future("
             "self._writer.run(_commit))",
@@ -51,7 +51,7 @@ BUGS = {
         POWER,
     ),
     "no transaction": Bug(
-        "storage/sqlite/database.py",
+        "storage/sqlite/__init__.py",
         {
             'connection.execute("BEGIN IMMEDIATE")': "pass",
             "await asyncio.shield(self._writer.run(_commit))": "pass",
@@ -59,7 +59,7 @@ BUGS = {
         STORE.format("test_apply_makes_all_the_changes_or_none"),
     ),
     "a transaction that others can overtake": Bug(
-        "storage/sqlite/database.py",
+        "storage/sqlite/__init__.py",
         {'"BEGIN IMMEDIATE"': '"BEGIN"'},
         "tests/faults/test_many_processes.py::test_eight_processes_lose_no_update",
     ),
@@ -69,15 +69,20 @@ BUGS = {
     "history outside of the transaction": Bug(
         "storage/transaction.py",
         {
-            "        reported = [": "        await self.write(batches)\n        batches = []\n"
-            '        await self.connection.rows("COMMIT")\n'
-            '        await self.connection.rows("BEGIN IMMEDIATE")\n        reported = ['
+            "        await self._write_log(\n            log,\n": "        late, log = log, []\n"
+            "        await self._write_log(\n            log,\n",
+            '            ("DELETE FROM tombstones WHERE scope = ? AND digest = ?", wanted),\n        )\n': (
+                '            ("DELETE FROM tombstones WHERE scope = ? AND digest = ?", wanted),\n        )\n'
+                '        await self.connection.rows("COMMIT")\n'
+                '        await self.connection.rows("BEGIN IMMEDIATE")\n'
+                "        await self._write_log(late)\n"
+            ),
         },
         POWER,
     ),
     "a filter without its scope": Bug(
         "storage/queries.py",
-        {"WHERE scope = ? AND {condition} ORDER BY row": "WHERE ? > 0 AND {condition} ORDER BY row"},
+        {'WHERE scope = ? AND {condition} ORDER BY row"': 'WHERE ? > 0 AND {condition} ORDER BY row"'},
         "tests/contract/test_store.py::test_nothing_is_seen_from_another_scope[sqlite-default-bob-default]",
     ),
     "erased words stay in the file": Bug(
@@ -86,7 +91,7 @@ BUGS = {
         RESIDUE.format("test_a_forgotten_text_is_nowhere_on_disk"),
     ),
     "erased words stay in the log": Bug(
-        "storage/sqlite/database.py",
+        "storage/sqlite/__init__.py",
         {"self._must_wipe = self._must_wipe or connection.must_wipe": "pass"},
         RESIDUE.format("test_a_forgotten_text_is_nowhere_on_disk"),
     ),
@@ -126,24 +131,24 @@ BUGS = {
         "tests/faults/test_clock.py::test_nothing_is_younger_than_now",
     ),
     "a failed write goes unnoticed": Bug(
-        "storage/sqlite/database.py",
+        "storage/sqlite/__init__.py",
         {"await asyncio.shield(self._writer.run(_commit))": "with suppress(MemoristError):\n"
          "                    await self._writer.run(_commit)"},
         "tests/faults/test_failing_writes.py::test_a_failing_write_is_told_and_nothing_is_lost",
     ),
     "a commit that the server may still lose": Bug(
-        "storage/postgres/database.py",
-        {"'on', true) \"\n    \"WHERE current_setting('synchronous_commit') = 'off'\"": "'off', true)\""},
+        "storage/postgres/__init__.py",
+        {"'on', true)\nWHERE current_setting('synchronous_commit') = 'off'": "'off', true)"},
         "tests/faults/test_server.py::test_a_server_that_is_stopped_and_killed_under_load_loses_nothing",
     ),
     "a lost answer taken for a success": Bug(
-        "storage/postgres/database.py",
+        "storage/postgres/__init__.py",
         {"                await asyncio.shield(committing)": "                with suppress(Exception):\n"
          "                    await asyncio.shield(committing)"},
         "tests/faults/test_server.py::test_a_commit_whose_answer_is_lost_is_no_success_and_happens_once",
     ),
     "two writers in one scope": Bug(
-        "storage/postgres/database.py",
+        "storage/postgres/__init__.py",
         {"lock = lock_number(scope.tenant, scope.user, scope.space)": "lock = None"},
         "tests/contract/test_postgres.py::test_two_servers_never_lose_an_update",
     ),
@@ -189,7 +194,7 @@ def find_anywhere(package: Path, file: str, old: str, new: str) -> Any:
     locate = importlib.util.module_from_spec(spec)
     sys.modules["locate"] = locate
     spec.loader.exec_module(locate)
-    return locate.Tree(package, {}).find(file, old, new)
+    return locate.Tree.read(package, {}).find(file, old, new)
 
 
 def run(copy: Path, *tests: str) -> subprocess.CompletedProcess[str]:

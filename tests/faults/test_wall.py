@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from memorist.storage import embedding_queue
+from memorist.storage import tasks
 from memorist.storage.changes import Comparison, Forget, Relation, Save
-from memorist.storage.embedding_queue import Embedding
 from memorist.storage.history import shown_revision, thread_changes
 from memorist.storage.store import Store
+from memorist.storage.tasks import Embedding
 from memorist.text.clock import parse
 from memorist.types import RELATED, Labels, Memory, Scope
 from stores import open_sqlite
@@ -56,7 +56,9 @@ async def filled(store: Store, scope: Scope) -> None:
         await tx.apply(
             [Save(memory=each, event="created") for each in (kept, gone, hidden, version, cup)]
         )
-        await embedding_queue.save(tx, [Embedding(memory_id=kept.id, model="m", vector=[1.0, 0.0])])
+        await tasks.save_embeddings(
+            tx, [Embedding(memory_id=kept.id, model="m", vector=[1.0, 0.0])]
+        )
         await tx.apply(
             [Relation(from_id=kept.id, to_id=version.id, type="similar", strength=0.5, at=NOW)]
         )

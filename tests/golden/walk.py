@@ -19,12 +19,11 @@ import apsw
 
 import memorist
 from golden.stage import QUESTION, build, fixed
-from memorist.storage import access_log
+from memorist.storage import sqlite, store
 
 ROOT = str(Path(memorist.__file__).parent) + "/"
 # A second reader may open its connection during any verb: that depends on the timing of threads.
 OPENING = {
-    ("storage/sqlite/database.py", "_check_exists"),
     *(
         ("storage/sqlite/connection.py", name)
         for name in ("_prepare", "_use_wal", "connect", "translated", "wait")
@@ -87,9 +86,10 @@ class Trace:
 def main(folder: Path) -> None:
     trace = Trace()
     apsw.connection_hooks.append(trace.connected)
-    access_log.SECONDS = (
+    store.FLUSH_SECONDS = (
         3600.0  # uses are written when the memory is closed, and not while another verb is traced
     )
+    sqlite.READERS = 1  # a second one would open its connection at any time
     threading.setprofile(trace)
     sys.setprofile(trace)
     with fixed(folder) as source:

@@ -21,7 +21,7 @@ from memorist.dialects.milton import Milton
 from memorist.dialects.vault import Vault
 from memorist.errors import MemoristError, NotFound
 from memorist.storage.sqlite import connection as connections
-from memorist.storage.sqlite.migrate import migrate, shipped
+from memorist.storage.sqlite.connection import migrate, migrations
 from memorist.types import STATES, Draft, Filter
 from trust.expected import mended_by, require
 
@@ -311,7 +311,7 @@ def _file_of_version_8(path: Path, said: str) -> None:
     with memorist.open(path.with_name("new.db"), embedder="hashing") as memory:
         memory.scope("ana").remember(said)
     connection = connections.connect(str(path))
-    migrate(connection, str(path), shipped()[:8])
+    migrate(connection, str(path), migrations()[:8])
     connection.execute("ATTACH ? AS new", (str(path.with_name("new.db")),))
     for table in ("scopes", "memories"):
         columns = ", ".join(

@@ -18,7 +18,7 @@ from memorist.embedders.hashing import Hashing
 from memorist.embedders.minilm import PACKAGED, MiniLM
 from memorist.errors import EmbedderUnavailable
 from memorist.ports import Embedder, Vectors
-from memorist.text.wordpiece import WordPiece
+from memorist.providers.onnx import WordPiece
 
 TEA = "I drink green tea every morning."
 TEXTS = [

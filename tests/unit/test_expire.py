@@ -10,6 +10,7 @@ import pytest
 
 from memorist.jobs import expire
 from memorist.settings import Settings
+from memorist.storage.proposals import Proposal
 from memorist.types import Memory, Scope
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -45,3 +46,10 @@ def test_what_was_pinned_used_or_found_important_in_the_meantime_stays(
     fields: dict[str, Any],
 ) -> None:
     assert not expire.is_unused(replace(TEA, **fields), Settings(), NOW)
+
+
+def test_a_proposal_lapses_at_its_time_unless_it_was_decided() -> None:
+    asked = Proposal(id="p1", field="diet", value="vegan", at=THEN, lapses_at=NOW)
+    assert expire.find_lapsed([asked], NOW) == [asked]
+    assert expire.find_lapsed([asked], NOW - timedelta(seconds=1)) == []
+    assert expire.find_lapsed([replace(asked, decided="told")], NOW) == []

@@ -14,10 +14,10 @@ import pytest
 
 from memorist.errors import MigrationNeeded, StoreDamaged
 from memorist.storage.sqlite import connection as connections
-from memorist.storage.sqlite.migrate import Migration, migrate, shipped
+from memorist.storage.sqlite.connection import Migration, migrate, migrations
 from stores import open_sqlite
 
-NEXT = len(shipped()) + 1
+NEXT = len(migrations()) + 1
 ADDED = Migration(
     NEXT, "colours", "CREATE TABLE colours (name TEXT);\nINSERT INTO colours VALUES ('blue');"
 )
@@ -170,13 +170,13 @@ def test_a_row_begins_without_a_vector_and_said_once(path: str) -> None:
 
 
 def test_migrations_are_numbered_without_a_gap() -> None:
-    assert [step.number for step in shipped()] == list(range(1, len(shipped()) + 1))
+    assert [step.number for step in migrations()] == list(range(1, len(migrations()) + 1))
 
 
 def test_a_database_knows_which_steps_made_it(path: str) -> None:
-    assert opened_and_migrated(path) == [step.number for step in shipped()]
+    assert opened_and_migrated(path) == [step.number for step in migrations()]
     assert asked(path, "SELECT number, checksum FROM migrations") == [
-        (s.number, s.checksum) for s in shipped()
+        (s.number, s.checksum) for s in migrations()
     ]
 
 
@@ -193,14 +193,14 @@ def test_a_checksum_is_of_the_whole_step() -> None:
 
 def test_a_new_step_is_run_after_a_backup_of_what_was_there(path: str) -> None:
     opened_and_migrated(path)
-    assert opened_and_migrated(path, [*shipped(), ADDED]) == [NEXT]
+    assert opened_and_migrated(path, [*migrations(), ADDED]) == [NEXT]
     assert asked(path, "SELECT name FROM colours") == [("blue",)]
     before = schema(f"{path}.before-{NEXT}")
     assert before == schema(path) - {"CREATE TABLE colours (name TEXT)"}
 
 
 def test_a_new_file_needs_no_backup(path: str) -> None:
-    opened_and_migrated(path, [*shipped(), ADDED])
+    opened_and_migrated(path, [*migrations(), ADDED])
     assert not Path(f"{path}.before-{NEXT}").exists()
 
 
@@ -208,13 +208,13 @@ def test_a_step_that_fails_leaves_the_schema_as_it_was(path: str) -> None:
     opened_and_migrated(path)
     before = schema(path)
     with pytest.raises(apsw.SQLError):
-        opened_and_migrated(path, [*shipped(), BROKEN])
+        opened_and_migrated(path, [*migrations(), BROKEN])
     assert schema(path) == before
-    assert opened_and_migrated(path, [*shipped(), ADDED]) == [NEXT]
+    assert opened_and_migrated(path, [*migrations(), ADDED]) == [NEXT]
 
 
 async def test_a_database_of_a_newer_version_is_left_alone(path: str) -> None:
-    opened_and_migrated(path, [*shipped(), ADDED])
+    opened_and_migrated(path, [*migrations(), ADDED])
     with pytest.raises(MigrationNeeded, match="newer"):
         await open_sqlite(path)
     assert asked(path, "SELECT max(number) FROM migrations") == [(NEXT,)]
@@ -234,7 +234,7 @@ async def test_an_altered_step_is_told(path: str, change: str) -> None:
 OPEN = """
 import asyncio, sys
 from memorist.storage.check import check
-from memorist.storage.sqlite.database import SqliteDatabase
+from memorist.storage.sqlite import SqliteDatabase
 from memorist.storage.store import Store
 
 async def main():
@@ -253,5 +253,5 @@ def test_many_processes_may_open_a_new_file_at_once(path: str) -> None:
     ]
     errors = [process.communicate()[1].decode() for process in running]
     assert [process.returncode for process in running] == [0] * 6, errors
-    assert asked(path, "SELECT count(*) FROM migrations") == [(len(shipped()),)]
+    assert asked(path, "SELECT count(*) FROM migrations") == [(len(migrations()),)]
     assert asked(path, "SELECT count(*) FROM meta WHERE key = 'secret'") == [(1,)]

@@ -17,8 +17,8 @@ from memorist.index import Snapshot, SnapshotCache, snapshot
 from memorist.index.arrays import Matrix, products
 from memorist.index.snapshot import Columns
 from memorist.storage.changes import Forget, Save
-from memorist.storage.embedding_queue import Embedding
 from memorist.storage.store import Store
+from memorist.storage.tasks import Embedding
 from memorist.text import tokens
 from memorist.text.clock import new_id
 from memorist.types import Labels, Memory, Scope

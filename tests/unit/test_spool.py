@@ -15,7 +15,7 @@ import pytest
 
 from memorist.errors import InvalidInput
 from memorist.offline.spool import Pending, Spool
-from memorist.storage.summaries import Summary
+from memorist.storage.person import Summary
 from memorist.types import Draft, Labels, Scope
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)

@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memorist.storage import access_log
-from memorist.storage.access_log import AccessLog, MemoryAccess
+from memorist.storage import store as stores
 from memorist.storage.changes import Save
-from memorist.storage.store import Store
+from memorist.storage.store import AccessLog, MemoryAccess, Store
 from memorist.types import Memory, Scope
 from stores import open_sqlite
 
@@ -45,7 +44,7 @@ async def test_closing_writes_what_is_waiting(store: Store) -> None:
 async def test_closing_interrupts_no_write(
     store: Store, monkeypatch: pytest.MonkeyPatch, moment: int
 ) -> None:
-    monkeypatch.setattr(access_log, "SECONDS", 0.0)
+    monkeypatch.setattr(stores, "FLUSH_SECONDS", 0.0)
     uses = AccessLog(store)
     uses.note(ANA, [USED] * 5)
     await asyncio.sleep(moment * 0.0005)
@@ -56,13 +55,13 @@ async def test_closing_interrupts_no_write(
 async def test_many_uses_are_written_without_waiting(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access_log, "SECONDS", 60.0)
+    monkeypatch.setattr(stores, "FLUSH_SECONDS", 60.0)
     uses = AccessLog(store)
-    for _ in range(access_log.AT_MOST):
+    for _ in range(stores.MOST_ACCESSES):
         uses.note(ANA, [USED])
     assert uses._task is not None
     await asyncio.wait_for(uses._task, timeout=5)
-    assert await times(store) == access_log.AT_MOST
+    assert await times(store) == stores.MOST_ACCESSES
 
 
 async def test_a_store_that_is_away_loses_statistics_and_nothing_else(store: Store) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from memorist.embedders import minilm
 from memorist.embedders.minilm import PACKAGED
-from memorist.text.wordpiece import WordPiece, spans, words
+from memorist.providers.onnx import WordPiece, spans, words
 
 # fmt: off
 GOLDEN = [  # ids between [CLS] 101 and [SEP] 102; 100 is [UNK]
@@ -119,14 +120,14 @@ def test_a_long_text_is_cut_to_what_the_model_reads(tokenizer: WordPiece) -> Non
 
 
 def test_pieces_are_counted_without_the_special_ones(tokenizer: WordPiece) -> None:
-    assert tokenizer.count("Hello, world!") == 4
-    assert tokenizer.count("tea " * 1_000) == 1_000
-    assert tokenizer.count("tea " * 1_000, limit=300) == 300
+    assert len(tokenizer.pieces("Hello, world!", limit=9)) == 4
+    assert len(tokenizer.pieces("tea " * 1_000, limit=65_536)) == 1_000
+    assert len(tokenizer.pieces("tea " * 1_000, limit=300)) == 300
 
 
 def test_a_text_fits_up_to_254_pieces(tokenizer: WordPiece) -> None:
-    assert tokenizer.fits("tea " * 254)
-    assert not tokenizer.fits("tea " * 255)
+    assert len(minilm.windows_of(tokenizer, "tea " * 254)) == 1
+    assert len(minilm.windows_of(tokenizer, "tea " * 255)) == 2
 
 
 def test_a_lone_surrogate_vanishes(tokenizer: WordPiece) -> None:
@@ -145,7 +146,8 @@ def test_ten_megabytes_are_read_in_linear_time(tokenizer: WordPiece, part: str) 
 
 def test_the_caches_stay_bounded(tokenizer: WordPiece) -> None:
     for first in range(0, 40_000, 200):
-        tokenizer.count(" ".join(f"w{number}" for number in range(first, first + 200)))
+        words = " ".join(f"w{number}" for number in range(first, first + 200))
+        tokenizer.pieces(words, limit=65_536)
     assert len(tokenizer._seen) <= 32_768
 
 

@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 from ..errors import InvalidInput, Refused, RevisionConflict, StoreUnavailable
+from ..ingest import validation
 from ..manage import forget, records
 from ..retrieve import render
 from ..retrieve.budget import Caps, fit
 from ..scoped import ScopedClient
-from ..storage import summaries
-from ..storage.summaries import Summary
-from ..sync import BlockingScope, verb
+from ..storage import codec, person
+from ..storage.person import Summary
 from ..text.clock import new_id
-from ..types import Filter, Memory, Message, Receipt
+from ..types import Filter, Memory, Message, Outcome, Receipt
 from . import catalog
 
 INBOUND = ("ntfy", "iphone")  # what arrives over these channels is a request
@@ -76,7 +76,10 @@ class Milton:
         self._scope, self._ctx = scope, scope.ctx
 
     async def add(self, **item: Any) -> str:
-        """Store an item given by its fields and return its id. Raises InvalidInput, RevisionConflict."""
+        """Store an item given by its fields and return its id.
+
+        Raises InvalidInput, RevisionConflict.
+        """
         return await self.store(item)
 
     async def store(self, item: MemoryItem | Mapping[str, Any]) -> str:
@@ -84,26 +87,37 @@ class Milton:
 
         Raises InvalidInput, and RevisionConflict if the id has another content.
         """
-        given = _check_item(item)
-        is_inbound = (given.source or "").lower() in INBOUND
-        labels = replace(
-            self._scope.labels, agent=given.agent, channel=given.source, run=given.request_id
+        if not isinstance(item, MemoryItem):
+            known = [field.name for field in fields(MemoryItem)]
+            unknown = [str(name) for name in item if name not in known]
+            if unknown or "content" not in item:
+                wrong = f"an unknown field {unknown[0]!r}" if unknown else "no 'content'"
+                raise InvalidInput(f"The item has {wrong}: it takes {', '.join(known)}")
+            item = codec.load(MemoryItem, item)
+        kind = item.type
+        if kind is None and (item.source or "").lower() in INBOUND:
+            kind = "request"
+        labels = {"agent": item.agent, "channel": item.source, "run": item.request_id}
+        scope = ScopedClient(
+            self._ctx,
+            self._scope.scope,
+            replace(self._scope.labels, **labels),
+            self._scope.offline,
         )
-        scope = ScopedClient(self._ctx, self._scope.scope, labels, self._scope.offline)
         receipt = await scope.remember(
-            Message(content=given.content, id=given.id, at=given.ts or self._ctx.clock()),
+            Message(content=item.content, id=item.id, at=item.ts or self._ctx.clock()),
             policy="milton",
-            item_type=given.type or ("request" if is_inbound else None),
-            tags=given.tags,
-            importance=given.importance,
-            evidence=given.evidence,
+            item_type=kind,
+            tags=item.tags,
+            importance=item.importance,
+            evidence=item.evidence,
         )
         outcome = receipt.outcomes[0]
         if outcome.status == "conflict":
             raise RevisionConflict(outcome.reason)
         if not outcome.ids:
             raise InvalidInput(f"The item was not stored: {outcome.reason}")
-        return given.id or outcome.ids[0]
+        return item.id or outcome.ids[0]
 
     async def query_relevant(
         self, text: str, limit: int = 10, recency_bias: float = 0.35
@@ -120,11 +134,7 @@ class Milton:
         """Return the items of the last hours that have one of the tags, newest first."""
         since = self._ctx.clock() - timedelta(hours=min(hours, MAX_HOURS))
         where = Filter(created_after=since, tags=tuple(tags or ()))
-        page = await self._scope.list(where, limit=1000)
-        found = list(page.memories)
-        while page.cursor:
-            page = await self._scope.list(where, limit=1000, cursor=page.cursor)
-            found += page.memories
+        found = await self._ctx.store.find_all(self._scope.scope, where)
         items = [item_of(memory) for memory in found]
         items.sort(key=lambda item: (item.ts, item.id), reverse=True)
         return items[:limit]
@@ -150,13 +160,12 @@ class Milton:
     async def upsert_user_profile(
         self, patch: Mapping[str, Sequence[str]], evidence_ids: Sequence[str]
     ) -> UserProfile:
-        """Add to the profile, as a new version of it. Raises InvalidInput without evidence that is
-        stored.
+        """Add to the profile, as a new version of it.
 
         While the store is unavailable, the addition is spooled, and only that is returned.
+        Raises InvalidInput without evidence that is stored.
         """
-        made = await self._upsert("user_profile", "user", patch, records.PROFILE, evidence_ids)
-        return UserProfile(**made)
+        return UserProfile(**await self._add_to("user_profile", "user", patch, evidence_ids))
 
     async def upsert_project_memory(
         self, project_name: str, patch: Mapping[str, Sequence[str]], evidence_ids: Sequence[str]
@@ -165,18 +174,16 @@ class Milton:
 
         Raises InvalidInput without evidence.
         """
-        made = await self._upsert(
-            "project_memory", project_name, patch, records.PROJECT, evidence_ids
-        )
+        made = await self._add_to("project_memory", project_name, patch, evidence_ids)
         return ProjectMemory(project_name=project_name, **made)
 
     async def user_profile(self) -> UserProfile:
         """Return the newest version of the profile; empty if there is none."""
-        return UserProfile(**await self._newest("user_profile", "user"))
+        return UserProfile(**await self._load("user_profile", "user"))
 
     async def project_memory(self, project_name: str) -> ProjectMemory:
         """Return the newest version of what is known of a project; empty if there is none."""
-        found = await self._newest("project_memory", project_name)
+        found = await self._load("project_memory", project_name)
         return ProjectMemory(project_name=project_name, **found)
 
     async def compress_short_to_long(
@@ -198,43 +205,44 @@ class Milton:
             await forget.sweep(ctx, scope, done.words)
         return {"compressed": done.compressed, "projects": done.projects, "profile": done.profile}
 
-    async def _upsert(
+    async def _add_to(
         self,
-        kind: Literal["user_profile", "project_memory"],
+        kind: records.RecordType,
         name: str,
         patch: Mapping[str, Sequence[str]],
-        lists: Sequence[str],
         evidence_ids: Sequence[str],
     ) -> dict[str, Any]:
+        lists = records.LISTS[kind]
         for field, values in patch.items():
             if field not in lists:
                 raise InvalidInput(f"A patch cannot hold {field!r}: it takes {', '.join(lists)}")
-            if isinstance(values, str) or not all(isinstance(value, str) for value in values):
-                raise InvalidInput(f"{field!r} in a patch is a list of texts")
+            validation.texts(field, values)
         if isinstance(evidence_ids, str) or not evidence_ids:
             raise InvalidInput(
                 "A long-term record needs evidence: name the ids of the items it rests on"
             )
         if why := await self._scope.privacy.disabled_reason():
             raise Refused(f"Not added: {why}")
-        ctx, scope, offline = self._ctx, self._scope.scope, self._scope.offline
         added = Summary(
             id=new_id(),
             record_type=kind,
             name=name.casefold(),
             data={each: tuple(patch.get(each, ())) for each in lists},
             evidence_ids=tuple(evidence_ids),
-            at=ctx.clock(),
+            at=self._ctx.clock(),
         )
+        scope, offline = self._scope.scope, self._scope.offline
+        made: Summary | None
         if offline is None:
-            return await self._fields(await records.add(ctx.store, scope, added))
-        made = await offline.add_record(scope, added)
-        if made is not None:
-            return await self._fields(made)
-        return {**added.data, "last_updated": added.at, "evidence_ids": added.evidence_ids}
+            made = await records.add(self._ctx.store, scope, added)
+        else:
+            made = await offline.add_record(scope, added)
+        if made is None:
+            return {**added.data, "last_updated": added.at, "evidence_ids": added.evidence_ids}
+        return await self._fields(made)
 
-    async def _newest(self, kind: str, name: str) -> dict[str, Any]:
-        versions = await summaries.load(self._ctx.store, self._scope.scope, kind)
+    async def _load(self, kind: records.RecordType, name: str) -> dict[str, Any]:
+        versions = await person.load_summaries(self._ctx.store, self._scope.scope, kind)
         record = records.newest(versions, name)
         return {} if record is None else await self._fields(record)
 
@@ -242,12 +250,11 @@ class Milton:
         """Return the fields of a record, its evidence by the ids that the caller gave."""
         found = await self._ctx.store.get(self._scope.scope, record.evidence_ids)
         ids = {memory.id: memory.source_message_id or memory.id for memory in found}
-        names = records.PROFILE if record.record_type == "user_profile" else records.PROJECT
-        return {
-            **{name: tuple(record.data.get(name, ())) for name in names},
-            "last_updated": record.at,
-            "evidence_ids": tuple(ids.get(id, id) for id in record.evidence_ids),
+        lists = {
+            name: tuple(record.data.get(name, ())) for name in records.LISTS[record.record_type]
         }
+        evidence_ids = tuple(ids.get(id, id) for id in record.evidence_ids)
+        return {**lists, "last_updated": record.at, "evidence_ids": evidence_ids}
 
 
 class Hooks:
@@ -270,9 +277,14 @@ class Hooks:
         """
         if await self._scope.privacy.disabled_reason():
             return ""
-        settings = self._settings
+        settings, lines = self._settings, list[str]()
+        with suppress(StoreUnavailable):  # the turn continues without the profile
+            profile = await Milton(self._scope).user_profile()
+            for name in records.PROFILE:
+                label = name.replace("_", " ")
+                lines += [f"- [{label}] {render.safe(text)}" for text in getattr(profile, name)]
         caps = Caps(chars=settings.memory_context_max_chars)
-        context = fit(await self._profile_lines(), caps, "\n".join).text
+        context = fit(lines[: settings.memory_profile_limit], caps, "\n".join).text
         left = settings.memory_context_max_chars - len(context) - bool(context)
         if left < 1 or not settings.memory_context_limit or not text.strip():
             return context
@@ -286,36 +298,17 @@ class Hooks:
 
     async def after(self, text: str, reply: str | None = None) -> Receipt:
         """Store what the person said, and the reply if the settings say so."""
-        receipt = await self._store(text, "user", SAID)
-        if reply is None or not self._settings.memory_store_responses:
-            return receipt
-        replied = await self._store(reply, "assistant", REPLIED)
-        return Receipt((*receipt.outcomes, *replied.outcomes))
-
-    async def _store(self, text: str, role: str, importance: float) -> Receipt:
-        message = Message(content=text, role=role, at=self._scope.ctx.clock())
-        return await self._scope.remember(
-            message, policy="milton", item_type="crumb", importance=importance
-        )
-
-    async def _profile_lines(self) -> list[str]:
-        lines: list[str] = []
-        with suppress(StoreUnavailable):  # the turn continues without it
-            profile = await Milton(self._scope).user_profile()
-            for name in records.PROFILE:
-                label = name.replace("_", " ")
-                lines += [f"- [{label}] {render.safe(text)}" for text in getattr(profile, name)]
-        return lines[: self._settings.memory_profile_limit]
-
-
-class BlockingHooks:
-    """The hooks, blocking."""
-
-    def __init__(self, scope: BlockingScope) -> None:
-        self._inner, self._loop = Hooks(scope._inner), scope._loop
-
-    before = verb(Hooks.before)
-    after = verb(Hooks.after)
+        turns = [(text, "user", SAID)]
+        if reply is not None and self._settings.memory_store_responses:
+            turns.append((reply, "assistant", REPLIED))
+        outcomes: list[Outcome] = []
+        for content, role, importance in turns:
+            message = Message(content=content, role=role, at=self._scope.ctx.clock())
+            receipt = await self._scope.remember(
+                message, policy="milton", item_type="crumb", importance=importance
+            )
+            outcomes += receipt.outcomes
+        return Receipt(tuple(outcomes))
 
 
 def item_of(memory: Memory) -> MemoryItem:
@@ -332,21 +325,3 @@ def item_of(memory: Memory) -> MemoryItem:
         request_id=memory.labels.run,
         evidence=memory.evidence,
     )
-
-
-def _check_item(given: MemoryItem | Mapping[str, Any]) -> MemoryItem:
-    """Return an item whose fields have the right types. Raises InvalidInput."""
-    if not isinstance(given, MemoryItem):
-        known = [field.name for field in fields(MemoryItem)]
-        unknown = [str(name) for name in given if name not in known]
-        if unknown or "content" not in given:
-            wrong = f"an unknown field {unknown[0]!r}" if unknown else "no 'content'"
-            raise InvalidInput(f"The item has {wrong}: it takes {', '.join(known)}")
-        given = MemoryItem(**given)
-    for name in ("type", "id", "agent", "source", "request_id"):
-        if not isinstance(getattr(given, name), str | None):
-            raise InvalidInput(f"An item's {name!r} is text")
-    for name in ("tags", "evidence"):
-        if not isinstance(getattr(given, name), list | tuple):
-            raise InvalidInput(f"An item's {name!r} is a list of texts")
-    return given

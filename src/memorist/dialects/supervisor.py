@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import InvalidInput
-from ..manage import access as agent_access
+from ..manage.access import limit_categories
 from ..retrieve import render
 from ..retrieve.budget import Caps, fit
 from ..scoped import ScopedClient
@@ -24,16 +24,7 @@ TOOL = "memory.query"
 UNSURE = 0.5  # a supervisor less confident than this looks again
 MAX_STEPS, MAX_STEP_CHARS, MAX_TOKENS = 20, 240, 400  # of a workflow
 STABLE = 2  # runs in the same steps make a workflow
-_FIELDS = (
-    "agent",
-    "query",
-    "categories",
-    "filters",
-    "top_k",
-    "return",
-    "budget_tokens",
-    "threshold",
-)
+_FIELDS = "agent query categories filters top_k return budget_tokens threshold".split()
 _NUMBER = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•])\s+")
 _WHO = re.compile(
     r"(?:(?:first|second|third|next|then|after that|afterwards|finally|lastly|now|and)\b,? ){0,2}"
@@ -116,17 +107,20 @@ class Supervisor:
         names = [name for name in access.allowed(agent) if name != allowlists.PROCEDURAL]
         whole = [name for name in names if access.category(name).context == "all"]
         rest = [name for name in names if name not in whole]
-        lines: list[str] = []
+        memories: list[Memory] = []
+        related: list[str] = []
         if whole:
-            lines += [self._line(memory) for memory in await self._list(whole)]
+            where = Filter(categories=allowlists.spellings(whole))
+            found = await self._ctx.store.find_all(self._scope.scope, where)
+            memories += [each for each in found if each.procedural_form != "workflow"]
         if rest:
             where = Filter(categories=allowlists.spellings(rest))
-            found = await self._scope.recall(message, limit=limit, profile=SUPERVISOR, where=where)
-            lines += [self._line(memory) for memory in agent_access.limit_categories(found, access)]
-            lines += [f"{self._line(memory)} (related)" for memory in found.related]
-        unique = list(dict.fromkeys(lines))
+            answer = await self._scope.recall(message, limit=limit, profile=SUPERVISOR, where=where)
+            memories += limit_categories(answer, access)
+            related = [f"{self._line(memory)} (related)" for memory in answer.related]
+        lines = dict.fromkeys([*map(self._line, memories), *related])
         caps = Caps(tokens=budget)
-        return fit(unique, caps, "\n".join, count, cost=lambda line: count(line + "\n")).text
+        return fit(list(lines), caps, "\n".join, count, cost=lambda line: count(line + "\n")).text
 
     async def save_workflow(
         self,
@@ -176,15 +170,6 @@ class Supervisor:
         category = self._ctx.allowlists.category(memory.category or memory.kind)
         return f"- {render.bullet(memory, category.name)}"
 
-    async def _list(self, names: Sequence[str]) -> list[Memory]:
-        where = Filter(categories=allowlists.spellings(names))
-        page = await self._scope.list(where, limit=1000)
-        found = list(page.memories)
-        while page.cursor:
-            page = await self._scope.list(where, limit=1000, cursor=page.cursor)
-            found += page.memories
-        return [memory for memory in found if memory.procedural_form != "workflow"]
-
 
 def numbered(steps: Sequence[str]) -> str:
     """Return steps as numbered lines, without the numbers and bullets they came with. Raises
@@ -194,8 +179,8 @@ def numbered(steps: Sequence[str]) -> str:
     '1. Build the image\\n2. Push it'
     """
     lines = [imperative(step) for step in steps] if not isinstance(steps, str) else []
-    has_bad_step = any(not 1 <= len(line) <= MAX_STEP_CHARS for line in lines)
-    if not 1 <= len(lines) <= MAX_STEPS or has_bad_step:
+    sizes = [len(line) for line in lines]
+    if not 1 <= len(lines) <= MAX_STEPS or not 1 <= min(sizes) <= max(sizes) <= MAX_STEP_CHARS:
         raise InvalidInput(
             f"A workflow is a list of 1 to {MAX_STEPS} steps of 1 to {MAX_STEP_CHARS} characters"
         )

@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from ..client import Client
-from ..errors import InvalidInput, Refused
-from ..ingest import policies, trim
+from ..errors import Refused
+from ..ingest import policies, trim, validation
 from ..retrieve import render
 from ..retrieve.profiles import Profile
 from ..text import clock, normalize
@@ -22,24 +22,17 @@ class Theoria:
     """Theoria's API over a client; the soft cap and the ranking profile can be chosen."""
 
     def __init__(
-        self,
-        client: Client,
-        *,
-        soft_cap: int | None = None,
-        profile: Profile = THEORIA,
+        self, client: Client, *, soft_cap: int | None = None, profile: Profile = THEORIA
     ) -> None:
         self._client, self._profile = client, profile
-        self._policy = policies.find(client.ctx.policies, "theoria", client.settings.capacity)
-        if soft_cap is not None and soft_cap != self._policy.capacity:
-            if soft_cap < 1:
-                raise InvalidInput(f"A soft cap is at least 1, not {soft_cap}")
-            self._policy = replace(
-                self._policy,
-                name=f"theoria.{soft_cap}",
-                capacity=soft_cap,
-                has_own_capacity=True,
+        policy = policies.find(client.ctx.policies, "theoria", client.settings.capacity)
+        if soft_cap is not None and soft_cap != policy.capacity:
+            validation.number("soft_cap", soft_cap)
+            policy = replace(
+                policy, name=f"theoria.{soft_cap}", capacity=soft_cap, has_own_capacity=True
             )
-            client.ctx.policies[self._policy.name] = self._policy
+            client.ctx.policies[policy.name] = policy
+        self._policy = policy
 
     @property
     def soft_cap(self) -> int | None:

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import EmbedderUnavailable
 from ..ports import Vectors
 from ..providers import onnx
-from ..text.wordpiece import LONGEST_INPUT, WordPiece
+from ..providers.onnx import LONGEST_INPUT, WordPiece
 
 MODEL = "all-MiniLM-L6-v2"
 DIMENSIONS = 384
@@ -116,27 +115,14 @@ class MiniLM:
     def _infer(self, batch: Sequence[Window], output: str) -> Vectors:
         _, session = self._ready()
         with _translate_errors("run"):
-            found: list[Vectors] = session.run([output], pad([window.ids for window in batch]))
+            found: list[Vectors] = session.run([output], onnx.pad([window.ids for window in batch]))
         return found[0]
 
     def _ready(self) -> tuple[WordPiece, Any]:
         if self._loaded is None:
-            self._loaded = load_model(self._directory, self._threads)
+            with _translate_errors(f"load from {self._directory}"):
+                self._loaded = onnx.load_model(self._directory, self._threads)
         return self._loaded
-
-
-def load_model(directory: Path, threads: int) -> tuple[WordPiece, Any]:
-    """Return the tokenizer and the session, which has no types. Raises EmbedderUnavailable."""
-    with _translate_errors(f"load from {directory}"):
-        onnxruntime = onnx.load()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        # A waiting thread that spins takes the core that another part of the process needs.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.log_severity_level = 3
-        path = str(directory / "model.onnx")
-        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        return WordPiece(directory / "vocab.txt"), session
 
 
 @contextmanager
@@ -173,20 +159,6 @@ def balance(pieces: list[int], longest: int) -> list[list[int]]:
     count = max(1, -(-len(pieces) // longest))
     size = max(1, -(-len(pieces) // count))
     return [pieces[start : start + size] for start in range(0, len(pieces) or 1, size)]
-
-
-def pad(rows: Sequence[list[int]]) -> dict[str, NDArray[np.int64]]:
-    """Return the model's inputs for rows of ids.
-
-    >>> pad([[5, 6], [7]])["attention_mask"].tolist()
-    [[1, 1], [1, 0]]
-    """
-    ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
-    mask = np.zeros_like(ids)
-    for row, values in enumerate(rows):
-        ids[row, : len(values)] = values
-        mask[row, : len(values)] = 1
-    return {"input_ids": ids, "attention_mask": mask}
 
 
 def unit(rows: Vectors) -> Vectors:

@@ -8,8 +8,7 @@ from datetime import datetime
 import numpy as np
 
 from ..index import Snapshot
-from ..storage.changes import Change, Event, Relation, Save, Unrelated
-from ..storage.history import HistoryEntry
+from ..storage.changes import Change, Event, HistoryEntry, Relation, Save, Unrelated
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text.clock import new_id

@@ -63,6 +63,7 @@ async def remember(
     batch = await prepare(ctx, scope, items, policy, now)
     if any(item.outcome is None for item in items):
         async with ctx.store.transaction(scope) as tx:
+            await tx.read_ahead(sessions, {chunk.content_hash for chunk in batch.chunks})
             privacy.refuse(items, await privacy.load(ctx, tx, scope, sessions))
             await write(tx, batch)
     ctx.access_log.note(scope, refusals)

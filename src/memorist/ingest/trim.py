@@ -7,9 +7,8 @@ from datetime import datetime, timedelta
 from heapq import nsmallest
 from typing import Any
 
-from ..storage import access_log
-from ..storage.access_log import MemoryAccess
 from ..storage.changes import Change, Event, Save
+from ..storage.store import MemoryAccess, record_access
 from ..storage.transaction import Transaction
 from ..text import clock
 from ..types import Filter, Memory, Scope
@@ -45,7 +44,7 @@ async def enforce(tx: Transaction, scope: Scope, cap: int, now: datetime) -> lis
     if len(trimmed) < over:
         changes.append(Event(node="hotpath", op="ttl", at=now, status="error"))
     await tx.apply(changes)
-    await access_log.record(tx, accesses)
+    await record_access(tx, accesses)
     return [memory.id for memory in trimmed]
 
 

@@ -1,8 +1,27 @@
-"""The interfaces: command line, REST, MCP and web page. They parse, call one verb, and render."""
+"""The interfaces: command line, REST, MCP and web page. Each parses, calls one verb, and renders.
+
+Here is what several of them share.
+"""
 
 from __future__ import annotations
 
+import getpass
+import inspect
+import os
+import re
 import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import memorist
+
+from ..errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from ..sync import Blocking, BlockingScope
 
 _JOINERS = "\u200c\u200d"  # parts of emoji and of Indic scripts
 
@@ -17,3 +36,76 @@ def plain(text: str) -> str:
     return "".join(
         c for c in line if c in _JOINERS or unicodedata.category(c) not in ("Cc", "Cf", "Cs")
     )
+
+
+def split_doc(function: Callable[..., object]) -> tuple[str, dict[str, str], str]:
+    """Split the docstring of a command or tool.
+
+    Return its text, what it says after `Args:` about each parameter, and its `Example:`.
+    """
+    text, _, example = (inspect.getdoc(function) or "").partition("\n\nExample: ")
+    text, _, listed = text.partition("\n\nArgs:")
+    helps = {}
+    for name, help in re.findall(r"\n    (\w+): (.*(?:\n     .*)*)", listed):
+        helps[name] = " ".join(help.split())
+    return text, helps, example
+
+
+def load(name: str) -> Any:
+    """Import a module of this package on first use: slow imports would delay `memorist --help`."""
+    return import_module(f"memorist.{name}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """The options that all commands share."""
+
+    db: str | None = None
+    user: str | None = None
+    space: str | None = None
+    tenant: str | None = None
+    session: str | None = None
+    json: bool = False
+    creates: bool = False  # the command may create the database; others need an existing one
+
+    @property
+    def names_a_scope(self) -> bool:
+        """Whether the command line says whose memory is meant."""
+        return any((self.user, self.space, self.tenant))
+
+    @contextmanager
+    def memory(self) -> Iterator[Blocking]:
+        """Open the memory. Raises NotFound if the command needs an existing one."""
+        place = load("settings").load(db=self.db).db
+        # Other places than files, and paths that cannot exist, are left to the store.
+        is_file = place != ":memory:" and "://" not in place and "\0" not in place
+        if is_file and not self.creates and not os.path.lexists(place):
+            folder = os.path.dirname(os.path.abspath(place))
+            while not os.path.lexists(folder):
+                folder = os.path.dirname(folder)
+            if os.path.isdir(folder):
+                raise NotFound(
+                    f"No memory at {place!r}. `memorist remember` creates one; --db names another"
+                )
+        with memorist.open(self.db, run_jobs=False) as memory:
+            yield memory
+
+    @contextmanager
+    def mine(self) -> Iterator[BlockingScope]:
+        """Open the part of the memory that the command is about."""
+        with self.memory() as memory:
+            yield self.scope(memory)
+
+    def scope(self, memory: Blocking) -> BlockingScope:
+        user = self.user if self.user is not None else memory.settings.user
+        if user is None:
+            user = login()
+        return memory.scope(user, self.space, self.tenant, session=self.session)
+
+
+def login() -> str:
+    """Return the login name. Raises InvalidInput if the system has none."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError) as error:
+        raise InvalidInput("Unknown user: pass --user NAME, or set MEMORIST_USER") from error

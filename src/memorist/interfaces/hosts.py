@@ -30,7 +30,7 @@ from ..retrieve import budget, render
 from ..settings import Settings
 from ..storage import atomic
 from ..types import Filter, Message
-from .call import Call
+from . import Call
 
 if TYPE_CHECKING:
     from ..sync import BlockingScope
@@ -195,11 +195,10 @@ class FileChange:
         if path.exists():
             backup = path.with_name(f"{path.name}.before-memorist")
             shutil.copy2(path, backup)
-        draft = atomic.draft(path)
-        draft.write_text(self.after, "utf-8")
-        if backup is not None:
-            shutil.copymode(backup, draft)
-        atomic.publish(draft, path)
+        with atomic.new_file(path) as draft:
+            draft.write_text(self.after, "utf-8")
+            if backup is not None:
+                shutil.copymode(backup, draft)
         return backup
 
 

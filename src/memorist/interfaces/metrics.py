@@ -19,6 +19,7 @@ from prometheus_client import generate_latest as render_registry
 
 from ..client import Client
 from ..errors import MemoristError, ProviderFailed
+from ..storage.tasks import Backlog
 from ..telemetry import JOB, ReportCount
 from .rest.request import Admin, AuthenticatedRoute
 
@@ -27,22 +28,21 @@ WINDOW = timedelta(hours=1)  # of events that are counted again at each scrape
 OVERLAP = timedelta(minutes=1)  # for events that are written with a delay
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 _OPERATION = ("operation", "job_name")  # `job` is what Prometheus calls the scrape target
-_JOB = ("job_name",)
-_GAUGES = {
-    "store_up": ("1 if the store answered, else 0", ()),
-    "jobs_waiting": ("Jobs that are due", _JOB),
-    "jobs_running": ("Jobs that are running", _JOB),
-    "jobs_failing": ("Jobs whose last run failed", _JOB),
-    "jobs_dead": ("Jobs that failed too often and are not retried", _JOB),
-    "jobs_oldest_waiting_seconds": ("Age of the oldest job that is due", _JOB),
+_GAUGES = {  # labels and help
+    "store_up": ("", "1 if the store answered, else 0"),
+    "jobs_waiting": ("job_name", "Jobs that are due"),
+    "jobs_running": ("job_name", "Jobs that are running"),
+    "jobs_failing": ("job_name", "Jobs whose last run failed"),
+    "jobs_dead": ("job_name", "Jobs that failed too often and are not retried"),
+    "jobs_oldest_waiting_seconds": ("job_name", "Age of the oldest job that is due"),
     "embed_p95_seconds": (
+        "",
         "95th percentile of the time until a memory has its vector, over the last 1,000",
-        (),
     ),
-    "embed_failure_ratio": ("Share of the last 1,000 embedding batches that failed", ()),
+    "embed_failure_ratio": ("", "Share of the last 1,000 embedding batches that failed"),
     "llm_tokens_today": (
+        "task model direction",
         "Tokens used by the language model today (UTC)",
-        ("task", "model", "direction"),
     ),
 }
 # Exported as 0 from the start: Prometheus does not see an increase in a series that just appeared.
@@ -107,20 +107,25 @@ class Metrics:
             registry=registry,
         )
         self._gauges: dict[str, Gauge] = {}
-        for name, (help, labels) in _GAUGES.items():
-            self._gauges[name] = Gauge(f"memorist_{name}", help, labels, registry=registry)
+        for name, (labels, help) in _GAUGES.items():
+            self._gauges[name] = Gauge(f"memorist_{name}", help, labels.split(), registry=registry)
         for operation in _OPERATIONS:
             self._seconds.labels(operation, "")
             self._failures.labels(operation, "")
         for event in _EVENTS.split(","):
             self._events.labels(*event.split())
-        client.ctx.observers.append(self._observe)
+        client.ctx.observers.append(self.observe)
 
     async def text(self) -> bytes:
         """Render all metrics. While the store is down, its metrics keep their last values."""
         async with self._lock:
             if perf_counter() >= self._fresh_until:
-                await self._read_store()
+                is_up = True
+                try:
+                    await self.read_store()
+                except ProviderFailed:
+                    is_up = False
+                self._gauges["store_up"].set(is_up)
                 self._fresh_until = perf_counter() + self._max_age
         return render_registry(self._registry)
 
@@ -145,7 +150,8 @@ class Metrics:
         return found
 
     @contextmanager
-    def _observe(self, what: str) -> Iterator[ReportCount]:
+    def observe(self, what: str) -> Iterator[ReportCount]:
+        """Measure one operation or job."""
         labels = (what, "")
         if what.startswith(JOB):
             labels = ("run_job", what.removeprefix(JOB))
@@ -157,60 +163,51 @@ class Metrics:
                 self._failures.labels(*labels).inc()
             raise
         finally:
-            self._seconds.labels(*labels).observe(perf_counter() - started)
+            seconds = perf_counter() - started
+            self._seconds.labels(*labels).observe(seconds)
 
-    async def _read_store(self) -> None:
+    async def read_store(self) -> None:
+        """Set the metrics of jobs, events and the language model. Raises ProviderFailed."""
+        gauges = self._gauges
         now = self._client.ctx.clock()
-        try:
-            jobs = await self._client.backlog()
-            usage = await self._client.llm_usage(days=0)
-            await self._count_events(now)
-        except ProviderFailed:
-            self._gauges["store_up"].set(0)
-            return
-        for name, (_, labels) in _GAUGES.items():
+        jobs = await self._client.backlog()
+        usage = await self._client.llm_usage(days=0)
+        await self.count_events(now)
+        for name, (labels, _) in _GAUGES.items():
             if labels:
-                self._gauges[name].clear()
-            else:
-                self._gauges[name].set(0)
-        self._set_job("embed", waiting=0, running=0, failing=0, dead=0, oldest_waiting_seconds=0)
-        for job in jobs:
+                gauges[name].clear()
+        none_waits = Backlog(name="embed", waiting=0, running=0, failing=0, oldest=None)
+        for job in (none_waits, *jobs):
             age = (now - job.oldest).total_seconds() if job.oldest else 0
-            self._set_job(
-                job.name,
-                waiting=job.waiting,
-                running=job.running,
-                failing=job.failing,
-                dead=job.set_aside,
-                oldest_waiting_seconds=age,
-            )
+            gauges["jobs_waiting"].labels(job.name).set(job.waiting)
+            gauges["jobs_running"].labels(job.name).set(job.running)
+            gauges["jobs_failing"].labels(job.name).set(job.failing)
+            gauges["jobs_dead"].labels(job.name).set(job.set_aside)
+            gauges["jobs_oldest_waiting_seconds"].labels(job.name).set(age)
             if job.name == "embed":
-                self._gauges["embed_p95_seconds"].set(job.p95_seconds or 0)
-                self._gauges["embed_failure_ratio"].set(job.failure_rate or 0)
-        tokens = self._gauges["llm_tokens_today"]
+                gauges["embed_p95_seconds"].set(job.p95_seconds or 0)
+                gauges["embed_failure_ratio"].set(job.failure_rate or 0)
+        tokens = gauges["llm_tokens_today"]
         for each in usage:
             tokens.labels(each.task, each.model, "input").inc(each.tokens_in)
             tokens.labels(each.task, each.model, "output").inc(each.tokens_out)
-        self._gauges["store_up"].set(1)
 
-    def _set_job(self, job: str, **values: float) -> None:
-        for name, value in values.items():
-            self._gauges[f"jobs_{name}"].labels(job).set(value)
-
-    async def _count_events(self, now: datetime) -> None:
+    async def count_events(self, now: datetime) -> None:
         """Add new events. Only the last hour is read, so the cost does not grow with the store."""
+
+        async def count(*period: datetime) -> Counts[tuple[str, ...]]:
+            counts = Counts[tuple[str, ...]]()
+            for each in await self._client.ctx.store.history.event_counts(None, *period):
+                counts[each.node, each.op, each.status] += each.count
+            return counts
+
         since = self._events_since
         before = Counts[tuple[str, ...]]()
         if now - since > WINDOW:
             since = now - OVERLAP
-            before = await self._count(self._events_since, since)
-        recent = await self._count(since)
-        for labels, count in (before + recent).items():
-            self._events.labels(*labels).inc(max(0, count - self._counted[labels]))
-        self._events_since, self._counted = since, recent
-
-    async def _count(self, *period: datetime) -> Counts[tuple[str, ...]]:
-        counts = Counts[tuple[str, ...]]()
-        for each in await self._client.ctx.store.history.event_counts(None, *period):
-            counts[each.node, each.op, each.status] += each.count
-        return counts
+            before = await count(self._events_since, since)
+        recent = await count(since)
+        for labels, number in (before + recent).items():
+            self._events.labels(*labels).inc(max(0, number - self._counted[labels]))
+        self._events_since = since
+        self._counted = recent

@@ -28,7 +28,7 @@ from ..ingest import policies
 from ..ingest.policies import Bands, Policy
 from ..ports import BudgetedModel
 from ..storage.changes import Change, Event, Save
-from ..storage.filters import portions
+from ..storage.rows import portions
 from ..storage.tasks import Task
 from ..text import compare, normalize
 from ..text.contradictions import contradicts

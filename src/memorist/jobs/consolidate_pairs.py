@@ -24,7 +24,7 @@ from ..ingest import transitions
 from ..ingest.policies import Bands
 from ..ports import Vectors
 from ..storage.changes import Change, Comparison, Relation, Save
-from ..storage.filters import portions
+from ..storage.rows import portions
 from ..text import clock, compare, contradictions, normalize
 from ..text.clock import new_id
 from ..text.statements import Statement, parse

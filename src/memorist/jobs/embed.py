@@ -14,10 +14,10 @@ from functools import partial
 from ..embedders import encode
 from ..errors import ProviderFailed, StoreUnavailable
 from ..ports import Embedder, Vectors
-from ..storage import embedding_queue
+from ..storage import tasks
 from ..storage.changes import Event
-from ..storage.embedding_queue import Embedding
 from ..storage.store import Store
+from ..storage.tasks import Embedding
 from ..text import tokens
 from ..text.clock import new_id
 from ..types import Memory, Scope
@@ -149,7 +149,7 @@ async def _save(
                     if memory.needs_embedding:
                         events.append(replace(event, memory_id=memory.id))
             if made:
-                await embedding_queue.save(tx, made)
+                await tasks.save_embeddings(tx, made)
                 events = events or [event]
             if any(vector is None for _, vector in given.values()):
                 events.append(replace(event, status="error"))

@@ -15,10 +15,10 @@ from ..context import Context
 from ..ingest import transitions
 from ..manage import forget
 from ..settings import Settings
-from ..storage import proposals
+from ..storage import person, proposals
 from ..storage.changes import Change, Forget, Save
-from ..storage.filters import portions
 from ..storage.proposals import Proposal
+from ..storage.rows import portions
 from ..storage.tasks import Task
 from ..types import Filter, Memory, Scope
 from .schedule import DAILY, finish
@@ -84,7 +84,7 @@ async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
             await tx.apply(changes)
     async with store.transaction(scope) as tx:
         for late in find_lapsed(await proposals.load(tx, scope), now):
-            await tx.decide_proposal(late, "lapsed", at=now)
+            await person.decide_proposal(tx, late, "lapsed", at=now)
         await tx.delete_old(now - EVENTS_KEPT)
     if texts:
         await forget.sweep(ctx, scope, list(dict.fromkeys(texts)))

@@ -47,6 +47,10 @@ class SummaryReport:
     left: int = 0  # groups left alone: changed in the meantime, or the guard refused the summary
     dry_run: bool = False
 
+    @property
+    def changed(self) -> int:
+        return len(self.memories) + len(self.summaries)
+
 
 class SourceChanged(Exception):
     """A source was changed in the meantime."""
@@ -56,14 +60,14 @@ async def run_compress(ctx: Context, task: Task) -> int:
     """Compress the sessions that are due in a scope; return the number of changed memories."""
     done = await compress(ctx, task.scope, threshold=ctx.settings.compression_threshold)
     await finish(ctx, task, DAILY)
-    return len(done.memories) + len(done.summaries)
+    return done.changed
 
 
 async def run_roll_up(ctx: Context, task: Task) -> int:
     """Roll up the topics of a scope; return the number of changed memories."""
     done = await roll_up(ctx, task.scope, days=ctx.settings.rollup_days)
     await finish(ctx, task, WEEKLY)
-    return len(done.memories) + len(done.summaries)
+    return done.changed
 
 
 async def compress(

@@ -35,6 +35,7 @@ from .schedule import (
     HOURLY,
     WEEKLY,
     backoff,
+    cancel,
     finish,
     next_due,
     next_turn,
@@ -54,7 +55,7 @@ _LOOP_BACKOFF = (1.0, 30.0)
 log = logging.getLogger("memorist")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Job:
     """Background work, periodic or queued by a write.
 
@@ -95,21 +96,21 @@ def list_jobs(ctx: Context) -> Iterator[Job]:
     """
     settings = ctx.settings
     policy = policies.find(ctx.policies, settings.policy, settings.capacity)
-    yield Job(name="purge", run=expire.run, every=DAILY)
+    yield Job("purge", expire.run, DAILY)
     if policy.capacity is not None:
-        yield Job(name="trim", run=trim_scope, every=DAILY)
+        yield Job("trim", trim_scope, DAILY)
     if settings.journal_dir is not None:
-        yield Job(name="snapshot", run=write_snapshot, every=HOURLY, whole_store=True)
+        yield Job("snapshot", write_snapshot, HOURLY, whole_store=True)
     if settings.extract != "off":
-        yield Job(name=extraction.NAME, run=extraction.run, derives=True)  # queued by writes
+        yield Job(extraction.NAME, extraction.run, derives=True)  # queued by writes
     if policy.bands is not None:
-        yield Job(name="consolidate", run=consolidate.run, every=DAILY, derives=True)
+        yield Job("consolidate", consolidate.run, DAILY, derives=True)
     if settings.llm != "none" and settings.reflect_hours:
-        yield Job(name="reflect", run=reflect.run, every=DAILY, derives=True)
+        yield Job("reflect", reflect.run, DAILY, derives=True)
     if policy.compresses or "compression_threshold" in settings.model_fields_set:
-        yield Job(name="compress", run=summarize.run_compress, every=DAILY, derives=True)
+        yield Job("compress", summarize.run_compress, DAILY, derives=True)
     if settings.rollup_days:
-        yield Job(name="rollup", run=summarize.run_roll_up, every=WEEKLY, derives=True)
+        yield Job("rollup", summarize.run_roll_up, WEEKLY, derives=True)
 
 
 async def trim_scope(ctx: Context, task: Task) -> int:
@@ -146,7 +147,7 @@ class Worker:
         drain_seconds: float = DRAIN_SECONDS,
         progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> None:
-        self._ctx = ctx
+        self._ctx, self._queue = ctx, ctx.store.tasks
         self._jobs = {job.name: job for job in (list_jobs(ctx) if jobs is None else jobs)}
         if only:
             known = [EMBED, *self._jobs]
@@ -169,11 +170,11 @@ class Worker:
 
     async def run_once(self, *, retry: bool = False) -> JobReport:
         """Run what is due now; with `retry` also what was set aside. Raises StoreUnavailable."""
-        store, now = self._ctx.store, self._ctx.clock()
+        now = self._ctx.clock()
         await self._seed(lambda *_, **__: now)
         if retry:
-            await store.tasks.retry(list(self._jobs), now=now)
-        for each in await store.tasks.backlog(now):
+            await self._queue.retry(list(self._jobs), now=now)
+        for each in await self._queue.backlog(now):
             if each.name in self._jobs or (each.name == EMBED and self._embeds):
                 self._total += each.waiting
         with suppress(ProviderFailed):  # counted; jobs that need no model run all the same
@@ -218,9 +219,7 @@ class Worker:
             await self._stop.wait()
             await asyncio.wait(loops, timeout=self._drain)
         finally:
-            for each in (*loops, watch):
-                each.cancel()
-            await asyncio.gather(*loops, watch, return_exceptions=True)
+            await cancel(*loops, watch)
         return self.report
 
     def stop(self) -> None:
@@ -243,14 +242,11 @@ class Worker:
 
     async def _seed(self, due: Callable[..., datetime]) -> None:
         """Create the tasks of periodic jobs for scopes that have none."""
-        for job in self._jobs.values():
+        for name, job in self._jobs.items():
             if job.every is not None:
-                await self._ctx.store.tasks.seed(
-                    job.name,
-                    due=partial(due, name=job.name, every=job.every),
-                    latest=self._ctx.clock() + 2 * job.every,
-                    whole=job.whole_store,
-                )
+                when = partial(due, name=name, every=job.every)
+                latest = self._ctx.clock() + 2 * job.every
+                await self._queue.seed(name, due=when, latest=latest, whole=job.whole_store)
 
     async def _embed(self) -> None:
         """Embed everything that waits. Raises ProviderFailed if some of it failed."""
@@ -289,17 +285,17 @@ class Worker:
 
         Other workers may take the rest. Raises StoreUnavailable; then the lease runs out.
         """
-        ctx, waiting = self._ctx, self._ctx.store.tasks
-        if not self._jobs:
+        ctx, names = self._ctx, list(self._jobs)
+        if not names:
             return False
-        claimed = await waiting.claim(
-            list(self._jobs), now=ctx.clock(), limit=1, lease_seconds=self._lease
+        claimed = await self._queue.claim(
+            names, now=ctx.clock(), limit=1, lease_seconds=self._lease
         )
         for task in claimed:
             job = self._jobs[task.name]
             try:
                 if job.derives and await privacy.is_space_off(ctx, task.scope):
-                    await waiting.postpone(task, due_at=ctx.clock() + OFF_FOR, failed=False)
+                    await self._queue.postpone(task, due_at=ctx.clock() + OFF_FOR, failed=False)
                     self._count(job.name, skipped=1)
                     continue
                 with observe(ctx.observers, JOB + job.name) as report_count:
@@ -308,7 +304,7 @@ class Worker:
                 self._count(job.name, runs=1, changed=changed)
             except asyncio.CancelledError:
                 with suppress(ProviderFailed):
-                    back = waiting.postpone(task, due_at=task.due_at, failed=False)
+                    back = self._queue.postpone(task, due_at=task.due_at, failed=False)
                     await asyncio.shield(back)
                 raise
             except StoreUnavailable:
@@ -327,19 +323,17 @@ class Worker:
             while is_ours:
                 await asyncio.sleep(self._lease / 3)
                 with suppress(ProviderFailed):  # the lease outlasts a short outage
-                    is_ours = await self._ctx.store.tasks.renew(task, lease_seconds=self._lease)
+                    is_ours = await self._queue.renew(task, lease_seconds=self._lease)
 
         running, renewing = asyncio.ensure_future(run()), asyncio.ensure_future(renew())
         try:
             await asyncio.wait((running, renewing), return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait((running,), timeout=_GRACE)
-            if not running.done():
+            done, _ = await asyncio.wait((running,), timeout=_GRACE)
+            if not done:
                 raise RevisionConflict(f"The task {task.name!r} was claimed by another worker")
             return running.result()
         finally:
-            running.cancel()
-            renewing.cancel()
-            await asyncio.gather(running, renewing, return_exceptions=True)
+            await cancel(running, renewing)
 
     async def _postpone(self, task: Task, error: Exception) -> None:
         """Retry a task later.
@@ -348,7 +342,7 @@ class Worker:
         """
         now = self._ctx.clock()
         due_at = now + timedelta(seconds=backoff(task.attempts, *_TASK_BACKOFF))
-        await self._ctx.store.tasks.postpone(task, due_at=due_at)
+        await self._queue.postpone(task, due_at=due_at)
         if isinstance(error, RevisionConflict):  # another worker has it, or its subject was changed
             self._count(task.name, skipped=1)
             return

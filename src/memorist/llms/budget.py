@@ -1,21 +1,24 @@
-"""The token budget of a language model: the most that a call can cost is reserved first, so no
-limit is exceeded.
+"""What stands around a language model: a circuit breaker and a token budget.
+
+A model that failed several times is not asked for a while, so that no call waits in vain. The most
+that a call can cost is reserved first, so no limit is exceeded.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, ProviderFailed
-from ..ports import TokenLedger
-from ..text.prompts import Prompt
+from ..ports import LanguageModel, TokenLedger
+from ..providers.http import Circuit
+from ..text.prompts import ModelAnswer, Prompt
 from ..text.tokens import count_tokens
 from ..types import Scope
-from .breaker import Breaker
 
 TRIES = 2  # a question is asked once more if the answer is not usable
 OVERHEAD = 1_500  # tokens that a server adds, or we for the schema of the answer or a second try
@@ -46,6 +49,45 @@ def likely_cost(ask: Prompt, reply: str, reported: tuple[int, int]) -> tuple[int
     return tokens_in, min(max_out, max(reported[1], count_tokens(reply)))
 
 
+class Breaker:
+    """Wraps a LanguageModel: after three failures in a row, it is not asked for 30 s or more."""
+
+    def __init__(
+        self, inner: LanguageModel, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.inner, self.name = inner, inner.name
+        self._circuit = Circuit(clock)
+
+    def check(self) -> None:
+        """Raise ModelUnavailable while the model is not asked."""
+        if wait := self._circuit.wait:
+            why = f"failed and is asked again in {wait:.0f} s"
+            error = ModelUnavailable(f"The language model {self.name} {why}")
+            error.cost = (0, 0)
+            raise error
+
+    async def answer(self, ask: Prompt) -> ModelAnswer:
+        """Return the answer of the inner model.
+
+        Raises ModelUnavailable at once while it is not asked.
+        """
+        self.check()
+        is_trial, worked = self._circuit.begin(), None
+        try:
+            answer = await self.inner.answer(ask)
+            worked = True
+            return answer
+        except (BadModelAnswer, ModelUnavailable) as error:
+            # A bad answer may be the fault of the text: the model is up.
+            worked = isinstance(error, BadModelAnswer)
+            raise
+        finally:
+            self._circuit.end(is_trial, worked=worked)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
 class MeteredModel:
     """A BudgetedModel. The limits are tokens per day (UTC) for a user and for a tenant; 0 is no
     limit.
@@ -74,8 +116,20 @@ class MeteredModel:
         max_in, max_out = (TRIES * tokens for tokens in max_cost(ask))
         day = self._clock().date().isoformat()
         call: dict[str, Any] = {"task": ask.task, "model": self.model.name, "day": day}
-        await self._reserve(scope, call, max_in + max_out)
-        spent: tuple[int, int] = (max_in, max_out)  # until the real figures are known
+        caps: dict[str, Any] = {"user_cap": self._user_cap, "tenant_cap": self._tenant_cap}
+        try:
+            is_within = await self._ledger.reserve(scope, tokens=max_in + max_out, **caps, **call)
+        except ProviderFailed as error:
+            raise ModelUnavailable(
+                "The language model is not used, because its cost cannot be recorded now"
+            ) from error
+        if not is_within:
+            raise OverBudget(
+                "The daily token budget of the language model is used up, so rules were used. "
+                "Raise `llm_daily_tokens_per_user` or `llm_daily_tokens_per_tenant`, or wait until"
+                " tomorrow (UTC)"
+            )
+        spent = (max_in, max_out)  # until the real figures are known
         try:
             answer = await self.model.answer(ask)
             spent = (answer.tokens_in, answer.tokens_out)
@@ -92,22 +146,6 @@ class MeteredModel:
                     tokens_in=min(spent[0], max_in),
                     tokens_out=min(spent[1], max_out),
                 )
-
-    async def _reserve(self, scope: Scope, call: dict[str, Any], tokens: int) -> None:
-        try:
-            is_within = await self._ledger.reserve(
-                scope, tokens=tokens, user_cap=self._user_cap, tenant_cap=self._tenant_cap, **call
-            )
-        except ProviderFailed as error:
-            raise ModelUnavailable(
-                "The language model is not used, because its cost cannot be recorded now"
-            ) from error
-        if not is_within:
-            raise OverBudget(
-                "The daily token budget of the language model is used up, so rules were used. "
-                "Raise `llm_daily_tokens_per_user` or `llm_daily_tokens_per_tenant`, or wait until"
-                " tomorrow (UTC)"
-            )
 
     async def close(self) -> None:
         await self.model.close()

@@ -1,7 +1,4 @@
-"""Finding JSON in what a model wrote, and validating it against a schema.
-
-The text is not trusted in any way.
-"""
+"""Find JSON in what a model wrote, and validate it against a schema. The text is not trusted."""
 
 from __future__ import annotations
 
@@ -29,14 +26,19 @@ def find_object(text: str) -> Any:
     >>> find_object('<think>{no}</think>Sure! ```json\\n{"facts": []}\\n``` Anything else?')
     {'facts': []}
     """
+
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"{constant} is not a number")
+
     text = text.rpartition("</think>")[2]
+    decoder = json.JSONDecoder(parse_constant=refuse)
     start = -1
     for _ in range(MAX_STARTS):
         start = text.find("{", start + 1)
         if start < 0:
             break
         try:
-            return _DECODER.raw_decode(text, start)[0]
+            return decoder.raw_decode(text, start)[0]
         except (ValueError, RecursionError):
             continue
     raise ValueError("it holds no complete JSON object")
@@ -54,52 +56,35 @@ def problem(value: Any, schema: Mapping[str, Any], where: str = "the answer") ->
     types = [types] if isinstance(types, str) else types
     if value is None and "null" in types:
         return None
-    if not any(_is_of_type(value, each) for each in types):
+    is_number = isinstance(value, int | float)
+    is_typed = any(type(value) in _TYPES.get(each, ()) for each in types)
+    if not is_typed or (is_number and not abs(value) <= _LARGEST):
         return f"{where} is not of type {' or '.join(types)}"
     if "enum" in schema and value not in schema["enum"]:
         return f"{where} is none of {', '.join(map(str, schema['enum']))}"
+    if is_number and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        return f"{where} is out of range"
+    inner: list[tuple[Any, Mapping[str, Any], str]] = []
     if isinstance(value, str):
-        return _text_problem(value, schema, where)
-    if isinstance(value, dict):
-        return _object_problem(value, schema, where)
-    if isinstance(value, list):
+        if _NO_TEXT.search(value):
+            return f"{where} holds characters that are not text"
+        if len(value) > schema.get("maxLength", len(value)):
+            return f"{where} is longer than {schema['maxLength']} characters"
+    elif isinstance(value, list):
         if len(value) > schema.get("maxItems", len(value)):
             return f"{where} has more than {schema['maxItems']} items"
         for index, item in enumerate(value):
-            if wrong := problem(item, schema.get("items", {}), f"{where}[{index}]"):
-                return wrong
-    elif not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-        return f"{where} is out of range"
-    return None
-
-
-def _is_of_type(value: Any, kind: str) -> bool:
-    if not isinstance(value, _TYPES.get(kind, ())):
-        return False
-    if isinstance(value, bool):
-        return kind == "boolean"
-    return not isinstance(value, int | float) or abs(value) <= _LARGEST
-
-
-def _text_problem(value: str, schema: Mapping[str, Any], where: str) -> str | None:
-    if _NO_TEXT.search(value):
-        return f"{where} holds characters that are not text"
-    if len(value) > schema.get("maxLength", len(value)):
-        return f"{where} is longer than {schema['maxLength']} characters"
-    return None
-
-
-def _object_problem(value: dict[str, Any], schema: Mapping[str, Any], where: str) -> str | None:
-    known: Mapping[str, Any] = schema.get("properties", {})
-    missing = [name for name in schema.get("required", ()) if name not in value]
-    if missing:
-        return f"{where} lacks {', '.join(missing)}"
-    if schema.get("additionalProperties") is False and not value.keys() <= known.keys():
-        return f"{where} has other fields than {', '.join(known)}"
-    for name, part in known.items():
-        if name in value and (wrong := problem(value[name], part, name)):
-            return wrong
-    return None
+            inner.append((item, schema.get("items", {}), f"{where}[{index}]"))
+    elif isinstance(value, dict):
+        known: Mapping[str, Any] = schema.get("properties", {})
+        missing = [name for name in schema.get("required", ()) if name not in value]
+        if missing:
+            return f"{where} lacks {', '.join(missing)}"
+        if schema.get("additionalProperties") is False and not value.keys() <= known.keys():
+            return f"{where} has other fields than {', '.join(known)}"
+        inner = [(value[name], part, name) for name, part in known.items() if name in value]
+    problems = (problem(*each) for each in inner)
+    return next(filter(None, problems), None)
 
 
 def without(schema: Any, keywords: Collection[str]) -> Any:
@@ -122,23 +107,12 @@ def without(schema: Any, keywords: Collection[str]) -> Any:
 
 
 def is_closed(schema: Any) -> bool:
-    """Whether every object in it names all its fields and requires them all, which some servers
-    demand.
-    """
-    if isinstance(schema, list):
-        return all(map(is_closed, schema))
+    """Whether every object in it names and requires all its fields, which some servers demand."""
     if not isinstance(schema, Mapping):
         return True
     if schema.get("type") != "object":
         return is_closed(schema.get("items"))
     fields = schema.get("properties", {})
-    if schema.get("additionalProperties") is not False:
-        return False
-    return set(schema.get("required", ())) == set(fields) and all(map(is_closed, fields.values()))
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a number")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
+    is_exact = schema.get("additionalProperties") is False
+    is_exact = is_exact and set(schema.get("required", ())) == set(fields)
+    return is_exact and all(map(is_closed, fields.values()))

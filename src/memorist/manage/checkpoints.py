@@ -12,7 +12,7 @@ from typing import Any
 from ..context import Context
 from ..errors import InvalidInput, NotFound
 from ..ingest import validation
-from ..storage.checkpoints import SavedCheckpoint, ThreadCheckpoints
+from ..storage.documents import SavedCheckpoint, ThreadCheckpoints
 from ..text import normalize
 from ..types import Labels, Scope
 from . import privacy

@@ -13,10 +13,10 @@ from ..errors import InvalidInput, NotFound, ProviderFailed, StoreDamaged, Store
 from ..ingest import transitions, validation
 from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful
-from ..storage import embedding_queue
+from ..storage import tasks
 from ..storage.changes import Change, Forget, Save
-from ..storage.embedding_queue import Embedding
 from ..storage.queries import Reader
+from ..storage.tasks import Embedding
 from ..storage.transaction import Transaction
 from ..text import summarize, tokens
 from ..types import GUILD, STATES, Filter, Labels, Memory, Scope
@@ -266,7 +266,7 @@ async def _embed_summaries(ctx: Context, scope: Scope, plan: Plan) -> None:
             if (vector := vectors.get(memory.text)) is not None:
                 model = ctx.index.model
                 found.append(Embedding(memory_id=memory.id, model=model, vector=vector))
-        await embedding_queue.save(tx, found)
+        await tasks.save_embeddings(tx, found)
 
 
 async def _hide(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) -> Forgotten:

@@ -26,22 +26,20 @@ from ..ingest import guard, policies, validation
 from ..ingest.decide import FORGOTTEN
 from ..ingest.policies import Policy
 from ..ingest.privacy import INCOGNITO, load
-from ..storage import codec, rows, summaries
-from ..storage.changes import Save, SeenMessage
+from ..storage import codec, person, rows
+from ..storage.changes import HistoryEntry, Save, SeenMessage
 from ..storage.export import export
-from ..storage.history import HistoryEntry
+from ..storage.person import Summary
 from ..storage.store import Store
-from ..storage.summaries import Summary
 from ..text import authority, normalize
 from ..types import HISTORY_EVENTS, Draft, Labels, Memory, Message, Outcome, Receipt, Scope
 from . import edit
-from .records import PROFILE, PROJECT
+from .records import LISTS
 
 FORMAT = 1
 BATCH = 256
 _HEADS = ("memorist", "recollect")  # the first record; version 0.1 wrote "recollect"
 _IGNORED = (*_HEADS, "damaged", "proposal")  # about other records, or agreed to elsewhere
-_SUMMARIES = {"user_profile": PROFILE, "project_memory": PROJECT}
 _MESSAGE = "said"  # a message with `content`, which is no exported record
 _MOST_NAME, _MOST_LABEL, _MOST_SUMMARY = 200, 1_000, 2_000  # characters
 _MOST_LISTED = 10_000  # entries of a list, each as long as a label may be
@@ -222,7 +220,7 @@ def _read_summary(data: Mapping[str, Any]) -> Summary:
     summary = codec.load(Summary, plain)
     if not summary.evidence_ids:
         raise InvalidInput("a long-term record names the memories that it rests on (evidence_ids)")
-    lists = _SUMMARIES[summary.record_type]
+    lists = LISTS[summary.record_type]
     for name, lines in summary.data.items():
         is_list = isinstance(lines, list | tuple) and all(isinstance(line, str) for line in lines)
         if name not in lists or not is_list:
@@ -237,7 +235,8 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Value]] = {
     "memory": _read_memory,
     "history": _read_entry,
     "message": _read_message,
-    **dict.fromkeys(_SUMMARIES, _read_summary),
+    "user_profile": _read_summary,
+    "project_memory": _read_summary,
 }
 
 
@@ -411,7 +410,9 @@ async def _store_summaries(records: Sequence[Summary], scope: Scope, how: Import
     """Store long-term records that are not here yet; return why others are refused."""
     reasons: list[str] = []
     async with how.ctx.store.transaction(scope) as tx:
-        here = {known.id for kind in _SUMMARIES for known in await summaries.load(tx, scope, kind)}
+        here = {
+            known.id for kind in LISTS for known in await person.load_summaries(tx, scope, kind)
+        }
         for record in records:
             if record.id in here:
                 continue
@@ -422,5 +423,5 @@ async def _store_summaries(records: Sequence[Summary], scope: Scope, how: Import
             elif record.record_type == "user_profile" and not is_own:
                 reasons.append("a profile rests on the person's own words")
             else:
-                await summaries.save(tx, record)
+                await person.save_summary(tx, record)
     return reasons

@@ -23,7 +23,7 @@ from ..ingest import validation
 from ..ingest.privacy import INCOGNITO as INCOGNITO
 from ..ingest.privacy import OFF as OFF
 from ..ingest.privacy import load_with_revision, note
-from ..storage import proposals, space_settings
+from ..storage import person, proposals
 from ..storage.proposals import Proposal
 from ..storage.queries import SpaceSettings
 from ..storage.transaction import Transaction
@@ -76,7 +76,7 @@ class Privacy:
         async with self._ctx.store.transaction(self._scope) as tx:
             for name, value in given.items():
                 if value is not None:
-                    await space_settings.save(tx, name, value, at=now, actor=actor)
+                    await person.save_setting(tx, name, value, at=now, actor=actor)
         return await self.settings()
 
     async def disabled_reason(self, session: str | None = None) -> str:
@@ -103,7 +103,7 @@ class Privacy:
         if is_on:  # from this moment on, whether the store is available or not
             note(self._ctx, self._scope, session, INCOGNITO)
         async with self._ctx.store.transaction(self._scope) as tx:
-            await space_settings.set_incognito(tx, session, is_on, at=self._ctx.clock())
+            await person.set_incognito(tx, session, is_on, at=self._ctx.clock())
         if not is_on:
             note(self._ctx, self._scope, session, "")
 
@@ -225,7 +225,7 @@ class Consent:
             if field in BENIGN and (is_sure or sum(said.values()) >= ENOUGH):
                 decision = "corroborated"
                 made = replace(made, decided=decision, decided_at=now)
-            await tx.decide_proposal(made, decision, at=now, actor=actor)
+            await person.decide_proposal(tx, made, decision, at=now, actor=actor)
         return made
 
     async def approve(
@@ -248,7 +248,7 @@ class Consent:
         made = Proposal(id=new_id(), field=field, value=text, at=now, lapses_at=now)
         made = replace(made, decided="told", decided_at=now)
         async with self._ctx.store.transaction(self._scope) as tx:
-            await tx.decide_proposal(made, "told", at=now, actor=actor)
+            await person.decide_proposal(tx, made, "told", at=now, actor=actor)
         return made
 
     async def withdraw(self, field: str, *, actor: str | None = None) -> int:
@@ -258,7 +258,9 @@ class Consent:
             found = await proposals.load(tx, self._scope)
             gone = [each for each in found if each.field == field]
             for each in gone:
-                await tx.decide_proposal(each, "withdrawn", at=self._ctx.clock(), actor=actor)
+                await person.decide_proposal(
+                    tx, each, "withdrawn", at=self._ctx.clock(), actor=actor
+                )
         return len(gone)
 
     async def _decide(
@@ -274,7 +276,7 @@ class Consent:
                             f"The proposal is {each.value!r}, not {shown!r:.220}: show it again"
                         )
                     made = replace(each, decided=decision, decided_at=now)
-                    await tx.decide_proposal(made, decision, at=now, actor=actor)
+                    await person.decide_proposal(tx, made, decision, at=now, actor=actor)
                     return made
                 if each.id == str(id):
                     state = "it was decided"
@@ -287,7 +289,7 @@ class Consent:
         left: builtins.list[Proposal] = []
         for each in await proposals.load(tx, self._scope):
             if each.decided is None and each.lapses_at <= now:
-                await tx.decide_proposal(each, "lapsed", at=now)
+                await person.decide_proposal(tx, each, "lapsed", at=now)
             else:
                 left.append(each)
         return left

@@ -17,11 +17,10 @@ from ..ingest import trim, validation
 from ..retrieve import pipeline, profiles, render
 from ..retrieve.budget import Caps
 from ..retrieve.profiles import Profile
-from ..storage import access_log
-from ..storage.access_log import MemoryAccess
 from ..storage.changes import Event
 from ..storage.history import ThreadChange, Updates, shown_revision, thread_changes
 from ..storage.queries import Reader
+from ..storage.store import MemoryAccess, record_access
 from ..text import compare, normalize
 from ..types import Filter, Labels, Memory, Query, Recall, Scope
 from . import privacy
@@ -103,7 +102,7 @@ async def write_back(ctx: Context, query: Query, profile: Profile, answer: Recal
         return
     with suppress(ProviderFailed):  # an answer does not fail because of its statistics
         async with ctx.store.transaction(query.scope) as tx:
-            await access_log.record(tx, uses)
+            await record_access(tx, uses)
 
 
 def log_search(ctx: Context, query: Query, answer: Recall) -> None:

@@ -13,10 +13,10 @@ from typing import Literal
 
 from ..errors import InvalidInput
 from ..ingest import transitions
-from ..storage import summaries
+from ..storage import person
 from ..storage.changes import Change, Forget, Save
+from ..storage.person import Summary
 from ..storage.store import Store
-from ..storage.summaries import Summary
 from ..storage.transaction import Transaction
 from ..text import authority
 from ..text.clock import new_id
@@ -35,6 +35,7 @@ _PROJECT_LISTS = {
 }
 
 RecordType = Literal["user_profile", "project_memory"]
+LISTS: dict[RecordType, tuple[str, ...]] = {"user_profile": PROFILE, "project_memory": PROJECT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ async def merge(tx: Transaction, scope: Scope, patch: Summary) -> Summary:
             raise InvalidInput(
                 f"Item {id!r} holds the words of somebody else: a profile rests on the person's own"
             )
-    versions = await summaries.load(tx, scope, patch.record_type)
+    versions = await person.load_summaries(tx, scope, patch.record_type)
     for version in versions:
         if version.id == patch.id:
             return version
@@ -82,7 +83,7 @@ async def merge(tx: Transaction, scope: Scope, patch: Summary) -> Summary:
     ids = transitions.union(tuple(old.evidence_ids), tuple(evidence.values()))
     at = patch.at if old.id == patch.id else max(patch.at, old.at + timedelta(microseconds=1))
     record = replace(patch, data=lists, at=at, evidence_ids=ids)
-    await summaries.save(tx, record)
+    await person.save_summary(tx, record)
     return record
 
 
@@ -152,7 +153,7 @@ def make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
     patches: list[Summary] = []
     for (record_type, name), lines in found.items():
         data: dict[str, list[str]] = {}
-        for each in PROFILE if record_type == "user_profile" else PROJECT:
+        for each in LISTS[record_type]:
             data[each] = [item.text for kind, item in lines if kind == each]
         ids = tuple(item.id for _, item in lines)
         patches.append(

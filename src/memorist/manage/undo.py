@@ -12,8 +12,8 @@ from ..context import Context
 from ..errors import InvalidInput, NotFound, RevisionConflict
 from ..ingest import transitions, validation
 from ..ports import Vectors
-from ..storage.changes import Change, Relation, Save, Unrelated
-from ..storage.history import History, HistoryEntry
+from ..storage.changes import Change, HistoryEntry, Relation, Save, Unrelated
+from ..storage.history import History
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import clock, tokens

@@ -8,35 +8,37 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
+
+import numpy as np
 
 from ..context import Context
 from ..errors import StoreFull, StoreUnavailable
+from ..index import SnapshotCache
 from ..ingest import guard, privacy
 from ..ingest import pipeline as ingest
 from ..ingest.analyze import Item, analyze
 from ..ingest.policies import Policy
 from ..manage import records
-from ..ports import Vectors
 from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
-from ..storage.database import Connection, Database, Dialect, Rows, Values, VectorSearch
-from ..storage.database import Query as Statement
+from ..storage.changes import Change, Forget, Save
+from ..storage.person import Summary
 from ..storage.store import Store
-from ..storage.summaries import Summary
+from ..text import clock
 from ..types import Draft, Memory, Outcome, Query, Recall, Scope
+from . import Down, Switch, Way
 from .spool import Pending, Spool
-from .stand_in import Recent, StandIn, batches, hand_over
+from .stand_in import StandIn, batches, hand_over
 
 FIRST_LOOK, LONGEST = 0.5, 2.0  # seconds between two attempts to reach the store
 OPENING = 5.0  # seconds that opening waits for the replay of what an earlier outage left behind
-Way: TypeAlias = Literal["reading", "writing"]
-Down: TypeAlias = dict[Way, str]  # what does not work, and why; a file may still be readable
+MOST_RECENT = 2000  # memories to answer from while the store is down
 log = logging.getLogger("memorist")
 
 
@@ -49,65 +51,62 @@ class Replayed:
     waiting: int = 0  # still, or again
 
 
-class Switch:
-    """A database that may be down. Implements `Database` and `VectorSearch`.
+class Recent:
+    """Memories that were recently read or written by this process."""
 
-    While it is known to be down, calls fail at once instead of waiting for it again and again.
-    """
+    def __init__(self, index: SnapshotCache) -> None:
+        self._index = index
+        # With the revision of the scope's snapshot when it was written here; -1: it was read.
+        self._held: OrderedDict[tuple[Scope, str], tuple[Save, int]] = OrderedDict()
 
-    def __init__(self, inner: Database | None, down: Down) -> None:
-        self.inner = inner  # None: it was down when the client was opened
-        self.down = down
+    def note_read(self, memories: Iterable[Memory]) -> None:
+        """Hold memories that were just read."""
+        self._hold([Save(memory=memory, event=None) for memory in memories], -1)
 
-    def _use(self, way: Way = "reading") -> Database:
-        if self.inner is None or way in self.down:
-            raise StoreUnavailable(self.down.get(way))
-        return self.inner
+    def note_commit(self, scope: Scope, changes: Sequence[Change]) -> None:
+        """Hold what was just written, and drop what was forgotten."""
+        snapshot = self._index.peek(scope)
+        saves = [change for change in changes if isinstance(change, Save)]
+        self._hold(saves, snapshot.revision if snapshot else 0)
+        gone = {change.memory_id for change in changes if isinstance(change, Forget)}
+        for save in self.of(scope) if gone else ():
+            if not gone.isdisjoint((save.memory.id, save.memory.superseded_by)):
+                del self._held[scope, save.memory.id]
 
-    @property
-    def dialect(self) -> Dialect:
-        return self._use().dialect
+    def _hold(self, saves: Iterable[Save], revision: int) -> None:
+        for save in saves:
+            key = save.memory.scope, save.memory.id
+            self._held[key] = save, revision
+            self._held.move_to_end(key)
+        while len(self._held) > MOST_RECENT:
+            self._held.popitem(last=False)
 
-    @property
-    def secret(self) -> bytes:
-        return self._use().secret
+    def of(self, scope: Scope) -> list[Save]:
+        """Return everything held of a scope, least recent first."""
+        return [save for (whose, _), (save, _) in self._held.items() if whose == scope]
 
-    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
-        return await self._use().rows(sql, values, scope=scope)
-
-    async def read(self, queries: Sequence[Statement], *, scope: int | None = None) -> list[Rows]:
-        return await self._use().read(queries, scope=scope)
-
-    def transaction(
-        self, scope: Scope | None = None, *, number: int | None = None
-    ) -> AbstractAsyncContextManager[Connection]:
-        return self._use("writing").transaction(scope, number=number)
-
-    def try_lock(self, name: str) -> AbstractAsyncContextManager[bool]:
-        return self._use("writing").try_lock(name)
-
-    async def nearest(
-        self, scope: int, vector: Vectors, *, model: str, limit: int
-    ) -> list[tuple[int, float]]:
-        inner = self._use()
-        assert isinstance(inner, VectorSearch)
-        return await inner.nearest(scope, vector, model=model, limit=limit)
-
-    async def wait_for_change(self, seconds: float) -> None:
-        await self._use().wait_for_change(seconds)
-
-    async def backup(self, path: Path) -> None:
-        await self._use().backup(path)
-
-    async def vacuum(self) -> None:
-        await self._use("writing").vacuum()
-
-    def make_room(self) -> bool:
-        return self._use().make_room()
-
-    async def close(self) -> None:
-        if self.inner is not None:
-            await self.inner.close()
+    def current(self, scope: Scope) -> list[Save]:
+        """Return what the snapshot has in the same version, with its vector, or cannot have yet."""
+        snapshot = self._index.peek(scope)
+        versions, found = {}, []
+        for save in self.of(scope):
+            memory = save.memory
+            if (snapshot.revision if snapshot else 0) <= self._held[scope, memory.id][1]:
+                found.append(save)
+            else:
+                created, updated = clock.micros(memory.created_at), clock.micros(memory.updated_at)
+                versions[created, updated, memory.simhash] = save
+        if snapshot is None:
+            return found
+        created_then = np.isin(snapshot.created, [version[0] for version in versions])
+        positions = np.flatnonzero(snapshot.present & created_then)
+        columns = (snapshot.created, snapshot.updated, snapshot.simhash)
+        there = zip(*(column[positions].tolist() for column in columns), strict=True)
+        for version, vector in zip(there, snapshot.vectors(positions), strict=True):
+            if version in versions:
+                given = vector if vector.any() else None
+                found.append(replace(versions[version], vector=given, model=snapshot.model))
+        return found
 
 
 class Offline:

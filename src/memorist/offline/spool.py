@@ -19,7 +19,8 @@ from typing import Any
 from ..errors import InvalidInput
 from ..settings import Settings
 from ..storage import codec
-from ..storage.summaries import Summary
+from ..storage.atomic import lock, sync
+from ..storage.person import Summary
 from ..text.clock import utcnow
 from ..types import Draft, Scope
 
@@ -150,7 +151,7 @@ class _File:
             beside.unlink(missing_ok=True)
             append(beside, b"".join(kept))
             beside.replace(self.path)
-        _sync(self.path.parent)
+        sync(self.path.parent)
         return found
 
     def close(self) -> None:
@@ -222,29 +223,15 @@ class Spool:
     @contextmanager
     def alone(self) -> Iterator[bool]:
         """Let one process at a time replay; yields False if another one does."""
-        with self._locked("replay.lock", wait=False) as mine:
-            yield mine
+        self.prepare()
+        with lock(self.folder / "replay.lock", wait=False) as is_mine:
+            yield is_mine
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        with self._lock, self._locked("files.lock", wait=True):
-            yield
-
-    @contextmanager
-    def _locked(self, name: str, *, wait: bool) -> Iterator[bool]:
-        import fcntl
-
         self.prepare()
-        descriptor = os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            mine = True
-        except BlockingIOError:
-            mine = False
-        try:
-            yield mine
-        finally:
-            os.close(descriptor)
+        with self._lock, lock(self.folder / "files.lock"):
+            yield
 
     def close(self) -> None:
         with self._lock:
@@ -271,13 +258,5 @@ def append(path: Path, content: bytes) -> None:
     finally:
         os.close(descriptor)
     if is_new:
-        _sync(path.parent)
-        _sync(path.parent.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync(path.parent)
+        sync(path.parent.parent)

@@ -4,12 +4,9 @@ what is spooled. The ordinary pipelines fill and ask it."""
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-
-import numpy as np
 
 from ..context import Context
 from ..errors import InvalidInput, RevisionConflict
@@ -18,75 +15,15 @@ from ..ingest import pipeline, policies
 from ..ingest.analyze import Item
 from ..manage import records
 from ..storage.changes import Change, Forget, Save
-from ..storage.sqlite.database import SqliteDatabase
+from ..storage.person import Summary
+from ..storage.sqlite import SqliteDatabase
 from ..storage.store import Store
-from ..storage.summaries import Summary
-from ..text import clock
 from ..types import Draft, Memory, Outcome, Scope
 from .spool import Pending
 
 BATCH = 256  # spooled drafts stored in one transaction
-MOST_RECENT = 2000  # memories to answer from
 MOST_EMBEDDED = 64  # spooled drafts that one call embeds; older ones are found by their words
 CACHE_BYTES = 64 << 20  # of the stand-in's index
-
-
-class Recent:
-    """Memories that were recently read or written by this process."""
-
-    def __init__(self, index: SnapshotCache) -> None:
-        self._index = index
-        # With the revision of the scope's snapshot when it was written here; -1: it was read.
-        self._held: OrderedDict[tuple[Scope, str], tuple[Save, int]] = OrderedDict()
-
-    def note_read(self, memories: Iterable[Memory]) -> None:
-        """Hold memories that were just read."""
-        self._hold([Save(memory=memory, event=None) for memory in memories], -1)
-
-    def note_commit(self, scope: Scope, changes: Sequence[Change]) -> None:
-        """Hold what was just written, and drop what was forgotten."""
-        snapshot = self._index.peek(scope)
-        saves = [change for change in changes if isinstance(change, Save)]
-        self._hold(saves, snapshot.revision if snapshot else 0)
-        gone = {change.memory_id for change in changes if isinstance(change, Forget)}
-        for save in self.of(scope) if gone else ():
-            if not gone.isdisjoint((save.memory.id, save.memory.superseded_by)):
-                del self._held[scope, save.memory.id]
-
-    def _hold(self, saves: Iterable[Save], revision: int) -> None:
-        for save in saves:
-            key = save.memory.scope, save.memory.id
-            self._held[key] = save, revision
-            self._held.move_to_end(key)
-        while len(self._held) > MOST_RECENT:
-            self._held.popitem(last=False)
-
-    def of(self, scope: Scope) -> list[Save]:
-        """Return everything held of a scope, least recent first."""
-        return [save for (whose, _), (save, _) in self._held.items() if whose == scope]
-
-    def current(self, scope: Scope) -> list[Save]:
-        """Return what the snapshot has in the same version, with its vector, or cannot have yet."""
-        snapshot = self._index.peek(scope)
-        versions, found = {}, []
-        for save in self.of(scope):
-            memory = save.memory
-            if (snapshot.revision if snapshot else 0) <= self._held[scope, memory.id][1]:
-                found.append(save)
-            else:
-                created, updated = clock.micros(memory.created_at), clock.micros(memory.updated_at)
-                versions[created, updated, memory.simhash] = save
-        if snapshot is None:
-            return found
-        created_then = np.isin(snapshot.created, [version[0] for version in versions])
-        positions = np.flatnonzero(snapshot.present & created_then)
-        columns = (snapshot.created, snapshot.updated, snapshot.simhash)
-        there = zip(*(column[positions].tolist() for column in columns), strict=True)
-        for version, vector in zip(there, snapshot.vectors(positions), strict=True):
-            if version in versions:
-                given = vector if vector.any() else None
-                found.append(replace(versions[version], vector=given, model=snapshot.model))
-        return found
 
 
 class StandIn:

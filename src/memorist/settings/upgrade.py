@@ -15,7 +15,7 @@ import os
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import apsw
 from platformdirs import user_config_path, user_data_path, user_state_path
+
+from ..storage import atomic
 
 log = logging.getLogger("memorist")
 _OLD = "recollect"
@@ -75,7 +77,8 @@ def move_config(config: Path, known: Collection[str]) -> Path:
         return old
     if moves:
         _notify(old, config)
-        _remove_if_empty(old.parent)
+        with suppress(OSError):  # it is not empty
+            old.parent.rmdir()
     return config
 
 
@@ -122,9 +125,10 @@ def move_data(*, db: Path | None, state_dir: Path | None, spool_dir: Path) -> di
         left = {move.setting for move in _plan(db, state_dir, spool_dir)}
     for setting in sorted({move.setting for move in moves} - left):
         _notify(old[setting], new[setting])
-    for folder in (_SPOOLS, _SPOOLS.parent, Path()):
-        _remove_if_empty(old["state_dir"] / folder)
-    _remove_if_empty(old["db"].parent)
+    spools = old["state_dir"] / _SPOOLS
+    for folder in (spools, spools.parent, old["state_dir"], old["db"].parent):
+        with suppress(OSError):  # it is not empty
+            folder.rmdir()
     return {setting: str(old[setting]) for setting in left}
 
 
@@ -132,9 +136,7 @@ def _plan(db: Path | None, state_dir: Path | None, spool_dir: Path) -> list[Move
     """Return the renames that are left, in their order. After an interruption there are fewer."""
     old_db, old_state = user_data_path(_OLD) / "memory.db", user_state_path(_OLD)
     old_spools = old_state / _SPOOLS
-    spool: list[Move] = []
-    state: list[Move] = []
-    database: list[Move] = []
+    spool, state, database = [], [], []
     if db is not None and not os.path.lexists(db) and _is_database(old_db):
         name, new_spool = spool_name(str(old_db)), spool_dir / spool_name(str(db))
         spool.append(Move("db", spool_dir / name, new_spool))
@@ -198,10 +200,14 @@ def spool_name(db: str) -> str:
 def _run(moves: Sequence[Move]) -> None:
     """Make the renames, or none of them if it is clear beforehand that one will fail."""
     try:
-        for act in (_check, _rename):
-            for move in moves:
-                with suppress(FileNotFoundError):  # another process has moved it
-                    act(move)
+        for move in moves:
+            with suppress(FileNotFoundError):  # another process has moved it
+                _check(move)
+        for move in moves:
+            with suppress(FileNotFoundError):
+                move.source.rename(move.target)
+                with suppress(OSError):  # where folders cannot be synced
+                    atomic.sync(move.target.parent)
     except OSError as error:
         why = error.strerror or str(error)
         _warn(f"{move.source} could not be moved to {move.target} ({why}): the old path is used")
@@ -219,35 +225,13 @@ def _check(move: Move) -> None:
             raise OSError(errno.EACCES, f"{folder} is not writable")
 
 
-def _rename(move: Move) -> None:
-    move.source.rename(move.target)
-    with suppress(OSError):  # where folders cannot be synced
-        descriptor = os.open(move.target.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
-
-
 @contextmanager
 def _lock() -> Iterator[None]:
     """Let one process at a time look and move, where the system can lock a folder."""
-    descriptor = None
-    with suppress(ImportError, OSError):
-        import fcntl
-
-        descriptor = os.open(user_data_path(_OLD).parent, os.O_RDONLY)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    try:
+    with ExitStack() as stack:
+        with suppress(ImportError, OSError):
+            stack.enter_context(atomic.lock(user_data_path(_OLD).parent))
         yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 def _notify(old: Path, new: Path | None) -> None:

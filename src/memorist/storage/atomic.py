@@ -18,35 +18,53 @@ from ..errors import StoreFull, StoreUnavailable
 BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a database while it is open
 
 
-def draft(path: Path) -> Path:
-    """Create an empty file beside `path` that only its owner can read. Raises StoreUnavailable,
-    StoreFull."""
-    made = path.with_name(f".{path.name[:40]}.{uuid4().hex[:8]}.partial")
-    with _translated(path):
-        os.close(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    return made
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Yield the path of an empty file that only its owner can read; it gets its name, durably, when
+    the body ends, and is deleted if that raises. Raises StoreUnavailable, StoreFull."""
+    draft = path.with_name(f".{path.name[:40]}.{uuid4().hex[:8]}.partial")
+    try:
+        with _translated(path):
+            os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        yield draft
+        with _translated(path):
+            sync(draft, os.O_RDWR)
+            os.replace(draft, path)
+            if os.name == "posix":  # elsewhere a folder cannot be opened
+                sync(path.parent)
+    except BaseException:
+        for end in ("", *BESIDE):
+            with suppress(OSError):
+                os.remove(f"{draft}{end}")
+        raise
 
 
-def publish(made: Path, path: Path) -> None:
-    """Give a complete draft its name, durably. Raises StoreUnavailable, StoreFull."""
-    with _translated(path):
-        _sync(made, os.O_RDWR)
-        os.replace(made, path)
-        if os.name == "posix":  # elsewhere a folder cannot be opened
-            _sync(path.parent, os.O_RDONLY)
-
-
-def discard(made: Path) -> None:
-    """Delete a draft and what SQLite put beside it; a draft that has its name by now stays."""
-    for end in ("", *BESIDE):
-        with suppress(FileNotFoundError):
-            os.remove(f"{made}{end}")
-
-
-def _sync(path: Path, flags: int) -> None:
+def sync(path: Path, flags: int = os.O_RDONLY) -> None:
+    """Wait until a file, or the list of files in a folder, is on disk. Raises OSError."""
     opened = os.open(path, flags)
     try:
         os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Lock a file or a folder among processes; without `wait`, yield False if another one has it.
+
+    The system releases the lock if its holder dies. Raises OSError; ImportError on Windows.
+    """
+    import fcntl
+
+    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    opened = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
     finally:
         os.close(opened)
 
@@ -58,11 +76,9 @@ def _translated(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise StoreFull(
-                f"The disk has no room for {str(path)!r}: nothing was written"
+                f"The disk has no room for {str(path)!r}: it was not written"
             ) from error
+        message = f"{str(path)!r} cannot be written: {error.strerror}"
         if not path.parent.is_dir():
-            message = (
-                f"The folder {str(path.parent)!r} does not exist: create it or choose another one"
-            )
-            raise StoreUnavailable(message) from error
-        raise StoreUnavailable(f"{str(path)!r} cannot be written: {error.strerror}") from error
+            message = f"The folder {str(path.parent)!r} does not exist: create it"
+        raise StoreUnavailable(message) from error

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
+from ..text.clock import new_id
 from ..types import HistoryEvent, Memory, Message, Node, Op, Outcome
 
 
@@ -69,6 +70,20 @@ class Event:
     memory_id: str | None = None
     category: str | None = None
     sim: float | None = None  # cosine of the nearest memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry:
+    """One line of the history."""
+
+    id: str = field(default_factory=new_id)
+    memory_id: str
+    event: str  # ADD · UPDATE · DELETE · MERGE · LINK · TTL · RESTORE
+    old_ref: str | None = None
+    new_ref: str | None = None
+    actor: str | None = None
+    meta: Mapping[str, Any]
+    at: datetime
 
 
 Change: TypeAlias = Save | Forget | Relation | Unrelated | Event

@@ -1,89 +1,391 @@
-"""A whole store into another one, table by table and row by row, between any two engines.
+"""All data of a store as one stream of pages of its tables: into another store, into a backup, into
+a text file and out of one.
 
 Every row keeps its key, so no reference has to be changed, and the keyed digests stay valid because
 the copy takes the key over. Each page is committed together with the progress: an interrupted copy
-goes on where it stopped. At the end both sides are counted and hashed.
+goes on where it stopped. At the end both sides are counted and hashed. A text file (an archive)
+holds one row a line, the key of the digests too: protect it like the memory itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import asyncio
+import base64
+import hashlib
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
 
-from ..errors import RevisionConflict
-from . import tables
+import numpy as np
+
+from ..errors import InvalidInput, NotFound, RevisionConflict, StoreDamaged
+from .atomic import new_file
+from .database import EVERY, Connection, Database, Rows, execute
+from .rows import placeholders
+from .sqlite import SqliteDatabase
+from .sqlite.connection import new_path
 from .store import Store
-from .tables import KEYS, Copied
+
+PAGE = 500
+KEYS = {
+    "scopes": "id",
+    "memories": "scope, row",
+    "erased": "scope, row",
+    "vectors": "scope, memory, model",
+    "messages": "scope, id",
+    "history": "scope, id",
+    "thread_revision": "scope, thread_id",
+    "change_log": "scope, id",
+    "tombstones": "scope, digest",
+    "summaries": "scope, id",
+    "relations": "scope, id",
+    "events": "scope, id",
+    "supervisor_checkpoints": "scope, id",
+    "consent_queue": "scope, id",
+    "pair_fingerprints": "scope, id_a, id_b",
+    "tasks": "scope, name, key",
+    "spending": "scope, day, task, model",
+    "api_keys": "id",
+    "space_settings": "scope, key",
+    "incognito_sessions": "scope, session",
+    "graph_checkpoints": "scope, thread_id, ns, checkpoint_id",
+    "graph_values": "scope, thread_id, ns, channel, version",
+    "graph_writes": "scope, thread_id, ns, checkpoint_id, task_id, idx",
+    "items": "scope, namespace, key",
+    "item_vectors": "scope, namespace, key, field",
+}
+NOT_COPIED = {"migrations", "meta", "claims", "index_positions", "answered"}  # each store's own
+MARK = "copying"  # in the target while it is not complete: the last key of each table
+ARCHIVE_FORMAT = 1
+_SECRET = re.compile("[0-9a-f]{64}")
+_SET = """INSERT INTO meta (key, value) VALUES (?, ?)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
 
 Report = Callable[[int, int], None]  # how much is done, and of how much
+Progress = dict[str, list[Any]]  # the last key of each table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """What a copy moved, and what it counted on both sides."""
+
+    rows: int  # in this run; fewer than there are if an earlier run had begun
+    tables: dict[str, int]  # how many rows each table has
+
+
+class TablePage(NamedTuple):
+    """Some rows of one table, by its key."""
+
+    table: str
+    columns: tuple[str, ...]
+    rows: Rows
+    last: list[Any]  # the key of the last row
+
+
+async def read_pages(
+    source: Database | Connection, progress: Progress | None = None, only: str = ""
+) -> AsyncIterator[TablePage]:
+    """Yield the rows of all tables, or of one, after those that were read before, by their keys."""
+    for table, order in KEYS.items():
+        if only and table != only:
+            continue
+        columns = await _columns(source, table)
+        keys = order.split(", ")
+        after = (progress or {}).get(table)
+        while True:
+            where = f"WHERE ({order}) > ({placeholders(keys)})" if after else ""
+            sql = f"SELECT {', '.join(columns)} FROM {table} {where} ORDER BY {order} LIMIT {PAGE}"
+            found = await source.rows(sql, tuple(after or ()), scope=EVERY)
+            if not found:
+                break
+            after = [found[-1][columns.index(key)] for key in keys]
+            yield TablePage(table, columns, found, after)
 
 
 async def copy(source: Store, target: Store, report: Report) -> Copied:
     """Make the target equal to the source; a copy that is complete is only compared.
 
-    Raises RevisionConflict if the target holds anything else, or if the source was written to meanwhile.
+    Raises RevisionConflict if the target holds anything else, or if the source was written to
+    meanwhile.
     """
-    progress = await _begin(source, target)
-    counts = {table: await tables.count(source, table) for table in KEYS}
+    progress = await _begin_copy(source, target)
+    counts = {table: await _count(source.database, table) for table in KEYS}
     work = 2 * sum(counts.values())
     done = moved = 0
     if progress is not None:
-        for table in KEYS:
-            done += await tables.count(target, table)
-            async for page in tables.pages(source, table, progress.get(table)):
-                progress[table] = page.last
-                async with target.database.transaction() as connection:
-                    await tables.insert(connection, table, page.columns, page.rows)
-                    await tables.save_progress(connection, progress)
-                moved += len(page.rows)
-                done += len(page.rows)
-                report(min(done, work), work)
-    for table in KEYS:
-        if await tables.digest(source, table) != await tables.digest(target, table):
+        done = sum([await _count(target.database, table) for table in KEYS])
+        async for page in read_pages(source.database, progress):
+            await _insert(target.database, page, progress)
+            moved += len(page.rows)
+            report(min(done + moved, work), work)
+    done += moved
+    for table, count in counts.items():
+        if await _digest(source.database, table) != await _digest(target.database, table):
             if progress is None:
                 raise RevisionConflict(
-                    f"One of them was written to since the copy, as {table!r} shows: take a new "
-                    "database"
+                    f"{table!r} was written to since the copy, in one of them: take a new database"
                 )
-            await _restart(target, table, progress)
+            await _restart(target.database, table, progress)
             raise RevisionConflict(
                 f"{table!r} was written to during the copy: run it again, with nobody writing"
             )
-        done += counts[table]
+        done += count
         report(min(done, work), work)
-    await tables.finish(target)
+    await _finish(target.database)
     return Copied(rows=moved, tables={table: count for table, count in counts.items() if count})
 
 
-async def _begin(source: Store, target: Store) -> dict[str, list[Any]] | None:
-    """Return the progress of an earlier run, or None if it was finished. Raises RevisionConflict."""
-    secret = await tables.secret_of(source)
-    is_same = secret == await tables.secret_of(target)
-    progress = await tables.load_progress(target)
-    if progress is not None:
-        if not is_same:
-            raise RevisionConflict(
-                "The target is an unfinished copy of another store: finish that one, or take a "
-                "new one"
-            )
+async def back_up(source: Connection, path: Path) -> None:
+    """Write everything that a transaction sees into a new SQLite file.
+
+    Raises InvalidInput, StoreUnavailable, StoreDamaged.
+    """
+    with new_file(await asyncio.to_thread(new_path, path)) as draft:
+        target = await SqliteDatabase.open(draft)
+        try:
+            kept = "SELECT key, value FROM meta WHERE key IN ('secret', 'analysis')"
+            await _begin(target, dict(await source.rows(kept)))
+            progress: Progress = {}
+            counts = dict.fromkeys(KEYS, 0)
+            async for page in read_pages(source):
+                await _insert(target, page, progress)
+                counts[page.table] += len(page.rows)
+            await _finish(target)
+            for table, count in counts.items():
+                if await _count(target, table) != count:
+                    raise StoreDamaged(f"{str(path)!r} is not complete: check the disk and retry")
+        finally:
+            await target.close()
+
+
+async def write_archive(store: Store, path: Path, report: Report) -> Copied:
+    """Write everything into a new text file, with counts and hashes at its end.
+
+    Raises RevisionConflict if the file exists, or the store was written to meanwhile.
+    """
+    database = store.database
+    with _new_archive(path) as file:
+        head = {"memorist": "archive", "format": ARCHIVE_FORMAT, "key": await _secret_of(store)}
+        await asyncio.to_thread(_write_lines, file, [head])
+        done = 0
+        async for page in read_pages(database):
+            lines = []
+            for row in page.rows:
+                values = map(_encode, row)
+                lines.append({"table": page.table, **dict(zip(page.columns, values, strict=True))})
+            await asyncio.to_thread(_write_lines, file, lines)
+            done += len(lines)
+            report(done, done)
+        sums = {table: await _digest(database, table) for table in KEYS}
+        if sum(count for count, _ in sums.values()) != done:
+            raise RevisionConflict("It was written to meanwhile: run it again, with nobody writing")
+        await asyncio.to_thread(_write_lines, file, [{"sums": sums}])
+    return Copied(rows=done, tables={table: count for table, (count, _) in sums.items() if count})
+
+
+async def read_archive(path: Path, store: Store, report: Report) -> Copied:
+    """Fill a new store from a text file; one that was half filled is emptied and filled again.
+
+    Raises NotFound; RevisionConflict if the store holds anything else; InvalidInput if the file is
+    not an archive, or cut.
+    """
+    database = store.database
+    records = _read_lines(path)
+    head: dict[str, Any] = await asyncio.to_thread(next, records, {})
+    kind = head.get("memorist", head.get("recollect"))  # version 0.1 wrote "recollect"
+    is_archive = (kind, head.get("format")) == ("archive", ARCHIVE_FORMAT)
+    if not is_archive or not _SECRET.fullmatch(str(head.get("key"))):
+        raise InvalidInput(
+            f"{str(path)!r} is not an archive of a memory; `memorist import` reads an export"
+        )
+    if await _load_progress(database) is None and await store.scopes():
+        raise RevisionConflict("The target holds memories already: take a new database")
+    await _begin(database, {"secret": head["key"]})
+    done = 0
+    sums: dict[str, list[Any]] | None = None
+    while batch := await asyncio.to_thread(lambda: list(islice(records, PAGE))):
+        sums = batch.pop()["sums"] if "sums" in batch[-1] else None
+        by_table: dict[str, list[dict[str, Any]]] = {}
+        for record in batch:
+            by_table.setdefault(str(record.pop("table", None)), []).append(record)
+        for table, rows in by_table.items():
+            await _insert(database, await _decode_page(database, table, rows), {})
+        done += len(batch)
+        report(done, done)
+    if sums is None:
+        raise InvalidInput(
+            f"{str(path)!r} is cut: the store stays unfinished until a whole file is read"
+        )
+    for table in KEYS:
+        if list(await _digest(database, table)) != dict(sums).get(table, [0, "0"]):
+            raise InvalidInput(f"{str(path)!r} was altered: {table!r} is not what was written")
+    await _finish(database)
+    return Copied(rows=done, tables={table: count for table, (count, _) in sums.items() if count})
+
+
+async def _begin_copy(source: Store, target: Store) -> Progress | None:
+    """Return the progress of an earlier run, or None if it was finished. Raises
+    RevisionConflict."""
+    secret = await _secret_of(source)
+    is_same = secret == await _secret_of(target)
+    progress = await _load_progress(target.database)
+    if progress is not None and not is_same:
+        raise RevisionConflict(
+            "The target is an unfinished copy of another store: finish that one, or take a new one"
+        )
+    if progress is not None or is_same:
         return progress
-    if is_same:
-        return None
     if await target.scopes():
         raise RevisionConflict(
-            "The target holds memories already: copy into a new database, or `memorist import` "
-            "into this"
+            "The target holds memories: copy into a new database, or `memorist import` into this"
         )
-    await tables.begin(target, secret)
+    await _begin(target.database, {"secret": secret})
     return {}
 
 
-async def _restart(target: Store, table: str, progress: dict[str, list[Any]]) -> None:
+async def _begin(database: Database, meta: dict[str, str]) -> None:
+    """Mark an empty store as the target of a copy, with the key of its source."""
+    async with database.transaction() as connection:
+        await _delete_all(connection, list(KEYS))
+        await connection.run([(_SET, [*meta.items(), (MARK, "{}")])])
+
+
+async def _insert(database: Database, page: TablePage, progress: Progress) -> None:
+    """Insert rows as they were read, and note how far the copy is."""
+    columns = page.columns
+    rows: Sequence[Sequence[Any]] = page.rows
+    if page.table == "vectors":
+        at = columns.index("embedding")
+        rows = [(*row[:at], np.frombuffer(row[at], "<f4"), *row[at + 1 :]) for row in rows]
+    names = ", ".join(columns)
+    sql = f"INSERT INTO {page.table} ({names}) VALUES ({placeholders(columns)})"
+    progress[page.table] = page.last
+    async with database.transaction() as connection:
+        await connection.run([(sql, rows), (_SET, [(MARK, json.dumps(progress))])])
+
+
+async def _restart(database: Database, table: str, progress: Progress) -> None:
     """Empty a table that differs, and those that refer to it, so that the next run copies them
     again."""
     order = list(KEYS)
     stale = order[order.index(table) :] if table in ("scopes", "memories") else [table]
-    async with target.database.transaction() as connection:
-        await tables.delete_all(connection, stale)
-        left = {name: last for name, last in progress.items() if name not in stale}
-        await tables.save_progress(connection, left)
+    left = {name: last for name, last in progress.items() if name not in stale}
+    async with database.transaction() as connection:
+        await _delete_all(connection, stale)
+        await connection.rows(_SET, (MARK, json.dumps(left)))
+
+
+async def _finish(database: Database) -> None:
+    """Make new rows get higher numbers than the copied ones, and take the mark away."""
+    for sql in database.dialect.renumber:
+        await execute(database, sql, scope=EVERY)
+    await execute(database, "DELETE FROM meta WHERE key = ?", (MARK,))
+
+
+async def _delete_all(connection: Connection, tables: Sequence[str]) -> None:
+    """Empty tables, those that others refer to last."""
+    for table in reversed(tables):
+        await connection.rows(f"DELETE FROM {table}", scope=EVERY)
+
+
+async def _columns(source: Database | Connection, table: str) -> tuple[str, ...]:
+    return tuple(row[0] for row in await source.rows(source.dialect.columns, (table,)))
+
+
+async def _count(database: Database, table: str) -> int:
+    return int((await database.rows(f"SELECT count(*) FROM {table}", scope=EVERY))[0][0])
+
+
+async def _digest(database: Database, table: str) -> tuple[int, str]:
+    """Return the number of rows, and a hash of them all that does not depend on their order."""
+    count = total = 0
+    async for page in read_pages(database, only=table):
+        places = [page.columns.index(name) for name in sorted(page.columns)]
+        for row in page.rows:
+            values = [_comparable(row[place]) for place in places]
+            plain = repr(values).encode("utf-8", "surrogatepass")
+            total += int.from_bytes(hashlib.blake2b(plain, digest_size=16).digest(), "big")
+        count += len(page.rows)
+    return count, str(total % 2**128)
+
+
+def _comparable(value: Any) -> Any:
+    """Return JSON in one format, since engines format it differently."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            return json.dumps(json.loads(value), sort_keys=True)
+        except ValueError:
+            return value
+    return value
+
+
+async def _secret_of(store: Store) -> str:
+    """Return the key of the digests, as it is stored now."""
+    found = await store.database.rows("SELECT value FROM meta WHERE key = 'secret'")
+    return str(found[0][0])
+
+
+async def _load_progress(database: Database) -> Progress | None:
+    """Return how far a copy into this store is, or None if none is under way."""
+    found = await database.rows("SELECT value FROM meta WHERE key = ?", (MARK,))
+    progress: Progress | None = json.loads(found[0][0]) if found else None
+    return progress
+
+
+async def _decode_page(
+    database: Database, table: str, records: Sequence[dict[str, Any]]
+) -> TablePage:
+    """Return records of an archive as rows. A name becomes SQL only if the store knows it."""
+    columns = await _columns(database, table) if table in KEYS else ()
+    if not columns or any(set(record) != set(columns) for record in records):
+        raise InvalidInput(f"The archive holds {table!r} in a form that this version does not know")
+    rows = [tuple(_decode(record[name]) for name in columns) for record in records]
+    return TablePage(table, columns, rows, [])
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"base64": base64.b64encode(value).decode()}
+    return value
+
+
+def _decode(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    try:
+        return base64.b64decode(value["base64"], validate=True)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput("The archive was altered: bytes in it cannot be read") from error
+
+
+@contextmanager
+def _new_archive(path: Path) -> Iterator[TextIO]:
+    if path.exists():
+        raise RevisionConflict(f"{str(path)!r} exists already: choose another name")
+    with new_file(path) as draft, open(draft, "w", encoding="utf-8") as file:
+        yield file
+
+
+def _write_lines(file: TextIO, records: Sequence[dict[str, Any]]) -> None:
+    file.writelines(json.dumps(record) + "\n" for record in records)
+
+
+def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    if not path.exists():
+        raise NotFound(f"There is no file {str(path)!r}")
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                record = json.loads(line)
+            except ValueError:
+                record = None
+            if not isinstance(record, dict):
+                raise InvalidInput(
+                    f"Line {number} of {str(path)!r} cannot be read: it is not an archive, or cut"
+                )
+            yield record

@@ -1,14 +1,18 @@
 """The storage port: what differs between SQLite and PostgreSQL. All other SQL is understood by
-both."""
+both. Numbered migrations bring either to the newest schema."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from ..errors import MigrationNeeded, StoreDamaged
 from ..ports import Vectors
 from ..types import Scope
 
@@ -17,6 +21,34 @@ Rows: TypeAlias = list[tuple[Any, ...]]
 Query: TypeAlias = tuple[str, Values]  # one statement and the values of its question marks
 Batch: TypeAlias = tuple[str, Sequence[Values]]  # one statement, run once for each set of values
 EVERY = 0  # stands for all scopes, whose numbers begin with 1
+
+
+class LogRow(NamedTuple):
+    """What is logged of one change: as an entry of the history if it has an `entry_id`, as an event
+    if it has an `event_id`, as the next change of its thread if it has a `line_id`."""
+
+    scope: int
+    at: str
+    revision: int = 0  # of the scope from now on, unless that is higher already
+    memory_id: str | None = None
+    entry_id: str | None = None
+    entry_event: str | None = None
+    old_ref: str | None = None
+    new_ref: str | None = None
+    actor: str | None = None
+    entry_meta: str | None = None
+    seal: str | None = None
+    event_id: str | None = None
+    user: str | None = None
+    thread: str | None = None
+    node: str | None = None
+    op: str | None = None
+    status: str | None = None
+    category: str | None = None
+    sim: float | None = None
+    line_id: str | None = None
+    line_event: str | None = None
+    line_meta: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +68,7 @@ class Dialect:
     columns: str  # query for the names of a table's columns
     size: str  # query for the bytes that the database takes
     integrity: str  # query for the problems that the engine itself finds, "ok" where there are none
+    log: Callable[[Sequence[LogRow]], list[Batch]]  # batches that write to the log
     renumber: tuple[str, ...] = ()  # run after rows were inserted together with their numbers
 
 
@@ -145,3 +178,72 @@ class VectorSearch(Protocol):
         """Return row numbers with their cosine, nearest first: exact in small scopes,
         approximate in large ones."""
         ...
+
+
+async def execute(
+    database: Database, sql: str, values: Values = (), *, scope: int | None = None
+) -> Rows:
+    """Run one statement in a transaction of its own."""
+    async with database.transaction() as connection:
+        return await connection.rows(sql, values, scope=scope)
+
+
+def parse_secret(rows: Rows, place: str) -> bytes:
+    """Return the key of the digests. Raises StoreDamaged."""
+    try:
+        return bytes.fromhex(rows[0][0])
+    except (IndexError, TypeError, ValueError) as error:
+        raise StoreDamaged(f"{place!r} has lost its key: restore a backup") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of the schema. A database stores which steps made it, with their checksums."""
+
+    number: int
+    name: str
+    sql: str
+
+    @property
+    def checksum(self) -> str:
+        return hashlib.sha256(self.sql.encode()).hexdigest()
+
+    @property
+    def statements(self) -> list[str]:
+        """The SQL without comments, split at each ";" that is not inside `$$ … $$`.
+
+        >>> Migration(1, "example", "SELECT 1; DO $$ BEGIN NULL; END $$; -- done").statements
+        ['SELECT 1', ' DO $$ BEGIN NULL; END $$']
+        """
+        bare = re.sub("--.*", "", self.sql)
+        found = re.findall(r"(?:\$\$.*?\$\$|[^;])+", bare, re.DOTALL)
+        return [statement for statement in found if statement.strip()]
+
+
+def shipped_migrations(package: str) -> list[Migration]:
+    """Return the migrations of an engine's package, in order."""
+    steps = []
+    for file in resources.files(package).joinpath("migrations").iterdir():
+        if file.name.endswith(".sql"):
+            number, name = file.name.removesuffix(".sql").split("_", 1)
+            steps.append(Migration(int(number), name, file.read_text("utf-8")))
+    return sorted(steps, key=lambda step: step.number)
+
+
+def missing_migrations(
+    done: Mapping[int, str], steps: Sequence[Migration], place: str
+) -> list[Migration]:
+    """Return the steps still to do.
+
+    Raises MigrationNeeded for a database from a newer version, StoreDamaged for an altered one.
+    """
+    known = {step.number: step.checksum for step in steps}
+    newest = max(done, default=0)
+    if newest > max(known):
+        raise MigrationNeeded(
+            f"{place!r} was made by a newer Memorist (schema {newest}): upgrade with pip"
+        )
+    for number, checksum in done.items():
+        if known.get(number) != checksum:
+            raise StoreDamaged(f"Schema step {number} of {place!r} is not the one Memorist ships")
+    return [step for step in steps if step.number > newest]

@@ -1,25 +1,44 @@
-"""JSON documents that an agent stores under namespaces and keys of its own (LangGraph calls them
-items)."""
+"""JSON documents that an agent stores itself: checkpoints of threads, and documents under
+namespaces and keys of its own (LangGraph calls them items)."""
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import StoreDamaged
 from ..text import clock
+from ..text.clock import new_id
 from ..types import Scope
-from .filters import placeholders, portions
+from . import rows
+from .rows import placeholders, portions
 from .store import Store
 from .transaction import Transaction
 
 DocumentKey = tuple[str, str]  # the namespace, its labels joined by dots, and the key in it
 FEW = 200  # values in one statement
 _ALIVE = "(i.expires_at IS NULL OR i.expires_at > ?)"
-_COLUMNS = "i.namespace, i.key, i.value, i.created_at, i.updated_at, i.ttl_minutes"
+_DOCUMENT = f"""SELECT i.namespace, i.key, i.value, i.created_at, i.updated_at, i.ttl_minutes
+FROM items i WHERE i.scope = ? AND {_ALIVE}"""
+_BY_KEY = "WHERE scope = ? AND namespace = ? AND key = ?"
+_PUT = """INSERT INTO items
+(scope, namespace, key, value, created_at, updated_at, ttl_minutes, expires_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, namespace, key) DO UPDATE SET
+value = excluded.value, updated_at = excluded.updated_at,
+ttl_minutes = excluded.ttl_minutes, expires_at = excluded.expires_at"""
+_PUT_VECTOR = """INSERT INTO item_vectors (scope, namespace, key, field, model, embedding)
+VALUES (?, ?, ?, ?, ?, ?)"""
+_SAVE = """INSERT INTO supervisor_checkpoints
+(scope, id, user_id, thread_id, checkpoint_data, created_at, updated_at)
+VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, user_id, thread_id)
+DO UPDATE SET checkpoint_data = excluded.checkpoint_data, updated_at = excluded.updated_at
+RETURNING thread_id, created_at, updated_at"""
 
 
 class Document(NamedTuple):
@@ -43,100 +62,75 @@ class NewDocument(NamedTuple):
     vectors: Sequence[tuple[str, NDArray[np.float32]]] = ()
 
 
+@dataclass(frozen=True, slots=True)
 class Documents:
     """The documents of one scope. Expired ones are not found, and are deleted with the next
     write."""
 
-    def __init__(self, store: Store, scope: Scope) -> None:
-        self._store = store
-        self._scope = scope
+    store: Store
+    scope: Scope
 
     async def get(self, keys: Sequence[DocumentKey], now: datetime) -> dict[DocumentKey, Document]:
-        out: dict[DocumentKey, Document] = {}
+        found: dict[DocumentKey, Document] = {}
         for some in portions(list(dict.fromkeys(keys)), FEW):
-            found = await self._store.rows(
-                self._scope,
-                f"SELECT {_COLUMNS} FROM items i WHERE i.scope = ? AND {_ALIVE} "
-                f"AND (i.namespace, i.key) IN (VALUES {placeholders(len(some), '(?, ?)')})",
-                (clock.iso(now), *(each for key in some for each in key)),
-            )
-            out |= {(row[0], row[1]): Document(*row) for row in found}
-        return out
+            pairs = placeholders(some, "(?, ?)")
+            sql = f"{_DOCUMENT} AND (i.namespace, i.key) IN (VALUES {pairs})"
+            values = [clock.iso(now)]
+            for key in some:
+                values += key
+            for row in await self.store.rows(self.scope, sql, values):
+                found[row[0], row[1]] = Document(*row)
+        return found
 
     async def under(
         self, prefix: str, now: datetime, *, limit: int | None = None, offset: int = 0
     ) -> list[Document]:
-        """The items in a namespace and in those below it, in the order in which they were first
-        put."""
+        """Return the documents in a namespace and in those below it, in the order in which they
+        were first stored."""
         within, values = _within(prefix)
-        page = "" if limit is None else " LIMIT ? OFFSET ?"
-        found = await self._store.rows(
-            self._scope,
-            f"SELECT {_COLUMNS} FROM items i WHERE i.scope = ? AND {_ALIVE}{within} "
-            f"ORDER BY i.created_at, i.namespace, i.key{page}",
-            (clock.iso(now), *values, *(() if limit is None else (limit, offset))),
-        )
+        page = "" if limit is None else f" LIMIT {int(limit)} OFFSET {int(offset)}"
+        sql = f"{_DOCUMENT}{within} ORDER BY i.created_at, i.namespace, i.key{page}"
+        found = await self.store.rows(self.scope, sql, (clock.iso(now), *values))
         return [Document(*row) for row in found]
 
     async def vectors(
         self, prefix: str, model: str, now: datetime
     ) -> list[tuple[DocumentKey, bytes]]:
-        """The vectors of one model in a namespace and in those below it."""
+        """Return the vectors of one model in a namespace and in those below it."""
         within, values = _within(prefix)
-        sql = (
-            "SELECT i.namespace, i.key, i.embedding FROM item_vectors i WHERE i.scope = "
-            f"?{within} AND i.model = ?"
-        )
-        found = await self._store.rows(self._scope, sql, (*values, model))
+        sql = f"""SELECT i.namespace, i.key, i.embedding FROM item_vectors i
+        WHERE i.scope = ?{within} AND i.model = ?"""
+        found = await self.store.rows(self.scope, sql, (*values, model))
         # few: cheaper than a join
         expired = "SELECT namespace, key FROM items WHERE scope = ? AND expires_at <= ?"
-        gone = set(await self._store.rows(self._scope, expired, (clock.iso(now),)))
-        return [
-            ((namespace, key), embedding)
-            for namespace, key, embedding in found
-            if (namespace, key) not in gone
-        ]
+        gone = set(await self.store.rows(self.scope, expired, (clock.iso(now),)))
+        return [((row[0], row[1]), row[2]) for row in found if row[:2] not in gone]
 
     async def namespaces(self, now: datetime) -> list[str]:
         sql = f"SELECT DISTINCT i.namespace FROM items i WHERE i.scope = ? AND {_ALIVE}"
-        return [row[0] for row in await self._store.rows(self._scope, sql, (clock.iso(now),))]
+        return [row[0] for row in await self.store.rows(self.scope, sql, (clock.iso(now),))]
 
     async def change(
         self, puts: Sequence[NewDocument], deletes: Sequence[DocumentKey], model: str, now: datetime
     ) -> None:
         """Make all the changes, or none of them."""
-        async with self._store.transaction(self._scope) as tx:
+        at = clock.iso(now)
+        documents = []
+        vectors = []
+        for put in puts:
+            until = _until(put.ttl_minutes, now)
+            documents.append((*put[:3], at, at, put.ttl_minutes, until))
+            for field, vector in put.vectors:
+                numbers = np.asarray(vector, "<f4").tobytes()
+                vectors.append((put.namespace, put.key, field, model, numbers))
+        stale = [*deletes, *(put[:2] for put in puts)]
+        async with self.store.transaction(self.scope) as tx:
             await tx.create_scope()
             await _delete_expired(tx, now)
-            await tx.write_each(
-                "DELETE FROM items WHERE scope = ? AND namespace = ? AND key = ?", deletes
-            )
-            stale = [*deletes, *((put.namespace, put.key) for put in puts)]
-            await tx.write_each(
-                "DELETE FROM item_vectors WHERE scope = ? AND namespace = ? AND key = ?", stale
-            )
-            at = clock.iso(now)
-            await tx.write_each(
-                "INSERT INTO items (scope, namespace, key, value, created_at, updated_at, "
-                "ttl_minutes, expires_at) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, namespace, key) DO UPDATE SET "
-                "value = excluded.value, updated_at = excluded.updated_at, ttl_minutes = "
-                "excluded.ttl_minutes, "
-                "expires_at = excluded.expires_at",
-                [
-                    (p.namespace, p.key, p.value, at, at, p.ttl_minutes, _until(p.ttl_minutes, now))
-                    for p in puts
-                ],
-            )
-            await tx.write_each(
-                "INSERT INTO item_vectors (scope, namespace, key, field, model, embedding) VALUES "
-                "(?, ?, ?, ?, ?, ?)",
-                [
-                    (p.namespace, p.key, field, model, np.asarray(vector, "<f4").tobytes())
-                    for p in puts
-                    for field, vector in p.vectors
-                ],
-            )
+            await tx.write_each(f"DELETE FROM items {_BY_KEY}", deletes)
+            await tx.write_each(f"DELETE FROM item_vectors {_BY_KEY}", stale)
+            await tx.write_each(_PUT, documents)
+            await tx.write_each(_PUT_VECTOR, vectors)
             if deletes:
                 tx.connection.wipe_after_commit()
 
@@ -146,10 +140,9 @@ class Documents:
         lasting = [each for each in read if each.ttl_minutes is not None]
         if not lasting:
             return
-        sql = "UPDATE items SET expires_at = ? WHERE scope = ? AND namespace = ? AND key = ? "
-        sql += "AND ttl_minutes = ?"
-        async with self._store.transaction(self._scope) as tx:
-            number = await tx.number(self._scope)
+        sql = f"UPDATE items SET expires_at = ? {_BY_KEY} AND ttl_minutes = ?"
+        async with self.store.transaction(self.scope) as tx:
+            number = await tx.number(self.scope)
             values = []
             for each in lasting:
                 until = _until(each.ttl_minutes, now)
@@ -157,8 +150,8 @@ class Documents:
             await tx.write([(sql, values)])
 
     async def sweep(self, now: datetime) -> int:
-        """Remove what has expired, and say how many that were."""
-        async with self._store.transaction(self._scope) as tx:
+        """Remove what has expired; return how many documents that were."""
+        async with self.store.transaction(self.scope) as tx:
             await tx.create_scope()
             return await _delete_expired(tx, now)
 
@@ -167,16 +160,14 @@ async def _delete_expired(tx: Transaction, now: datetime) -> int:
     sql = "DELETE FROM items WHERE scope = ? AND expires_at <= ? RETURNING namespace, key"
     gone = await tx.rows(tx.scope, sql, (clock.iso(now),))
     if gone:
-        await tx.write_each(
-            "DELETE FROM item_vectors WHERE scope = ? AND namespace = ? AND key = ?", gone
-        )
+        await tx.write_each(f"DELETE FROM item_vectors {_BY_KEY}", gone)
         tx.connection.wipe_after_commit()
     return len(gone)
 
 
 def _within(prefix: str) -> tuple[str, list[str]]:
-    """A namespace and those below it, as one range of the key: `/` comes right after the dot,
-    and some before it."""
+    """Return the condition for a namespace and those below it, as one range of the key: `/` comes
+    right after the dot, and some before it."""
     if not prefix:
         return "", []
     sql = " AND i.namespace >= ? AND i.namespace < ? AND (i.namespace = ? OR i.namespace >= ?)"
@@ -185,3 +176,53 @@ def _within(prefix: str) -> tuple[str, list[str]]:
 
 def _until(ttl_minutes: float | None, now: datetime) -> str | None:
     return None if ttl_minutes is None else clock.iso(now + timedelta(minutes=ttl_minutes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedCheckpoint:
+    """A thread that has a checkpoint."""
+
+    thread: str
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadCheckpoints:
+    """One JSON document for each thread of a scope. What another scope saved is not found."""
+
+    store: Store
+    scope: Scope
+
+    async def save(self, thread: str, data: str, at: datetime) -> SavedCheckpoint:
+        """Store the document durably, in place of the one before."""
+        now = clock.iso(at)
+        values = (new_id(), self.scope.user, thread, data, now, now)
+        async with self.store.transaction(self.scope) as tx:
+            await tx.create_scope()
+            found = await tx.rows(self.scope, _SAVE, values)
+        return rows.parse(SavedCheckpoint, found[0])
+
+    async def load(self, thread: str) -> str | None:
+        """Return a document equal to the one that was saved last."""
+        sql = """SELECT checkpoint_data FROM supervisor_checkpoints
+        WHERE scope = ? AND user_id = ? AND thread_id = ?"""
+        found = await self.store.rows(self.scope, sql, (self.scope.user, thread))
+        if found and not isinstance(found[0][0], str):
+            raise StoreDamaged(f"The checkpoint of thread {thread!r} is not text: restore a backup")
+        return found[0][0] if found else None
+
+    async def list(self, *, limit: int) -> builtins.list[SavedCheckpoint]:
+        """Return which threads have a checkpoint, the one saved last first."""
+        sql = """SELECT thread_id, created_at, updated_at FROM supervisor_checkpoints
+        WHERE scope = ? ORDER BY updated_at DESC, id DESC LIMIT ?"""
+        found = await self.store.rows(self.scope, sql, (limit,))
+        return [rows.parse(SavedCheckpoint, row) for row in found]
+
+    async def delete(self, thread: str) -> bool:
+        """Delete a checkpoint; False if there was none."""
+        sql = """DELETE FROM supervisor_checkpoints
+        WHERE scope = ? AND user_id = ? AND thread_id = ? RETURNING id"""
+        async with self.store.transaction(self.scope) as tx:
+            tx.connection.wipe_after_commit()
+            return bool(await tx.rows(self.scope, sql, (self.scope.user, thread)))

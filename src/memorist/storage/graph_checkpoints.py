@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from ..errors import RevisionConflict, StoreDamaged
 from ..types import Scope
 from .database import Rows
-from .filters import placeholders, portions
 from .queries import Reader
+from .rows import placeholders, portions
 from .store import Store
 from .transaction import Transaction
 
@@ -203,13 +203,13 @@ class GraphCheckpoints:
         self, thread: str, ns: str, ids: Sequence[str], channels: Sequence[str] = ()
     ) -> dict[str, list[TaskWrite]]:
         out: dict[str, list[TaskWrite]] = {}
-        only = f" AND channel IN ({placeholders(len(channels))})" if channels else ""
+        only = f" AND channel IN ({placeholders(channels)})" if channels else ""
         for some in portions(ids, FEW):
             found = await self._store.rows(
                 self._scope,
                 "SELECT checkpoint_id, task_id, idx, task_path, channel, type, data FROM "
                 f"graph_writes WHERE {_KEY} "
-                f"AND checkpoint_id IN ({placeholders(len(some))}){only} ORDER BY task_path, "
+                f"AND checkpoint_id IN ({placeholders(some)}){only} ORDER BY task_path, "
                 "task_id, idx",
                 (thread, ns, *some, *channels),
             )
@@ -284,7 +284,7 @@ class GraphCheckpoints:
                 gone += await tx.rows(
                     self._scope,
                     f"SELECT thread_id, ns, checkpoint_id FROM graph_checkpoints WHERE scope = ? "
-                    f"AND run_id IN ({placeholders(len(some))})",
+                    f"AND run_id IN ({placeholders(some)})",
                     some,
                 )
             await _remove(tx, gone)
@@ -327,7 +327,7 @@ async def _load_values(
     found: Rows = []
     for some in portions(sorted(pairs), FEW):
         sql = f"SELECT {columns} FROM graph_values WHERE {_KEY} "
-        sql += f"AND (channel, version) IN (VALUES {placeholders(len(some), '(?, ?)')})"
+        sql += f"AND (channel, version) IN (VALUES {placeholders(some, '(?, ?)')})"
         values = [thread, ns]
         for pair in some:
             values += pair

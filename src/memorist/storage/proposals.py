@@ -12,14 +12,15 @@ from typing import Any
 
 from ..errors import StoreDamaged
 from ..text import clock
-from ..text.clock import new_id
 from ..types import Scope
 from . import rows
+from .changes import HistoryEntry
 from .database import Batch
-from .history import HISTORY_OF, HistoryEntry
 from .queries import Reader
 
 GONE = ("denied", "withdrawn", "lapsed")  # decisions after which a proposal is deleted
+_INSERT = """INSERT INTO consent_queue
+(id, scope, field, proposal, decided, created_at, lapses_at) VALUES (?, ?, ?, ?, ?, ?, ?)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +41,26 @@ class Proposal:
 async def load(reader: Reader, scope: Scope) -> list[Proposal]:
     """Return the proposals that wait or are in force, oldest first. Raises StoreDamaged for an
     altered one."""
-    sql = "SELECT id, field, proposal, decided, created_at, lapses_at FROM consent_queue "
-    found = await reader.rows(scope, f"{sql}WHERE scope = ? ORDER BY created_at, id")
-    return [_parse(row, scope) for row in found]
+    sql = """SELECT id, field, proposal, decided, created_at, lapses_at FROM consent_queue
+    WHERE scope = ? ORDER BY created_at, id"""
+    found = []
+    for id, field, text, decided, at, lapses_at in await reader.rows(scope, sql):
+        *words, seal = rows.loaded(text) or ("",)
+        if seal != _seal(id, field, decided, words, scope):
+            raise StoreDamaged(rows.ALTERED)
+        value, evidence, decided_at = words
+        proposal = Proposal(
+            id=id,
+            field=field,
+            value=value,
+            evidence=tuple(evidence),
+            decided=decided,
+            at=rows.moment(at),
+            lapses_at=rows.moment(lapses_at),
+            decided_at=decided_at and rows.moment(decided_at),
+        )
+        found.append(proposal)
+    return found
 
 
 async def unsupported(reader: Reader, scope: Scope, gone: Collection[str]) -> list[Proposal]:
@@ -50,11 +68,10 @@ async def unsupported(reader: Reader, scope: Scope, gone: Collection[str]) -> li
     found: list[Proposal] = []
     with suppress(StoreDamaged):  # an altered proposal does not prevent forgetting
         for each in await load(reader, scope):
-            if each.decided not in (None, "corroborated"):
-                continue
-            left = {memory.id for memory in await reader.get(scope, each.evidence)}
-            if not left - set(gone):
-                found.append(each)
+            if each.decided in (None, "corroborated"):
+                left = {memory.id for memory in await reader.get(scope, each.evidence)}
+                if not left - set(gone):
+                    found.append(each)
     return found
 
 
@@ -67,62 +84,23 @@ def write(scope: Scope, number: int, proposal: Proposal, decision: str) -> list[
     delete = ("DELETE FROM consent_queue WHERE scope = ? AND id = ?", [(number, proposal.id)])
     if decision in GONE:
         return [delete]
-    words = _words(proposal)
+    decided_at = proposal.decided_at and clock.iso(proposal.decided_at)
+    words = [proposal.value, list(proposal.evidence), decided_at]
     seal = _seal(proposal.id, proposal.field, proposal.decided, words, scope)
-    insert = (
-        "INSERT INTO consent_queue (id, scope, field, proposal, decided, created_at, lapses_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?)"
-    )
-    values = (
-        proposal.id,
-        number,
-        proposal.field,
-        json.dumps([*words, seal], ensure_ascii=False),
-        proposal.decided,
-        clock.iso(proposal.at),
-        clock.iso(proposal.lapses_at),
-    )
-    return [delete, (insert, [values])]
+    text = json.dumps([*words, seal], ensure_ascii=False)
+    times = (clock.iso(proposal.at), clock.iso(proposal.lapses_at))
+    values = (proposal.id, number, proposal.field, text, proposal.decided, *times)
+    return [delete, (_INSERT, [values])]
 
 
 def entry(proposal: Proposal, decision: str, at: datetime, actor: str | None) -> HistoryEntry:
     """Return a decision as an entry of the history."""
-    event = "deleted" if decision in GONE else "updated"
-    return HistoryEntry(
-        id=new_id(),
-        memory_id=proposal.id,
-        event=HISTORY_OF["created" if decision == "proposed" else event],
-        old_ref=None,
-        new_ref=None,
-        actor=actor,
-        meta={"field": proposal.field, "decision": decision},
-        at=at,
-    )
-
-
-def _words(proposal: Proposal) -> list[Any]:
-    decided_at = None if proposal.decided_at is None else clock.iso(proposal.decided_at)
-    return [proposal.value, list(proposal.evidence), decided_at]
+    event = "ADD" if decision == "proposed" else "UPDATE"
+    event = "DELETE" if decision in GONE else event
+    meta = {"field": proposal.field, "decision": decision}
+    return HistoryEntry(memory_id=proposal.id, event=event, actor=actor, meta=meta, at=at)
 
 
 def _seal(id: str, field: str, decided: str | None, words: Sequence[Any], scope: Scope) -> str:
     """Return a digest of the text, so that nothing is approved but what was shown."""
     return rows.row_hash((id, field, decided, *words), scope).hex()
-
-
-def _parse(row: Sequence[Any], scope: Scope) -> Proposal:
-    id, field, text, decided, at, lapses_at = row
-    *words, seal = rows.loaded(text) or ("",)
-    if seal != _seal(id, field, decided, words, scope):
-        raise StoreDamaged(rows.ALTERED)
-    value, evidence, decided_at = words
-    return Proposal(
-        id=id,
-        field=field,
-        value=value,
-        evidence=tuple(evidence),
-        decided=decided,
-        at=rows.moment(at),
-        lapses_at=rows.moment(lapses_at),
-        decided_at=None if decided_at is None else rows.moment(decided_at),
-    )

@@ -6,7 +6,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -15,16 +16,31 @@ from ..errors import InvalidInput
 from ..ports import Delta
 from ..text import clock
 from ..types import RELATED, Filter, Memory, Message, Outcome, Page, Scope
-from . import filters, rows
+from . import rows
 from .changes import Relation
 from .database import Connection, Database, Query, Rows, Values
+from .rows import placeholders, portions
 
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
-FEW = 500  # values in one statement
 PAGE = 1000  # memories read at a time where all are wanted
 _COLUMNS = ", ".join(rows.COLUMNS)
-_INDEX = ", ".join(f"m.{name.strip()}" for name in rows.INDEX_COLUMNS.split(","))
-_ERASED = ", ".join(["e.row", "'erased'", *["NULL"] * (len(rows.INDEX_COLUMNS.split(",")) - 1)])
+_INDEX = ", ".join(f"m.{name}" for name in rows.INDEX_COLUMNS)
+_ERASED = ", ".join(["e.row", "'erased'", *["NULL"] * (len(rows.INDEX_COLUMNS) - 1)])
+_GONE = ("erased", "soft_deleted")
+_RELATION = "SELECT r.from_id, r.to_id, r.relation_type, r.created_at, r.strength FROM relations r"
+_RELATIONS = f"{_RELATION} WHERE r.scope = ? AND r.relation_type = ?"
+_CHECKS = {
+    "session": """SELECT 'session', session, '', '' FROM incognito_sessions WHERE scope = ?
+        AND session IN (SELECT value FROM {})""",
+    "tombstone": """SELECT 'tombstone', digest, '', '' FROM tombstones WHERE scope = ?
+        AND digest IN (SELECT value FROM {}) AND (until IS NULL OR until > ?)""",
+    "message": """SELECT 'message', id, digest, CAST(outcome AS TEXT) FROM messages WHERE scope = ?
+        AND id IN (SELECT value FROM {})""",
+    "same": """SELECT DISTINCT 'same', content_hash, '', '' FROM memories WHERE scope = ?
+        AND content_hash IN (SELECT value FROM {})""",
+    "sequence": """SELECT 'sequence', session, CAST(max(sequence) AS TEXT), '' FROM memories
+        WHERE scope = ? AND session IN (SELECT value FROM {}) GROUP BY session""",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +68,8 @@ class Checks:
     incognito: frozenset[str | None] = frozenset()  # of the sessions that were asked about
     tombstones: frozenset[str] = frozenset()  # those of the texts that were forgotten
     seen: Mapping[str, SeenBefore] = field(default_factory=dict)  # messages, by id
+    same: frozenset[str] = frozenset()  # those of the content hashes that some memory has
+    sequences: Mapping[str, int] = field(default_factory=dict)  # the highest, by session
     revision: int = 0  # of the scope
 
 
@@ -83,11 +101,9 @@ class Reader:
         self, scope: Scope, sql: str, column: str, wanted: Iterable[Any], *before: Any
     ) -> Rows:
         """Run a query about one scope for values of a column, some at a time."""
-        distinct = list(dict.fromkeys(wanted))
         found: Rows = []
-        for start in range(0, len(distinct), FEW):
-            some = distinct[start : start + FEW]
-            condition = f" AND {column} IN ({', '.join('?' * len(some))})"
+        for some in portions(list(dict.fromkeys(wanted))):
+            condition = f" AND {column} IN ({placeholders(some)})"
             found += await self.rows(scope, sql + condition, (*before, *some))
         return found
 
@@ -119,12 +135,15 @@ class Reader:
         self, scope: Scope, where: Filter, *, limit: int, cursor: str | None = None
     ) -> Page:
         """Return memories that pass a filter, newest first; pages never repeat or skip a memory."""
-        condition, values = filters.condition(where, self.connection.dialect)
-        sql = f"SELECT row, {_COLUMNS} FROM memories WHERE scope = ? AND row < ? AND {condition}"
-        before = _parse_cursor(cursor) if cursor else 2**62
-        found = await self.rows(
-            scope, f"{sql} ORDER BY row DESC LIMIT ?", (before, *values, limit + 1)
-        )
+        before = 2**62
+        if cursor:
+            if not re.fullmatch(r"r\d{1,18}", str(cursor)):
+                raise InvalidInput(f"{cursor!r} is not a cursor: pass that of the page before")
+            before = int(cursor[1:])
+        condition, values = rows.condition(where, self.connection.dialect)
+        sql = f"""SELECT row, {_COLUMNS} FROM memories WHERE scope = ? AND row < ?
+        AND {condition} ORDER BY row DESC LIMIT ?"""
+        found = await self.rows(scope, sql, (before, *values, limit + 1))
         memories = tuple(rows.memory(row[1:], scope) for row in found[:limit])
         return Page(memories, f"r{found[limit - 1][0]}" if len(found) > limit else None)
 
@@ -139,7 +158,7 @@ class Reader:
 
     async def rows_where(self, scope: Scope, where: Filter) -> list[int]:
         """Return the row numbers of all memories that pass the filter."""
-        condition, values = filters.condition(where, self.connection.dialect)
+        condition, values = rows.condition(where, self.connection.dialect)
         sql = f"SELECT row FROM memories WHERE scope = ? AND {condition} ORDER BY row"
         return [row[0] for row in await self.rows(scope, sql, values)]
 
@@ -160,36 +179,34 @@ class Reader:
         # for a short one it must not go through all rows.
         is_short = revision and not after
         changed = "m.changed > ? AND +m.row > ?" if is_short else "+m.changed > ? AND m.row > ?"
-        source = (
-            "memories m LEFT JOIN vectors v ON v.scope = ? AND v.memory = m.row AND v.model = ?"
-        )
-        sql = f"SELECT {_INDEX}, v.embedding FROM {source} WHERE m.scope = ? AND {changed}"
+        sql = f"""SELECT {_INDEX}, v.embedding FROM memories m
+        LEFT JOIN vectors v ON v.scope = ? AND v.memory = m.row AND v.model = ?
+        WHERE m.scope = ? AND {changed}"""
         values: tuple[Any, ...] = (number, model, number, revision, after)
         if is_short:  # erased rows, and hidden ones among the others
             sql += f" UNION ALL SELECT {_ERASED} FROM erased e WHERE e.scope = ? AND e.changed > ?"
             values += (number, revision)
         else:
             sql += " AND m.state <> 'soft_deleted'"
-        now, found = await self._read_revision(
-            number, (f"{sql} ORDER BY 1 LIMIT ?", (*values, limit))
-        )
+        query = (f"{sql} ORDER BY 1 LIMIT ?", (*values, limit))
+        now, found = await self._read_changes(number, revision, query)
         if now == revision:
             return Delta(revision=now, rows=[], gone=[], next=None)
         is_full = len(found) == limit
-        gone = [row[0] for row in found if row[1] in ("erased", "soft_deleted")]
+        gone = [row[0] for row in found if row[1] in _GONE]
         total = len(found) - len(gone)
         if is_full and not after:
             total, gone = await self._count_changes(number, revision)
         return Delta(
             revision=now,
-            rows=[rows.index_row(row) for row in found if row[1] not in ("erased", "soft_deleted")],
+            rows=[rows.index_row(row) for row in found if row[1] not in _GONE],
             gone=gone,
             next=found[-1][0] if is_full else None,
             total=total,
         )
 
-    async def _read_revision(self, number: int, query: Query) -> tuple[int, Rows]:
-        """Return the revision of a scope, and then the rows of a query about it."""
+    async def _read_changes(self, number: int, since: int, query: Query) -> tuple[int, Rows]:
+        """Return the revision of a scope, and then the rows of a query for what changed."""
         revision = ("SELECT revision FROM scopes WHERE id = ?", (number,))
         found, changed = await self.connection.read([revision, query], scope=number)
         return int(found[0][0]) if found else 0, changed
@@ -197,18 +214,14 @@ class Reader:
     async def _count_changes(self, number: int, revision: int) -> tuple[int, list[int]]:
         """Count the rows that changed since a revision, and return all that are gone."""
         changed = "FROM memories WHERE scope = ? AND changed > ? AND state"
-        counted, gone = await self.connection.read(
-            [
-                (f"SELECT count(*) {changed} <> 'soft_deleted'", (number, revision)),
-                (
-                    "SELECT row FROM erased WHERE scope = ? AND changed > ? UNION ALL "
-                    f"SELECT row {changed} = 'soft_deleted'",
-                    (number, revision, number, revision),
-                ),
-            ],
-            scope=number,
+        count = f"SELECT count(*) {changed} <> 'soft_deleted'"
+        gone = f"""SELECT row FROM erased WHERE scope = ? AND changed > ?
+        UNION ALL SELECT row {changed} = 'soft_deleted'"""
+        since = (number, revision)
+        counted, found = await self.connection.read(
+            [(count, since), (gone, since + since)], scope=number
         )
-        return counted[0][0], [row[0] for row in gone] if revision else []
+        return counted[0][0], [row[0] for row in found] if revision else []
 
     async def vectors(
         self, scope: Scope, numbers: Sequence[int], *, model: str
@@ -217,7 +230,7 @@ class Reader:
         sql = "SELECT memory, embedding FROM vectors WHERE scope = ? AND model = ?"
         return dict(await self.rows_in(scope, sql, "memory", numbers, model))
 
-    async def same_text(self, scope: Scope, hashes: Iterable[str]) -> dict[str, list[Memory]]:
+    async def same_text(self, scope: Scope, hashes: Collection[str]) -> dict[str, list[Memory]]:
         """Return active memories by content hash."""
         found: dict[str, list[Memory]] = {}
         for memory in await self._memories(scope, "content_hash", hashes):
@@ -237,18 +250,21 @@ class Reader:
         sessions: Iterable[str | None] = (),
         texts: Iterable[str] = (),
         messages: Mapping[str, str] | None = None,
+        hashes: Collection[str] = (),
         now: datetime | None = None,
     ) -> Checks:
         """Return what decides whether something may be stored, in one statement.
 
         That is the settings of the space, which of the sessions are incognito (None: no session),
         which of the texts (normalized for comparison) were forgotten and must not come back yet,
-        and what became of messages that were stored before; `messages` maps their ids to digests of
-        their content.
+        what became of messages that were stored before (`messages` maps their ids to digests of
+        their content), and, if content hashes are given, which of them are known and how far the
+        sessions are numbered.
         """
         asked = set(sessions)
-        marks = {self.session_mark(each, True): each for each in asked if each is not None}
-        ends = {self.session_mark(each, False): each for each in asked if each is not None}
+        named = sorted(session for session in asked if session is not None)
+        marks = {self.session_mark(each, True): each for each in named}
+        ends = {self.session_mark(each, False): each for each in named}
         digests = {self.digest(text): text for text in texts}
         number = await self.number(scope)
         if number < 0:
@@ -259,50 +275,51 @@ class Reader:
             "SELECT 'revision', CAST(revision AS TEXT), '', '' FROM scopes WHERE id = ?",
         ]
         values: list[Any] = [number, number]
-        if marks:
-            parts.append(
-                "SELECT 'session', session, '', '' FROM incognito_sessions WHERE scope = ? "
-                f"AND session IN (SELECT value FROM {each})"
-            )
-            values += [number, json.dumps([*marks, *ends])]
-        if digests:
-            parts.append(
-                "SELECT 'tombstone', digest, '', '' FROM tombstones WHERE scope = ? "
-                f"AND digest IN (SELECT value FROM {each}) AND (until IS NULL OR until > ?)"
-            )
-            values += [number, json.dumps([*digests]), clock.iso(now or _LONG_AGO)]
-        if messages:
-            parts.append(
-                "SELECT 'message', id, digest, CAST(outcome AS TEXT) FROM messages WHERE scope = ? "
-                f"AND id IN (SELECT value FROM {each})"
-            )
-            values += [number, json.dumps([*messages])]
+        wanted: dict[str, Iterable[str]] = {
+            "session": [*marks, *ends],
+            "tombstone": digests,
+            "message": messages or (),
+            "same": hashes,
+            "sequence": named if hashes else (),
+        }
+        for kind, keys in wanted.items():
+            if keys:
+                parts.append(_CHECKS[kind].format(each))
+                values += [number, json.dumps(list(keys))]
+            if kind == "tombstone" and keys:
+                values.append(clock.iso(now or _LONG_AGO))
         found = await self._read_checks(number, " UNION ALL ".join(parts), values)
-        by_kind: dict[str, list[tuple[str, str, str]]] = {}
-        for kind, key, value, more in found:
-            by_kind.setdefault(kind, []).append((key, value, more))
+        by_kind: dict[str, dict[str, tuple[str, str]]] = {kind: {} for kind in wanted}
+        for kind, key, *rest in found:
+            by_kind.setdefault(kind, {})[key] = (rest[0], rest[1])
         settings = SpaceSettings(
             **{
                 key: value == "true"
-                for key, value, _ in by_kind.get("setting", ())
+                for key, (value, _) in by_kind.get("setting", {}).items()
                 if key in SpaceSettings.__slots__
             }
         )
-        noted = {key for key, _, _ in by_kind.get("session", ())}
+        noted = by_kind["session"]
         incognito: set[str | None] = {marks[key] for key in noted if key in marks}
         if settings.incognito_default:
             incognito |= asked - {ends[key] for key in noted if key in ends}
         seen = {}
-        for id, kept, outcome in by_kind.get("message", ()):
+        for id, (kept, outcome) in by_kind["message"].items():
             same = messages is not None and kept == self.digest(messages[id])
             seen[id] = SeenBefore(same=same, outcome=rows.load_outcome(outcome, id))
+        sequences = by_kind["sequence"].items()
         return Checks(
             settings=settings,
             incognito=frozenset(incognito),
-            tombstones=frozenset(digests[key] for key, _, _ in by_kind.get("tombstone", ())),
+            tombstones=frozenset(digests[key] for key in by_kind["tombstone"]),
             seen=seen,
-            revision=int(by_kind["revision"][0][0]),
+            same=frozenset(by_kind["same"]),
+            revision=int(next(iter(by_kind["revision"]))),
+            sequences={session: int(last) for session, (last, _) in sequences if last},
         )
+
+    async def _read_checks(self, number: int, sql: str, values: list[Any]) -> Rows:
+        return await self.connection.rows(sql, values, scope=number)
 
     async def space_settings(
         self, scope: Scope, sessions: Iterable[str | None] = ()
@@ -320,49 +337,35 @@ class Reader:
         """Return those of the texts (normalized) that were forgotten and must not come back yet."""
         return (await self.checks(scope, texts=texts, now=now)).tombstones
 
-    async def _read_checks(self, number: int, sql: str, values: list[Any]) -> Rows:
-        return await self.connection.rows(sql, values, scope=number)
-
     def session_mark(self, session: str, is_on: bool) -> str:
         """Return the digest for a session that is incognito, or is not although the others are."""
         return self.digest(f"{'incognito' if is_on else 'open'}\0{session}")
 
     async def versions(self, scope: Scope, id: str) -> list[str]:
         """Return the texts of a memory, earliest version first, even if a row was altered."""
-        # OR would use no index
-        sql = "SELECT text, 0 FROM memories WHERE scope = ? AND id = ? UNION ALL "
-        sql += "SELECT text, row FROM memories WHERE scope = ? AND superseded_by = ?"
-        found = await self.rows(scope, sql, (id, await self.number(scope), id))
-        older = sorted((row[1], row[0]) for row in found if row[1])
-        return [*(text for _, text in older), *(row[0] for row in found if not row[1])]
+        # OR would use no index. The memory itself comes last, whatever its row.
+        sql = f"""SELECT text, {2**62} FROM memories WHERE scope = ? AND id = ? UNION ALL
+        SELECT text, row FROM memories WHERE scope = ? AND superseded_by = ? ORDER BY 2"""
+        return [row[0] for row in await self.rows(scope, sql, (id, await self.number(scope), id))]
 
     async def relations(
         self, scope: Scope, type: str, *, limit: int, from_id: str | None = None
     ) -> list[Relation]:
         """Return the relations of a type in a scope, or of one memory, newest first."""
-        sql = "SELECT from_id, to_id, strength, created_at FROM relations WHERE scope = ? "
-        sql += "AND relation_type = ?"
-        values: tuple[Any, ...] = (type,)
-        if from_id is not None:
-            sql += " AND from_id = ?"
-            values += (from_id,)
-        found = await self.rows(
-            scope, f"{sql} ORDER BY created_at DESC, id DESC LIMIT ?", (*values, limit)
-        )
-        return [_relation(type, row) for row in found]
+        only, values = ("", ()) if from_id is None else (" AND r.from_id = ?", (from_id,))
+        sql = f"{_RELATIONS}{only} ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
+        found = await self.rows(scope, sql, (type, *values, limit))
+        return [rows.parse(Relation, row) for row in found]
 
     async def links(self, scope: Scope, ids: Sequence[str]) -> list[Relation]:
         """Return the `related_to` relations from or to these memories whose other end is active,
         strongest first."""
         found: dict[tuple[str, str], Relation] = {}
         for here, there in (("from_id", "to_id"), ("to_id", "from_id")):
-            sql = (
-                "SELECT r.from_id, r.to_id, r.strength, r.created_at FROM relations r "
-                f"JOIN memories m ON m.scope = r.scope AND m.id = r.{there} AND m.state = 'active' "
-                "WHERE r.scope = ? AND r.relation_type = ?"
-            )
+            sql = f"""{_RELATION} JOIN memories m ON m.scope = r.scope AND m.id = r.{there}
+            AND m.state = 'active' WHERE r.scope = ? AND r.relation_type = ?"""
             for row in await self.rows_in(scope, sql, f"r.{here}", ids, RELATED):
-                found[row[0], row[1]] = _relation(RELATED, row)
+                found[row[0], row[1]] = rows.parse(Relation, row)
         return sorted(found.values(), key=lambda each: (-each.strength, each.from_id, each.to_id))
 
     async def last_sequence(self, scope: Scope, session: str) -> int:
@@ -373,30 +376,13 @@ class Reader:
 
     async def messages(self, scope: Scope, ids: Sequence[str]) -> dict[str, Message]:
         """Return messages by id, as far as the store keeps their text apart from their memories."""
-        sql = "SELECT id, text, role, name, at, session FROM messages WHERE scope = ?"
-        found = {}
-        for id, text, role, name, at, session in await self.rows_in(scope, sql, "id", ids):
-            if text is not None:
-                sent_at = rows.moment(at) if at else None
-                found[id] = Message(
-                    id=id, content=text, role=role, name=name, at=sent_at, session=session
-                )
-        return found
+        sql = """SELECT text, id, role, name, at, session FROM messages
+        WHERE scope = ? AND text IS NOT NULL"""
+        found = await self.rows_in(scope, sql, "id", ids)
+        return {row[1]: rows.parse(Message, row) for row in found}
 
     async def compared_since(self, scope: Scope, since: datetime) -> set[tuple[str, str, float]]:
         """Return the pairs of memories that a model compared since then, with their rounded
         cosine."""
         sql = "SELECT id_a, id_b, score FROM pair_fingerprints WHERE scope = ? AND checked_at >= ?"
         return {(a, b, score) for a, b, score in await self.rows(scope, sql, (clock.iso(since),))}
-
-
-def _relation(type: str, row: Sequence[Any]) -> Relation:
-    from_id, to_id, strength, at = row
-    return Relation(from_id=from_id, to_id=to_id, type=type, strength=strength, at=rows.moment(at))
-
-
-def _parse_cursor(cursor: str) -> int:
-    is_valid = isinstance(cursor, str) and cursor.startswith("r") and len(cursor) < 20
-    if not (is_valid and cursor[1:].isdecimal()):
-        raise InvalidInput(f"{cursor!r} is not a cursor: pass the `cursor` of the page before")
-    return int(cursor[1:])

@@ -1,4 +1,7 @@
-"""Memories as rows and rows as memories: the only module that knows the order of the columns."""
+"""Memories as rows and rows as memories: the only module that knows the order of the columns.
+
+Also filters as conditions in SQL, and rows of other tables as values.
+"""
 
 from __future__ import annotations
 
@@ -6,123 +9,85 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
+from functools import cache
 from numbers import Real
 from types import NoneType
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import InvalidInput, StoreDamaged
 from ..ports import IndexRow
 from ..text import clock, normalize
-from ..types import Labels, Memory, Outcome, Scope
+from ..types import Filter, Labels, Memory, Node, Outcome, Scope
+from .changes import Event, HistoryEntry
+from .database import Dialect, LogRow
 
-LABELS = tuple(f.name for f in fields(Labels))
-_TEXTS = (
-    "speaker",
-    "text",
-    "summary",
-    "steps_text",
-    "kind",
-    "item_type",
-    "fact_type",
-    "category",
-    "procedural_form",
-    "tier",
-    "key",
-    "evidence_text",
-    "source_message_id",
-    "source_session_id",
-    "content_hash",
-    "state",
-    "superseded_by",
-)
-_NUMBERS = ("importance", "base_importance", "confidence", "metadata_confidence")
-_WHOLE = ("sequence", "repeat_count", "revision")
-_FLAGS = ("pinned", "manually_saved", "compression_source", "needs_embedding")
-_TIMES = ("occurred_at", "valid_from", "valid_to", "created_at", "updated_at", "purge_at")
-_LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
+Value = TypeVar("Value")
+Item = TypeVar("Item")
+LABELS = tuple(field.name for field in fields(Labels))
+_TEXTS = """speaker text summary steps_text kind item_type fact_type category procedural_form tier
+    key evidence_text source_message_id source_session_id content_hash state superseded_by""".split()
+_NUMBERS = "importance base_importance confidence metadata_confidence".split()
+_INTEGERS = "sequence repeat_count revision".split()
+_FLAGS = "pinned manually_saved compression_source needs_embedding".split()
+_TIMES = "occurred_at valid_from valid_to created_at updated_at purge_at".split()
+_LISTS = "tags source_ids evidence evidence_ids".split()
+_NAMED = (*_TEXTS, *_NUMBERS, *_INTEGERS, *_FLAGS, *_TIMES, *_LISTS, "importance_parts", "simhash")
 # Everything that says what is remembered, in this order, goes into the hash of the row.
-HASHED = (
-    "id",
-    *LABELS,
-    *_TEXTS,
-    *_NUMBERS,
-    *_WHOLE,
-    *_FLAGS,
-    *_TIMES,
-    *_LISTS,
-    "importance_parts",
-    "simhash",
-)
-USE = (
-    "last_accessed",
-    "access_count",
-    "last_scores",
-)  # changes with every recall, so it is not hashed
-COLUMNS = (*HASHED, "row_hash", *USE)
+HASHED = ("id", *LABELS, *_NAMED)
+# What changes with every recall is not hashed.
+_USE = ("last_accessed", "access_count", "last_scores")
+COLUMNS = (*HASHED, "row_hash", *_USE)
 _AFTER_LABELS = 1 + len(LABELS)
-_NAMED = (
-    *HASHED[_AFTER_LABELS:],
-    *USE,
-)  # the fields of a memory that a row holds under their own names
-_FLAG_PLACES, _LIST_PLACES = (tuple(map(COLUMNS.index, names)) for names in (_FLAGS, _LISTS))
-_TIME_PLACES = tuple(map(COLUMNS.index, (*_TIMES, "last_accessed")))
-_PARTS, _SIMHASH, _SCORES = map(COLUMNS.index, ("importance_parts", "simhash", "last_scores"))
-INDEX_COLUMNS = (
-    "row, state, session, sequence, speaker, channel, kind, occurred_at, created_at, updated_at, "
-    "valid_from, valid_to, "
-    "importance, confidence, pinned, simhash, flags, terms"
-)
-_WORD, _BLOB = (str, NoneType), (bytes, NoneType)
-_INDEX_TYPES: tuple[Any, ...] = (
-    int,
-    str,
-    _WORD,
-    (int, NoneType),
-    _WORD,
-    _WORD,
-    str,
-    _WORD,
-    str,
-    str,
-    _WORD,
-    _WORD,
-    float,
-    float,
-    int,
-    int,
-    int,
-    bytes,
-    _BLOB,
-)
+# What the index reads of a memory, with the types that its columns return.
+_INDEX = """row int, state str, session str?, sequence int?, speaker str?, channel str?, kind str,
+    occurred_at str?, created_at str, updated_at str, valid_from str?, valid_to str?,
+    importance float, confidence float, pinned int, simhash int, flags int, terms bytes"""
+INDEX_COLUMNS = [each.split()[0] for each in _INDEX.split(",")]
+_TYPES: dict[str, Any] = {"int": int, "str": str, "float": float, "bytes": bytes}
+_TYPES |= {f"{name}?": (kind, NoneType) for name, kind in _TYPES.items()}
+_INDEX_TYPES = [*(_TYPES[each.split()[1]] for each in _INDEX.split(",")), _TYPES["bytes?"]]
 # How the reason of an outcome named the replaced memory in version 0.1.
 _REPLACED = re.compile(r"it (?:takes the place of|contradicts) ([^\s:]+)")
 ALTERED = "A row was altered on disk: run `memorist check`, and restore a backup"
+
+_SETS = "ids kinds states item_types subjects".split()
+_CONDITIONS = {
+    "pinned": "pinned = ?",
+    "manually_saved": "manually_saved = ?",
+    "needs_embedding": "needs_embedding = ?",
+    "compression_source": "compression_source = ?",
+    "speaker": "speaker = ?",
+    "procedural_form": "procedural_form = ?",
+    "content_hash": "content_hash = ?",
+    "versions_of": "superseded_by = ?",
+    "importance_min": "importance >= ?",
+    "importance_max": "importance <= ?",
+    "created_after": "created_at >= ?",
+    "created_before": "created_at < ?",
+    "updated_after": "updated_at >= ?",
+    "updated_before": "updated_at < ?",
+    "occurred_after": "occurred_at >= ?",
+    "occurred_before": "occurred_at < ?",
+    "used_before": "updated_at < ? AND coalesce(last_accessed, updated_at) < ?",
+    "purge_before": "purge_at < ?",
+}
+_FEW = 500
 
 
 def values(memory: Memory) -> tuple[Any, ...]:
     """Return a memory as the values of `COLUMNS`. Raises InvalidInput for a value that would not
     come back equal."""
-    hashed = (
-        _text("id", memory.id),
-        *(_text(name, getattr(memory.labels, name)) for name in LABELS),
-        *(_text(name, getattr(memory, name)) for name in _TEXTS),
-        *(_number(name, getattr(memory, name)) for name in _NUMBERS),
-        *(_whole(name, getattr(memory, name)) for name in _WHOLE),
-        *(int(getattr(memory, name)) for name in _FLAGS),
-        *(_time(getattr(memory, name)) for name in _TIMES),
-        *(_json(getattr(memory, name)) for name in _LISTS),
-        _json(memory.importance_parts),
-        normalize.to_signed(memory.simhash),
-    )
-    use = (
-        _time(memory.last_accessed),
-        memory.access_count,
-        _json(memory.last_scores) if memory.last_scores else None,
-    )
-    return (*hashed, row_hash(hashed, memory.scope), *use)
+    hashed = [_text("id", memory.id)]
+    hashed += [_text(name, getattr(memory.labels, name)) for name in LABELS]
+    for names, convert in _CONVERTERS:
+        hashed += [convert(name, getattr(memory, name)) for name in names]
+    hashed.append(normalize.to_signed(memory.simhash))
+    scores = dump_json(memory.last_scores) if memory.last_scores else None
+    use = (_time("last_accessed", memory.last_accessed), memory.access_count, scores)
+    return (*hashed, row_hash(tuple(hashed), memory.scope), *use)
 
 
 def memory(row: Sequence[Any], scope: Scope) -> Memory:
@@ -130,20 +95,19 @@ def memory(row: Sequence[Any], scope: Scope) -> Memory:
     hashed = tuple(row[: len(HASHED)])
     if row_hash(hashed, scope) != row[len(HASHED)]:
         raise StoreDamaged(f"Memory {row[0]!r} was altered on disk: restore a backup, or forget it")
-    made = list(row)
-    for i in _FLAG_PLACES:
-        made[i] = bool(made[i])
-    for i in _TIME_PLACES:
-        made[i] = _parsed(made[i])
-    for i in _LIST_PLACES:
-        made[i] = tuple(loaded(made[i]))
-    made[_PARTS] = loaded(made[_PARTS])
-    made[_SIMHASH] = normalize.to_unsigned(made[_SIMHASH])
-    made[_SCORES] = loaded(made[_SCORES]) if made[_SCORES] else None
-    fields = dict(
-        zip(_NAMED, (*made[_AFTER_LABELS : len(HASHED)], *made[len(HASHED) + 1 :]), strict=True)
-    )
-    return Memory(id=made[0], scope=scope, labels=Labels(*made[1:_AFTER_LABELS]), **fields)
+    made = dict(zip(_NAMED, hashed[_AFTER_LABELS:], strict=True))
+    made |= zip(_USE, row[len(HASHED) + 1 :], strict=True)
+    for name in _FLAGS:
+        made[name] = bool(made[name])
+    for name in (*_TIMES, "last_accessed"):
+        if made[name] is not None:
+            made[name] = moment(made[name])
+    for name in _LISTS:
+        made[name] = tuple(loaded(made[name]))
+    made["importance_parts"] = loaded(made["importance_parts"])
+    made["simhash"] = normalize.to_unsigned(made["simhash"])
+    made["last_scores"] = loaded(made["last_scores"]) if made["last_scores"] else None
+    return Memory(id=row[0], scope=scope, labels=Labels(*row[1:_AFTER_LABELS]), **made)
 
 
 def row_hash(hashed: tuple[Any, ...], scope: Scope) -> bytes:
@@ -154,25 +118,146 @@ def row_hash(hashed: tuple[Any, ...], scope: Scope) -> bytes:
 
 def index_row(row: Sequence[Any]) -> IndexRow:
     """Return a row of `INDEX_COLUMNS` and a vector. Raises StoreDamaged."""
-    if not (
-        all(map(isinstance, row, _INDEX_TYPES)) and 0 <= row[16] < 256 and len(row[17]) % 5 == 0
-    ):
+    is_typed = all(map(isinstance, row, _INDEX_TYPES))
+    if not is_typed or not 0 <= row[16] < 256 or len(row[17]) % 5:
         raise StoreDamaged(ALTERED)
-    made: list[Any] = [
-        *row[:7],
-        *map(_micros, row[7:12]),
-        *row[12:14],
-        bool(row[14]),
-        normalize.to_unsigned(row[15]),
-    ]
-    return IndexRow(*made, *row[16:])
-
-
-def _micros(text: str | None) -> int | None:
     try:
-        return None if text is None else clock.micros_of(text)
+        times = [None if at is None else clock.micros_of(at) for at in row[7:12]]
     except ValueError as error:
         raise StoreDamaged(ALTERED) from error
+    simhash = normalize.to_unsigned(row[15])
+    return IndexRow._make([*row[:7], *times, *row[12:14], bool(row[14]), simhash, *row[16:]])
+
+
+def condition(where: Filter, dialect: Dialect) -> tuple[str, list[Any]]:
+    """Return a filter as a condition and its values; it always holds for an empty filter.
+
+    >>> from .sqlite import DIALECT
+    >>> condition(Filter(kinds=("semantic",), pinned=True), DIALECT)
+    ('kind IN (?) AND state IN (?) AND pinned = ?', ['semantic', 'active', 1])
+    """
+    clauses: list[str] = []
+    given: list[Any] = []
+    sets = {name.removesuffix("s"): getattr(where, name) for name in _SETS}
+    sets[dialect.lower.format("category")] = [name.lower() for name in where.categories]
+    for column, wanted in sets.items():
+        if len(wanted) > _FEW:  # a statement takes 32,766 values and no more
+            clauses.append(f"{column} IN (SELECT value FROM {dialect.each.format('?')})")
+            given.append(json.dumps(list(wanted)))
+        elif wanted:
+            clauses.append(f"{column} IN ({placeholders(wanted)})")
+            given += wanted
+    exact = {f"{name} = ?": getattr(where.labels, name) for name in LABELS}
+    for name, clause in _CONDITIONS.items():
+        exact[clause] = getattr(where, name)
+    for clause, value in exact.items():
+        if value is not None:
+            clauses.append(clause)
+            plain = int(value) if isinstance(value, bool) else value
+            plain = clock.iso(value) if isinstance(value, datetime) else plain
+            given += [plain] * clause.count("?")
+    sources = [] if where.source_id is None else [where.source_id]
+    derived = list(where.derived_from)
+    tags = [tag.lower() for tag in where.tags]
+    contains = f"EXISTS (SELECT 1 FROM {dialect.each} WHERE {{}} IN ({{}}))"
+    lower = dialect.lower.format("value")
+    members = (
+        (tags, ["tags"], lower),
+        (derived, ["evidence_ids", "source_ids"], "value"),
+        (sources, ["source_ids"], "value"),
+    )
+    for wanted, columns, value in members:
+        if wanted:
+            any_of = [contains.format(name, value, placeholders(wanted)) for name in columns]
+            clauses.append(f"({' OR '.join(any_of)})")
+            given += wanted * len(columns)
+    return " AND ".join(clauses) or "1 = 1", given
+
+
+def parse(kind: Callable[..., Value], row: Sequence[Any]) -> Value:
+    """Return a row as a value whose fields have the order of its columns. Raises StoreDamaged."""
+    made = {}
+    for (name, read), value in zip(_readers(kind), row, strict=True):
+        made[name] = value if read is None or value is None else read(value)
+    return kind(**made)
+
+
+@cache
+def _readers(kind: Any) -> list[tuple[str, Callable[[str], Any] | None]]:
+    """Return the fields of a value, and what turns columns of times and JSON into them."""
+    found: list[tuple[str, Callable[[str], Any] | None]] = []
+    for field in fields(kind):
+        declared = str(field.type)
+        read: Callable[[str], Any] | None = None
+        if declared.startswith("datetime"):
+            read = moment
+        elif declared.startswith("Mapping"):
+            read = loaded
+        elif declared.startswith("tuple"):
+            read = _loaded_tuple
+        found.append((field.name, read))
+    return found
+
+
+def event_row(number: int, user: str, event: Event) -> LogRow:
+    """Return an event as it is logged."""
+    return LogRow(
+        scope=number,
+        at=clock.iso(event.at),
+        memory_id=event.memory_id,
+        event_id=clock.new_id(),
+        user=user,
+        thread=event.thread,
+        node=event.node,
+        op=event.op,
+        status=event.status,
+        category=event.category,
+        sim=event.sim,
+    )
+
+
+def entry_row(number: int, entry: HistoryEntry) -> LogRow:
+    """Return an entry of the history as it is logged."""
+    return LogRow(
+        scope=number,
+        at=clock.iso(entry.at),
+        memory_id=entry.memory_id,
+        entry_id=entry.id,
+        entry_event=entry.event,
+        old_ref=entry.old_ref,
+        new_ref=entry.new_ref,
+        actor=entry.actor,
+        entry_meta=dump_json(entry.meta),
+    )
+
+
+def node_of(kind: str) -> Node:
+    """Return the node that writes memories of a kind."""
+    return "episodic" if kind == "episodic" else "hotpath"
+
+
+def placeholders(values: Sequence[Any], each: str = "?") -> str:
+    """Return a list of placeholders for an IN or VALUES clause.
+
+    >>> placeholders("ab")
+    '?, ?'
+    """
+    return ", ".join([each] * len(values))
+
+
+def portions(values: Sequence[Item], size: int = 500) -> list[Sequence[Item]]:
+    """Split values into portions that one statement can take.
+
+    >>> portions("abc", 2)
+    ['ab', 'c']
+    """
+    return [values[start : start + size] for start in range(0, len(values), size)]
+
+
+def scope_of(row: Sequence[Any]) -> Scope:
+    """Return the scope whose names a row begins with."""
+    tenant, user, space = row[:3]
+    return Scope(tenant=tenant, user=user, space=space)
 
 
 def loaded(text: str) -> Any:
@@ -181,6 +266,34 @@ def loaded(text: str) -> Any:
         return () if text == "[]" else json.loads(text)
     except (ValueError, TypeError) as error:
         raise StoreDamaged(ALTERED) from error
+
+
+def _loaded_tuple(text: str) -> tuple[Any, ...]:
+    return tuple(loaded(text))
+
+
+def moment(text: str) -> datetime:
+    """Return the value of a column of times. Raises StoreDamaged."""
+    try:
+        return clock.parse(text)
+    except (ValueError, TypeError) as error:
+        raise StoreDamaged(ALTERED) from error
+
+
+def dump_json(value: Mapping[str, Any]) -> str:
+    """Return a mapping as JSON with sorted keys."""
+    return json.dumps(dict(value), ensure_ascii=False, sort_keys=True)
+
+
+def seal(secret: bytes, meta: str) -> str:
+    """Return a keyed digest of JSON; it does not depend on how an engine formats it."""
+    return keyed_digest(secret, json.dumps(json.loads(meta, parse_int=float), sort_keys=True))
+
+
+def keyed_digest(secret: bytes, text: str) -> str:
+    """Return a digest that cannot be made without the key of the database."""
+    plain = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(plain, key=secret[:64], digest_size=16).hexdigest()
 
 
 def dump_outcome(outcome: Outcome) -> str:
@@ -196,10 +309,8 @@ def load_outcome(text: str, message_id: str) -> Outcome:
     found = loaded(text)
     if not (isinstance(found, list) and len(found) in (3, 4)):
         raise StoreDamaged(ALTERED)
-    status, ids, reason, *supersedes = found
-    plain = {"status": status, "ids": tuple(ids), "reason": reason}
-    if supersedes:
-        plain["supersedes"] = supersedes[0]
+    plain = dict(zip(("status", "ids", "reason", "supersedes"), found, strict=False))
+    plain["ids"] = tuple(plain["ids"])
     return Outcome(message_id=message_id, **upgrade_outcome(plain))
 
 
@@ -218,15 +329,7 @@ def upgrade_outcome(plain: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def moment(text: str) -> datetime:
-    """Return the value of a column of times. Raises StoreDamaged."""
-    try:
-        return clock.parse(text)
-    except (ValueError, TypeError) as error:
-        raise StoreDamaged(ALTERED) from error
-
-
-def _text(name: str, value: object) -> str | None:
+def _text(name: str, value: object) -> Any:
     if value is not None and not isinstance(value, str):
         raise InvalidInput(f"{name} is text, not {type(value).__name__}")
     return value
@@ -239,23 +342,31 @@ def _number(name: str, value: object) -> float:
     return float(value) + 0.0
 
 
-def _whole(name: str, value: object) -> int | None:
+def _integer(name: str, value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | None):
         raise InvalidInput(f"{name} is a whole number, not {value!r:.60}")
     return value
 
 
-def _time(at: datetime | None) -> str | None:
+def _flag(name: str, value: bool) -> int:
+    return int(value)
+
+
+def _time(name: str, at: datetime | None) -> str | None:
     return None if at is None else clock.iso(at)
 
 
-def _parsed(text: str | None) -> datetime | None:
-    return None if text is None else moment(text)
+def _json(name: str, value: Sequence[str] | Mapping[str, Any]) -> str:
+    if isinstance(value, Mapping):
+        return dump_json(value) if value else "{}"
+    return json.dumps(list(value), ensure_ascii=False) if value else "[]"
 
 
-def _json(value: Sequence[str] | Mapping[str, Any]) -> str:
-    if not value:
-        return "{}" if isinstance(value, Mapping) else "[]"
-    return json.dumps(
-        value if isinstance(value, Mapping) else list(value), ensure_ascii=False, sort_keys=True
-    )
+_CONVERTERS: tuple[tuple[Sequence[str], Callable[[str, Any], Any]], ...] = (
+    (_TEXTS, _text),
+    (_NUMBERS, _number),
+    (_INTEGERS, _integer),
+    (_FLAGS, _flag),
+    (_TIMES, _time),
+    ((*_LISTS, "importance_parts"), _json),
+)

@@ -1,31 +1,40 @@
-"""The store: memories and everything beside them, in any database that implements the port."""
+"""The store: memories and everything beside them, in any database that implements the port.
+
+What recall used is written back off the hot path: a recall does not wait for a disk.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..errors import Misconfigured, StoreDamaged
+from ..errors import MemoristError, Misconfigured, StoreDamaged
 from ..ports import Vectors
-from ..text import normalize, tokens
+from ..text import clock, normalize, tokens
 from ..types import Memory, Scope
 from . import rows
-from .changes import Change
-from .database import EVERY, Database, VectorSearch
-from .embedding_queue import EmbeddingQueue
+from .changes import Change, Event
+from .database import EVERY, Database, VectorSearch, execute
 from .history import History
-from .keys import Keys
+from .keys import Keys, Requests
 from .llm_usage import UsageLedger
 from .queries import Reader
-from .requests import Requests
-from .tasks import Tasks
+from .tasks import EmbeddingQueue, Tasks
 from .transaction import UPSERT, Transaction
 
 PAGE = 500
+MOST_ACCESSES = 256  # held back before they are written
+FLUSH_SECONDS = 1.0
+_TERMS = f"""SELECT row, {", ".join(rows.COLUMNS)} FROM memories WHERE scope = ? AND row > ?
+ORDER BY row LIMIT {PAGE}"""
+_ACCESSED = """UPDATE memories SET last_scores = ?, access_count = access_count + ?,
+last_accessed = CASE WHEN ? THEN ? ELSE last_accessed END WHERE scope = ? AND id = ?"""
 
 
 class Store(Reader):
@@ -89,7 +98,7 @@ class Store(Reader):
     async def scopes(self) -> list[Scope]:
         """Return all scopes in which something was stored."""
         found = await self.database.rows("SELECT tenant, user_id, space FROM scopes ORDER BY id")
-        return [Scope(tenant=tenant, user=user, space=space) for tenant, user, space in found]
+        return [rows.scope_of(row) for row in found]
 
     async def nearest(
         self, scope: Scope, vector: Vectors, *, model: str, limit: int
@@ -113,10 +122,9 @@ class Store(Reader):
     async def set_index_position(self, scope: Scope, name: str, revision: int) -> None:
         """Store how far a vector index has followed the scope."""
         number = await self.number(scope)
-        sql = "INSERT INTO index_positions (scope, name, revision) VALUES (?, ?, ?) "
-        sql += "ON CONFLICT (scope, name) DO UPDATE SET revision = excluded.revision"
-        async with self.database.transaction() as connection:
-            await connection.rows(sql, (number, name, revision), scope=number)
+        sql = """INSERT INTO index_positions (scope, name, revision) VALUES (?, ?, ?)
+        ON CONFLICT (scope, name) DO UPDATE SET revision = excluded.revision"""
+        await execute(self.database, sql, (number, name, revision), scope=number)
 
     async def stats(self, scope: Scope | None, model: str) -> dict[str, Any]:
         """Return counts, sizes and what still needs work, of one scope or of all."""
@@ -126,11 +134,9 @@ class Store(Reader):
             number = await self.number(scope)
             where, values = "WHERE m.scope = ?", (number,)
         by = f"SELECT {{}}, count(*) FROM memories m {where} GROUP BY 1 ORDER BY 1"
-        totals = (
-            "SELECT count(*), count(v.memory), coalesce(sum(m.needs_embedding), 0) "
-            "FROM memories m LEFT JOIN vectors v "
-            f"ON v.scope = m.scope AND v.memory = m.row AND v.model = ? {where}"
-        )
+        totals = f"""SELECT count(*), count(v.memory), coalesce(sum(m.needs_embedding), 0)
+        FROM memories m LEFT JOIN vectors v
+        ON v.scope = m.scope AND v.memory = m.row AND v.model = ? {where}"""
         counted, states, kinds, scopes, size = await self.database.read(
             [
                 (totals, (model, *values)),
@@ -187,22 +193,17 @@ class Store(Reader):
         for scope in await self.scopes():
             async with self.transaction(scope) as tx:
                 await _update_terms(tx)
-        sql = (
-            "INSERT INTO meta VALUES ('analysis', ?) ON CONFLICT (key) DO UPDATE SET value = "
-            "excluded.value"
-        )
-        async with self.database.transaction() as connection:
-            await connection.rows(sql, (wanted,))
+        sql = """INSERT INTO meta VALUES ('analysis', ?)
+        ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
+        await execute(self.database, sql, (wanted,))
 
 
 async def _update_terms(tx: Transaction) -> None:
     """Write all memories of a scope again; those without a fingerprint or a vector are marked to
     get one."""
     number, changed = await tx.next_revision()
-    sql = f"SELECT row, {', '.join(rows.COLUMNS)} FROM memories WHERE scope = ? AND row > ? "
-    sql += f"ORDER BY row LIMIT {PAGE}"
     after = 0
-    while page := await tx.rows(tx.scope, sql, (after,)):
+    while page := await tx.rows(tx.scope, _TERMS, (after,)):
         after = page[-1][0]
         memories: dict[int, Memory] = {}
         for row in page:
@@ -220,3 +221,67 @@ async def _update_terms(tx: Transaction) -> None:
             )
             written.append(tx.memory_row(updated, number, changed))
         await tx.touch((UPSERT, written))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryAccess:
+    """A memory was recalled: no new revision, no history."""
+
+    memory_id: str
+    at: datetime
+    scores: Mapping[str, Any]
+    accessed: bool = True
+
+
+class AccessLog:
+    """Collects accesses and events and writes them a moment later; `flush` writes them now."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[Scope, list[MemoryAccess | Event]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+
+    def note(self, scope: Scope, uses: Sequence[MemoryAccess | Event]) -> None:
+        """Write these later."""
+        if not uses:
+            return
+        self._waiting.setdefault(scope, []).extend(uses)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._flush_later())
+        if sum(map(len, self._waiting.values())) >= MOST_ACCESSES:
+            self._hurry.set()
+
+    async def flush(self) -> None:
+        """Write what is waiting; a failure loses statistics, never a memory."""
+        waiting, self._waiting = self._waiting, {}
+        for scope, uses in waiting.items():
+            with suppress(MemoristError):
+                async with self._store.transaction(scope) as tx:
+                    await tx.apply([each for each in uses if isinstance(each, Event)])
+                    await record_access(tx, [use for use in uses if isinstance(use, MemoryAccess)])
+
+    async def close(self) -> None:
+        """Write what is waiting; a write that is under way is not interrupted."""
+        self._hurry.set()
+        if self._task is not None:
+            await self._task
+        await self.flush()
+
+    async def _flush_later(self) -> None:
+        while self._waiting:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), FLUSH_SECONDS)
+            self._hurry.clear()
+            await self.flush()
+
+
+async def record_access(tx: Transaction, uses: Sequence[MemoryAccess]) -> None:
+    """Store when memories were recalled, and with which scores."""
+    number = await tx.number(tx.scope)
+    values = []
+    for use in uses:
+        is_used = use.accessed
+        when = (int(is_used), is_used, clock.iso(use.at))
+        values.append((rows.dump_json(use.scores), *when, number, use.memory_id))
+    await tx.write([(_ACCESSED, values)])

@@ -1,4 +1,5 @@
-"""Tasks that wait in the store. A claim is a lease, so nothing is done twice.
+"""Work that waits in the store: tasks, and memories without a vector. A claim is a lease, so
+nothing is done twice.
 
 A task that was begun before, and perhaps killed its worker, comes after those that were not. A
 lease that ends later than one could that begins now was given before the clock was set back: it
@@ -8,7 +9,7 @@ counts for nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import ceil
 from typing import Any
@@ -16,13 +17,12 @@ from typing import Any
 from ..errors import RevisionConflict
 from ..text import clock
 from ..text.clock import new_id
-from ..types import Scope
+from ..types import Memory, Scope
 from . import rows
-from .database import EVERY, Database
-from .filters import placeholders
-from .history import dump_json
+from .database import EVERY, Database, execute
 from .queries import Reader
-from .transaction import Transaction
+from .rows import placeholders, portions
+from .transaction import INSERT_VECTOR, Transaction, vector_row
 
 MAX_ATTEMPTS = 8  # of a task with a key, before it is set aside
 SEEDED = 1000  # scopes that get a recurring task at a time
@@ -36,19 +36,25 @@ WITH free AS (
   {skip_locked})
 UPDATE tasks SET lease = ?, until = {now} + ?, attempts = attempts + 1
 WHERE (scope, name, key) IN (SELECT scope, name, key FROM free)
-RETURNING scope, name, key, payload, due_at, attempts"""
+RETURNING (SELECT tenant FROM scopes WHERE id = tasks.scope),
+  (SELECT user_id FROM scopes WHERE id = tasks.scope),
+  (SELECT space FROM scopes WHERE id = tasks.scope), name, key, payload, due_at, attempts"""
 _BACKLOG = """
 SELECT name, count(CASE WHEN {free} AND NOT {aside} AND due_at <= ? THEN 1 END),
 count(CASE WHEN NOT {free} THEN 1 END),
-count(CASE WHEN {free} AND attempts > 0 THEN 1 END), count(CASE WHEN {free} AND {aside} THEN 1 END),
-min(CASE WHEN {free} AND NOT {aside} AND due_at <= ? THEN due_at END)
+count(CASE WHEN {free} AND attempts > 0 THEN 1 END),
+min(CASE WHEN {free} AND NOT {aside} AND due_at <= ? THEN due_at END),
+count(CASE WHEN {free} AND {aside} THEN 1 END), NULL, NULL
 FROM tasks GROUP BY name ORDER BY name"""
 _FREE = "(lease IS NULL OR until <= {now})"
 _ASIDE = f"(key <> '' AND attempts >= {MAX_ATTEMPTS})"
 _UNSEEDED = """
-SELECT s.id, s.tenant, s.user_id, s.space FROM scopes s
+SELECT s.tenant, s.user_id, s.space, s.id FROM scopes s
 WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE t.scope = s.id AND t.name = ? AND t.key = '') {only}
 ORDER BY s.id LIMIT ?"""
+_ADD = """INSERT INTO tasks (scope, name, key, payload, due_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (scope, name, key) DO UPDATE SET due_at = excluded.due_at,
+payload = excluded.payload WHERE tasks.due_at > excluded.due_at"""
 _WAITING = """
 SELECT count(*), min(updated_at), count(CASE WHEN EXISTS (
   SELECT 1 FROM claims c
@@ -58,6 +64,24 @@ _EMBEDDED = """
 SELECT e.status, e.ts, m.created_at, m.updated_at FROM events e
 LEFT JOIN memories m ON m.scope = e.scope AND m.id = e.memory_id
 WHERE e.node = 'worker' AND e.op = 'embed' ORDER BY e.ts DESC LIMIT ?"""
+_COLUMNS = ", ".join(f"m.{name}" for name in rows.COLUMNS)
+_MEMORIES = f"""SELECT s.tenant, s.user_id, s.space, m.row, {_COLUMNS}
+FROM memories m JOIN scopes s ON s.id = m.scope"""
+_UNEMBEDDED = """AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.scope = m.scope
+AND v.memory = m.row AND v.model = ? AND v.dims = coalesce(?, v.dims))"""
+_CLAIM_MEMORIES = """
+WITH free AS (
+  SELECT m.scope, m.row FROM memories m
+  WHERE {row} > ? AND m.state <> 'soft_deleted' {only} AND NOT EXISTS (
+    SELECT 1 FROM claims c
+    WHERE c.scope = m.scope AND c.memory = m.row AND c.model = ? AND c.worker <> ?
+    AND c.until > {now} AND c.until <= {now} + ?)
+  ORDER BY {row} LIMIT ? {skip_locked})
+INSERT INTO claims (scope, memory, model, worker, until)
+SELECT scope, row, ?, ?, {now} + ? FROM free WHERE 1 = 1
+ON CONFLICT (scope, memory, model) DO UPDATE SET worker = excluded.worker, until = excluded.until
+WHERE claims.worker = excluded.worker OR claims.until <= {now} OR claims.until > {now} + ?
+RETURNING memory"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,19 +116,26 @@ class Backlog:
     running: int  # claimed
     failing: int  # begun before and not finished
     oldest: datetime | None  # since when the oldest one is due
-    set_aside: int = (
-        0  # of the failing: begun too often, until `run_jobs(retry=True)` tries them again
-    )
+    set_aside: int = 0  # of the failing: begun too often, until `run_jobs(retry=True)`
     p95_seconds: float | None = None  # of embedding: from being stored to having a vector, recently
     failure_rate: float | None = None  # of embedding: the share of batches that failed, recently
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedding:
+    """The vector of a memory that was stored without one."""
+
+    memory_id: str
+    model: str
+    vector: Any  # float32
+
+
+@dataclass(frozen=True, slots=True)
 class Tasks:
     """Hands out the tasks of all scopes."""
 
-    def __init__(self, database: Database, reader: Reader) -> None:
-        self._database = database
-        self._reader = reader
+    database: Database
+    reader: Reader
 
     async def claim(
         self, names: Sequence[str], *, now: datetime, limit: int, lease_seconds: float
@@ -115,56 +146,37 @@ class Tasks:
         others. One with a key that was begun eight times without being finished is set aside:
         nobody gets it.
         """
-        dialect = self._database.dialect
+        dialect = self.database.dialect
         lease = new_id()
         sql = _CLAIM.format(
-            names=placeholders(len(names)),
+            names=placeholders(names),
             now=dialect.now,
             most=MAX_ATTEMPTS,
             skip_locked=dialect.skip_locked,
         )
         values = (*names, clock.iso(now), lease_seconds, limit, lease, lease_seconds)
-        async with self._database.transaction() as connection:
-            found = await connection.rows(sql, values, scope=EVERY)
-            numbers = sorted({row[0] for row in found})
-            sql = "SELECT id, tenant, user_id, space FROM scopes WHERE id IN "
-            scopes = []
-            if numbers:
-                scopes = await connection.rows(f"{sql}({placeholders(len(numbers))})", numbers)
-        owners = {id: Scope(tenant=t, user=u, space=s) for id, t, u, s in scopes}
-        claimed = []
-        for scope, name, key, payload, due_at, attempts in found:
-            claimed.append(
-                Task(
-                    scope=owners[scope],
-                    name=name,
-                    key=key,
-                    payload=rows.loaded(payload),
-                    due_at=rows.moment(due_at),
-                    attempts=attempts,
-                    lease=lease,
-                )
-            )
+        found = await execute(self.database, sql, values, scope=EVERY)
+        claimed = [rows.parse(Task, (rows.scope_of(row), *row[3:], lease)) for row in found]
         return sorted(claimed, key=lambda task: (task.due_at, task.name, task.key))
 
     async def renew(self, task: Task, *, lease_seconds: float) -> bool:
         """Extend the lease of a task; False if it was lost or finished."""
-        sql = f"UPDATE tasks SET until = {self._database.dialect.now} + ? "
-        return await self._update(task, sql, lease_seconds)
+        return await self._update(
+            task, f"UPDATE tasks SET until = {self.database.dialect.now} + ?", lease_seconds
+        )
 
     async def postpone(self, task: Task, *, due_at: datetime, failed: bool = True) -> None:
         """Give a task back for a later time, unless its lease was lost. One that did not fail
         counts as not begun."""
-        sql = "UPDATE tasks SET due_at = ?, attempts = attempts - ?, lease = NULL, until = NULL "
+        sql = "UPDATE tasks SET due_at = ?, attempts = attempts - ?, lease = NULL, until = NULL"
         await self._update(task, sql, clock.iso(due_at), 0 if failed else 1)
 
     async def _update(self, task: Task, sql: str, *values: object) -> bool:
         """Update a claimed task; False if its lease was lost."""
-        number = await self._reader.number(task.scope)
-        sql += "WHERE scope = ? AND name = ? AND key = ? AND lease = ? RETURNING key"
+        number = await self.reader.number(task.scope)
+        sql += " WHERE scope = ? AND name = ? AND key = ? AND lease = ? RETURNING key"
         key = (number, task.name, task.key, task.lease)
-        async with self._database.transaction() as connection:
-            return bool(await connection.rows(sql, (*values, *key), scope=number))
+        return bool(await execute(self.database, sql, (*values, *key), scope=number))
 
     async def seed(
         self, name: str, *, due: Callable[[Scope], datetime], latest: datetime, whole: bool = False
@@ -174,23 +186,18 @@ class Tasks:
 
         One that is due after `latest` was postponed by a clock that was ahead: it is due then.
         """
-        late = "UPDATE tasks SET due_at = ? WHERE name = ? AND key = '' AND due_at > ? AND "
-        until = (clock.iso(latest), name, clock.iso(latest))
-        async with self._database.transaction() as connection:
-            await connection.rows(late + self._free(), until, scope=EVERY)
+        late = f"""UPDATE tasks SET due_at = ? WHERE name = ? AND key = '' AND due_at > ?
+        AND {self._free}"""
+        until = clock.iso(latest)
+        await execute(self.database, late, (until, name, until), scope=EVERY)
         sql = _UNSEEDED.format(only="AND s.id = (SELECT min(id) FROM scopes)" if whole else "")
-        add = (
-            "INSERT INTO tasks (scope, name, key, payload, due_at) VALUES (?, ?, '', '{}', ?) "
-            "ON CONFLICT DO NOTHING"
-        )
+        add = """INSERT INTO tasks (scope, name, key, payload, due_at) VALUES (?, ?, '', '{}', ?)
+        ON CONFLICT DO NOTHING"""
         total = 0
         while True:
-            async with self._database.transaction() as connection:
+            async with self.database.transaction() as connection:
                 found = await connection.rows(sql, (name, SEEDED), scope=EVERY)
-                new = []
-                for id, tenant, user, space in found:
-                    at = due(Scope(tenant=tenant, user=user, space=space))
-                    new.append((id, name, clock.iso(at)))
+                new = [(row[3], name, clock.iso(due(rows.scope_of(row)))) for row in found]
                 if new:
                     await connection.run([(add, new)], scope=EVERY)
             total += len(found)
@@ -201,72 +208,46 @@ class Tasks:
         """Make tasks that were set aside due again; return how many there were."""
         if not names:
             return 0
-        sql = (
-            f"UPDATE tasks SET attempts = 0, due_at = ? WHERE name IN ({placeholders(len(names))}) "
-        )
-        sql += f"AND {_ASIDE} AND {self._free()} RETURNING key"
-        async with self._database.transaction() as connection:
-            return len(await connection.rows(sql, (clock.iso(now), *names), scope=EVERY))
+        sql = f"""UPDATE tasks SET attempts = 0, due_at = ? WHERE name IN ({placeholders(names)})
+        AND {_ASIDE} AND {self._free} RETURNING key"""
+        return len(await execute(self.database, sql, (clock.iso(now), *names), scope=EVERY))
 
+    @property
     def _free(self) -> str:
-        return _FREE.format(now=self._database.dialect.now)
+        return _FREE.format(now=self.database.dialect.now)
 
     async def backlog(self, now: datetime) -> list[Backlog]:
         """Return how many tasks wait, by name, in all scopes; `embed` counts memories without a
         vector."""
         at = clock.iso(now)
-        found, ((waiting, oldest, running),), recent = await self._database.read(
+        found, ((waiting, oldest, running),), recent = await self.database.read(
             [
-                (_BACKLOG.format(free=self._free(), aside=_ASIDE), (at, at)),
-                (_WAITING.format(now=self._database.dialect.now), ()),
+                (_BACKLOG.format(free=self._free, aside=_ASIDE), (at, at)),
+                (_WAITING.format(now=self.database.dialect.now), ()),
                 (_EMBEDDED, (RECENT,)),
             ],
             scope=EVERY,
         )
-        backlogs = []
         if waiting or recent:
             failed = {row[1] for row in recent if row[0] == "error"}
             tried = {row[1] for row in recent if row[0] in ("ok", "error")}
-            backlogs.append(
-                Backlog(
-                    name="embed",
-                    waiting=waiting - running,
-                    running=running,
-                    failing=0,
-                    oldest=rows.moment(oldest) if oldest else None,
-                    p95_seconds=_p95([_seconds_to_embed(row) for row in recent if row[2]]),
-                    failure_rate=len(failed) / len(tried) if tried else None,
-                )
-            )
-        for name, waiting, running, failing, aside, oldest in found:
-            backlogs.append(
-                Backlog(
-                    name=name,
-                    waiting=waiting,
-                    running=running,
-                    failing=failing,
-                    set_aside=aside,
-                    oldest=rows.moment(oldest) if oldest else None,
-                )
-            )
-        return backlogs
+            rate = len(failed) / len(tried) if tried else None
+            seconds = _p95([_seconds_to_embed(row) for row in recent if row[2]])
+            embed = ("embed", waiting - running, running, 0, oldest, 0, seconds, rate)
+            found.insert(0, embed)
+        return [rows.parse(Backlog, row) for row in found]
 
 
 async def add(tx: Transaction, *tasks: NewTask) -> None:
     """Add tasks in the transaction's scope."""
     if not tasks:
         return
-    number = await tx.create_scope()
-    sql = (
-        "INSERT INTO tasks (scope, name, key, payload, due_at) VALUES (?, ?, ?, ?, ?) "
-        "ON CONFLICT (scope, name, key) DO UPDATE SET due_at = excluded.due_at, "
-        "payload = excluded.payload WHERE tasks.due_at > excluded.due_at"
-    )
-    values = [
-        (number, task.name, task.key, dump_json(task.payload), clock.iso(task.due_at))
-        for task in tasks
-    ]
-    await tx.write([(sql, values)])
+    await tx.create_scope()
+    values = []
+    for task in tasks:
+        payload = rows.dump_json(task.payload)
+        values.append((task.name, task.key, payload, clock.iso(task.due_at)))
+    await tx.write_each(_ADD, values)
 
 
 async def finish(tx: Transaction, task: Task, *, again_at: datetime | None = None) -> None:
@@ -301,3 +282,99 @@ def _p95(values: Sequence[float]) -> float | None:
     95.0
     """
     return sorted(values)[ceil(0.95 * len(values)) - 1] if values else None
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingQueue:
+    """Hands out memories of all scopes that need a vector."""
+
+    database: Database
+
+    async def pending(
+        self,
+        model: str,
+        *,
+        limit: int,
+        everything: bool = False,
+        after: int = 0,
+        dimensions: int | None = None,
+    ) -> list[tuple[int, Memory]]:
+        """Return memories that this model has not embedded yet (or all of them), by row number.
+
+        Where `dimensions` are given, a vector of another size counts as none.
+        """
+        only, values = ("", ()) if everything else (_UNEMBEDDED, (model, dimensions))
+        row = self.database.dialect.row
+        sql = f"""{_MEMORIES} WHERE {row} > ? AND m.state <> 'soft_deleted' {only}
+        ORDER BY {row} LIMIT ?"""
+        found = await self.database.rows(sql, (after, *values, limit), scope=EVERY)
+        return [_parse_memory(row) for row in found]
+
+    async def claim(
+        self,
+        model: str,
+        *,
+        worker: str,
+        limit: int,
+        lease_seconds: float,
+        everything: bool = False,
+        waiting: bool = False,
+        after: int = 0,
+        dimensions: int | None = None,
+    ) -> list[tuple[int, Memory]]:
+        """Claim memories as `pending` returns them; after the lease, those that were not embedded
+        are free again.
+
+        `waiting` asks only for those that no model has embedded, which is fast however many others
+        there are.
+        """
+        only, values = ("", ()) if everything else (_UNEMBEDDED, (model, dimensions))
+        only = f"AND m.needs_embedding = 1 {only}" if waiting else only
+        dialect = self.database.dialect
+        sql = _CLAIM_MEMORIES.format(
+            only=only, now=dialect.now, row=dialect.row, skip_locked=dialect.skip_locked
+        )
+        free = (after, *values, model, worker, lease_seconds, limit)
+        claim = (model, worker, lease_seconds, lease_seconds)
+        claimed: list[tuple[int, Memory]] = []
+        async with self.database.transaction() as connection:
+            found = await connection.rows(sql, (*free, *claim), scope=EVERY)
+            for some in portions(sorted(row[0] for row in found)):
+                sql = f"""{_MEMORIES} WHERE {dialect.row} IN ({placeholders(some)})
+                ORDER BY {dialect.row}"""
+                page = await connection.rows(sql, some, scope=EVERY)
+                claimed += [_parse_memory(row) for row in page]
+        return claimed
+
+    async def release(self, worker: str) -> None:
+        """Give back what this worker has claimed."""
+        sql = "DELETE FROM claims WHERE worker = ?"
+        await execute(self.database, sql, (worker,), scope=EVERY)
+
+    async def drop_vectors(self, keep: str) -> int:
+        """Delete the vectors of all models but one; return how many there were."""
+        others = "FROM vectors WHERE model <> ?"
+        queries = [(f"SELECT count(*) {others}", (keep,)), (f"DELETE {others}", (keep,))]
+        async with self.database.transaction() as connection:
+            counted, _ = await connection.read(queries, scope=EVERY)
+        return int(counted[0][0])
+
+
+async def save_embeddings(tx: Transaction, made: Sequence[Embedding]) -> None:
+    """Store vectors of memories that had none."""
+    if not made:
+        return
+    number, changed = await tx.next_revision()
+    vectors = [vector_row(each.model, each.vector, number, each.memory_id) for each in made]
+    done = []
+    for memory in await tx.get(tx.scope, [each.memory_id for each in made]):
+        row_hash = rows.values(replace(memory, needs_embedding=False))[len(rows.HASHED)]
+        done.append((row_hash, changed, number, memory.id))
+    sql = """UPDATE memories SET needs_embedding = 0, row_hash = ?, changed = ?
+    WHERE scope = ? AND id = ?"""
+    await tx.touch((INSERT_VECTOR, vectors), (sql, done))
+
+
+def _parse_memory(row: Sequence[Any]) -> tuple[int, Memory]:
+    """Return the row number and the memory in a row of `_MEMORIES`."""
+    return row[3], rows.memory(row[4:], rows.scope_of(row))

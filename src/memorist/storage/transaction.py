@@ -11,50 +11,62 @@ import numpy as np
 from ..errors import InvalidInput
 from ..text import clock, normalize, tokens
 from ..text.clock import new_id
-from ..types import Memory, Scope
-from . import erase, history, proposals, rows
+from ..types import Memory, Op, Scope
+from . import erase, history, rows
 from .changes import (
     Change,
     Comparison,
     Event,
     Forget,
+    HistoryEntry,
     Relation,
     Save,
     SeenMessage,
     Unrelated,
 )
-from .database import Batch, Connection, Query, Rows, Values
-from .history import HistoryEntry
-from .proposals import Proposal
-from .queries import Reader
+from .database import Batch, Connection, LogRow, Query, Rows, Values
+from .queries import Checks, Reader
 
+CAPACITY = "capacity"  # the reason why a memory is hidden in a full scope
 THREAD_CHANGES_KEPT = 1000  # of each thread
 _WRITTEN = ("scope", "changed", *rows.COLUMNS, "flags", "terms")
-UPSERT = (
-    f"INSERT INTO memories ({', '.join(_WRITTEN)}) VALUES ({', '.join('?' * len(_WRITTEN))}) "
-    "ON CONFLICT (scope, id) DO UPDATE SET "
-    f"{', '.join(f'{c} = excluded.{c}' for c in _WRITTEN if c not in ('id', 'scope'))}"
-)
-INSERT_VECTOR = (
-    "INSERT INTO vectors (scope, memory, model, dims, embedding) "
-    "SELECT scope, row, ?, ?, ? FROM memories WHERE scope = ? AND id = ? "
-    "ON CONFLICT (scope, memory, model) DO UPDATE SET dims = excluded.dims, embedding = "
-    "excluded.embedding"
-)
-_STALEINSERT_VECTORS = (
-    "DELETE FROM vectors WHERE scope = ? AND memory = "
-    "(SELECT row FROM memories WHERE scope = ? AND id = ? AND text <> ?)"
-)
-_MESSAGE = (
-    "INSERT INTO messages (scope, id, session, role, name, at, text, digest, outcome) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, id) DO UPDATE SET "
-    "text = excluded.text, outcome = excluded.outcome WHERE messages.digest = excluded.digest"
-)
-_STATE = (
-    "SELECT 'scope', CASE WHEN EXISTS (SELECT 1 FROM tombstones t WHERE t.scope = s.id) THEN "
-    "'yes' ELSE '' END, "
-    "coalesce(head, ''), CAST(revision AS TEXT) FROM scopes s WHERE s.id = ?"
-)
+UPSERT = f"""INSERT INTO memories ({", ".join(_WRITTEN)})
+VALUES ({", ".join("?" * len(_WRITTEN))}) ON CONFLICT (scope, id) DO UPDATE SET
+{", ".join(f"{name} = excluded.{name}" for name in _WRITTEN if name not in ("id", "scope"))}"""
+INSERT_VECTOR = """INSERT INTO vectors (scope, memory, model, dims, embedding)
+SELECT scope, row, ?, ?, ? FROM memories WHERE scope = ? AND id = ?
+ON CONFLICT (scope, memory, model)
+DO UPDATE SET dims = excluded.dims, embedding = excluded.embedding"""
+_DELETE_STALE_VECTORS = """DELETE FROM vectors WHERE scope = ? AND memory =
+(SELECT row FROM memories WHERE scope = ? AND id = ? AND text <> ?)"""
+_MESSAGE = """INSERT INTO messages
+(scope, id, session, role, name, at, text, digest, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (scope, id) DO UPDATE SET text = excluded.text, outcome = excluded.outcome
+WHERE messages.digest = excluded.digest"""
+_RELATE = """INSERT INTO relations
+(id, scope, from_id, to_id, relation_type, strength, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (scope, from_id, to_id, relation_type) DO UPDATE SET strength = excluded.strength"""
+_UNRELATE = """DELETE FROM relations
+WHERE scope = ? AND from_id = ? AND to_id = ? AND relation_type = ?"""
+_COMPARED = """INSERT INTO pair_fingerprints (scope, id_a, id_b, score, checked_at)
+VALUES (?, ?, ?, ?, ?) ON CONFLICT (scope, id_a, id_b)
+DO UPDATE SET score = excluded.score, checked_at = excluded.checked_at"""
+_OLD_THREAD_CHANGES = """DELETE FROM change_log WHERE scope = ? AND rev <= (SELECT t.rev
+FROM thread_revision t WHERE t.scope = change_log.scope
+AND t.thread_id = change_log.thread_id) - ?"""
+_STATE = """SELECT 'scope', CASE WHEN EXISTS (SELECT 1 FROM tombstones t WHERE t.scope = s.id)
+THEN 'yes' ELSE '' END, CAST(revision AS TEXT), '' FROM scopes s WHERE s.id = ?"""
+# An event of a memory in the words of the history, and of the events.
+_WORDS: dict[str | None, tuple[str, Op]] = {
+    "created": ("ADD", "create"),
+    "updated": ("UPDATE", "update"),
+    "superseded": ("UPDATE", "update"),
+    "merged": ("MERGE", "merge"),
+    "deleted": ("DELETE", "delete"),
+    "soft_deleted": ("TTL", "ttl"),
+    "restored": ("RESTORE", "update"),
+    "linked": ("LINK", "link"),
+}
 
 
 class Transaction(Reader):
@@ -66,12 +78,7 @@ class Transaction(Reader):
     connection: Connection
 
     def __init__(
-        self,
-        connection: Connection,
-        numbers: dict[Scope, int],
-        *,
-        scope: Scope,
-        language: str,
+        self, connection: Connection, numbers: dict[Scope, int], *, scope: Scope, language: str
     ) -> None:
         super().__init__(connection, numbers)
         self.scope = scope
@@ -81,10 +88,11 @@ class Transaction(Reader):
         self.failure: BaseException | None = None
         self.new_number: int | None = None  # of a scope that this transaction created
         self._revision: int | None = None  # of the scope, before this transaction
-        self._head: str | None = None  # the digest of the last entry of the history
         self._has_tombstones = True
         self._is_changed = False
-        self._is_moved = False  # the new revision is written
+        self._checks: Checks | None = None  # read ahead, for these sessions and content hashes
+        self._sessions: set[str | None] = set()
+        self._hashes: set[str] = set()
 
     async def apply(self, changes: Sequence[Change]) -> None:
         """Make all the changes together with their history, or none of them."""
@@ -95,15 +103,17 @@ class Transaction(Reader):
                 raise TypeError(f"{wrong[0]!r:.60} is not a change")
             saves = [change for change in changes if isinstance(change, Save)]
             events = [change for change in changes if isinstance(change, Event)]
-            relations = [change for change in changes if isinstance(change, Relation)]
-            ended = [change for change in changes if isinstance(change, Unrelated)]
+            related = [change for change in changes if isinstance(change, Relation | Unrelated)]
             if saves:
                 await self._save(saves, events)
             elif events and await self.number(self.scope) >= 0:
                 # Where nothing was ever stored there is nothing to report.
-                await self._insert_events(events)
-            if relations or ended:
-                await self._relate(relations, ended)
+                number = await self.number(self.scope)
+                await self._write_log(
+                    rows.event_row(number, self.scope.user, event) for event in events
+                )
+            if related:
+                await self._relate(related)
             for change in changes:
                 if isinstance(change, Forget):
                     await self._forget(change)
@@ -140,18 +150,32 @@ class Transaction(Reader):
 
     def _note_state(self, row: Sequence[Any]) -> None:
         self._has_tombstones = bool(row[1])
-        self._head = row[2] or None
-        self._revision = int(row[3])
+        self._revision = int(row[2])
 
     async def revision(self, scope: Scope) -> int:
         if scope != self.scope or self._revision is None:
             return await super().revision(scope)
         return self._revision + self._is_changed
 
-    async def _read_revision(self, number: int, query: Query) -> tuple[int, Rows]:
+    async def _read_changes(self, number: int, since: int, query: Query) -> tuple[int, Rows]:
         if self._revision is None or number != await self.number(self.scope):
-            return await super()._read_revision(number, query)
-        return self._revision + self._is_changed, await self.connection.rows(*query, scope=number)
+            return await super()._read_changes(number, since, query)
+        now = self._revision + self._is_changed
+        return now, [] if now == since else await self.connection.rows(*query, scope=number)
+
+    async def read_ahead(self, sessions: Iterable[str | None], hashes: Iterable[str]) -> None:
+        """Read, in one statement, what storing texts with these content hashes in these sessions
+        asks for, until the first write."""
+        asked, wanted = set(sessions), set(hashes)
+        self._checks = await self.checks(self.scope, sessions=asked, hashes=wanted)
+        self._sessions, self._hashes = asked, wanted
+
+    async def checks(self, scope: Scope, **given: Any) -> Checks:
+        is_known = self._checks is not None and scope == self.scope and [*given] == ["sessions"]
+        if is_known and self._sessions.issuperset(given["sessions"]):
+            assert self._checks is not None
+            return self._checks
+        return await super().checks(scope, **given)
 
     async def _read_checks(self, number: int, sql: str, values: list[Any]) -> Rows:
         """Read the state of the scope in the same statement, since most transactions need it."""
@@ -164,6 +188,16 @@ class Transaction(Reader):
                 self._note_state(row)
         return found
 
+    async def same_text(self, scope: Scope, hashes: Collection[str]) -> dict[str, list[Memory]]:
+        if self._checks is not None and scope == self.scope and self._hashes.issuperset(hashes):
+            hashes = self._checks.same.intersection(hashes)
+        return await super().same_text(scope, hashes)
+
+    async def last_sequence(self, scope: Scope, session: str) -> int:
+        if self._checks is not None and scope == self.scope and session in self._sessions:
+            return self._checks.sequences.get(session, -1)
+        return await super().last_sequence(scope, session)
+
     async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> frozenset[str]:
         if not self._has_tombstones and scope == self.scope:
             return frozenset()
@@ -171,6 +205,7 @@ class Transaction(Reader):
 
     async def write(self, batches: Iterable[Batch]) -> None:
         """Run batches about this scope, in order, in one trip to the database."""
+        self._checks = None
         wanted = [(sql, values) for sql, values in batches if values]
         if not wanted:
             return
@@ -186,50 +221,52 @@ class Transaction(Reader):
         number = await self.number(self.scope)
         await self.write([(sql, [(number, *each) for each in values])])
 
+    async def _write_log(self, log: Iterable[LogRow], *batches: Batch) -> None:
+        """Run batches, and write to the log in the same trip."""
+        sealed = []
+        for row in log:
+            if row.entry_meta is not None:
+                row = row._replace(seal=rows.seal(self.connection.secret, row.entry_meta))
+            sealed.append(row)
+        await self.write([*batches, *self.connection.dialect.log(sealed)])
+
+    async def touch(self, *batches: Batch, entries: Sequence[HistoryEntry] = ()) -> None:
+        """Run batches as a change of the scope, and append entries to the history."""
+        number, changed = await self.next_revision()
+        log = [rows.entry_row(number, entry) for entry in entries]
+        move = "UPDATE scopes SET revision = ? WHERE id = ?"
+        await self._write_log(log, *batches, (move, [(changed, number)]))
+
     async def _save(self, saves: Sequence[Save], events: Sequence[Event]) -> None:
         if any(save.memory.scope != self.scope for save in saves):
             raise InvalidInput("A memory can only be written to its own scope")
         number, changed = await self.next_revision()
-        undo = await history.undo_payloads(self, self.scope, self.operation, saves)
-        batches: list[Batch] = []
-        known = [save for save in saves if save.event != "created"]
-        # A vector belongs to one text, whatever its model.
-        stale = [(number, number, save.memory.id, save.memory.text) for save in known]
-        batches.append((_STALEINSERT_VECTORS, stale))
-        batches.append((UPSERT, [self.memory_row(save.memory, number, changed) for save in saves]))
+        known = [save.memory for save in saves if save.event != "created"]
+        changing = [save.memory.id for save in saves if save.event not in (None, "created")]
+        before = {memory.id: memory for memory in await self.get(self.scope, changing)}
         vectors = []
-        unburied = []
+        wanted = []
         for save in saves:
             memory = save.memory
             if save.vector is not None:
                 vectors.append(vector_row(save.model, save.vector, number, memory.id))
             is_wanted = memory.manually_saved or memory.pinned or save.event == "restored"
             if memory.is_active and is_wanted:
-                unburied.append((number, self.digest(normalize.wording(memory.text))))
-        batches.append((INSERT_VECTOR, vectors))
-        batches.append(("DELETE FROM tombstones WHERE scope = ? AND digest = ?", unburied))
+                wanted.append((number, self.digest(normalize.wording(memory.text))))
         reported = [save for save in saves if save.event is not None]
-        entries = []
-        for save in reported:
-            memory = save.memory
-            entries.append(
-                HistoryEntry(
-                    id=new_id(),
-                    memory_id=memory.id,
-                    event=history.HISTORY_OF[str(save.event)],
-                    old_ref=save.old_ref,
-                    new_ref=f"{memory.id}#{memory.revision}",
-                    actor=save.actor,
-                    meta={**save.meta, **undo[memory.id]},
-                    at=memory.updated_at,
-                )
-            )
-        batches += self._append_history(number, changed, entries)
-        lines = [history.thread_change(save, reported) for save in reported]
-        batches.append(await history.thread_lines(self, number, [line for line in lines if line]))
-        made = [history.event_of(save) for save in reported]
-        batches.append(history.insert_events(number, self.scope.user, [*made, *events]))
-        await self.write(batches)
+        log = [self._save_row(number, save, reported, before) for save in reported]
+        log += [rows.event_row(number, self.scope.user, event) for event in events]
+        # Without an entry to report, the log still moves the scope to its new revision.
+        log = log or [LogRow(scope=number, at="")]
+        log[0] = log[0]._replace(revision=changed)
+        stale = [(number, number, memory.id, memory.text) for memory in known]
+        await self._write_log(
+            log,
+            (_DELETE_STALE_VECTORS, stale),  # a vector belongs to one text, whatever its model
+            (UPSERT, [self.memory_row(save.memory, number, changed) for save in saves]),
+            (INSERT_VECTOR, vectors),
+            ("DELETE FROM tombstones WHERE scope = ? AND digest = ?", wanted),
+        )
 
     def memory_row(self, memory: Memory, number: int, changed: int) -> tuple[Any, ...]:
         """Return the values of `UPSERT`."""
@@ -237,21 +274,45 @@ class Transaction(Reader):
         terms = tokens.terms_of(memory, self.language)
         return (number, changed, *values, tokens.flags_of(memory), terms)
 
-    def _append_history(
-        self, number: int, changed: int, entries: Sequence[HistoryEntry]
-    ) -> list[Batch]:
-        """Return the batches that append to the history and move the scope to its new revision."""
-        batches, self._head = history.chain(self.connection.secret, self._head, number, entries)
-        if entries or not self._is_moved:
-            self._is_moved = True
-            move = "UPDATE scopes SET revision = ?, head = ? WHERE id = ?"
-            batches.append((move, [(changed, self._head, number)]))
-        return batches
-
-    async def touch(self, *batches: Batch, entries: Sequence[HistoryEntry] = ()) -> None:
-        """Run batches as a change of the scope, and append entries to the history."""
-        number, changed = await self.next_revision()
-        await self.write([*batches, *self._append_history(number, changed, entries)])
+    def _save_row(
+        self, number: int, save: Save, saves: Sequence[Save], before: dict[str, Memory]
+    ) -> LogRow:
+        """Return what is logged of a saved memory. The history gets what is needed to undo it:
+        operation, session, the fields before."""
+        memory = save.memory
+        word, op = _WORDS[save.event]
+        undo: dict[str, Any] = {"operation": self.operation}
+        session = memory.labels.session if save.event == "created" else None
+        if session and "session" not in save.meta:
+            undo["session"] = session
+        if memory.id in before:
+            undo["before"] = tokens.changed_fields(before[memory.id], memory)
+        if op == "update" and "pinned" in save.meta:
+            op = "pin" if memory.pinned else "unpin"
+        # A full scope is trimmed by the one that filled it, and not by a worker.
+        is_trimmed = save.meta.get("reason") == CAPACITY
+        is_workers = save.actor == "worker" or (op == "ttl" and not is_trimmed)
+        thread = _thread_of(memory)
+        event = Event(
+            node="worker" if is_workers else rows.node_of(memory.kind),
+            op=op,
+            at=memory.updated_at,
+            thread=thread,
+            memory_id=memory.id,
+            category=memory.category,
+        )
+        row = rows.event_row(number, self.scope.user, event)._replace(
+            entry_id=new_id(),
+            entry_event=word,
+            old_ref=save.old_ref,
+            new_ref=f"{memory.id}#{memory.revision}",
+            actor=save.actor,
+            entry_meta=rows.dump_json({**save.meta, **undo}),
+        )
+        if thread is None or save.event == "linked" or _is_told_by_another(save, saves):
+            return row
+        line = "updated" if save.event == "superseded" else save.event
+        return row._replace(line_id=new_id(), line_event=line, line_meta=rows.dump_json(save.meta))
 
     async def import_history(self, entries: Sequence[HistoryEntry]) -> None:
         """Append entries from elsewhere to the history; those that exist already stay as they
@@ -261,75 +322,32 @@ class Transaction(Reader):
         known = {row[0] for row in await self.rows_in(self.scope, sql, "id", ids)}
         await self.touch(entries=[entry for entry in entries if entry.id not in known])
 
+    async def link_history(self) -> None:
+        """Link the entries of the history that were written since the last time to its chain."""
+        await self.write(await history.chain(self, self.scope))
+
     async def _forget(self, change: Forget) -> None:
         """Erase a memory with its earlier versions, and what rests on it alone."""
         gone = await erase.find(self, self.scope, change.memory_id)
         if not gone:  # another process was faster
             return
-        number, changed = await self.next_revision()
-        batches, entries = await erase.prepare(self, self.scope, change, gone, changed)
+        _, changed = await self.next_revision()
+        batches, log = await erase.prepare(self, self.scope, change, gone, changed)
         self._has_tombstones = self._has_tombstones or not change.purged
-        batches += self._append_history(number, changed, entries)
-        thread = gone[0].thread
-        if thread is not None:
-            line = (thread, change.memory_id, "deleted", history.EMPTY, clock.iso(change.at))
-            batches.append(await history.thread_lines(self, number, [line]))
-        event = Event(
-            node="worker" if change.purged else history.node_of(gone[0].kind),
-            op="delete",
-            at=change.at,
-            thread=thread,
-            memory_id=change.memory_id,
-        )
-        batches.append(history.insert_events(number, self.scope.user, [event]))
         self.connection.wipe_after_commit()
-        await self.write(batches)
+        await self._write_log(log, *batches)
 
-    async def decide_proposal(
-        self, proposal: Proposal, decision: str, *, at: datetime, actor: str | None = None
-    ) -> None:
-        """Store a proposal as it now is; one that is denied, withdrawn or lapsed is deleted with
-        its text."""
-        number = await self.create_scope()
-        batches = proposals.write(self.scope, number, proposal, decision)
-        if decision == "denied":  # the person is never asked the same again
-            batches.append(
-                erase.tombstones(self, number, {f"{proposal.field}: {proposal.value}"}, None)
-            )
-        if decision in proposals.GONE:
-            self.connection.wipe_after_commit()
-        await self.touch(*batches, entries=[proposals.entry(proposal, decision, at, actor)])
-
-    async def _insert_events(self, events: Sequence[Event]) -> None:
+    async def _relate(self, changes: Sequence[Relation | Unrelated]) -> None:
         number = await self.number(self.scope)
-        await self.write([history.insert_events(number, self.scope.user, events)])
-
-    async def _relate(self, relations: Sequence[Relation], ended: Sequence[Unrelated]) -> None:
-        number = await self.number(self.scope)
-        values = [
-            (
-                new_id(),
-                number,
-                each.from_id,
-                each.to_id,
-                each.type,
-                each.strength,
-                clock.iso(each.at),
-            )
-            for each in relations
-        ]
-        sql = (
-            "INSERT INTO relations (id, scope, from_id, to_id, relation_type, strength, "
-            "created_at) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, from_id, to_id, relation_type) "
-            "DO UPDATE SET strength = excluded.strength"
-        )
-        gone = [(number, each.from_id, each.to_id, each.type) for each in ended]
-        delete = (
-            "DELETE FROM relations WHERE scope = ? AND from_id = ? AND to_id = ? AND "
-            "relation_type = ?"
-        )
-        await self.write([(sql, values), (delete, gone)])
+        new = []
+        ended = []
+        for each in changes:
+            key = (number, each.from_id, each.to_id, each.type)
+            if isinstance(each, Unrelated):
+                ended.append(key)
+            else:
+                new.append((new_id(), *key, each.strength, clock.iso(each.at)))
+        await self.write([(_RELATE, new), (_UNRELATE, ended)])
 
     async def save_messages(self, messages: Sequence[SeenMessage]) -> None:
         """Store messages and their outcomes."""
@@ -341,30 +359,15 @@ class Transaction(Reader):
             message = seen.message
             at = clock.iso(message.at) if message.at else None
             text = message.content if seen.keep_text else None
-            who = (message.session, message.role, message.name, at)
-            values.append(
-                (
-                    number,
-                    seen.id,
-                    *who,
-                    text,
-                    self.digest(seen.digest),
-                    rows.dump_outcome(seen.outcome),
-                )
-            )
+            said = (message.session, message.role, message.name, at, text)
+            outcome = rows.dump_outcome(seen.outcome)
+            values.append((number, seen.id, *said, self.digest(seen.digest), outcome))
         await self.touch((_MESSAGE, values))
 
     async def record_comparisons(self, pairs: Sequence[Comparison]) -> None:
         """Store which pairs of memories were compared."""
-        number = await self.number(self.scope)
-        sql = (
-            "INSERT INTO pair_fingerprints (scope, id_a, id_b, score, checked_at) VALUES (?, ?, "
-            "?, ?, ?) "
-            "ON CONFLICT (scope, id_a, id_b) DO UPDATE SET score = excluded.score, "
-            "checked_at = excluded.checked_at"
-        )
-        values = [(number, each.a, each.b, each.score, clock.iso(each.at)) for each in pairs]
-        await self.write([(sql, values)])
+        values = [(each.a, each.b, each.score, clock.iso(each.at)) for each in pairs]
+        await self.write_each(_COMPARED, values)
 
     async def add_tombstones(self, texts: Collection[str], until: datetime | None) -> None:
         """Prevent automatic re-creation of texts until then, or for ever."""
@@ -379,24 +382,35 @@ class Transaction(Reader):
 
     async def delete_old(self, before: datetime) -> None:
         """Delete events and comparisons from before a time, tombstones that ended before it, and
-        all but the last changes of each thread."""
+        all but the last changes of each thread; link the history."""
         number = await self.number(self.scope)
-        old = (number, clock.iso(before))
-        sql = (
-            "DELETE FROM change_log WHERE scope = ? AND rev <= (SELECT t.rev FROM thread_revision "
-            "t "
-        )
-        sql += "WHERE t.scope = change_log.scope AND t.thread_id = change_log.thread_id) - ?"
-        await self.write(
-            [
-                ("DELETE FROM events WHERE scope = ? AND ts < ?", [old]),
-                ("DELETE FROM pair_fingerprints WHERE scope = ? AND checked_at < ?", [old]),
-                ("DELETE FROM tombstones WHERE scope = ? AND until < ?", [old]),
-                (sql, [(number, THREAD_CHANGES_KEPT)]),
-            ]
-        )
+        times = {"events": "ts", "pair_fingerprints": "checked_at", "tombstones": "until"}
+        old = [(number, clock.iso(before))]
+        batches: list[Batch] = [(_OLD_THREAD_CHANGES, [(number, THREAD_CHANGES_KEPT)])]
+        for table, column in times.items():
+            batches.append((f"DELETE FROM {table} WHERE scope = ? AND {column} < ?", old))
+        await self.write(batches)
+        await self.link_history()
 
 
 def vector_row(model: str | None, vector: Any, number: int, memory_id: str) -> Values:
+    """Return the values of `INSERT_VECTOR`."""
     numbers = np.asarray(vector, "<f4")
     return (model, len(numbers), numbers, number, memory_id)
+
+
+def _thread_of(memory: Memory) -> str | None:
+    """Return the thread whose changes a change of this memory belongs to."""
+    return memory.labels.thread or memory.labels.session
+
+
+def _is_told_by_another(save: Save, saves: Sequence[Save]) -> bool:
+    """Return whether a memory is replaced by one of the same thread, whose change says so."""
+    if save.event != "superseded":
+        return False
+    for other in saves:
+        is_newer = other.memory.id == save.memory.superseded_by
+        is_here = _thread_of(other.memory) == _thread_of(save.memory)
+        if is_newer and is_here and other.event in ("created", "merged"):
+            return True
+    return False

@@ -24,6 +24,8 @@ def utc(at: datetime) -> datetime:
     >>> utc(datetime(2023, 5, 8, 13, 56)).isoformat()
     '2023-05-08T13:56:00+00:00'
     """
+    if at.tzinfo is UTC:
+        return at
     if at.tzinfo is None:
         return at.replace(tzinfo=UTC)
     try:

@@ -181,7 +181,7 @@ def test_a_session_is_over_when_nobody_came_for_long() -> None:
     assert sessions.get_key(name) == "rk_1_secret"
     now += SESSION_SECONDS + 1
     assert sessions.get_key(name) is None
-    assert sessions.get_key(None) is sessions.get_key("nobody") is None
+    assert sessions.get_key("") is sessions.get_key("nobody") is None
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,6 @@ UNSUPPORTED = "its words are not those of its source"
 POLICY, MESSAGES = "clanker.guild", "clanker.messages"
 VARIABLE = "DEFAULT_MEMORY_EMBEDDING_MODEL"
 KEEP_FACTS, KEEP_LORE = 80, 120  # of one subject; older ones are archived
-UNSUPPORTED = "its words are not those of its source"
 LORE_CONFIDENCE = 0.72
 RECENT = 35  # messages of a chat window, unless a bot asks for another number
 USER_FACTS, RELEVANT_FACTS, RELEVANT_MESSAGES, MAX_FOUND = 8, 10, 8, 24
@@ -104,11 +103,9 @@ class Clanker:
         Raises InvalidInput.
         """
         line = guard.to_line(fact, "fact")
-        if source_text is not None and line and not compare.is_supported(line, source_text):
-            return Outcome(status="refused", reason=UNSUPPORTED)
-        proof = guard.to_line(evidence_text, "evidence") if evidence_text else None
-        if proof and source_text is not None and not compare.is_supported(proof, source_text):
-            proof = None
+        proof = guard.to_line(evidence_text, "evidence") if evidence_text else ""
+        if source_text is not None and not compare.is_supported(proof, source_text):
+            proof = ""
         kind = guard.to_fact_type(fact_type)
         draft = Draft(
             text=line,
@@ -117,10 +114,9 @@ class Clanker:
             category=kind,
             labels=Labels(subject=_check_subject(subject), channel=channel_id),
             evidence_text=proof or None,
-            source_ids=(source_message_id,) if source_message_id else (),
             confidence=confidence,
         )
-        return await self._add(guild_id, draft, source_message_id, KEEP_FACTS)
+        return await self._add(guild_id, draft, line, source_text, source_message_id, KEEP_FACTS)
 
     async def remember_line(
         self,
@@ -136,18 +132,15 @@ class Clanker:
         Raises InvalidInput.
         """
         said = guard.to_line(line, "lore")
-        if source_text is not None and said and not compare.is_supported(said, source_text):
-            return Outcome(status="refused", reason=UNSUPPORTED)
         draft = Draft(
-            text=f"Memory line: {said}." if said else "",
+            text=f"Memory line: {said}.",
             kind="semantic",
             fact_type="lore",
             category="lore",
             labels=Labels(subject=LORE, channel=channel_id),
             confidence=LORE_CONFIDENCE,
-            source_ids=(source_message_id,) if source_message_id else (),
         )
-        return await self._add(guild_id, draft, source_message_id, KEEP_LORE)
+        return await self._add(guild_id, draft, said, source_text, source_message_id, KEEP_LORE)
 
     async def handle_reply(
         self,
@@ -181,7 +174,18 @@ class Clanker:
         """Return what was done for a guild, newest first, under the names of Clanker's log."""
         actions: list[dict[str, Any]] = []
         for event in await self._guild(guild_id).events(limit=limit):
-            if kind := _action(event):
+            category, is_error = event.category or "", event.status == "error"
+            call = "error" if is_error else "call"
+            kind = ""  # what Clanker does not log
+            if is_error and category in ("bot_error", "voice_error"):
+                kind = category
+            elif event.op == "embed":
+                kind = f"memory_embedding_{call}"
+            elif event.node == "worker" and category.startswith(job.NAME):
+                kind = f"memory_extract_{call}"
+            elif event.node == "hotpath" and event.op in _STORED:
+                kind = "memory_fact"
+            if kind:
                 at = event.at.isoformat()
                 actions.append({"kind": kind, "memory_id": event.memory_id, "created_at": at})
         return actions
@@ -213,10 +217,10 @@ class Clanker:
     async def build_prompt_memory_slice(
         self, guild_id: str, user_id: str, query_text: str, *, channel_id: str | None = None
     ) -> Slice:
-        """Return facts about the user, facts and lore that fit, and messages of the channel that
-        share a word.
+        """Return facts about the user, facts and lore that fit, and messages of the channel.
 
-        Empty where memory is off.
+        The messages are the newest that hold one of the question's longer words, or without such
+        words the newest. Empty where memory is off.
         """
         guild = self._guild(guild_id, channel_id)
         if await guild.privacy.disabled_reason():
@@ -227,7 +231,15 @@ class Clanker:
         relevant = await _recall(guild, query_text, (user, LORE), RELEVANT_FACTS)
         messages: list[Memory] = []
         if channel_id is not None:
-            messages = await _search_messages(guild, query_text, channel_id)
+            words = [word for word in normalize.compact(query_text).split() if len(word) >= 4]
+            wanted = list(dict.fromkeys(words))[:5]
+            where = Filter(kinds=("episodic",), labels=Labels(channel=channel_id, role="user"))
+            for memory in await guild.list(where, limit=_SEARCHED):
+                text = normalize.compact(memory.text)
+                if not wanted or any(word in text for word in wanted):
+                    messages.append(memory)
+                if len(messages) == RELEVANT_MESSAGES:
+                    break
         return Slice(user_facts=own, relevant_facts=relevant, relevant_messages=tuple(messages))
 
     async def search_durable_facts(
@@ -268,13 +280,12 @@ class Clanker:
 
     async def _backfill(self, guild: ScopedClient) -> None:
         """Embed a few facts that have no vector; without the model, search goes by words."""
-        embedder = self._ctx.embedder
+        ctx = self._ctx
         with suppress(ProviderFailed):
-            if embedder is not None and not await guild.privacy.disabled_reason():
+            if ctx.embedder is not None and not await guild.privacy.disabled_reason():
                 where = Filter(kinds=_FACTS, needs_embedding=True)
-                found = (await guild.list(where, limit=BACKFILLED)).memories
-                if found:
-                    await embed.embed_now(self._ctx.store, embedder, found, self._ctx.clock())
+                if found := (await guild.list(where, limit=BACKFILLED)).memories:
+                    await embed.embed_now(ctx.store, ctx.embedder, found, ctx.clock())
 
     def _guild(
         self, guild_id: str, channel_id: str | None = None, **labels: str | None
@@ -282,73 +293,55 @@ class Clanker:
         space = validation.name("guild", guild_id)
         return self._client.scope(user=GUILD, space=space, channel=channel_id, **labels)
 
-    async def _add(self, guild_id: str, draft: Draft, message_id: str | None, keep: int) -> Outcome:
-        guild = self._guild(guild_id)
-        if not draft.text:
+    async def _add(
+        self,
+        guild_id: str,
+        draft: Draft,
+        line: str,
+        source_text: str | None,
+        message_id: str | None,
+        keep: int,
+    ) -> Outcome:
+        """Store a fact, or renew the one that says the same, and archive the oldest."""
+        guild, subject = self._guild(guild_id), draft.labels.subject or ""
+        if not line:
             return Outcome(status="refused", reason="it is too short for a fact")
-        archived = None
-        if not await guild.privacy.disabled_reason():
-            archived = await _find_archived(guild, draft)
-        if archived is not None:
-            await guild.restore(archived.id)
+        if source_text is not None and not compare.is_supported(line, source_text):
+            return Outcome(status="refused", reason=UNSUPPORTED)
+        draft = replace(draft, source_ids=(message_id,) if message_id else ())
+        hash = normalize.content_hash(draft.text)
+        where = Filter(content_hash=hash, subjects=(subject,), kinds=_FACTS, states=("archived",))
+        archived: list[Memory] = []
+        with suppress(StoreUnavailable):  # then the fact is spooled and becomes a row of its own
+            if not await guild.privacy.disabled_reason():
+                archived = list(await guild.list(where, limit=1))
+        for memory in archived:
+            await guild.restore(memory.id)
         outcome = (await guild.remember_drafts([draft], policy=POLICY)).outcomes[0]
-        if archived is not None and not outcome.ids:
-            await self._change(guild, archived.id, {"state": "archived"})
-        elif outcome.status in ("created", "merged"):
-            await self._renew(guild, outcome.ids[0], draft, message_id)
-            if outcome.status == "merged":
-                outcome = replace(outcome, status="updated")
+        if outcome.status in ("created", "merged"):
+            old = await guild.get(outcome.ids[0])
+            given = {
+                "fact_type": draft.fact_type,
+                "category": draft.category,
+                "kind": draft.kind,
+                "procedural_form": "preference" if draft.kind == "procedural" else None,
+                "labels": replace(old.labels, channel=draft.labels.channel),
+                "evidence_text": draft.evidence_text,
+                "source_message_id": message_id,  # one message may hold several facts
+            }
+            new = {name: value for name, value in given.items() if value != getattr(old, name)}
+            await self._change(guild, old.id, new)
+        elif archived and not outcome.ids:
+            await self._change(guild, archived[0].id, {"state": "archived"})
+        if outcome.status == "merged":
+            outcome = replace(outcome, status="updated")
         if outcome.status in ("created", "updated"):
             await self.archive(guild_id, draft.labels.subject, keep)
         return outcome
 
-    async def _renew(
-        self, guild: ScopedClient, id: str, draft: Draft, message_id: str | None
-    ) -> None:
-        """Give a fact, known or not, what came with it this time; one message may hold several
-        facts.
-        """
-        old = await guild.get(id)
-        given = {
-            "fact_type": draft.fact_type,
-            "category": draft.category,
-            "kind": draft.kind,
-            "procedural_form": "preference" if draft.kind == "procedural" else None,
-            "labels": replace(old.labels, channel=draft.labels.channel),
-            "evidence_text": draft.evidence_text,
-            "source_message_id": message_id,
-        }
-        new = {name: value for name, value in given.items() if value != getattr(old, name)}
-        await self._change(guild, id, new)
-
     async def _change(self, guild: ScopedClient, id: str, fields: Mapping[str, Any]) -> None:
         if fields:
             await edit.change(self._ctx, guild.scope, id, "updated", fields, None)
-
-
-async def _find_archived(guild: ScopedClient, draft: Draft) -> Memory | None:
-    """Return the same fact if it was archived before."""
-    where = Filter(
-        content_hash=normalize.content_hash(draft.text),
-        subjects=(draft.labels.subject or "",),
-        kinds=_FACTS,
-        states=("archived",),
-    )
-    with suppress(StoreUnavailable):  # then the fact is spooled and becomes a row of its own
-        return next(iter(await guild.list(where, limit=1)), None)
-    return None
-
-
-def _action(event: Event) -> str:
-    """Return the name of an event in Clanker's log; empty for what it does not log."""
-    if event.status == "error" and event.category in ("bot_error", "voice_error"):
-        return event.category
-    call = "error" if event.status == "error" else "call"
-    if event.op == "embed":
-        return f"memory_embedding_{call}"
-    if event.node == "worker" and (event.category or "").startswith(job.NAME):
-        return f"memory_extract_{call}"
-    return "memory_fact" if event.node == "hotpath" and event.op in _STORED else ""
 
 
 def _check_subject(given: str) -> str:
@@ -363,20 +356,3 @@ async def _recall(
     profile = CLANKER_STRICT if strict else CLANKER
     where = Filter(kinds=_FACTS, subjects=tuple(subjects))
     return (await guild.recall(question, limit=limit, profile=profile, where=where)).memories
-
-
-async def _search_messages(guild: ScopedClient, question: str, channel: str) -> list[Memory]:
-    """Return the newest messages that hold one of the question's longer words; without any, the
-    newest.
-    """
-    words = [word for word in normalize.compact(question).split() if len(word) >= 4]
-    wanted = list(dict.fromkeys(words))[:5]
-    where = Filter(kinds=("episodic",), labels=Labels(channel=channel, role="user"))
-    found: list[Memory] = []
-    for memory in (await guild.list(where, limit=_SEARCHED)).memories:
-        text = normalize.compact(memory.text)
-        if not wanted or any(word in text for word in wanted):
-            found.append(memory)
-        if len(found) == RELEVANT_MESSAGES:
-            break
-    return found

@@ -184,27 +184,26 @@ class Intake:
         return bool(outcome.ids) or outcome.status == "pending"
 
     async def _drain(self) -> None:
-        """Extract the facts of what waits, in the order in which it was said."""
+        """Extract the facts of what waits, in the order in which it was said.
+
+        The worker retries what fails, and the next turn comes all the same.
+        """
         while self._queue:
-            if self._drops:
-                turns = [self._queue.popleft()]
-            else:
-                turns = list(self._queue)
+            turns = [self._queue.popleft()]
+            if not self._drops:
+                turns += self._queue
                 self._queue.clear()
-            is_stored = await self._run_turn(turns[0][1])
+            is_stored = not self._drops
+            try:
+                if self._drops:
+                    is_stored = await turns[0][1]()
+                await self._client.run_jobs(only=[job.NAME, EMBED])
+                while self._authors:
+                    await self._clanker.archive(*self._authors.pop())
+            except MemoristError:
+                is_stored = not self._drops
             for turn, _ in turns:
                 if not turn.done():  # its caller may have been canceled
                     turn.set_result(is_stored)
             if self._refresh is not None:
                 self._refresh.request()
-
-    async def _run_turn(self, store: Store) -> bool:
-        """Run one turn; the worker retries what fails, and the next turn comes all the same."""
-        try:
-            is_stored = await store() if self._drops else True
-            await self._client.run_jobs(only=[job.NAME, EMBED])
-            while self._authors:
-                await self._clanker.archive(*self._authors.pop())
-        except MemoristError:
-            return not self._drops
-        return is_stored

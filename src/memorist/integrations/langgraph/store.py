@@ -118,7 +118,7 @@ class MemoristStore(BaseStore):
                 results.append([SearchItem(**_fields(hit), score=score) for hit, score in hits])
                 read += [hit for hit, _ in hits] if op.refresh_ttl else []
             elif isinstance(op, ListNamespacesOp):
-                results.append(_select(await self._items.namespaces(now), op))
+                results.append(select_namespaces(await self._items.namespaces(now), op))
             elif isinstance(op, PutOp):
                 puts[_key(op.namespace, op.key)] = op  # the last one counts
                 results.append(None)
@@ -146,7 +146,7 @@ class MemoristStore(BaseStore):
             return [(item, None) for item in found]
         found = await self._items.under(prefix, now)
         if wanted:
-            found = [item for item in found if _holds(json.loads(item.value), wanted)]
+            found = [item for item in found if holds(json.loads(item.value), wanted)]
         # Items without a vector come last.
         found.sort(key=lambda item: -scores.get(item[:2], -2.0))
         return [(item, scores.get(item[:2])) for item in found[op.offset : end]]
@@ -168,7 +168,8 @@ class MemoristStore(BaseStore):
 
     async def _change(self, ops: Mapping[DocumentKey, PutOp], now: datetime) -> None:
         embedder = self._ctx.embedder
-        values = {key: self._dump(op.value) for key, op in ops.items() if op.value is not None}
+        most = self._ctx.settings.max_checkpoint_mb
+        values = {key: to_json(op.value, most) for key, op in ops.items() if op.value is not None}
         texts = {key: self._texts(ops[key]) for key in values} if embedder else {}
         every = [text for named in texts.values() for text in named.values()]
         vectors = iter(await encode(embedder, every) if embedder and every else ())
@@ -194,20 +195,19 @@ class MemoristStore(BaseStore):
                     texts[f"{path}.{n}" if len(found) > 1 else path] = text
         return texts
 
-    def _dump(self, value: Mapping[str, Any]) -> str:
-        try:
-            text = json.dumps(dict(value), ensure_ascii=False)
-            size = len(text.encode("utf-8", "surrogatepass"))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput(
-                f"An item is a mapping that can be written as JSON: {error}"
-            ) from error
-        most = self._ctx.settings.max_checkpoint_mb
-        if size > most << 20:
-            raise InvalidInput(
-                f"{size:,} bytes are too many: put less, or raise max_checkpoint_mb ({most})"
-            )
-        return text if text == normalize.storable(text) else json.dumps(dict(value))
+
+def to_json(value: Mapping[str, Any], most_mb: int) -> str:
+    """Return the text of an item. Raises InvalidInput if it is no mapping, no JSON or too large."""
+    try:
+        text = json.dumps(dict(value), ensure_ascii=False)
+        size = len(text.encode("utf-8", "surrogatepass"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"An item is a mapping that can be written as JSON: {error}") from error
+    if size > most_mb << 20:
+        raise InvalidInput(
+            f"{size:,} bytes are too many: put less, or raise max_checkpoint_mb ({most_mb})"
+        )
+    return text if text == normalize.storable(text) else json.dumps(dict(value))
 
 
 def _name(namespace: tuple[str, ...]) -> str:
@@ -244,7 +244,7 @@ def _fields(item: Document) -> dict[str, Any]:
     }
 
 
-def _select(names: Sequence[str], op: ListNamespacesOp) -> list[tuple[str, ...]]:
+def select_namespaces(names: Sequence[str], op: ListNamespacesOp) -> list[tuple[str, ...]]:
     """Return a page of the namespaces that match all conditions, cut to the depth."""
     matching: set[tuple[str, ...]] = set()
     for labels in map(_labels, names):
@@ -260,26 +260,26 @@ def _select(names: Sequence[str], op: ListNamespacesOp) -> list[tuple[str, ...]]
     return sorted(matching)[op.offset : op.offset + op.limit]
 
 
-def _holds(value: Any, wanted: Any) -> bool:
+def holds(value: Any, wanted: Any) -> bool:
     """Whether a value matches a filter: equal, compared by `$` operators, or matching in each named
     part.
     """
     if isinstance(wanted, Mapping):
         if any(str(name).startswith("$") for name in wanted):
-            return all(_compares(value, sign, bound) for sign, bound in wanted.items())
+            return all(compares(value, sign, bound) for sign, bound in wanted.items())
         return isinstance(value, dict) and all(
-            _holds(value.get(name), part) for name, part in wanted.items()
+            holds(value.get(name), part) for name, part in wanted.items()
         )
     if isinstance(wanted, (list, tuple)):
         return (
             isinstance(value, list)
             and len(value) == len(wanted)
-            and all(_holds(a, b) for a, b in zip(value, wanted, strict=True))
+            and all(holds(a, b) for a, b in zip(value, wanted, strict=True))
         )
     return bool(value == wanted)
 
 
-def _compares(value: Any, sign: str, bound: Any) -> bool:
+def compares(value: Any, sign: str, bound: Any) -> bool:
     """Compare numbers as numbers, even if they are text, and other texts as texts; anything else is
     False.
     """

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -23,8 +22,7 @@ from typer.core import TyperGroup
 from ... import __version__
 from ...errors import MemoristError
 from ...types import KINDS, STATES
-from .. import errors
-from ..call import Call
+from .. import Call, errors, split_doc
 from . import output
 
 Work = TypeVar("Work", bound=Callable[..., object])
@@ -184,9 +182,8 @@ def command(
 
 def _describe(run: Any, work: Callable[..., object]) -> str:
     """Give a function the help and the parameters of a command, and return the example."""
-    text, _, example = (inspect.getdoc(work) or "").partition("\n\nExample: ")
-    text, _, listed = text.partition("\n\nArgs:")
-    helps = {**_USUAL, **dict(re.findall(r"(\w+): (.*)", listed))}
+    text, given, example = split_doc(work)
+    helps = {**_USUAL, **given}
     _, *own = inspect.signature(work, eval_str=True).parameters.values()
     shared = inspect.signature(Call, eval_str=True).parameters
     parameters = [inspect.Parameter("ctx", _KEYWORD, annotation=typer.Context)]

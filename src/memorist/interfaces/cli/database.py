@@ -14,10 +14,10 @@ import memorist
 
 from ... import telemetry
 from ...errors import InvalidInput
-from ..call import Call, load
+from .. import Call, load
 from ..errors import FAILED
-from . import output
 from .app import Words, command
+from .output import line, note, progress, result
 
 
 @command("db migrate", creates=True)
@@ -35,10 +35,10 @@ def migrate(call: Call, *, partitions: int | None = None, hnsw: bool = False) ->
     indexes: list[Any] = []
     if place.startswith(("postgresql://", "postgres://")):
         with load("bootstrap").needs_postgres():
-            postgres, builder = load("storage.postgres.migrate"), load("storage.postgres.hnsw")
+            postgres = load("storage.postgres.migrate")
         steps += asyncio.run(postgres.migrate(place, partitions=partitions))
         if hnsw:
-            indexes += asyncio.run(builder.build(place))
+            indexes += asyncio.run(postgres.build_indexes(place))
     elif partitions is not None or hnsw:
         raise InvalidInput("--partitions and --hnsw need PostgreSQL: --db postgresql://…")
     else:
@@ -63,7 +63,7 @@ def copy(call: Call, source: str, target: str) -> object:
 
     Example: memorist db copy memory.db postgresql://db.example/memories
     """
-    with output.progress("Copying", None, hidden=call.json) as advance:
+    with progress("Copying", None, hidden=call.json) as advance:
         done = asyncio.run(load("bootstrap").copy_store(source, target, progress=advance))
     memories = done.tables.get("memories", 0)
     text = f"{done.rows} rows copied, {memories} of them memories; both sides are equal"
@@ -102,7 +102,7 @@ def replay(call: Call) -> object:
         done = memory.replay()
         aside = memory.stats().get("set_aside", [])
     for file in aside:
-        output.note(f"Lines that could not be used are in {file}.")
+        note(f"Lines that could not be used are in {file}.")
     if done is None:
         return None, "another process is replaying"
     text = f"{done.taken_in} replayed, {done.waiting} waiting"
@@ -134,7 +134,7 @@ def update(
             names = ("memories", "with_embeddings", "without_embeddings", "model")
             return {name: counts[name] for name in names}
         total = counts["memories" if force else "without_embeddings"]
-        with output.progress("Embedding", total, hidden=call.json) as advance:
+        with progress("Embedding", total, hidden=call.json) as advance:
             done = memory.index(
                 batch_size=batch_size, force=force, dry_run=dry_run, progress=advance
             )
@@ -148,7 +148,7 @@ def rebuild(call: Call) -> object:
     """Rebuild the vector index from the store."""
     with call.memory() as memory:
         scopes = len(memory.scopes())
-        with output.progress("Rebuilding", scopes, hidden=call.json) as advance:
+        with progress("Rebuilding", scopes, hidden=call.json) as advance:
             held = memory.rebuild_index(progress=advance)
     return {"indexed": held}, f"{held} vectors in the index"
 
@@ -175,15 +175,15 @@ def reembed(call: Call, *, model: str, batch_size: int = 32, drop_others: bool =
         pass
     with memorist.open(call.db, embedder=model) as memory:
         missing = memory.stats()["without_embeddings"]
-        with output.progress("Embedding", missing, hidden=call.json) as advance:
+        with progress("Embedding", missing, hidden=call.json) as advance:
             done = memory.index(batch_size=batch_size, progress=advance)
         dropped = memory.drop_vectors() if drop_others else 0
         counts = memory.stats()
     left = counts["without_embeddings"]
     if call.json:
         return {**asdict(done), "dropped": dropped, "without_embeddings": left}
-    output.line(f"{done.embedded} embedded by {counts['model']}, {left} left, {dropped} dropped")
-    output.note(f"To recall with it, set MEMORIST_EMBEDDER={model}.")
+    line(f"{done.embedded} embedded by {counts['model']}, {left} left, {dropped} dropped")
+    note(f"To recall with it, set MEMORIST_EMBEDDER={model}.")
     return None
 
 
@@ -198,15 +198,13 @@ def run(call: Call, *, only: Words = None, retry: bool = False, batch_size: int 
 
     Example: memorist jobs run --only purge
     """
-    with call.memory() as memory, output.progress("Running", None, hidden=call.json) as advance:
+    with call.memory() as memory, progress("Running", None, hidden=call.json) as advance:
         done = memory.run_jobs(
             only=only or (), retry=retry, batch_size=batch_size, progress=advance
         )
     show_jobs(call, done.jobs)
     if any(job.failed for job in done.jobs.values()):
-        output.note(
-            "Failed jobs are retried by the next `memorist jobs run`. See `memorist doctor`."
-        )
+        note("Failed jobs are retried by the next `memorist jobs run`. See `memorist doctor`.")
         raise typer.Exit(FAILED)
 
 
@@ -233,9 +231,9 @@ def show_jobs(call: Call, jobs: Mapping[str, Any]) -> None:
     for name, job in jobs.items():
         counts = f"{job.runs} done, {job.changed} changed, {job.failed} failed"
         lines.append(f"{name}: {counts}, {job.skipped} postponed")
-    output.result((jobs, "\n".join(lines)), json=call.json)
+    result((jobs, "\n".join(lines)), json=call.json)
     if not jobs and not call.json:
-        output.note("No jobs were due.")
+        note("No jobs were due.")
 
 
 @command("jobs purge", creates=True)

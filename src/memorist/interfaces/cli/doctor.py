@@ -23,8 +23,7 @@ from rich.text import Text
 import memorist
 
 from ...errors import MemoristError
-from .. import plain
-from ..call import Call, load
+from .. import Call, load, plain
 from ..errors import FAILED
 from .app import command
 from .output import as_json, draw, grid

@@ -21,8 +21,7 @@ import memorist
 
 from ...errors import InvalidInput
 from ...types import Recall
-from .. import plain
-from ..call import Call, load
+from .. import Call, load, plain
 from ..errors import FAILED
 from .app import command
 from .output import as_json, draw, grid, headline, line, note, progress, score_bar, score_parts

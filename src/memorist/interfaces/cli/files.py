@@ -16,12 +16,12 @@ from typing import IO, Any
 import typer
 
 from ...errors import InvalidInput, NotFound
-from ...storage import atomic
+from ...storage.atomic import new_file
 from ...types import Outcome
-from ..call import Call
+from .. import Call
 from ..errors import REFUSED
-from . import output
 from .app import command
+from .output import note, progress, result
 
 BATCH = 64  # lines imported together: few enough for a moving progress bar
 
@@ -63,7 +63,7 @@ def import_(call: Call, file: str, *, restore: bool = False) -> None:
         size = None
         with suppress(OSError, ValueError):  # a pipe
             size = os.fstat(source.fileno()).st_size or None
-        with output.progress("Importing", size, hidden=call.json) as advance:
+        with progress("Importing", size, hidden=call.json) as advance:
             for batch in _batches(lines):
                 is_scoped = batch[0].is_message or call.names_a_scope
                 target: Any = call.scope(memory) if is_scoped else memory
@@ -77,10 +77,10 @@ def import_(call: Call, file: str, *, restore: bool = False) -> None:
         if counts[status]:
             text += f", {counts[status]} {status}"
     values = {"records": read, "new_memories": new, "outcomes": counts}
-    output.result((values, text), json=call.json)
+    result((values, text), json=call.json)
     refused = [outcome for outcome in outcomes if outcome.status in ("refused", "conflict")]
     for outcome in refused[:10]:
-        output.note(f"{outcome.status}: {outcome.reason}")
+        note(f"{outcome.status}: {outcome.reason}")
     if refused:
         raise typer.Exit(REFUSED)
 
@@ -130,7 +130,7 @@ def export(call: Call, file: str | None = None, *, all: bool = False) -> object:
     records = 0  # without the header, which comes first
     with call.memory() as memory, open_output(file) as target:
         source: Any = memory if all else call.scope(memory)
-        with output.progress("Exporting", None, hidden=call.json or file is None) as advance:
+        with progress("Exporting", None, hidden=call.json or file is None) as advance:
             for records, record in enumerate(source.export()):
                 print(json.dumps(record, ensure_ascii=file is None), file=target)
                 advance(records)
@@ -223,10 +223,5 @@ def open_output(path: str | None) -> Iterator[IO[str]]:
         with open(target, "w", encoding="utf-8") as file:
             yield file
         return
-    draft = atomic.draft(target)
-    try:
-        with open(draft, "w", encoding="utf-8") as file:
-            yield file
-        atomic.publish(draft, target)
-    finally:
-        atomic.discard(draft)
+    with new_file(target) as draft, open(draft, "w", encoding="utf-8") as file:
+        yield file

@@ -10,7 +10,7 @@ import typer
 
 from ...errors import InvalidInput
 from ...types import STATES, Filter
-from ..call import Call, load
+from .. import Call, load
 from . import output
 from .app import Words, command
 from .files import read_text

@@ -8,8 +8,7 @@ import typer
 
 from ...storage import codec
 from ...types import KINDS, STATES, Filter, Kind, Labels
-from .. import plain
-from ..call import Call, load
+from .. import Call, load, plain
 from ..errors import REFUSED
 from . import output
 from .app import Words, command

@@ -24,7 +24,7 @@ from ...types import Conflict, Evidence, Hit, Memory, Reason, Recall, Receipt
 from .. import plain
 
 if TYPE_CHECKING:
-    from ...storage.history import HistoryEntry
+    from ...storage.changes import HistoryEntry
     from ...storage.keys import Key
     from ...storage.tasks import Backlog
 

@@ -18,8 +18,7 @@ import memorist
 
 from ... import telemetry
 from ...errors import Misconfigured
-from .. import plain
-from ..call import Call, load, login
+from .. import Call, load, login, plain
 from .app import Words, command, report
 from .database import on_signals
 from .files import read_text
@@ -242,7 +241,7 @@ def hook(call: Call, when: Moments, text: str | None = None, *, reply: str | Non
         raise typer.BadParameter("Missing TEXT, or - for stdin")
     content = read_text(text)
     with call.mine() as mine:
-        hooks = load("dialects.milton").BlockingHooks(mine)
+        hooks = load("sync").blocking(load("dialects.milton").Hooks, mine)
         if when == "after":
             return hooks.after(content, reply)
         context = hooks.before(content)

@@ -10,27 +10,14 @@ from typing import Any
 
 from ...errors import InvalidInput
 from ...types import STATES, Filter
-from ..call import Call
+from .. import Call
 from ..verbs import REQUIRED, VERBS, Verb
 from . import output
 from .app import command
 
 SHORTEST = 6  # characters of an id that are enough if no other id begins with them
-TYPES: dict[str, tuple[Any, str]] = {
-    "id": (str, "<ID>"),
-    "name": (str, "<NAME>"),
-    "word": (str, "<NAME>"),
-    "text": (str, "<TEXT>"),
-    "value": (str, "<VALUE>"),
-    "count": (int, "<N>"),
-    "tokens": (int, "<TOKENS>"),
-    "days": (float, "<DAYS>"),
-    "revision": (int, "<REVISION>"),
-    "flag": (bool, ""),
-    "time": (str, "<TIME>"),
-    "node": (str, "<NODE>"),
-    "field": (str, "<FIELD>"),
-}
+TYPES: dict[str, Any] = {"count": int, "tokens": int, "revision": int, "days": float, "flag": bool}
+METAVARS = {"count": "<N>", "word": "<NAME>", "flag": ""}  # for others, the kind in capitals
 
 
 def complete_id(given: str, known: Iterable[str]) -> str:
@@ -85,7 +72,8 @@ def add(verb: Verb) -> None:
     parameters = [Parameter("call", Parameter.POSITIONAL_OR_KEYWORD)]
     doc = f"{verb.help}\n\nArgs:"
     for argument in verb.arguments:
-        kind, metavar = TYPES[argument.kind]
+        kind = TYPES.get(argument.kind, str)
+        metavar = METAVARS.get(argument.kind, f"<{argument.kind.upper()}>")
         place: Any = Parameter.KEYWORD_ONLY
         default = argument.default if argument.cli_default is REQUIRED else argument.cli_default
         if default is REQUIRED:
@@ -93,7 +81,7 @@ def add(verb: Verb) -> None:
         elif default is None:
             kind = kind | None
         parameters.append(Parameter(argument.name, place, default=default, annotation=kind))
-        doc += f"\n{argument.name}: {metavar} {argument.help}"
+        doc += f"\n    {argument.name}: {metavar} {argument.help}"
     if verb.all_users:
         everyone = Parameter("all", Parameter.KEYWORD_ONLY, default=False, annotation=bool)
         parameters.append(everyone)

@@ -25,7 +25,7 @@ from ...errors import InvalidInput, MemoristError, NotFound
 from ...manage.access import RIGHTS
 from ...retrieve import render
 from ...types import Filter
-from ..call import Call, load, login
+from .. import Call, load, login
 from . import tools
 from .request import Backend, authorize
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -16,23 +17,11 @@ from .. import metrics, web
 from ..mcp.server import serve_http
 from . import dialects, mem0, memories, table
 from .auth import Authenticator, Caller, RateLimiter, authenticate
-from .request import (
-    AuthenticatedRoute,
-    Problem,
-    RequestMiddleware,
-    answer_error,
-    declare,
-    problem,
-    rights,
-)
+from .request import AuthenticatedRoute, Problem, RequestMiddleware, answer_error, problem
 
-_NO_TELEMETRY: Any = {
-    "tracing": False,
-    "metrics": False,
-    "logs": False,
-    "operation_spans": False,
-    "auto_configure": False,
-}
+_NO_TELEMETRY: Any = dict.fromkeys(
+    "tracing metrics logs operation_spans auto_configure".split(), False
+)
 _DESCRIPTION = (
     "Long-term memory for AI agents. The API key identifies the caller; space, session and other "
     "labels select a part of their memory. Errors are `application/problem+json`. Requests that "
@@ -99,61 +88,43 @@ def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:
     return app
 
 
-def _routes() -> list[AuthenticatedRoute]:
-    found = []
-    for router in ROUTERS:
-        found += [route for route in router.routes if isinstance(route, AuthenticatedRoute)]
-    return found
-
-
 def method_not_allowed(request: Request, error: Exception) -> Response:
     """Answer 405 with all methods that the path allows."""
     allowed: set[str] = set()
-    for route in _routes():
+    for route in routes():
         if route.path_regex.match(request.url.path):
             allowed |= route.methods or set()
     headers = getattr(error, "headers", None)
     if allowed:
         headers = {"Allow": ", ".join(sorted(allowed))}
-    detail = f"{request.method} is not supported here"
-    return problem(request, 405, detail, headers=headers)
+    return problem(request, 405, f"{request.method} is not supported here", headers=headers)
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document, with all errors and the right that each route needs."""
-    if app.openapi_schema is not None:
-        return app.openapi_schema
-    document = get_openapi(
-        title=app.title, version=app.version, description=app.description, routes=app.routes
-    )
-    schemas = document["components"]["schemas"]
-    schemas["Problem"] = Problem.model_json_schema()
-    for unused in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(unused, None)
-    key = {"type": "http", "scheme": "bearer", "description": _KEY}
-    document["components"]["securitySchemes"] = {"key": key}
-    for path, method, right in route_table():
-        operation = document["paths"][path][method]
-        statuses = {500, 503}
-        if right:
-            operation["x-right"] = right
-            statuses |= {401, 403, 422, 429}
-        if "requestBody" in operation:
-            statuses |= {400, 413, 415}
-        if method != "get":
-            statuses.add(409)
-        operation["security"] = [{"key": []}] if right else []
-        operation["responses"].pop("422", None)
-        for status, declared in declare(*sorted(statuses)).items():
-            operation["responses"][str(status)] = declared
-    app.openapi_schema = document
-    return document
+    """Return the OpenAPI 3.1 document."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        document["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+        key = {"type": "http", "scheme": "bearer", "description": _KEY}
+        document["components"]["securitySchemes"] = {"key": key}
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def routes() -> Iterator[AuthenticatedRoute]:
+    """Yield all REST routes."""
+    for router in ROUTERS:
+        for route in router.routes:
+            if isinstance(route, AuthenticatedRoute):
+                yield route
 
 
 def route_table() -> list[tuple[str, str, str]]:
     """List all routes with path, method and required right, which is empty for public routes."""
     found = []
-    for route in _routes():
-        right = next(rights(route.dependant), "")
+    for route in routes():
+        right = "".join(route.rights[:1])
         found += [(route.path, method.lower(), right) for method in sorted(route.methods or ())]
     return found

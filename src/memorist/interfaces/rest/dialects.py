@@ -76,12 +76,15 @@ async def search(access: Reader, query: Annotated[GuildQuery, Query()]) -> Guild
     """Search the durable facts of a guild, about any subject. Empty without `q` or `guildId`."""
     from ...dialects.clanker import Clanker  # loaded for the guilds of a dialect only
 
-    caller, client = access.caller, access.client
+    caller = access.caller
+    client = access.client
     if caller.user != GUILD:  # who reads all guilds is an operator
         caller.require("admin")
     if caller.tenant != client.settings.tenant:
         raise NotAllowed("The guilds of this server belong to another tenant")
-    guild, text, channel = query.guildId or "", query.q.strip(), query.channelId
+    guild = query.guildId or ""
+    text = query.q.strip()
+    channel = query.channelId
     if caller.space not in (None, guild):
         raise NotAllowed(f"This key is only for the guild {caller.space!r}")
     found: list[Memory] = []

@@ -201,7 +201,8 @@ async def get_all(
     request: Request, access: Reader, body: Mem0List, paging: Annotated[Mem0Paging, Query()]
 ) -> dict[str, Any]:
     """List memories, newest first, page by page."""
-    mine, size = find_scope(access, body.filters), paging.page_size
+    mine = find_scope(access, body.filters)
+    size = paging.page_size
     where = Filter(labels=mine.labels, categories=tuple(body.categories or ()))
     page = await mine.list(where, limit=size)
     for _ in range(1, paging.page):
@@ -295,7 +296,8 @@ async def history(id: Id, access: Reader) -> list[dict[str, Any]]:
 @routes.get("/v1/entities/")
 async def entities(access: Reader) -> dict[str, Any]:
     """List all users (the spaces of the key's user) that have memories."""
-    caller, client = access.caller, access.client
+    caller = access.caller
+    client = access.client
     found = []
     for scope in await client.scopes():
         is_own = (scope.tenant, scope.user) == (caller.tenant, caller.user)

@@ -10,7 +10,6 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
@@ -52,8 +51,7 @@ _STATIC = {"page.css": "text/css", "page.js": "text/javascript", "mark.svg": "im
 _LOCAL_PATH = re.compile(r"/(?![/\\])[!-~]*")
 
 Form = ImmutableMultiDict[str, str]
-Handler = Callable[[Request], Awaitable[Response]]
-routes: list[tuple[str, str, Handler]] = []  # path, method, handler
+routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = []  # path, method, …
 templates = jinja2.Environment(
     loader=jinja2.FileSystemLoader(FOLDER / "templates"),
     autoescape=True,
@@ -83,41 +81,52 @@ class Sessions:
             self._keys.popitem(last=False)
         return id
 
-    def get_key(self, id: str | None) -> str | None:
+    def get_key(self, id: str) -> str | None:
         """Return the key of a session and extend it, or None if it ended or expired."""
-        key, last_seen = self._keys.pop(id or "", ("", 0.0))
+        key, last_seen = self._keys.pop(id, ("", 0.0))
         if not key or self._clock() - last_seen > SESSION_SECONDS:
             return None
-        self._keys[id or ""] = key, self._clock()
+        self._keys[id] = key, self._clock()
         return key
 
-    def end(self, id: str | None) -> None:
+    def end(self, id: str) -> None:
         """Sign a session out."""
-        self._keys.pop(id or "", None)
+        self._keys.pop(id, None)
 
-    def csrf_token(self, id: str | None) -> str:
+    def csrf_token(self, id: str) -> str:
         """Return the token that forms of this session must carry."""
-        return hmac.new(self._secret, (id or "").encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._secret, id.encode(), hashlib.sha256).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class PageRequest:
-    """An authenticated request to a page."""
+class PageRequest(Request):
+    """A request to a page (GET) or a form action (POST). Public ones have no caller."""
 
-    request: Request
     caller: Caller
-    client: Client
-    memories: ScopedClient
-    form: Form
+    memories: ScopedClient  # the scope that the page shows
+    fields = Form()  # of the form
+
+    @property
+    def engine(self) -> Client:
+        client: Client = self.app.state.engine
+        return client
+
+    @property
+    def sessions(self) -> Sessions:
+        sessions: Sessions = self.app.state.sessions
+        return sessions
+
+    @property
+    def session_id(self) -> str:
+        return self.cookies.get(SESSION_COOKIE, "")
 
     @property
     def id(self) -> str:
         """The id in the path."""
-        return str(self.request.path_params["id"])
+        return str(self.path_params["id"])
 
     def param(self, name: str) -> str:
         """Return a query parameter, or an empty string."""
-        return self.request.query_params.get(name, "").strip()
+        return self.query_params.get(name, "").strip()
 
     def choose(self, name: str, options: Collection[str]) -> str | None:
         """Return a query parameter that must be one of the options. Raises InvalidInput."""
@@ -128,7 +137,7 @@ class PageRequest:
 
     def value(self, name: str) -> str:
         """Return a form field, or an empty string. Browsers send line ends as CRLF."""
-        return self.form.get(name, "").replace("\r\n", "\n").strip()
+        return self.fields.get(name, "").replace("\r\n", "\n").strip()
 
     def tags(self) -> list[str]:
         """Return the tags in a form field, which are separated by commas."""
@@ -146,233 +155,198 @@ class PageRequest:
 
     def url_with(self, **params: str | None) -> str:
         """Return the URL of this page with other query parameters."""
-        merged = {**self.request.query_params, **params}
+        merged = {**self.query_params, **params}
         query = urlencode({name: value for name, value in merged.items() if value})
-        return f"{self.request.url.path}?{query}" if query else self.request.url.path
+        return f"{self.url.path}?{query}" if query else self.url.path
+
+    def previous_path(self) -> str:
+        """Return the page that the user came from, or the first one."""
+        referer = self.headers.get("referer", "").partition("://")[2]
+        path = referer.removeprefix(self.url.netloc)
+        return path if _LOCAL_PATH.fullmatch(path) and path != self.url.path else "/"
 
     async def list_memories(self, where: Filter) -> Page:
         """Return the memories on this page of a list."""
         cursor = self.param("after") or None
         return await self.memories.list(where, limit=PAGE_SIZE, cursor=cursor)
 
+    async def authenticate(self, right: str) -> None:
+        """Set the caller and the scope. Raises KeyRefused, NotAllowed, HTTPException 429."""
+        state = self.app.state
+        key = self.sessions.get_key(self.session_id)
+        self.caller = await state.authenticator.verify(None if key is None else f"Bearer {key}")
+        self.state.caller = self.caller
+        self.state.limit = state.rate_limiter.take(self.caller.name)
+        self.open_scope()
+        self.caller.require(right)
+
+    def open_scope(self) -> None:
+        """Open the scope that the form names, or else the one last shown, if the key allows it."""
+        space, session = (unquote(self.cookies.get(name, "")) for name in SCOPE_COOKIES)
+        if self.caller.space is not None:
+            space = ""
+        space = self.fields.get("space", space)
+        session = self.fields.get("session", session)
+        self.memories = self.caller.scope(self.engine, space or None, session=session or None)
+
+    async def read_form(self) -> None:
+        """Parse the form. Raises InvalidInput, or NotAllowed without the CSRF token."""
+        media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        try:
+            body = (await self.body()).decode()
+            form = Form(parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+        except ValueError as error:
+            raise InvalidInput("The form data is malformed") from error
+        token = self.sessions.csrf_token(self.session_id).encode()
+        is_ours = hmac.compare_digest(form.get("csrf_token", "").encode(), token)
+        if media_type != "application/x-www-form-urlencoded" or not is_ours:
+            raise NotAllowed("This form has expired. Go back, reload the page and try again")
+        self.fields = form
+
     async def render(self, template: str, **values: Any) -> Response:
+        """Render a page for its caller."""
         privacy = self.memories.privacy
-        return render_page(
-            self.request,
+        return self.respond(
             template,
-            page=self,
             disabled_reason=await privacy.disabled_reason(),
             incognito_default=(await privacy.settings()).incognito_default,
-            now=self.client.ctx.clock(),
+            now=self.engine.ctx.clock(),
             **values,
         )
 
-    def redirect(self, path: str, message: str, **cookies: str) -> Response:
-        response = redirect(self.request, path, message)
+    def respond(self, template: str, status: int = 200, **values: Any) -> Response:
+        """Render a template, also where nobody is signed in."""
+        theme = self.cookies.get("memorist_theme")
+        message = self.cookies.get("memorist_note", "")
+        is_known = hasattr(self, "memories")
+        context = {
+            "page": self if is_known else None,
+            "scope": self.memories.scope if is_known else None,
+            "session": self.memories.labels.session if is_known else None,
+            "path": self.url.path if self.method == "GET" else self.previous_path(),
+            "theme": theme if theme in THEMES else "auto",
+            "themes": THEMES,
+            "message": unquote(message),
+            "csrf_token": self.sessions.csrf_token(self.session_id),
+            "signed_in": self.session_id,
+            "disabled_reason": "",
+            "incognito_default": False,
+            **values,
+        }
+        html = templates.get_template(template).render(context).encode("utf-8", "replace")
+        response = Response(html, status, HEADERS, "text/html; charset=utf-8")
+        if message:
+            response.delete_cookie("memorist_note")
+        return response
+
+    def show_error(self, error: Exception) -> Response:
+        """Render an error as the REST API reports it, or redirect to the sign-in page."""
+        if isinstance(error, KeyRefused) and self.method == "GET":
+            path = self.url.path + (f"?{self.url.query}" if self.url.query else "")
+            return self.redirect(f"/login?{urlencode({'to': path})}")
+        problem = answer_error(self, error)
+        return self.respond(
+            "error.html",
+            problem.status_code,
+            detail=json.loads(bytes(problem.body))["detail"],
+            has_keys=self.app.state.authenticator.local is None,
+            back=self.previous_path(),
+        )
+
+    def redirect(
+        self, path: str, message: str = "", *, seconds: int | None = None, **cookies: str
+    ) -> Response:
+        """Redirect to a page of ours, with a message to show there, and set cookies.
+
+        The message must not contain the text of a memory: browsers store cookies in files.
+        """
+        response = RedirectResponse(path if _LOCAL_PATH.fullmatch(path) else "/", 303, HEADERS)
+        lifetimes = dict.fromkeys(cookies, seconds)
+        if message:
+            cookies["memorist_note"] = message
+            lifetimes["memorist_note"] = 60
         for name, value in cookies.items():
-            set_cookie(self.request, response, name, value)
+            response.set_cookie(
+                name,
+                quote(value, safe=""),
+                lifetimes[name],
+                httponly=True,  # no script can read it
+                samesite="strict",
+                secure=self.url.scheme == "https",
+            )
         return response
 
 
-PageHandler = Callable[[PageRequest], Awaitable[Response]]
+Handler = Callable[[PageRequest], Awaitable[Response]]
 
 
-def render_page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
-    """Render a template. `page` is None where nobody is signed in."""
-    theme = request.cookies.get("memorist_theme", "auto")
-    session_id = request.cookies.get(SESSION_COOKIE)
-    message = request.cookies.get("memorist_note", "")
-    page: PageRequest | None = values.get("page")
-    context = {
-        "page": None,
-        "scope": page.memories.scope if page else None,
-        "session": page.memories.labels.session if page else None,
-        "path": request.url.path if request.method == "GET" else previous_path(request),
-        "theme": theme if theme in THEMES else "auto",
-        "themes": THEMES,
-        "message": unquote(message),
-        "csrf_token": get_sessions(request).csrf_token(session_id),
-        "signed_in": session_id,
-        "disabled_reason": "",
-        "incognito_default": False,
-        **values,
-    }
-    html = templates.get_template(template).render(context).encode("utf-8", "replace")
-    response = Response(html, status, HEADERS, "text/html; charset=utf-8")
-    if message:
-        response.delete_cookie("memorist_note")
-    return response
-
-
-def render_error(request: Request, error: Exception) -> Response:
-    """Render an error as the REST API reports it, or redirect to the sign-in page."""
-    if isinstance(error, KeyRefused) and request.method == "GET":
-        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        return redirect(request, f"/login?{urlencode({'to': path})}")
-    problem = answer_error(request, error)
-    return render_page(
-        request,
-        "error.html",
-        status=problem.status_code,
-        page=getattr(request.state, "page", None),
-        detail=json.loads(bytes(problem.body))["detail"],
-        has_keys=request.app.state.authenticator.local is None,
-        back=previous_path(request),
-    )
-
-
-def previous_path(request: Request) -> str:
-    """Return the page that the user came from, or the first one."""
-    referer = request.headers.get("referer", "").partition("://")[2]
-    path = referer.removeprefix(request.url.netloc)
-    return path if _LOCAL_PATH.fullmatch(path) and path != request.url.path else "/"
-
-
-def redirect(request: Request, path: str, message: str = "") -> Response:
-    """Redirect to a page of ours, with a message to show there.
-
-    The message must not contain the text of a memory: browsers store cookies in files.
-    """
-    response = RedirectResponse(path if _LOCAL_PATH.fullmatch(path) else "/", 303, HEADERS)
-    if message:
-        set_cookie(request, response, "memorist_note", message, seconds=60)
-    return response
-
-
-def set_cookie(
-    request: Request, response: Response, name: str, value: str, *, seconds: int | None = None
-) -> None:
-    """Set a cookie that scripts and other sites cannot read."""
-    is_secure = request.url.scheme == "https"
-    response.set_cookie(
-        name, quote(value, safe=""), seconds, httponly=True, samesite="strict", secure=is_secure
-    )
-
-
-def public(method: str, path: str) -> Callable[[Handler], Handler]:
-    """Register a page (GET) or a form action (POST) that needs no sign-in."""
+def route(method: str, path: str, right: str = "") -> Callable[[Handler], Handler]:
+    """Register a page or a form action. Without a right, it is public."""
 
     def register(answer: Handler) -> Handler:
         async def handle(request: Request) -> Response:
+            page = PageRequest(request.scope, request.receive)
             try:
-                return await answer(request)
+                if right:
+                    await page.authenticate(right)
+                if method == "POST":
+                    await page.read_form()
+                    if right:
+                        page.open_scope()
+                return await answer(page)
             except (MemoristError, HTTPException) as error:
-                return render_error(request, error)
+                return page.show_error(error)
 
         routes.append((path, method, handle))
-        return handle
+        return answer
 
     return register
 
 
-def route(method: str, path: str, right: str) -> Callable[[PageHandler], Handler]:
-    """Register a page (GET) or a form action (POST) that needs a right."""
-
-    def register(answer: PageHandler) -> Handler:
-        @public(method, path)
-        async def handle(request: Request) -> Response:
-            return await answer(await authenticate(request, right))
-
-        return handle
-
-    return register
+@route("GET", "/login")
+async def show_login(page: PageRequest) -> Response:
+    return page.respond("login.html", to=page.query_params.get("to", "/"), error="")
 
 
-async def authenticate(request: Request, right: str) -> PageRequest:
-    """Raises KeyRefused, NotAllowed, InvalidInput, HTTPException."""
-    state = request.app.state
-    client: Client = state.engine
-    key = get_sessions(request).get_key(request.cookies.get(SESSION_COOKIE))
-    caller: Caller = await state.authenticator.verify(None if key is None else f"Bearer {key}")
-    request.state.caller = caller
-    request.state.limit = state.rate_limiter.take(caller.name)
-
-    def open_scope(form: Form) -> ScopedClient:
-        """Open the scope that the form names, or else the one last shown, if the key allows it."""
-        shown = [unquote(request.cookies.get(name, "")) for name in SCOPE_COOKIES]
-        space, session = form.get("space", shown[0]), form.get("session", shown[1])
-        if caller.space is not None and "space" not in form:
-            space = ""
-        return caller.scope(client, space or None, session=session or None)
-
-    form = Form()
-    page = PageRequest(request, caller, client, open_scope(form), form)
-    request.state.page = page  # for the page that shows an error
-    caller.require(right)
-    if request.method != "POST":
-        return page
-    form = await read_form(request)
-    return replace(page, memories=open_scope(form), form=form)
-
-
-async def read_form(request: Request) -> Form:
-    """Parse a form. Raises InvalidInput, or NotAllowed without the CSRF token of this session."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    try:
-        body = (await request.body()).decode()
-        form = Form(parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
-    except ValueError as error:
-        raise InvalidInput("The form data is malformed") from error
-    token = get_sessions(request).csrf_token(request.cookies.get(SESSION_COOKIE))
-    is_ours = hmac.compare_digest(form.get("csrf_token", "").encode(), token.encode())
-    if media_type != "application/x-www-form-urlencoded" or not is_ours:
-        raise NotAllowed("This form has expired. Go back, reload the page and try again")
-    return form
-
-
-def get_sessions(request: Request) -> Sessions:
-    sessions: Sessions = request.app.state.sessions
-    return sessions
-
-
-@public("GET", "/login")
-async def show_login(request: Request) -> Response:
-    return render_page(request, "login.html", to=request.query_params.get("to", "/"), error="")
-
-
-@public("POST", "/login")
-async def sign_in(request: Request) -> Response:
+@route("POST", "/login")
+async def sign_in(page: PageRequest) -> Response:
     """Start a session for a valid key."""
-    form = await read_form(request)
-    key, to = form.get("key", "").strip(), form.get("to", "/")
+    key = page.fields.get("key", "").strip()
+    to = page.fields.get("to", "/")
     try:
-        await request.app.state.authenticator.verify(f"Bearer {key}")
+        await page.app.state.authenticator.verify(f"Bearer {key}")
     except KeyRefused as error:
-        return render_page(request, "login.html", status=401, to=to, error=str(error))
-    sessions = get_sessions(request)
-    sessions.end(request.cookies.get(SESSION_COOKIE))
-    response = redirect(request, to)
-    set_cookie(request, response, SESSION_COOKIE, sessions.start(key), seconds=SESSION_SECONDS)
+        return page.respond("login.html", 401, to=to, error=str(error))
+    page.sessions.end(page.session_id)
+    cookie = {SESSION_COOKIE: page.sessions.start(key)}
+    response = page.redirect(to, seconds=SESSION_SECONDS, **cookie)
     for name in SCOPE_COOKIES:  # another user may have left them
         response.delete_cookie(name)
     return response
 
 
-@public("POST", "/logout")
-async def sign_out(request: Request) -> Response:
+@route("POST", "/logout")
+async def sign_out(page: PageRequest) -> Response:
     """End the session, on the server and in the browser."""
-    await read_form(request)
-    get_sessions(request).end(request.cookies.get(SESSION_COOKIE))
-    response = redirect(request, "/login")
+    page.sessions.end(page.session_id)
+    response = page.redirect("/login")
     for name in (SESSION_COOKIE, *SCOPE_COOKIES):
         response.delete_cookie(name)
     return response
 
 
-@public("POST", "/theme")
-async def set_theme(request: Request) -> Response:
-    form = await read_form(request)
-    theme = form.get("theme", "")
-    response = redirect(request, form.get("to", "/"))
-    value = theme if theme in THEMES else "auto"
-    set_cookie(request, response, "memorist_theme", value, seconds=THEME_SECONDS)
-    return response
+@route("POST", "/theme")
+async def set_theme(page: PageRequest) -> Response:
+    theme = page.fields.get("theme", "")
+    theme = theme if theme in THEMES else "auto"
+    to = page.fields.get("to", "/")
+    return page.redirect(to, seconds=THEME_SECONDS, memorist_theme=theme)
 
 
 for _name in _STATIC:
 
-    @public("GET", f"/static/{_name}")
-    async def send_file(request: Request) -> Response:
-        name = request.url.path.rpartition("/")[2]
+    @route("GET", f"/static/{_name}")
+    async def send_file(page: PageRequest) -> Response:
+        name = page.url.path.rpartition("/")[2]
         headers = {"Cache-Control": "no-cache"}
         return FileResponse(FOLDER / "static" / name, media_type=_STATIC[name], headers=headers)

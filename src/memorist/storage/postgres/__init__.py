@@ -1,0 +1,369 @@
+"""PostgreSQL with pgvector as a `Database`, for any number of servers and workers.
+
+Row-level security compares every row with a setting of the transaction, so even one SELECT follows
+another that makes the setting; they travel together, in one trip.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from ...ports import Vectors
+from ...types import Scope
+from .. import copy
+from ..database import EVERY, Batch, Dialect, LogRow, Query, Rows, Values, parse_secret
+from ..rows import portions
+from . import migrate, pipeline
+from .connection import (
+    ANSWER_SECONDS,
+    Notifier,
+    Pool,
+    answered,
+    complete_url,
+    connect,
+    hide_password,
+    translated,
+)
+from .pipeline import adapters, number_placeholders
+
+_COLLATIONS = ("pg_unicode_fast", "und-x-icu", "pg_c_utf8")  # with the case of every script
+_OURS = f"relnamespace = '{migrate.SCHEMA}'::regnamespace AND relkind IN ('r', 'p')"
+_SETTINGS = """SELECT set_config('role', $1, true), set_config('search_path', $2, true),
+set_config('memorist.scope', $3, true), set_config('memorist.every_scope', $4, true),
+set_config('statement_timeout', $5, true)"""
+_DURABLE = """SELECT set_config('synchronous_commit', 'on', true)
+WHERE current_setting('synchronous_commit') = 'off'"""
+_READ_ALL = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_SEQUENCES = {
+    "memories_row": "max(row), 0) + 1 FROM memories",
+    "messages_row": "max(row), 0) + 1 FROM messages",
+    "history_row": "max(row), 0) + 1 FROM history",
+    "scopes_id_seq": "max(id), 0) + 1 FROM scopes",
+}
+_INTEGRITY = f"""SELECT 'Row-level security does not guard ' || relname ||
+': run `memorist db migrate` as its owner' FROM pg_class c
+WHERE {_OURS} AND NOT relispartition AND EXISTS
+(SELECT 1 FROM pg_attribute WHERE attrelid = c.oid AND attname = 'scope')
+AND NOT row_security_active(oid) ORDER BY relname"""
+_MOVE = "UPDATE scopes SET revision = ? WHERE id = ? AND revision < ?"
+_ENTRY = """INSERT INTO history
+(scope, id, memory_id, event, old_ref, new_ref, actor, ts, meta, seal)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_EVENT = """INSERT INTO events
+(id, scope, user_id, thread_id, node, op, status, memory_id, category, sim, ts)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_LINE = """WITH line AS (INSERT INTO thread_revision (scope, thread_id, rev) VALUES (?, ?, 1)
+ON CONFLICT (scope, thread_id) DO UPDATE SET rev = thread_revision.rev + 1
+RETURNING scope, thread_id, rev)
+INSERT INTO change_log (id, scope, thread_id, rev, memory_id, event, meta, ts)
+SELECT ?::uuid, scope, thread_id, rev, ?::text, ?::text, ?::jsonb, ?::timestamptz FROM line"""
+_EXACT = """SELECT v.memory, 1 - (v.embedding <=> ?) FROM vectors v
+WHERE v.scope = ? AND v.model = ? AND v.dims = ? ORDER BY 2 DESC, 1 LIMIT ?"""
+# The index is only found with its condition in so many words; what it gives is scored anew with
+# whole numbers.
+_NEAR = """WITH near AS MATERIALIZED (SELECT memory, embedding FROM vectors
+WHERE scope = ? AND model = {model} AND dims = {dims}
+ORDER BY (embedding::halfvec({dims})) <=> (?::vector::halfvec({dims})) LIMIT ?)
+SELECT memory, 1 - (embedding <=> ?) FROM near ORDER BY 2 DESC, 1 LIMIT ?"""
+_SEARCH_SETTINGS = """SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),
+set_config('hnsw.ef_search', ?, true)"""
+_WIDER = 4  # times as many candidates as are wanted, to be scored anew
+_PORTION = 256  # statements that travel together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInfo:
+    """What is read of a database when it is opened."""
+
+    place: str  # the address, as it may be printed
+    dialect: Dialect
+    role: str  # used in transactions: the one that logged in may be above row-level security
+    path: str  # where tables and types are looked for
+    vector: int  # the number of pgvector's type
+    secret: bytes
+
+    def settings(self, scope: int | None) -> pipeline.Statement:
+        """Return the statement that a transaction begins with: role, visible scope, timeout."""
+        one = "" if scope is None or scope == EVERY else str(scope)
+        every = "on" if scope == EVERY else "off"
+        return _SETTINGS, (self.role, self.path, one, every, f"{ANSWER_SECONDS}s")
+
+
+class PostgresConnection:
+    """Statements in one transaction. Implements `Connection`."""
+
+    def __init__(self, connection: pipeline.Connection, info: ServerInfo) -> None:
+        self._connection = connection
+        self._info = info
+        self.dialect = info.dialect
+        self.secret = info.secret
+        self._scope: int | None = None
+        self.changed: tuple[int, int] | None = None
+
+    async def begin(self, scope: int | None, lock: int | None, begin: str = "BEGIN") -> None:
+        statements = [(begin, ()), self._info.settings(scope), (_DURABLE, ())]
+        if lock is not None:
+            statements.append(("SELECT pg_advisory_xact_lock($1)", (lock,)))
+        async with answered(self._info.place):
+            await pipeline.exchange(self._connection, statements)
+        self._scope = scope
+
+    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
+        return (await self.read([(sql, values)], scope=scope))[-1]
+
+    async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
+        statements = self._show_scope(scope)
+        statements += [(number_placeholders(sql), values) for sql, values in queries]
+        async with answered(self._info.place):
+            return (await pipeline.exchange(self._connection, statements))[-len(queries) :]
+
+    async def run(self, batches: Sequence[Batch], *, scope: int | None = None) -> None:
+        if settings := self._show_scope(scope):
+            async with answered(self._info.place):
+                await pipeline.exchange(self._connection, settings)
+        together: list[pipeline.Repeated] = []
+        size = 0
+        for sql, values in batches:
+            for portion in portions(values, _PORTION):
+                if size + len(portion) > _PORTION:
+                    await self._send(together)
+                    together, size = [], 0
+                together.append((number_placeholders(sql), portion))
+                size += len(portion)
+        if together:
+            await self._send(together)
+
+    async def _send(self, batches: Sequence[pipeline.Repeated]) -> None:
+        async with answered(self._info.place):
+            await pipeline.repeat(self._connection, batches)
+
+    def _show_scope(self, scope: int | None) -> list[pipeline.Statement]:
+        """Return the statement that makes another scope visible, if it is another than before."""
+        if scope is None or scope == self._scope:
+            return []
+        self._scope = scope
+        return [self._info.settings(scope)]
+
+    def wipe_after_commit(self) -> None:
+        """Do nothing: the files are the server's."""
+
+    def notify_after_commit(self, scope: int, revision: int) -> None:
+        self.changed = (scope, revision)
+
+    async def commit(self) -> None:
+        async with answered(self._info.place):
+            await pipeline.commit(self._connection)
+
+
+class PostgresDatabase:
+    """A PostgreSQL database. Implements `Database` and `VectorSearch`."""
+
+    def __init__(self, url: str, info: ServerInfo) -> None:
+        self.url = url
+        self.info = info
+        self.dialect = info.dialect
+        self.secret = info.secret
+        self.pool = Pool(url, adapters=adapters(info.vector))
+        self.hnsw_from = migrate.HNSW_FROM
+        self._large: set[tuple[int, str]] = set()  # scopes and models that are searched with HNSW
+        self._turns: WeakValueDictionary[Scope, asyncio.Lock] = WeakValueDictionary()
+        self._notifier = Notifier(url, self.pool)
+
+    @classmethod
+    async def open(cls, url: str) -> PostgresDatabase:
+        """Connect, and create or migrate the schema. Raises StoreUnavailable, Misconfigured,
+        MigrationNeeded."""
+        await migrate.migrate(url)
+        return cls(url, await _read_info(url))
+
+    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
+        return (await self.read([(sql, values)], scope=scope))[-1]
+
+    async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
+        statements = [self.info.settings(scope)]
+        statements += [(number_placeholders(sql), values) for sql, values in queries]
+        async with self.pool.lease() as connection, answered(self.info.place):
+            return (await pipeline.exchange(connection, statements))[1:]
+
+    @asynccontextmanager
+    async def transaction(
+        self, scope: Scope | None = None, *, number: int | None = None
+    ) -> AsyncIterator[PostgresConnection]:
+        if scope is None:
+            async with self._begin(EVERY) as connection:
+                yield connection
+        else:
+            # Those who wait for their turn here hold no connection.
+            turn = self._turns.setdefault(scope, asyncio.Lock())
+            lock = lock_number(scope.tenant, scope.user, scope.space)
+            async with turn, self._begin(number, lock) as connection:
+                yield connection
+        if connection.changed is not None:
+            self._notifier.notify(*connection.changed)
+
+    @asynccontextmanager
+    async def _begin(
+        self, number: int | None, lock: int | None = None, begin: str = "BEGIN"
+    ) -> AsyncIterator[PostgresConnection]:
+        async with self.pool.lease() as leased:
+            connection = PostgresConnection(leased, self.info)
+            await connection.begin(number, lock, begin)
+            yield connection
+            committing = asyncio.ensure_future(connection.commit())
+            try:
+                await asyncio.shield(committing)
+            except asyncio.CancelledError:  # a commit must not be cut in the middle
+                with suppress(Exception):
+                    await committing
+                raise
+
+    @asynccontextmanager
+    async def try_lock(self, name: str) -> AsyncIterator[bool]:
+        """Hold the lock in a transaction that does nothing else, so it ends with the connection."""
+        async with self._begin(None) as connection:
+            endless = "SELECT set_config('idle_in_transaction_session_timeout', '0', true)"
+            lock = "SELECT pg_try_advisory_xact_lock(?)"
+            _, found = await connection.read([(endless, ()), (lock, (lock_number(name),))])
+            yield bool(found[0][0])
+
+    async def nearest(
+        self, scope: int, vector: Vectors, *, model: str, limit: int
+    ) -> list[tuple[int, float]]:
+        """Return row numbers with their cosine, nearest first: exact in small scopes,
+        approximate in large ones."""
+        wanted = np.asarray(vector, "<f4")
+        if not await self._is_large(scope, model):
+            values = (wanted, scope, model, len(wanted), limit)
+            found = await self.rows(_EXACT, values, scope=scope)
+            return [(row, cosine) for row, cosine in found]
+        quoted = "'" + model.replace("'", "''") + "'"
+        statement = _NEAR.format(model=quoted, dims=len(wanted))
+        wider = _WIDER * limit
+        settings = (_SEARCH_SETTINGS, (str(min(1000, max(100, wider))),))
+        near = (statement, (scope, wanted, wider, wanted, limit))
+        async with self._begin(scope) as connection:
+            _, found = await connection.read([settings, near])
+        return [(row, cosine) for row, cosine in found]
+
+    async def _is_large(self, scope: int, model: str) -> bool:
+        """Check whether an exact scan would be slow; a scope that was large once is taken to
+        stay so."""
+        if (scope, model) not in self._large:
+            sql = """SELECT count(*) FROM
+            (SELECT 1 FROM vectors WHERE scope = ? AND model = ? LIMIT ?) few"""
+            found = await self.rows(sql, (scope, model, self.hnsw_from), scope=scope)
+            if found[0][0] < self.hnsw_from:
+                return False
+            self._large.add((scope, model))
+        return True
+
+    async def wait_for_change(self, seconds: float) -> None:
+        await self._notifier.wait(seconds)
+
+    async def backup(self, path: Path) -> None:
+        async with self._begin(EVERY, begin=_READ_ALL) as connection:
+            await copy.back_up(connection, path)
+
+    async def vacuum(self) -> None:
+        """Give unused space back; each table is locked while it is rewritten."""
+        found = await self.rows(f"SELECT relname FROM pg_class WHERE {_OURS} AND relkind = 'r'")
+        connection = await connect(complete_url(self.url), self.info.place, autocommit=True)
+        try:
+            with translated(self.info.place):
+                await connection.execute("SET statement_timeout = 0")
+                for (name,) in found:
+                    statement = f"VACUUM (FULL, ANALYZE) {migrate.SCHEMA}.{name}"
+                    await connection.execute(statement.encode())
+        finally:
+            await connection.close()
+
+    def make_room(self) -> bool:
+        return False  # the disk is the server's
+
+    async def close(self) -> None:
+        await self._notifier.close()
+        await self.pool.close()
+
+
+async def _read_info(url: str) -> ServerInfo:
+    place = hide_password(url)
+    connection = await connect(complete_url(url), place, autocommit=True)
+    try:
+        async with answered(place):
+            path = await migrate.search_path(connection)
+            await pipeline.rows(connection, "SELECT set_config('search_path', $1, false)", path)
+            role = migrate.ROLE if await migrate.is_above(connection) else "none"
+            ((vector,),) = await pipeline.rows(connection, "SELECT 'vector'::regtype::oid::bigint")
+            secret = await pipeline.rows(connection, "SELECT value FROM meta WHERE key = 'secret'")
+            names = "SELECT collname::text FROM pg_collation WHERE collencoding IN (-1, 6)"
+            known = {row[0] for row in await pipeline.rows(connection, names)}
+    finally:
+        await connection.close()
+    return ServerInfo(
+        place=place,
+        dialect=_dialect(known),
+        role=role,
+        path=path,
+        vector=vector,
+        secret=parse_secret(secret, place),
+    )
+
+
+def _dialect(collations: set[str]) -> Dialect:
+    collation = next((f' COLLATE "{name}"' for name in _COLLATIONS if name in collations), "")
+    return Dialect(
+        lower=f"lower({{}}{collation})",
+        each="json_array_elements_text({}::json) AS each (value)",
+        head="{} -> 1 ->> 0",
+        now="extract(epoch FROM clock_timestamp())::double precision",
+        dimensions="vector_dims(embedding)",
+        row="(m.row + 0)",  # has an index of its own, which a query within one scope cannot take
+        skip_locked="FOR NO KEY UPDATE OF m SKIP LOCKED",
+        lock="LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE",
+        day="to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD')",
+        columns="""SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass(?)
+        AND attnum > 0 AND NOT attisdropped""",
+        size=f"""SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
+        WHERE {_OURS}""",
+        integrity=_INTEGRITY,
+        log=_log,
+        renumber=tuple(
+            f"SELECT setval('{sequence}', (SELECT coalesce({highest}), false)"
+            for sequence, highest in _SEQUENCES.items()
+        ),
+    )
+
+
+def _log(rows: Sequence[LogRow]) -> list[Batch]:
+    """Return a batch for each of the tables that the log consists of."""
+    moves = []
+    entries = []
+    events = []
+    lines = []
+    for row in rows:
+        if row.revision:
+            moves.append((row.revision, row.scope, row.revision))
+        if row.entry_id:
+            entry = (row.entry_event, row.old_ref, row.new_ref, row.actor, row.at, row.entry_meta)
+            entries.append((row.scope, row.entry_id, row.memory_id, *entry, row.seal))
+        if row.event_id:
+            event = (row.thread, row.node, row.op, row.status, row.memory_id, row.category)
+            events.append((row.event_id, row.scope, row.user, *event, row.sim, row.at))
+        if row.line_id:
+            line = (row.memory_id, row.line_event, row.line_meta, row.at)
+            lines.append((row.scope, row.thread, row.line_id, *line))
+    return [(_MOVE, moves), (_ENTRY, entries), (_EVENT, events), (_LINE, lines)]
+
+
+def lock_number(*names: str) -> int:
+    """Return the number of a lock; two names that share one only wait for each other."""
+    digest = hashlib.blake2b(repr(names).encode("ascii", "backslashreplace"), digest_size=8)
+    return int.from_bytes(digest.digest(), "big", signed=True)

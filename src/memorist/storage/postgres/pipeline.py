@@ -1,19 +1,30 @@
-"""Several statements in one trip to the server.
+"""The driver, as we use it: several statements in one trip to the server, and values on their way in
+and out.
 
 The driver's own pipeline waits once or more for each statement; here everything is sent, and then
-everything is read.
+everything is read. Times are ISO text and JSON is text on our side, typed columns on the other.
+Everything is read in the binary protocol, so a vector costs a copy and no parsing.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
+import struct
 from collections.abc import Callable, Generator, Sequence
-from functools import partial
+from datetime import datetime, timedelta
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
+from uuid import UUID
 
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
 from psycopg import AsyncConnection, abc, errors, waiting
-from psycopg.adapt import PyFormat, Transformer
+from psycopg.adapt import AdaptersMap, Buffer, Dumper, Loader, PyFormat, Transformer
 from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
+from psycopg.types.numeric import Int8Dumper
 from psycopg.waiting import Ready, Wait
 
 from ...errors import ProviderFailed
@@ -22,6 +33,9 @@ Connection: TypeAlias = "AsyncConnection[tuple[Any, ...]]"
 Statement: TypeAlias = tuple[str, Sequence[Any]]  # with $1, $2, … for its values
 Repeated: TypeAlias = tuple[str, Sequence[Sequence[Any]]]  # run once for each set of values
 _LOOK_SECONDS = 0.1
+_EPOCH = datetime(2000, 1, 1)
+_MARK = re.compile(r"'[^']*'|\?")
+_READ_MICROS = struct.Struct(">q").unpack
 _GOOD = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
 
@@ -133,3 +147,87 @@ def _send_and_receive(
                 return results
             if result is not None:
                 results.append(result)
+
+
+class _Time(Loader):
+    """Microseconds since 2000 as the fixed-width text that sorts."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> str:
+        (micros,) = _READ_MICROS(data)
+        try:
+            at = _EPOCH + timedelta(microseconds=micros)
+            return f"{at.isoformat(timespec='microseconds')}Z"
+        except OverflowError:  # before the year 1, after 9999: nothing that was written by us
+            return f"{micros} microseconds after 2000"
+
+
+class _Uuid(Loader):
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> str:
+        return str(UUID(bytes=bytes(data)))
+
+
+class _Json(Loader):
+    format = Format.BINARY
+    start = 0
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data[self.start :]).decode()
+
+
+class _Jsonb(_Json):
+    start = 1  # the first byte is a version
+
+
+class _Vector(Loader):
+    """Dimensions and a reserved number, two bytes each, then the numbers, all with the high byte
+    first."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> bytes:
+        return np.frombuffer(data, ">f4", offset=4).astype("<f4").tobytes()
+
+
+class _Numbers(Dumper):
+    format = Format.BINARY
+
+    def dump(self, obj: NDArray[np.float32]) -> bytes:
+        return struct.pack(">HH", len(obj), 0) + obj.astype(">f4").tobytes()
+
+
+def adapters(vector: int | None) -> AdaptersMap:
+    """Return how values are written and read; `vector` is the number that the database gave
+    pgvector's type."""
+    made = AdaptersMap(psycopg.adapters)
+    made.register_dumper(int, Int8Dumper)  # one width for all, so that a statement is prepared once
+    loaders: dict[str, type[Any]] = {
+        "timestamptz": _Time,
+        "uuid": _Uuid,
+        "json": _Json,
+        "jsonb": _Jsonb,
+    }
+    for name, loader in loaders.items():
+        made.register_loader(name, loader)
+    if vector is not None:
+        made.register_loader(vector, _Vector)
+        made.register_dumper(np.ndarray, type("Numbers", (_Numbers,), {"oid": vector}))
+    return made
+
+
+@lru_cache(1024)
+def number_placeholders(sql: str) -> str:
+    """Return the statement with $1, $2, … for its question marks; those in quotes are left alone.
+
+    >>> number_placeholders("SELECT '?' WHERE a = ? AND b = ?")
+    "SELECT '?' WHERE a = $1 AND b = $2"
+    """
+    count = itertools.count(1)
+
+    def number(found: re.Match[str]) -> str:
+        return f"${next(count)}" if found[0] == "?" else found[0]
+
+    return _MARK.sub(number, sql)

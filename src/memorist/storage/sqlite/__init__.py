@@ -1,0 +1,374 @@
+"""SQLite as a `Database`: one file, any number of processes.
+
+One thread owns the connection that writes, a few own connections that read, so the event loop is
+never blocked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import shutil
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from tempfile import gettempdir
+from typing import TypeVar
+from uuid import uuid4
+
+import apsw
+
+from ...errors import MemoristError, StoreUnavailable
+from ...types import Scope
+from ..database import Batch, Dialect, LogRow, Query, Rows, Values, parse_secret
+from .connection import (
+    BUSY_SECONDS,
+    IN_MEMORY,
+    connect,
+    copy,
+    create_private,
+    migrate,
+    new_path,
+    translate,
+    translated,
+)
+
+T = TypeVar("T")
+READERS = 2
+LOOK_SECONDS = 1  # SQLite does not notify, so a waiting process looks again
+RESERVE_BYTES = 1 << 20  # kept aside, so that forgetting works on a full disk
+CHECKPOINT_SECONDS = 2  # that a forget waits for readers of the log; then the next write wipes it
+
+
+_LOG = f"INSERT INTO log VALUES ({', '.join('?' * len(LogRow._fields))})"
+# A row of the log is inserted into a view, and a trigger distributes it: one statement for all.
+_LOG_VIEW = (
+    f"""CREATE TEMP VIEW log AS
+    SELECT {", ".join(f"NULL AS {name}" for name in LogRow._fields)}""",
+    """CREATE TEMP TRIGGER write_log INSTEAD OF INSERT ON log BEGIN
+    UPDATE scopes SET revision = NEW.revision WHERE id = NEW.scope AND revision < NEW.revision;
+    INSERT INTO history (scope, id, memory_id, event, old_ref, new_ref, actor, ts, meta, seal)
+    SELECT NEW.scope, NEW.entry_id, NEW.memory_id, NEW.entry_event, NEW.old_ref, NEW.new_ref,
+    NEW.actor, NEW.at, NEW.entry_meta, NEW.seal WHERE NEW.entry_id IS NOT NULL;
+    INSERT INTO events
+    (id, scope, user_id, thread_id, node, op, status, memory_id, category, sim, ts)
+    SELECT NEW.event_id, NEW.scope, NEW.user, NEW.thread, NEW.node, NEW.op, NEW.status,
+    NEW.memory_id, NEW.category, NEW.sim, NEW.at WHERE NEW.event_id IS NOT NULL;
+    INSERT INTO thread_revision (scope, thread_id, rev)
+    SELECT NEW.scope, NEW.thread, 1 WHERE NEW.line_id IS NOT NULL
+    ON CONFLICT (scope, thread_id) DO UPDATE SET rev = rev + 1;
+    INSERT INTO change_log (id, scope, thread_id, rev, memory_id, event, meta, ts)
+    SELECT NEW.line_id, scope, thread_id, rev, NEW.memory_id, NEW.line_event, NEW.line_meta, NEW.at
+    FROM thread_revision
+    WHERE scope = NEW.scope AND thread_id = NEW.thread AND NEW.line_id IS NOT NULL;
+    END""",
+)
+
+
+def _log(rows: Sequence[LogRow]) -> list[Batch]:
+    return [(_LOG, rows)]
+
+
+DIALECT = Dialect(
+    lower="lower({})",
+    each="json_each({})",
+    head="json_extract({}, '$[1][0]')",
+    now="unixepoch('subsec')",
+    dimensions="length(embedding) / 4",
+    row="m.row",
+    skip_locked="",
+    lock="",
+    day="substr({}, 1, 10)",
+    columns="SELECT name FROM pragma_table_info(?)",
+    size="SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
+    integrity="PRAGMA integrity_check(20)",
+    log=_log,
+)
+
+
+class ConnectionThread:
+    """A pool of threads, each with a connection of its own."""
+
+    def __init__(self, path: str, *, name: str, threads: int = 1, create: bool = False) -> None:
+        self.path = path
+        self._create = create
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"memorist-{name}")
+        self._local = threading.local()
+        self._opened: list[apsw.Connection] = []
+        self._is_closed = False
+
+    async def run(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Call a function with the connection, in its thread."""
+        if self._is_closed:
+            raise MemoristError("This memory is closed: open it again")
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._work, work)
+
+    def _work(self, work: Callable[[apsw.Connection], T]) -> T:
+        try:
+            connection = getattr(self._local, "connection", None)
+            if connection is None:
+                is_file = not self.path.startswith(IN_MEMORY)
+                if is_file and not self._create and not os.path.exists(self.path):
+                    raise _lost(self.path)
+                connection = connect(self.path, create=self._create)
+                self._local.connection = connection
+                self._opened.append(connection)
+            return work(connection)
+        except (apsw.Error, UnicodeError, OverflowError) as error:
+            raise translate(error, self.path) from error
+
+    async def read(self, queries: Sequence[Query]) -> list[Rows]:
+        """Run several statements in one trip to the thread."""
+
+        def work(connection: apsw.Connection) -> list[Rows]:
+            return [connection.execute(sql, tuple(values)).fetchall() for sql, values in queries]
+
+        return await self.run(work)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await asyncio.get_running_loop().run_in_executor(None, self._pool.shutdown)
+        for connection in self._opened:
+            connection.close()
+
+
+class SqliteConnection:
+    """The connection that writes, for the length of one transaction. Implements `Connection`."""
+
+    dialect = DIALECT
+
+    def __init__(self, thread: ConnectionThread, secret: bytes) -> None:
+        self._thread = thread
+        self.secret = secret
+        self.must_wipe = False
+
+    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
+        return (await self._thread.read([(sql, values)]))[0]
+
+    async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
+        return await self._thread.read(queries)
+
+    async def run(self, batches: Sequence[Batch], *, scope: int | None = None) -> None:
+        def work(connection: apsw.Connection) -> None:
+            for sql, batch in batches:
+                connection.executemany(sql, batch).fetchall()
+
+        await self._thread.run(work)
+
+    def wipe_after_commit(self) -> None:
+        self.must_wipe = True
+
+    def notify_after_commit(self, scope: int, revision: int) -> None:
+        """Do nothing: those who wait look again every moment."""
+
+
+class SqliteDatabase:
+    """One SQLite file, or a database in memory. Implements `Database`."""
+
+    dialect = DIALECT
+
+    def __init__(
+        self, path: str, secret: bytes, writer: ConnectionThread, reserve_problem: str = ""
+    ) -> None:
+        self.path = path
+        self.secret = secret
+        self.reserve_problem = reserve_problem  # why there is no room to forget on a full disk
+        self._writer = writer
+        self._reader = ConnectionThread(path, name="reader", threads=READERS)
+        self._turn = asyncio.Lock()  # among the tasks of this process; SQLite locks out the others
+        self._must_wipe = False  # deleted text may still be in the log
+
+    @classmethod
+    async def open(cls, path: str | Path) -> SqliteDatabase:
+        """Open or create the file; `:memory:` keeps everything in the process.
+
+        Raises StoreUnavailable, StoreDamaged.
+        """
+        is_file = str(path) != ":memory:"
+        place = _prepare_file(Path(path)) if is_file else f"{IN_MEMORY}{uuid4().hex}?vfs=memdb"
+        writer = ConnectionThread(place, name="writer", create=True)
+
+        def prepare(connection: apsw.Connection) -> tuple[bytes, str]:
+            migrate(connection, place)
+            for statement in _LOG_VIEW:
+                connection.execute(statement)
+            found = connection.execute("SELECT value FROM meta WHERE key = 'secret'").fetchall()
+            secret = parse_secret(found, place)
+            if not is_file:
+                return secret, ""
+            checkpoint(connection, seconds=0)  # a crash may have left deleted text in the log
+            return secret, _create_reserve(place)
+
+        try:
+            secret, problem = await writer.run(prepare)
+        except BaseException:
+            await writer.close()
+            raise
+        return cls(place, secret, writer, problem)
+
+    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
+        return (await self._reader.read([(sql, values)]))[0]
+
+    async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
+        return await self._reader.read(queries)
+
+    @asynccontextmanager
+    async def transaction(
+        self, scope: Scope | None = None, *, number: int | None = None
+    ) -> AsyncIterator[SqliteConnection]:
+        connection = SqliteConnection(self._writer, self.secret)
+        async with self._turn:
+            try:
+                await self._writer.run(_begin)
+                yield connection
+                await asyncio.shield(self._writer.run(_commit))
+            except BaseException:  # when cancelled, too: what still runs in the thread is undone
+                await asyncio.shield(self._writer.run(_rollback))
+                raise
+            self._must_wipe = self._must_wipe or connection.must_wipe
+            if self._must_wipe:
+                await self._wipe()
+
+    async def _wipe(self) -> None:
+        """Remove deleted text from the log. The commit stands: after a failure the next write
+        tries again."""
+        with suppress(MemoristError):
+            self._must_wipe = not await self._writer.run(checkpoint)
+
+    @asynccontextmanager
+    async def try_lock(self, name: str) -> AsyncIterator[bool]:
+        """Lock an empty file beside the database, which the system unlocks if the process dies."""
+        place = f"{self.path}-{name}.lock"
+        if self.path.startswith(IN_MEMORY):
+            place = self.path.replace("?", f"-{name}?")
+        lock = await asyncio.to_thread(_lock, place)
+        try:
+            yield lock is not None
+        finally:
+            if lock is not None:
+                lock.close()
+
+    async def wait_for_change(self, seconds: float) -> None:
+        await asyncio.sleep(min(seconds, LOOK_SECONDS))
+
+    async def backup(self, path: Path) -> None:
+        def work(connection: apsw.Connection) -> None:
+            target = new_path(path)
+            with translated(str(target)):
+                copy(connection, target)
+
+        await self._reader.run(work)
+
+    async def vacuum(self) -> None:
+        async with self._turn:
+            await self._writer.read([("VACUUM", ())])
+            await self._wipe()
+
+    def make_room(self) -> bool:
+        with suppress(OSError):
+            Path(f"{self.path}-reserve").unlink()
+            return True
+        return False
+
+    async def close(self) -> None:
+        await self._reader.close()
+        await self._writer.close()
+        # SQLite removes the log when the last user closes the database.
+        if not await asyncio.to_thread(os.path.exists, f"{self.path}-wal"):
+            self.make_room()
+
+
+def checkpoint(connection: apsw.Connection, *, seconds: int = CHECKPOINT_SECONDS) -> bool:
+    """Move what was committed into the file and empty the log; False if other processes still
+    read it."""
+    if not connection.filename:  # in memory there is no log
+        return True
+    connection.set_busy_timeout(seconds * 1000)
+    try:
+        return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0] == 0
+    except apsw.BusyError:
+        return False
+    finally:
+        connection.set_busy_timeout(BUSY_SECONDS * 1000)
+
+
+def _begin(connection: apsw.Connection) -> None:
+    is_moved = ctypes.c_int()  # SQLite would go on writing to a file that nobody can open again
+    connection.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, ctypes.addressof(is_moved))
+    if is_moved:
+        raise _lost(connection.filename)
+    connection.execute("BEGIN IMMEDIATE")
+
+
+def _commit(connection: apsw.Connection) -> None:
+    connection.execute("COMMIT")
+
+
+def _rollback(connection: apsw.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
+def _lost(path: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{path!r} was moved, deleted or replaced while it was open: open it again"
+    )
+
+
+def _lock(place: str) -> apsw.Connection | None:
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    if place.startswith(IN_MEMORY):
+        flags |= apsw.SQLITE_OPEN_URI
+    try:
+        connection = apsw.Connection(place, flags=flags)
+        try:
+            connection.execute("BEGIN EXCLUSIVE")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+    except apsw.BusyError:
+        return None
+    except apsw.Error as error:
+        raise translate(error, place) from error
+
+
+def _create_reserve(path: str) -> str:
+    """Reserve a little space, and return why that is not possible; a temporary database needs
+    none."""
+    reserve = Path(f"{path}-reserve")
+    folder = reserve.parent
+    if reserve.exists() or (folder.name.startswith("tmp") and folder.parent == Path(gettempdir())):
+        return ""
+    try:
+        if shutil.disk_usage(folder).free < 4 * RESERVE_BYTES:
+            return f"The disk that holds {path!r} is nearly full"
+        create_private(reserve)
+        reserve.write_bytes(os.urandom(RESERVE_BYTES))  # some file systems store zeros as nothing
+    except OSError as error:
+        with suppress(OSError):
+            reserve.unlink()
+        return f"{str(reserve)!r} cannot be written: {error.strerror}"
+    return ""
+
+
+def _prepare_file(path: Path) -> str:
+    """Create the folder and the file; return the absolute path, in which `file:` is not special."""
+    path = path.absolute()
+    if "\0" in str(path):
+        raise StoreUnavailable(f"{str(path)!r} is not a valid file name: choose another one")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"Cannot create the folder {str(path.parent)!r}: choose another place"
+        ) from error
+    if path.is_dir():
+        raise StoreUnavailable(
+            f"{str(path)!r} is a folder: name a file in it, such as {str(path / 'memory.db')!r}"
+        )
+    create_private(path)
+    return str(path)

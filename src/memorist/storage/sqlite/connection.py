@@ -1,4 +1,5 @@
-"""One SQLite connection: how it is opened, how its errors become ours.
+"""One SQLite connection: how it is opened, how its schema becomes the newest, how its errors become
+ours.
 
 WAL lets readers go on while one writes; `synchronous=FULL` makes a commit survive power loss
 (`NORMAL` does not); `BEGIN IMMEDIATE` keeps what a transaction read from changing under it;
@@ -8,11 +9,14 @@ WAL lets readers go on while one writes; `synchronous=FULL` makes a commit survi
 from __future__ import annotations
 
 import errno
+import os
+import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import apsw
 
@@ -25,25 +29,17 @@ from ...errors import (
     StoreFull,
     StoreUnavailable,
 )
-from ..database import Dialect
+from ..atomic import BESIDE, new_file
+from ..database import Migration, missing_migrations, shipped_migrations
 
-DIALECT = Dialect(
-    lower="lower({})",
-    each="json_each({})",
-    head="json_extract({}, '$[1][0]')",
-    now="unixepoch('subsec')",
-    dimensions="length(embedding) / 4",
-    row="m.row",
-    skip_locked="",
-    lock="",
-    day="substr({}, 1, 10)",
-    columns="SELECT name FROM pragma_table_info(?)",
-    size="SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
-    integrity="PRAGMA integrity_check(20)",
-)
 BUSY_SECONDS = 30  # with eight writers 5 s failed now and then
 IN_MEMORY = "file:/"  # prefix of a database in memory; a path on disk is absolute
 _RETRY_SECONDS = 0.001
+_TABLES = """SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'
+ORDER BY name"""
+_MIGRATIONS = (
+    "CREATE TABLE migrations (number INTEGER PRIMARY KEY, name TEXT, checksum TEXT NOT NULL)"
+)
 _OURS = {"migrations", "meta", "scopes", "memories"}
 _PRAGMAS = (
     "synchronous = FULL",
@@ -124,6 +120,112 @@ def _use_wal(connection: apsw.Connection) -> None:
 def _lower(*values: Any) -> Any:
     (text,) = values
     return text.lower() if isinstance(text, str) else text
+
+
+def migrations() -> list[Migration]:
+    """Return the migrations in the package, in order."""
+    return shipped_migrations(__package__)
+
+
+def migrate(
+    connection: apsw.Connection, path: str, steps: Sequence[Migration] | None = None
+) -> list[int]:
+    """Bring the database to the newest schema, in one transaction, after a backup of what was
+    there.
+
+    Any number of processes may call it at once: one migrates, the others find it done. Raises
+    MigrationNeeded for a database from a newer version, StoreDamaged for an altered one.
+    """
+    steps = migrations() if steps is None else steps
+    if not missing_migrations(_done(connection), steps, path):
+        return []
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        missing = missing_migrations(_done(connection), steps, path)
+        is_changed = any(step.statements for step in missing)
+        if is_changed and missing[0].number > 1 and Path(path).exists():
+            source = apsw.Connection(path)
+            try:
+                copy(source, Path(f"{path}.before-{missing[0].number}"))
+            finally:
+                source.close()
+        for step in missing:
+            if step.number == 1:
+                connection.execute(_MIGRATIONS)
+            for statement in step.statements:
+                connection.execute(statement)
+            made = (step.number, step.name, step.checksum)
+            connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", made)
+            if step.number == 1:
+                secret = (secrets.token_hex(32),)
+                connection.execute("INSERT INTO meta VALUES ('secret', ?)", secret)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return [step.number for step in missing]
+
+
+def _done(connection: apsw.Connection) -> dict[int, str]:
+    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchall():
+        return {}
+    rows: list[Any] = connection.execute("SELECT number, checksum FROM migrations").fetchall()
+    return dict(rows)
+
+
+def new_path(path: Path) -> Path:
+    """Return the absolute path, in which no name is special to SQLite.
+
+    Raises InvalidInput if the file exists, or the log of an earlier one, which SQLite would take
+    for this one's.
+    """
+    for end in ("", *BESIDE):
+        if os.path.exists(f"{path}{end}"):
+            raise InvalidInput(f"'{path}{end}' exists already: choose a new name for the backup")
+    return path.absolute()
+
+
+def copy(source: apsw.Connection, path: Path) -> None:
+    """Copy a database as it is at one moment, while others go on writing. Raises StoreDamaged if
+    the copy is not complete."""
+    with new_file(path) as draft:
+        source.execute("BEGIN")  # what is counted is what is copied, whatever others write
+        try:
+            expected = _count_rows(source)
+            target = apsw.Connection(str(draft))
+            try:
+                with target.backup("main", source, "main") as copying:
+                    copying.step(-1)  # in smaller steps, each write of others would restart it
+            finally:
+                target.close()
+        finally:
+            source.execute("ROLLBACK")
+        verify(draft, expected)
+
+
+def _count_rows(connection: apsw.Connection) -> dict[str, int]:
+    """Return the number of rows in each table."""
+    counts = {}
+    for (table,) in connection.execute(_TABLES).fetchall():
+        ((count,),) = connection.execute(f'SELECT count(*) FROM "{table}"').fetchall()
+        counts[str(table)] = int(str(count))
+    return counts
+
+
+def verify(path: Path, expected: dict[str, int]) -> None:
+    """Open a copy and count what it holds. Raises StoreDamaged if that is not what was copied."""
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    copied = apsw.Connection(f"file:{quote(path.absolute().as_posix())}?immutable=1", flags=flags)
+    try:
+        found = _count_rows(copied)
+    finally:
+        copied.close()
+    wrong = sorted(name for name in expected | found if expected.get(name) != found.get(name))
+    if wrong:
+        raise StoreDamaged(
+            f"The copy {str(path)!r} is not complete ({', '.join(wrong)}): check the disk and retry"
+        )
 
 
 @contextmanager

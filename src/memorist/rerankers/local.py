@@ -1,26 +1,72 @@
-"""Rerank with a cross-encoder of the user's own: a folder that holds `model.onnx` and `vocab.txt`.
-
-Any BERT-like model with one logit works, such as ms-marco-MiniLM-L-6-v2. It is loaded on first use
-and runs in a thread of its own, one batch at a time.
-"""
+"""Rerank with models on this machine: the packaged one, or a cross-encoder of the user's own."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadModelAnswer, ProviderFailed
+from ..ports import Vectors
 from ..providers import onnx
-from ..text.wordpiece import WordPiece
 
 LONGEST = 512  # pieces of a pair, the special ones included
 _BATCH_TOKENS = 2048  # padding included
+
+
+class TokenEncoder(Protocol):
+    """A model that gives the states of a text's pieces, as `MiniLM` does."""
+
+    async def encode_tokens(self, texts: Sequence[str]) -> list[Vectors]:
+        """Return the unit-length states of each text's pieces, one row a piece.
+
+        Raises EmbedderUnavailable.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+class MaxSim:
+    """Late interaction: compares the pieces of the question with those of a text.
+
+    The model may be shared with the embedder; closing it twice is fine.
+    """
+
+    name = "maxsim"
+
+    def __init__(self, model: TokenEncoder) -> None:
+        self._model = model
+
+    async def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return how well each text answers, in [0, 1] and in order. Raises EmbedderUnavailable."""
+        asked, *read = await self._model.encode_tokens([question, *texts])
+
+        def compare() -> NDArray[np.float32]:
+            return np.array([likeness(asked, text) for text in read], np.float32)
+
+        return await asyncio.to_thread(compare)
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
+def likeness(asked: Vectors, text: Vectors) -> float:
+    """Return the mean over the question's pieces of the best cosine with a piece of the text.
+
+    >>> likeness(np.eye(2, dtype=np.float32), np.array([[1.0, 0.0]], np.float32))
+    0.5
+    """
+    if not len(asked) or not len(text):
+        return 0.0
+    best = (asked @ text.T).max(axis=1)
+    return float(np.clip(best.mean(), 0.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +79,25 @@ class EncodedPair:
 
 
 class CrossEncoder:
-    """An ONNX cross-encoder as a Reranker. Safe to share between event loops."""
+    """An ONNX cross-encoder as a Reranker: a folder that holds `model.onnx` and `vocab.txt`.
+
+    Any BERT-like model with one logit works, such as ms-marco-MiniLM-L-6-v2. It is loaded on first
+    use and runs in a thread of its own, one batch at a time. Safe to share between event loops.
+    """
 
     def __init__(self, folder: str | Path, *, longest: int = LONGEST) -> None:
         self._folder, self._longest = Path(folder), longest
         self.name = f"cross-encoder:{self._folder.name}"
         closed = ProviderFailed(f"The cross-encoder {self.name} is closed")
         self._thread = onnx.WorkerThread("cross-encoder", closed)
-        self._loaded: tuple[Any, WordPiece] | None = None  # used in that thread only
+        self._loaded: tuple[onnx.WordPiece, Any] | None = None  # used in that thread only
 
     async def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return how well each text answers, in [0, 1] and in order. Raises ProviderFailed."""
         scores = np.zeros(len(texts), np.float32)
-        pairs = await self._thread.run(self._pairs, question, texts)
+        pairs = await self._thread.run(self.encode, question, texts)
         for batch in onnx.batches(pairs, lambda pair: pair.ids, tokens=_BATCH_TOKENS):
-            logits = await self._thread.run(self._logits, batch)
+            logits = await self._thread.run(self.infer, batch)
             scores[[pair.place for pair in batch]] = squash(logits)
         return scores
 
@@ -56,8 +106,9 @@ class CrossEncoder:
         await self._thread.close()
         self._loaded = None
 
-    def _pairs(self, question: str, texts: Sequence[str]) -> list[EncodedPair]:
-        _, tokenizer = self._load()
+    def encode(self, question: str, texts: Sequence[str]) -> list[EncodedPair]:
+        """Return the question with each text as the model reads them."""
+        tokenizer, _ = self._load()
         asked = tokenizer.pieces(question, limit=self._longest)
         pairs = []
         for place, text in enumerate(texts):
@@ -68,8 +119,9 @@ class CrossEncoder:
             pairs.append(EncodedPair(place, ids, len(head)))
         return pairs
 
-    def _logits(self, batch: Sequence[EncodedPair]) -> NDArray[np.float64]:
-        session, _ = self._load()
+    def infer(self, batch: Sequence[EncodedPair]) -> NDArray[np.float64]:
+        """Return one number for each pair. Raises ProviderFailed."""
+        _, session = self._load()
         wanted = {each.name for each in session.get_inputs()}
         inputs = {name: rows for name, rows in pad(batch).items() if name in wanted}
         with self._translate_errors():
@@ -80,13 +132,10 @@ class CrossEncoder:
             )
         return found.reshape(-1)
 
-    def _load(self) -> tuple[Any, WordPiece]:
+    def _load(self) -> tuple[onnx.WordPiece, Any]:
         if self._loaded is None:
             with self._translate_errors():
-                session = onnx.load().InferenceSession(
-                    str(self._folder / "model.onnx"), providers=["CPUExecutionProvider"]
-                )
-                self._loaded = session, WordPiece(self._folder / "vocab.txt")
+                self._loaded = onnx.load_model(self._folder)
         return self._loaded
 
     @contextmanager
@@ -118,13 +167,11 @@ def pad(batch: Sequence[EncodedPair]) -> dict[str, NDArray[np.int64]]:
     >>> pad(pairs)["token_type_ids"].tolist()
     [[0, 0, 0, 1, 1], [0, 0, 1, 0, 0]]
     """
-    longest = max(len(pair.ids) for pair in batch)
-    ids, mask, kinds = np.zeros((3, len(batch), longest), np.int64)
+    inputs = onnx.pad([pair.ids for pair in batch])
+    kinds = np.zeros_like(inputs["input_ids"])
     for row, pair in enumerate(batch):
-        ids[row, : len(pair.ids)] = pair.ids
-        mask[row, : len(pair.ids)] = 1
         kinds[row, pair.first : len(pair.ids)] = 1
-    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": kinds}
+    return {**inputs, "token_type_ids": kinds}
 
 
 def squash(logits: NDArray[np.float64]) -> NDArray[np.float64]:

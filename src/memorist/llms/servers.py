@@ -1,0 +1,280 @@
+"""Language models on servers that speak OpenAI's or Anthropic's protocol.
+
+Each is asked for an answer in a given shape in the best way that it supports. What comes back is
+validated, and asked for once more if it does not fit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ..errors import BadModelAnswer, ModelUnavailable
+from ..providers import http
+from ..text.prompts import ModelAnswer, Prompt
+from . import budget, schema
+
+MAX_BYTES = 1 << 20  # of a response
+TOOL = "answer"
+_UNSUPPORTED = (400, 422, 501)
+_SCHEMA = "\n\nAnswer with one JSON object that fits this JSON schema, and with nothing else:\n"
+_RETRY = (
+    "\n\nAn answer that was given before cannot be used: {:.200}."
+    " Give one that fits, and nothing else."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReply:
+    """What a server answered."""
+
+    text: str
+    tokens: tuple[int, int] = (0, 0)  # in and out, as reported; 0 if it does not report them
+    is_cut: bool = False  # it stopped at the token limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestStyle:
+    """How to ask a server."""
+
+    mode: str  # one of StructuredModel.modes
+    without: frozenset[str] = frozenset()  # parameters it does not accept
+
+
+class StructuredModel(ABC):
+    """A LanguageModel over a server with several ways to ask for structured output, best first.
+
+    A way that the server rejected is not tried again. Belongs to the event loop that first uses it.
+    """
+
+    library: ClassVar[str]  # the client library, which is also the name of the extra
+    client: ClassVar[str]  # its class
+    call: ClassVar[str]  # its method
+    url: ClassVar[str]  # the default address
+    modes: ClassVar[Sequence[str]]
+    quirks: ClassVar[Mapping[str, str]] = {"temperature": "temperature"}  # word in an error: field
+
+    def __init__(
+        self, model: str, *, url: str | None = None, key: str | None = None, timeout: float = 20.0
+    ) -> None:
+        """Raise Misconfigured if the client library is missing.
+
+        A server of your own may need no key.
+        """
+        self._model, self._own_url, self._timeout = model, url, timeout
+        self._mode, self._without = 0, frozenset[str]()
+        self.name = f"{self.library}:{model}"
+        self._server = http.ModelServer(
+            self.library,
+            self.client,
+            self.call,
+            limit=MAX_BYTES,
+            base_url=url or self.url,
+            api_key=key or "none",
+            timeout=timeout,
+        )
+
+    async def answer(self, ask: Prompt) -> ModelAnswer:
+        """Return an answer that fits the schema; the timeout covers all tries.
+
+        Raises ModelUnavailable, BadModelAnswer.
+        """
+        await self._server.ready()
+        ask = replace(ask, system=_encodable(ask.system), user=_encodable(ask.user))
+        tries: list[tuple[int, int]] = []  # what each cost
+        retry, problem = ask, ""
+        error: ModelUnavailable | BadModelAnswer
+        try:
+            async with asyncio.timeout(self._timeout):
+                for _ in range(budget.TRIES):
+                    reply = await self._ask(retry, tries)
+                    value: Any = None
+                    problem = "it is too long, be brief"
+                    if not reply.is_cut:
+                        try:
+                            value = schema.find_object(reply.text)
+                            problem = schema.problem(value, ask.schema) or ""
+                        except ValueError as wrong:
+                            problem = str(wrong)
+                    if not problem:
+                        spent = _sum(tries)
+                        return ModelAnswer(
+                            value=value, model=self.name, tokens_in=spent[0], tokens_out=spent[1]
+                        )
+                    retry = replace(ask, system=ask.system + _RETRY.format(problem))
+            error = BadModelAnswer(f"The answer of {self.name} could not be used: {problem}")
+        except TimeoutError:
+            tries.append(budget.max_cost(ask))
+            error = self._unavailable(f"did not answer within {self._timeout:g} seconds")
+        except ModelUnavailable as failure:
+            error = failure
+        error.cost = _sum(tries)
+        raise error from None
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    @abstractmethod
+    def build_request(self, ask: Prompt, style: RequestStyle) -> dict[str, Any]:
+        """Return the parameters of the request."""
+
+    @abstractmethod
+    def read_reply(self, data: Any) -> ModelReply:
+        """Return the reply in the JSON of a response. Raises Failed if there is none."""
+
+    async def _ask(self, ask: Prompt, tries: list[tuple[int, int]]) -> ModelReply:
+        """Return the reply of the server, in the best way that it supports, and note the cost.
+
+        Raises ModelUnavailable.
+        """
+        mode, without = self._mode, self._without
+        while mode < len(self.modes):
+            style = RequestStyle(mode=self.modes[mode], without=without)
+            try:
+                reply = self.read_reply(await self._server.ask(**self.build_request(ask, style)))
+            except http.Failed as error:
+                if error.status not in _UNSUPPORTED:
+                    tries.append((0, 0) if error.is_free else budget.max_cost(ask))
+                    raise self._unavailable(f"failed: {error}") from None
+                rejected = {name for word, name in self.quirks.items() if word in error.said}
+                if rejected - without:
+                    without |= rejected
+                else:
+                    without, mode = self._without, mode + 1
+            else:
+                self._mode, self._without = mode, without
+                tries.append(budget.likely_cost(ask, reply.text, reply.tokens))
+                return reply
+        raise self._unavailable(
+            "rejected every way to ask it: is the address right, is the text too long?"
+        )
+
+    def _unavailable(self, why: str) -> ModelUnavailable:
+        return ModelUnavailable(f"The language model {self.name} {why}")
+
+
+class OpenAIModel(StructuredModel):
+    """A LanguageModel behind OpenAI's protocol: OpenAI, Ollama, vLLM, llama.cpp, many others."""
+
+    library, client, url = "openai", "AsyncOpenAI", "https://api.openai.com/v1"
+    call = "chat.completions"
+    modes = ("json_schema", "json_object", "tool", "text")
+    quirks: ClassVar = {
+        **StructuredModel.quirks,
+        "max_completion_tokens": "max_tokens",  # newer models want the longer name
+    }
+
+    def build_request(self, ask: Prompt, style: RequestStyle) -> dict[str, Any]:
+        is_own = self._own_url is not None
+        in_words = ("json_schema", "json_object", "text") if is_own else ("json_object", "text")
+        system = with_schema(ask) if style.mode in in_words else ask.system
+        is_new = not is_own or "max_tokens" in style.without
+        request: dict[str, Any] = {
+            "model": self._model,
+            "messages": [
+                {"role": "system", "content": system},
+                {"role": "user", "content": ask.user},
+            ],
+            "max_completion_tokens" if is_new else "max_tokens": ask.max_tokens,
+        }
+        if "temperature" not in style.without:
+            request["temperature"] = ask.temperature
+        shape = dict(ask.schema)
+        if style.mode == "json_schema":
+            # OpenAI itself does not support limits of length.
+            known = shape if is_own else schema.without(shape, ("minLength", "maxLength"))
+            wanted = {"name": TOOL, "schema": known, "strict": schema.is_closed(shape)}
+            request["response_format"] = {"type": "json_schema", "json_schema": wanted}
+        elif style.mode == "json_object":
+            request["response_format"] = {"type": "json_object"}
+        elif style.mode == "tool":
+            function = {"name": TOOL, "description": "Give the answer.", "parameters": shape}
+            request["tools"] = [{"type": "function", "function": function}]
+            request["tool_choice"] = {"type": "function", "function": {"name": TOOL}}
+        return request
+
+    def read_reply(self, data: Any) -> ModelReply:
+        message = http.at(data, "choices", 0, "message")
+        if not isinstance(message, dict):
+            raise http.Failed("it does not speak this protocol")
+        arguments = http.at(message, "tool_calls", 0, "function", "arguments")
+        given = arguments or message.get("content")
+        used = http.at(data, "usage")
+        return ModelReply(
+            text=given if isinstance(given, str) else json.dumps(given or ""),
+            tokens=(token_count(used, "prompt_tokens"), token_count(used, "completion_tokens")),
+            is_cut=http.at(data, "choices", 0, "finish_reason") == "length",
+        )
+
+
+class AnthropicModel(StructuredModel):
+    """A LanguageModel behind Anthropic's protocol."""
+
+    library, client, url = "anthropic", "AsyncAnthropic", "https://api.anthropic.com"
+    call = "messages"
+    modes = ("json_schema", "tool", "text")
+    unsupported = "minLength maxLength minItems maxItems minimum maximum pattern".split()
+    counted = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+
+    def build_request(self, ask: Prompt, style: RequestStyle) -> dict[str, Any]:
+        extra = {} if "temperature" in style.without else {"temperature": ask.temperature}
+        request: dict[str, Any] = {
+            "model": self._model,
+            "system": with_schema(ask) if style.mode == "text" else ask.system,
+            "messages": [{"role": "user", "content": ask.user}],
+            "max_tokens": ask.max_tokens,
+            "extra_body": extra,  # not every model accepts it
+        }
+        shape = dict(ask.schema)
+        if style.mode == "json_schema":
+            known = schema.without(shape, self.unsupported)
+            request["output_config"] = {"format": {"type": "json_schema", "schema": known}}
+        elif style.mode == "tool":
+            tool = {"name": TOOL, "description": "Give the answer.", "input_schema": shape}
+            request |= {"tools": [tool], "tool_choice": {"type": "tool", "name": TOOL}}
+        return request
+
+    def read_reply(self, data: Any) -> ModelReply:
+        blocks, used = http.at(data, "content"), http.at(data, "usage")
+        if not isinstance(blocks, list):
+            raise http.Failed("it does not speak this protocol")
+        text, arguments = "", None
+        for block in blocks:
+            given, words = http.at(block, "input"), http.at(block, "text")
+            if isinstance(given, dict) and arguments is None:
+                arguments = given
+            if isinstance(words, str):
+                text += words
+        tokens_in = sum(token_count(used, name) for name in self.counted)
+        return ModelReply(
+            text=text if arguments is None else json.dumps(arguments),
+            tokens=(tokens_in, token_count(used, "output_tokens")),
+            is_cut=http.at(data, "stop_reason") == "max_tokens",
+        )
+
+
+def with_schema(ask: Prompt) -> str:
+    """Return the instructions and the schema, for a server that does not take it as a parameter."""
+    return f"{ask.system}{_SCHEMA}{json.dumps(dict(ask.schema))}"
+
+
+def token_count(usage: Any, name: str) -> int:
+    """Return a number of tokens as a server reported it; 0 if it cannot be one.
+
+    >>> [token_count({"in": given}, "in") for given in (7, -7, "7", True)]
+    [7, 0, 0, 0]
+    """
+    figure = http.at(usage, name)
+    return figure if type(figure) is int and figure > 0 else 0
+
+
+def _sum(tries: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return sum(cost[0] for cost in tries), sum(cost[1] for cost in tries)
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate cannot be sent

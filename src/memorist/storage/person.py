@@ -1,0 +1,101 @@
+"""What the person decided, and what is derived about them: settings of a space, incognito sessions,
+decisions on proposals, long-term records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from ..text import clock
+from ..types import Scope
+from . import proposals, rows
+from .changes import Event, HistoryEntry
+from .proposals import Proposal
+from .queries import Reader
+from .transaction import Transaction
+
+_SETTING = """INSERT INTO space_settings (scope, key, value) VALUES (?, ?, ?)
+ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value"""
+_INCOGNITO = """INSERT INTO incognito_sessions (scope, session, started_at) VALUES (?, ?, ?)
+ON CONFLICT (scope, session) DO NOTHING"""
+_SUMMARIES = """SELECT id, record_type, name, data, evidence_ids, at FROM summaries
+WHERE scope = ? AND record_type = ? ORDER BY at DESC, id DESC"""
+_SUMMARY = """INSERT INTO summaries (id, scope, record_type, name, data, evidence_ids, at)
+VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, id) DO UPDATE SET name = excluded.name,
+data = excluded.data, at = excluded.at, evidence_ids = excluded.evidence_ids
+WHERE summaries.at <= excluded.at"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A long-term record made from memories: a profile of the person, or of a project."""
+
+    id: str
+    record_type: Literal["user_profile", "project_memory"]
+    name: str
+    data: Mapping[str, Any]
+    evidence_ids: tuple[str, ...]
+    at: datetime
+
+
+async def save_setting(
+    tx: Transaction, name: str, value: bool, *, at: datetime, actor: str | None = None
+) -> None:
+    """Set a setting of the space."""
+    number = await tx.create_scope()
+    entry = HistoryEntry(
+        memory_id="settings", event="UPDATE", actor=actor, meta={name: value}, at=at
+    )
+    await tx.touch((_SETTING, [(number, name, "true" if value else "false")]), entries=[entry])
+    if name == "memory_enabled":
+        await tx.apply([Event(node="hotpath", op="enable" if value else "disable", at=at)])
+
+
+async def set_incognito(tx: Transaction, session: str, is_on: bool, *, at: datetime) -> None:
+    """Begin or end the incognito mode of a session.
+
+    The session's name is stored as a digest, and nothing in the history; incognito sessions are
+    counted by day.
+    """
+    number = await tx.create_scope()
+    delete = "DELETE FROM incognito_sessions WHERE scope = ? AND session = ?"
+    await tx.write(
+        [
+            (_INCOGNITO, [(number, tx.session_mark(session, is_on), clock.iso(at))]),
+            (delete, [(number, tx.session_mark(session, not is_on))]),
+        ]
+    )
+    if is_on:
+        day = at.replace(hour=0, minute=0, second=0, microsecond=0)
+        await tx.apply([Event(node="hotpath", op="incognito", at=day)])
+
+
+async def decide_proposal(
+    tx: Transaction, proposal: Proposal, decision: str, *, at: datetime, actor: str | None = None
+) -> None:
+    """Store a proposal as it now is; one that is denied, withdrawn or lapsed is deleted with its
+    text."""
+    number = await tx.create_scope()
+    if decision == "denied":  # the person is never asked the same again
+        await tx.add_tombstones([f"{proposal.field}: {proposal.value}"], None)
+    if decision in proposals.GONE:
+        tx.connection.wipe_after_commit()
+    batches = proposals.write(tx.scope, number, proposal, decision)
+    await tx.touch(*batches, entries=[proposals.entry(proposal, decision, at, actor)])
+
+
+async def load_summaries(reader: Reader, scope: Scope, record_type: str) -> list[Summary]:
+    """Return long-term records, newest first."""
+    found = await reader.rows(scope, _SUMMARIES, (record_type,))
+    return [rows.parse(Summary, row) for row in found]
+
+
+async def save_summary(tx: Transaction, summary: Summary) -> None:
+    """Store a record, unless a newer one with its id is stored."""
+    number, _ = await tx.next_revision()
+    evidence = json.dumps(list(summary.evidence_ids))
+    about = (summary.record_type, summary.name, rows.dump_json(summary.data), evidence)
+    await tx.touch((_SUMMARY, [(summary.id, number, *about, clock.iso(summary.at))]))
