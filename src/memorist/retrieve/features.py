@@ -227,7 +227,7 @@ def compute(
 ) -> dict[str, Column]:
     """Return features of some positions, exact enough to be added up."""
     found = {}
-    for name in names:
+    for name in sorted(names):
         if name in COMPUTED:
             column = COMPUTED[name](search, positions)
             nothing = np.zeros(len(positions))
