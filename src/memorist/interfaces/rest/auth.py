@@ -303,7 +303,7 @@ async def authenticate(connection: HTTPConnection) -> Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ClientAccess:
     """The caller of a route, who has the right that it requires, and the client."""
 
     caller: Caller
@@ -321,5 +321,5 @@ class Requires:
     def __init__(self, right: str) -> None:
         self.right = right
 
-    async def __call__(self, connection: HTTPConnection) -> Access:
-        return Access(connection.state.caller, connection.app.state.engine)
+    async def __call__(self, connection: HTTPConnection) -> ClientAccess:
+        return ClientAccess(connection.state.caller, connection.app.state.engine)

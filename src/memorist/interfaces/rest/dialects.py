@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from ...errors import NotAllowed
 from ...types import GUILD, Memory
-from .auth import Access
+from .auth import ClientAccess
 from .bodies import OptionalName
 from .request import Admin, AuthenticatedRoute, Reader
 
@@ -48,7 +48,7 @@ class GuildQuery(BaseModel, extra="forbid"):
     limit: Annotated[int, Field(ge=1, le=24)] = 10
 
 
-async def require_operator(access: Admin) -> Access:
+async def require_operator(access: Admin) -> ClientAccess:
     """Return the access of a caller who may read about all users."""
     caller = access.caller
     if caller.tenant != access.client.settings.tenant or caller.space is not None:
@@ -56,7 +56,7 @@ async def require_operator(access: Admin) -> Access:
     return access
 
 
-Operator = Annotated[Access, Depends(require_operator)]
+Operator = Annotated[ClientAccess, Depends(require_operator)]
 
 
 @routes.get("/api/memory")

@@ -37,16 +37,16 @@ from ...storage import codec
 from ...telemetry import request_id
 from ...types import Memory
 from .. import errors
-from .auth import Access, Caller, Requires, authenticate, is_loopback
+from .auth import Caller, ClientAccess, Requires, authenticate, is_loopback
 from .bodies import PATTERN_ERRORS
 
 log = logging.getLogger("memorist.rest")
-Reader = Annotated[Access, Depends(Requires("read"))]
-Writer = Annotated[Access, Depends(Requires("write"))]
-Owner = Annotated[Access, Depends(Requires("owner"))]
-Admin = Annotated[Access, Depends(Requires("admin"))]
-Asker = Annotated[Access, Depends(Requires("ask"))]
-Rememberer = Annotated[Access, Depends(Requires("remember"))]
+Reader = Annotated[ClientAccess, Depends(Requires("read"))]
+Writer = Annotated[ClientAccess, Depends(Requires("write"))]
+Owner = Annotated[ClientAccess, Depends(Requires("owner"))]
+Admin = Annotated[ClientAccess, Depends(Requires("admin"))]
+Asker = Annotated[ClientAccess, Depends(Requires("ask"))]
+Rememberer = Annotated[ClientAccess, Depends(Requires("remember"))]
 MEDIA = "application/problem+json"
 REPLAY_PERIOD = timedelta(days=1)  # how long an answer is replayed
 MAX_KEY_LENGTH = 200  # characters of an `Idempotency-Key`
