@@ -143,12 +143,18 @@ class Tree:
                 return self._replace(file, start, start + len(changed), text, step)
             if len(hits) > 1:
                 break
+        if not any(_is_word(word) for word in changed):  # signs alone stand everywhere
+            first, end = max(0, first - 3), min(len(before), end + 3)
+            left, right = [t.text for t in before[:first]], [t.text for t in before[end:]]
+            changed = [t.text for t in before[first:end]]
+            made = after[first : len(after) - (len(before) - end)]
+            text = new[made[0].start : made[-1].end] if made else ""
         return self._find_similar(path, left, changed, right, text)
 
     def _find_similar(
         self, path: str, left: Sequence[str], changed: Sequence[str], right: Sequence[str], new: str
     ) -> Place | None:
-        if not changed or not any(_NAME.fullmatch(word) or word[0].isdigit() for word in changed):
+        if not any(_is_word(word) for word in changed):
             return None
         scored: list[tuple[float, str, int]] = []
         for file, at in self._occurrences(changed):
@@ -225,6 +231,10 @@ def code_of(source: str) -> str:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             node.value = ast.Constant("")
     return ast.dump(tree)
+
+
+def _is_word(token: str) -> bool:
+    return token[0].isalnum() or token[0] == "_"
 
 
 def _renamed(text: str, renames: Mapping[str, str]) -> str:
