@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _CLOSING = (")", "]", "}")
 _LEAST = 6  # tokens of the change and its surroundings that have to be unchanged
 _WINDOW = 20  # tokens on each side that are compared
-_SIMILAR = 0.55  # share of equal tokens in the surroundings
+_SIMILAR = 0.65  # share of equal tokens in the surroundings
 _CLEARLY = 0.12  # by which the best place is better than the second
 
 
@@ -154,7 +154,7 @@ class Tree:
     def _find_similar(
         self, path: str, left: Sequence[str], changed: Sequence[str], right: Sequence[str], new: str
     ) -> Place | None:
-        if not any(_is_word(word) for word in changed):
+        if not any(_is_word(word) for word in changed) or len(left) + len(right) < _LEAST:
             return None
         scored: list[tuple[float, str, int]] = []
         for file, at in self._occurrences(changed):
