@@ -22,12 +22,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
+from keyword import iskeyword
 from pathlib import Path
 
 SUFFIXES = (".py", ".sql", ".html", ".js", ".css", ".toml", ".json")
 _TOKEN = re.compile(r"(?:^|(?<=\s))\#\s[^\n]*|[A-Za-z_]\w*|\d[\d_]*(?:\.\d+)?|\S", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _CLOSING = (")", "]", "}")
+_COMMON = frozenset("self scope ctx memory str int len list dict tuple now id text".split())
 _LEAST = 6  # tokens of the change and its surroundings that have to be unchanged
 _WINDOW = 20  # tokens on each side that are compared
 _SIMILAR = 0.65  # share of equal tokens in the surroundings
@@ -143,7 +145,7 @@ class Tree:
                 return self._replace(file, start, start + len(changed), text, step)
             if len(hits) > 1:
                 break
-        if not any(_is_word(word) for word in changed):  # signs alone stand everywhere
+        if not any(_is_word(word) for word in changed):  # signs and numbers stand everywhere
             first, end = max(0, first - 3), min(len(before), end + 3)
             left, right = [t.text for t in before[:first]], [t.text for t in before[end:]]
             changed = [t.text for t in before[first:end]]
@@ -234,7 +236,8 @@ def code_of(source: str) -> str:
 
 
 def _is_word(token: str) -> bool:
-    return token[0].isalnum() or token[0] == "_"
+    """Whether a token is a name, and none that stands everywhere."""
+    return bool(_NAME.fullmatch(token)) and token not in _COMMON and not iskeyword(token)
 
 
 def _renamed(text: str, renames: Mapping[str, str]) -> str:
