@@ -100,11 +100,11 @@ class ManagedScope:
 
     async def confirm(self, id: str, *, actor: str | None = None) -> Memory:
         """Keep the newer memory of a conflict; the older one stays readable. Raises NotFound."""
-        return await edit.confirm(self.ctx, self.scope, id, actor)
+        return await edit.decide(self.ctx, self.scope, id, actor, is_confirmed=True)
 
     async def reject(self, id: str, *, actor: str | None = None) -> Memory:
         """Put the older memory of a conflict back in place of the newer one. Raises NotFound."""
-        return await edit.reject(self.ctx, self.scope, id, actor)
+        return await edit.decide(self.ctx, self.scope, id, actor, is_confirmed=False)
 
     @observed("edit", lambda _: 1)
     async def edit(
@@ -131,11 +131,11 @@ class ManagedScope:
 
     async def pin(self, id: str, *, actor: str | None = None) -> Memory:
         """Protect a memory from being trimmed, expired or left out. Raises NotFound."""
-        return await edit.set_pinned(*self._place, id, True, actor)
+        return await edit.change(*self._place, id, "updated", {"pinned": True}, actor)
 
     async def unpin(self, id: str, *, actor: str | None = None) -> Memory:
         """Remove the pin. Raises NotFound."""
-        return await edit.set_pinned(*self._place, id, False, actor)
+        return await edit.change(*self._place, id, "updated", {"pinned": False}, actor)
 
     async def restore(self, id: str, *, actor: str | None = None) -> Memory:
         """Restore a memory that was trimmed, expired, archived or hidden.
@@ -145,7 +145,8 @@ class ManagedScope:
         memory = await self.get(id)
         if memory.state in ("active", "superseded"):
             raise InvalidInput(f"Memory {id!r} is {memory.state}: there is nothing to restore")
-        return await edit.restore(*self._place, id, actor)
+        fields = {"state": "active", "purge_at": None}
+        return await edit.change(*self._place, id, "restored", fields, actor)
 
     async def undo(
         self,

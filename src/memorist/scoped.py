@@ -311,7 +311,8 @@ class ScopedClient(ManagedScope):
         )
         ids = await forget.find(*self._place, query, where)
         if dry_run:
-            return await forget.preview(self.ctx, self.scope, ids)
+            plan = await forget.make_plan(self.ctx.store, self.scope, ids)
+            return plan.report(dry_run=True)
         return await self._forget(ids, manner)
 
     def _manner(self, **given: Any) -> Manner:

@@ -127,6 +127,15 @@ PROFILES = {
     )
 }
 
+_CLANKER_FACTS = Policy(
+    name="clanker.guild",
+    longest=320,
+    score="given",
+    route="given",
+    exact=True,
+    embed="deferred",
+    guard="strict",
+)
 POLICIES = {
     policy.name: policy
     for policy in (
@@ -161,31 +170,13 @@ POLICIES = {
             links=Links(),
             extract=Facts(policy="supervisor"),
         ),
-        Policy(
-            name="clanker",
-            longest=320,
-            score="given",
-            route="given",
-            exact=True,
-            embed="deferred",
-            capacity=80,
-            guard="strict",
-        ),
-        Policy(
-            name="clanker.guild",
-            longest=320,
-            score="given",
-            route="given",
-            exact=True,
-            embed="deferred",
-            guard="strict",
-        ),
-        Policy(
+        replace(_CLANKER_FACTS, name="clanker", capacity=80),
+        _CLANKER_FACTS,
+        replace(
+            _CLANKER_FACTS,
             name="clanker.messages",
-            longest=320,
-            score="given",
-            route="given",
-            embed="deferred",
+            exact=False,
+            guard="contextual",
             extract=Facts(
                 policy="clanker.guild",
                 longer=3,

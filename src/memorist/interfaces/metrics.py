@@ -168,7 +168,8 @@ class Metrics:
 
     async def read_store(self) -> None:
         """Set the metrics of jobs, events and the language model. Raises ProviderFailed."""
-        gauges, now = self._gauges, self._client.ctx.clock()
+        gauges = self._gauges
+        now = self._client.ctx.clock()
         jobs = await self._client.backlog()
         usage = await self._client.llm_usage(days=0)
         await self.count_events(now)
@@ -208,4 +209,5 @@ class Metrics:
         recent = await count(since)
         for labels, number in (before + recent).items():
             self._events.labels(*labels).inc(max(0, number - self._counted[labels]))
-        self._events_since, self._counted = since, recent
+        self._events_since = since
+        self._counted = recent

@@ -38,20 +38,20 @@ async def create_key(
     name: str,
     *,
     user: str,
-    tenant: str | None,
-    space: str | None,
-    agent: str | None,
     rights: Sequence[str],
     days: float | None,
+    **place: str | None,
 ) -> tuple[Key, str]:
-    """Create a key and return it with its token. Raises InvalidInput."""
-    names = {"name": name, "user": user, "space": space, "agent": agent, "tenant": tenant}
-    for what, value in names.items():
-        if value is not None or what in ("name", "user"):
-            validation.name(what, value)
+    """Create a key and return it with its token; its place is a tenant, a space and an agent.
+
+    Raises InvalidInput.
+    """
+    given = {each: value for each, value in place.items() if value is not None}
+    for what, value in {"name": name, "user": user, **given}.items():
+        validation.name(what, value)
     if not rights or isinstance(rights, str) or not set(rights) <= set(RIGHTS):
         raise InvalidInput(f"Rights of a key are some of {', '.join(RIGHTS)}, not {rights!r:.60}")
-    if agent is not None and "owner" in rights:
+    if "agent" in given and "owner" in rights:
         raise InvalidInput(
             "A key of an agent cannot have the right 'owner': make one without an agent"
         )
@@ -62,12 +62,12 @@ async def create_key(
         id=secrets.token_hex(8),
         name=name,
         user=user,
-        tenant=tenant or ctx.settings.tenant,
-        space=space,
-        agent=agent,
         rights=tuple(right for right in RIGHTS if right in rights),
         created_at=now,
         expires_at=None if days is None else now + timedelta(days=days),
+        tenant=given.get("tenant", ctx.settings.tenant),
+        space=given.get("space"),
+        agent=given.get("agent"),
     )
     await ctx.store.keys.add(key, secret)
     return key, f"{_PREFIX}_{key.id}_{secret}"

@@ -80,7 +80,7 @@ _SWITCHED = {
     "memory off": "Memory is off here: nothing is stored or recalled automatically until you turn "
     "it on again.",
     "memory on": "Memory is on.",
-    "incognito on": "This chat is incognito: nothing of it is stored, and nothing is recalled in it.",
+    "incognito on": "This chat is incognito: nothing of it is stored and nothing is recalled in it.",
     "incognito off": "This chat is not incognito any more.",
 }
 
@@ -215,8 +215,8 @@ class Chat:
                 manner = forget.Manner(reason="asked for in the chat", actor=scope.user)
                 await forget.forget(ctx, scope, [memory.id], manner)
             else:
-                pinned = verb == "pin"
-                await edit.set_pinned(ctx, scope, self.labels, memory.id, pinned, scope.user)
+                fields, id = {"pinned": verb == "pin"}, memory.id
+                await edit.change(ctx, scope, self.labels, id, "updated", fields, scope.user)
         say = "Forgotten." if len(found) == 1 else f"Forgotten: {len(found)} memories."
         if verb != "forget":
             say = f"{'Pinned' if verb == 'pin' else 'No longer pinned'}:\n{_number(found)}"

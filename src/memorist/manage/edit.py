@@ -52,7 +52,14 @@ async def edit(
 
     Raises NotFound, InvalidInput; RevisionConflict if it does not have the given revision.
     """
-    fields = _check_fields(ctx, text, given)
+    if text is not None:
+        validation.text(text, ctx.settings.max_text_chars)
+    fields = {name: value for name, value in given.items() if value is not None}
+    validation.fields(fields)
+    if (length := len(fields.get("summary", ""))) > LONGEST_SUMMARY:
+        raise InvalidInput(f"A summary has at most {LONGEST_SUMMARY} characters, not {length}")
+    if "tags" in fields:
+        fields["tags"] = tuple(dict.fromkeys(map(str.lower, fields["tags"])))
     names = sorted(fields if text is None else [*fields, "text"])
     texts = [memory.text for memory in await ctx.store.get(scope, [str(id)])]
     by = None
@@ -87,54 +94,25 @@ async def edit(
     return put.memory
 
 
-def _check_fields(ctx: Context, text: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an edit as they are stored. Raises InvalidInput."""
-    if text is not None:
-        validation.text(text, ctx.settings.max_text_chars)
-    fields = {name: value for name, value in given.items() if value is not None}
-    validation.fields(fields)
-    length = len(fields.get("summary", ""))
-    if length > LONGEST_SUMMARY:
-        raise InvalidInput(f"A summary has at most {LONGEST_SUMMARY} characters, not {length}")
-    if "tags" in fields:
-        fields["tags"] = tuple(dict.fromkeys(map(str.lower, fields["tags"])))
-    return fields
-
-
-async def set_pinned(
-    ctx: Context, scope: Scope, labels: Labels, id: str, pinned: bool, actor: str | None
-) -> Memory:
-    """Pin or unpin a memory. Raises NotFound."""
-    session = await privacy.traceable_session(ctx, scope, labels.session)
-    return await change(ctx, scope, id, "updated", {"pinned": pinned}, actor, session)
-
-
-async def restore(ctx: Context, scope: Scope, labels: Labels, id: str, actor: str | None) -> Memory:
-    """Make a hidden or archived memory active again. Raises NotFound."""
-    session = await privacy.traceable_session(ctx, scope, labels.session)
-    fields = {"state": "active", "purge_at": None}
-    return await change(ctx, scope, id, "restored", fields, actor, session)
-
-
 async def change(
     ctx: Context,
     scope: Scope,
+    labels: Labels,
     id: str,
     event: HistoryEvent,
     fields: Mapping[str, Any],
     actor: str | None,
-    session: str | None = None,
 ) -> Memory:
     """Change fields of a memory with its history; hide or restore its earlier versions with it.
 
     Raises NotFound.
     """
+    meta = {name: value for name, value in fields.items() if isinstance(value, bool | str)}
+    if session := await privacy.traceable_session(ctx, scope, labels.session):
+        meta["session"] = session
     async with ctx.store.transaction(scope) as tx:
         old = await load(tx, scope, id)
         new = await release_key(tx, transitions.revise(old, ctx.clock(), **fields))
-        meta = {name: value for name, value in fields.items() if isinstance(value, bool | str)}
-        if session:
-            meta["session"] = session
         versions = await carry_versions(tx, old, new)
         await tx.apply([Save(memory=new, event=event, actor=actor, meta=meta), *versions])
     return new
@@ -227,22 +205,13 @@ async def list_conflicts(
     return found
 
 
-async def confirm(ctx: Context, scope: Scope, id: str, actor: str | None) -> Memory:
-    """Keep the newer memory of a conflict. Raises NotFound."""
-    return await _decide(ctx, scope, id, actor, is_confirmed=True)
-
-
-async def reject(ctx: Context, scope: Scope, id: str, actor: str | None) -> Memory:
-    """Make the older memory of a conflict current again, as if the newer one had never held.
-
-    Raises NotFound.
-    """
-    return await _decide(ctx, scope, id, actor, is_confirmed=False)
-
-
-async def _decide(
+async def decide(
     ctx: Context, scope: Scope, id: str, actor: str | None, *, is_confirmed: bool
 ) -> Memory:
+    """Keep the newer memory of a conflict, or make the older one current again.
+
+    A newer one that is rejected counts as if it had never held. Raises NotFound.
+    """
     async with ctx.store.transaction(scope) as tx:
         found = await list_conflicts(tx, scope, limit=1, id=str(id))
         if not found:
@@ -250,23 +219,21 @@ async def _decide(
                 f"Memory {id!r} contradicts nothing that waits for a decision: see `conflicts`"
             )
         new, old, now = found[0].new, found[0].old, ctx.clock()
-        between = [new.id, old.id]
-        closed = Unrelated(from_id=new.id, to_id=old.id, type=CONTRADICTS)
+        meta: dict[str, Any] = {"decision": "confirmed", "between": [new.id, old.id]}
         if is_confirmed:
             kept = transitions.revise(new, now)
-            meta: dict[str, Any] = {"decision": "confirmed", "between": between}
             puts = [Save(memory=kept, event="updated", actor=actor, meta=meta)]
         else:
             kept = transitions.restore(old, now)
             never = transitions.held_since(new)
             gone = transitions.supersede(new, now, by=old.id, since=never)
-            meta = {"decision": "rejected", "between": between}
+            meta["decision"] = "rejected"
             back = {"decision": "rejected", "supersedes": new.id}
             puts = [
                 Save(memory=gone, event="superseded", actor=actor, meta=meta),
                 Save(memory=kept, event="restored", actor=actor, meta=back),
             ]
-        await tx.apply([*puts, closed])
+        await tx.apply([*puts, Unrelated(from_id=new.id, to_id=old.id, type=CONTRADICTS)])
     return kept
 
 

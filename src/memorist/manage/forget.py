@@ -11,12 +11,11 @@ from datetime import datetime, timedelta
 from ..context import Context
 from ..errors import InvalidInput, NotFound, ProviderFailed, StoreDamaged, StoreFull
 from ..ingest import transitions, validation
+from ..jobs import embed
 from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful
-from ..storage import tasks
 from ..storage.changes import Change, Forget, Save
 from ..storage.queries import Reader
-from ..storage.tasks import Embedding
 from ..storage.transaction import Transaction
 from ..text import summarize, tokens
 from ..types import GUILD, STATES, Filter, Labels, Memory, Scope
@@ -100,11 +99,6 @@ async def find(
     if wanted.is_plain:
         raise InvalidInput("Pass what to forget: a query, or a filter that names more than states")
     return [memory.id for memory in await ctx.store.find_all(scope, wanted)]
-
-
-async def preview(ctx: Context, scope: Scope, ids: Sequence[str]) -> Forgotten:
-    """Return what forgetting these memories would erase."""
-    return (await make_plan(ctx.store, scope, ids)).report(dry_run=True)
 
 
 async def forget(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) -> Forgotten:
@@ -255,22 +249,14 @@ async def _summarize_again(tx: Transaction, scope: Scope, plan: Plan, now: datet
 
 async def _embed_summaries(ctx: Context, scope: Scope, plan: Plan) -> None:
     """Embed summaries that were made again; without the model that is done later."""
-    ids = [memory.id for memory in plan.summaries]
-    memories = await ctx.store.get(scope, ids) if ids else []
-    vectors = await edit.encode(ctx, [memory.text for memory in memories]) if memories else {}
-    if not vectors:
-        return
-    async with ctx.store.transaction(scope) as tx:
-        found: list[Embedding] = []
-        for memory in await tx.get(scope, ids):
-            if (vector := vectors.get(memory.text)) is not None:
-                model = ctx.index.model
-                found.append(Embedding(memory_id=memory.id, model=model, vector=vector))
-        await tasks.save_embeddings(tx, found)
+    found = await ctx.store.get(scope, [memory.id for memory in plan.summaries])
+    if found and ctx.embedder is not None:
+        with suppress(ProviderFailed):
+            await embed.embed_now(ctx.store, ctx.embedder, found, ctx.clock())
 
 
 async def _hide(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) -> Forgotten:
-    """Hide memories with what is based on them alone; until they are purged they can be restored."""
+    """Hide memories with what is based on them alone; they can be restored until purged."""
     now = ctx.clock()
     purge_at = now + timedelta(days=manner.keep_days)
     until = manner.tombstone_end(ctx, now)

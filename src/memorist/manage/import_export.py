@@ -24,7 +24,6 @@ from ..context import Context
 from ..errors import InvalidInput
 from ..ingest import guard, policies, validation
 from ..ingest.decide import FORGOTTEN
-from ..ingest.policies import Policy
 from ..ingest.privacy import INCOGNITO, load
 from ..storage import codec, person, rows
 from ..storage.changes import HistoryEntry, Save, SeenMessage
@@ -32,7 +31,7 @@ from ..storage.export import export
 from ..storage.person import Summary
 from ..storage.store import Store
 from ..text import authority, normalize
-from ..types import HISTORY_EVENTS, Draft, Labels, Memory, Message, Outcome, Receipt, Scope
+from ..types import HISTORY_EVENTS, Draft, Labels, Memory, Message, Outcome, Receipt, Scope, Status
 from . import edit
 from .records import LISTS
 
@@ -67,10 +66,6 @@ class Import:
     remember: Callable[[list[Any]], Awaitable[Receipt]] | None = None  # stores messages
     restore: bool = False  # an export of one's own: stored as it was, even where memory is off
 
-    @property
-    def policy(self) -> Policy:
-        return policies.find(self.ctx.policies, self.ctx.settings.policy)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
@@ -80,6 +75,9 @@ class Record:
     value: Any
     scope: Scope | None  # where it is stored
     origin: Any = None  # the scope it names
+
+    def is_like(self, other: Record) -> bool:
+        return (self.kind, self.origin) == (other.kind, other.origin)
 
 
 async def export_records(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
@@ -98,12 +96,12 @@ async def import_records(records: Iterable[Mapping[str, Any]], how: Import) -> R
     if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
         raise InvalidInput(f"import_ takes an iterable of records, not {type(records).__name__}")
     outcomes: list[Outcome] = []
-    for batch in _read_batches(records, how):
-        outcomes += await _store_batch(batch, how)
+    for batch in read_batches(records, how):
+        outcomes += await store_batch(batch, how)
     return Receipt(tuple(outcomes))
 
 
-def _read_batches(records: Iterable[Mapping[str, Any]], how: Import) -> Iterator[list[Record]]:
+def read_batches(records: Iterable[Mapping[str, Any]], how: Import) -> Iterator[list[Record]]:
     """Yield records that are stored together: of one kind and from one scope."""
     batch: list[Record] = []
     for number, given in enumerate(records, 1):
@@ -113,11 +111,9 @@ def _read_batches(records: Iterable[Mapping[str, Any]], how: Import) -> Iterator
             if batch:
                 yield batch
             raise InvalidInput(f"Record {number}: {error}") from error
-        if batch:
-            is_same = (record.kind, record.origin) == (batch[0].kind, batch[0].origin)
-            if not is_same or len(batch) == BATCH:
-                yield batch
-                batch = []
+        if len(batch) == BATCH or (batch and not batch[0].is_like(record)):
+            yield batch
+            batch = []
         batch.append(record)
     if batch:
         yield batch
@@ -136,24 +132,20 @@ def read(record: Mapping[str, Any], how: Import) -> Record:
     if kind not in (*_IGNORED, *_READERS) or not isinstance(data, Mapping):
         raise InvalidInput("it is neither an exported record nor a message with 'content'")
     if kind in _HEADS and data.get("format") != FORMAT:
-        raise InvalidInput(
-            f"the export has format {data.get('format')!r}, this version reads {FORMAT}"
-        )
+        raise InvalidInput(f"its format is {data.get('format')!r}, this version reads {FORMAT}")
     origin, scope = data.get("scope"), how.scope
     if kind in _IGNORED:
         return Record(kind=kind, value=None, scope=scope, origin=origin)
     value = _READERS[kind](data)
-    _check_sizes(value, how)
+    check_sizes(value, how)
     if scope is None:
         if not isinstance(origin, Mapping) or set(origin) != {"tenant", "user", "space"}:
-            raise InvalidInput(
-                f"A record needs a scope with tenant, user and space, not {origin!r:.60}"
-            )
+            raise InvalidInput(f"it needs a scope with tenant, user and space, not {origin!r:.60}")
         scope = Scope(**{name: validation.name(name, each) for name, each in origin.items()})
     return Record(kind=kind, value=value, scope=scope, origin=origin)
 
 
-def _read_memory(data: Mapping[str, Any]) -> Memory:
+def read_memory(data: Mapping[str, Any]) -> Memory:
     """Return a memory as it was, except what is computed from its text, its place and its uses.
 
     Raises InvalidInput for what no verb would have stored.
@@ -168,10 +160,9 @@ def _read_memory(data: Mapping[str, Any]) -> Memory:
             f"An id is a text of 1 to {_MOST_NAME} characters without blanks, not {id!r:.60}"
         )
     for name, most in _RANGES.items():
-        if not 0 <= getattr(memory, name) <= most:  # also true for NaN
-            raise InvalidInput(
-                f"{name} lies between 0 and {most:,}, not {getattr(memory, name)!r:.60}"
-            )
+        value = getattr(memory, name)
+        if not 0 <= value <= most:  # also true for NaN
+            raise InvalidInput(f"{name} lies between 0 and {most:,}, not {value!r:.60}")
     if not all(abs(part) <= _MOST_LABEL for part in memory.importance_parts.values()):
         raise InvalidInput("importance_parts are small numbers")
     tags = tuple(map(normalize.storable, memory.tags))
@@ -182,7 +173,7 @@ def _read_memory(data: Mapping[str, Any]) -> Memory:
     return edit.reword(memory, normalize.storable(memory.text), tags=tags)
 
 
-def _read_message(data: Mapping[str, Any]) -> SeenMessage:
+def read_message(data: Mapping[str, Any]) -> SeenMessage:
     text = data.get("text")
     plain = {name: data.get(name) for name in ("id", "role", "name", "session")}
     plain |= {"content": "" if text is None else text, "at": validation.moment(data.get("at"))}
@@ -198,15 +189,12 @@ def _read_message(data: Mapping[str, Any]) -> SeenMessage:
     )
 
 
-def _read_entry(data: Mapping[str, Any]) -> HistoryEntry:
-    plain = {name: value for name, value in data.items() if name != "scope"}
-    entry = codec.load(HistoryEntry, plain)
+def read_entry(data: Mapping[str, Any]) -> HistoryEntry:
+    entry = codec.load(HistoryEntry, data)
     try:
         UUID(entry.id)
     except ValueError as error:
-        raise InvalidInput(
-            f"Not a history entry: its id is not a UUID: {entry.id!r:.60}"
-        ) from error
+        raise InvalidInput(f"Not a history entry: id {entry.id!r:.60} is not a UUID") from error
     if not isinstance(entry.meta.get("before", {}), Mapping):
         raise InvalidInput("Not a history entry: `before` has to be an object of fields and values")
     if entry.event not in HISTORY_EVENTS:
@@ -215,37 +203,33 @@ def _read_entry(data: Mapping[str, Any]) -> HistoryEntry:
     return entry
 
 
-def _read_summary(data: Mapping[str, Any]) -> Summary:
-    plain = {name: value for name, value in data.items() if name != "scope"}
-    summary = codec.load(Summary, plain)
+def read_summary(data: Mapping[str, Any]) -> Summary:
+    summary = codec.load(Summary, data)
     if not summary.evidence_ids:
         raise InvalidInput("a long-term record names the memories that it rests on (evidence_ids)")
     lists = LISTS[summary.record_type]
     for name, lines in summary.data.items():
         is_list = isinstance(lines, list | tuple) and all(isinstance(line, str) for line in lines)
         if name not in lists or not is_list:
-            known = ", ".join(lists)
-            raise InvalidInput(
-                f"a {summary.record_type} has lists of texts: {known}, not {name!r:.60}"
-            )
+            raise InvalidInput(f"its lists of texts are {', '.join(lists)}, not {name!r:.60}")
     return summary
 
 
 _READERS: dict[str, Callable[[Mapping[str, Any]], Value]] = {
-    "memory": _read_memory,
-    "history": _read_entry,
-    "message": _read_message,
-    "user_profile": _read_summary,
-    "project_memory": _read_summary,
+    "memory": read_memory,
+    "history": read_entry,
+    "message": read_message,
+    "user_profile": read_summary,
+    "project_memory": read_summary,
 }
 
 
-def _check_sizes(value: object, how: Import) -> None:
+def check_sizes(value: object, how: Import) -> None:
     """Raise InvalidInput for texts and lists that are too long; an own export may hold longer."""
     for each in fields(value):  # type: ignore[arg-type]
         name, part = each.name, getattr(value, each.name)
         if isinstance(part, Labels | Message | Outcome):
-            _check_sizes(part, how)
+            check_sizes(part, how)
             continue
         if isinstance(part, Mapping):
             name, part = "text", json.dumps(part, default=str)
@@ -262,23 +246,23 @@ def _check_sizes(value: object, how: Import) -> None:
                 raise InvalidInput(f"{name} is too long: {limits}; {_HOW_TO_RESTORE}")
 
 
-async def _store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome]:
+async def store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome]:
     """Store records of one kind; return what became of memories and messages, and refusals."""
-    kind, scope, origin = batch[0].kind, batch[0].scope, batch[0].origin
+    kind, scope = batch[0].kind, batch[0].scope
     values = [record.value for record in batch]
     if kind == _MESSAGE and how.remember is not None:
         return (await how.remember(values)).outcomes
     if scope is None or kind in _IGNORED:
         return []
-    reasons = await _find_refusals(values, scope, how)
+    values, reasons = await admit(values, scope, how)
     if kind == "memory":
-        return await _store_memories(values, reasons, scope, how)
+        return await store_memories(values, reasons, scope, how.ctx)
     allowed = [value for value, why in zip(values, reasons, strict=True) if not why]
     if kind == "history":
-        if origin != asdict(scope):  # there an entry has an id of its own, always the same
+        if batch[0].origin != asdict(scope):  # there an entry has an id of its own, always the same
             name = "\0".join((scope.tenant, scope.user, scope.space))
             allowed = [replace(each, id=str(uuid5(UUID(each.id), name))) for each in allowed]
-        await _store_history(allowed, scope, how.ctx)
+        await store_history(allowed, scope, how.ctx)
     elif kind == "message":
         async with how.ctx.store.transaction(scope) as tx:
             for number, seen in enumerate(allowed):
@@ -287,32 +271,39 @@ async def _store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome
                     allowed[number] = replace(seen, keep_text=False)
             await tx.save_messages(allowed)
     else:
-        reasons += await _store_summaries(allowed, scope, how)
+        reasons += await store_summaries(allowed, scope, how)
     return [Outcome(status="refused", reason=why) for why in reasons if why]
 
 
-async def _find_refusals(values: Sequence[Value], scope: Scope, how: Import) -> list[str]:
-    """Return why each value may not be imported, empty where it may.
+async def admit(values: Sequence[Value], scope: Scope, how: Import) -> tuple[list[Any], list[str]]:
+    """Return the values with the authority of their speakers, and why each is refused, if it is.
 
     A record that claims to be pinned or manually saved gets no exception.
     """
-    drafts = [_to_draft(value) for value in values]
+    drafts = [to_draft(value) for value in values]
     sessions = {draft.labels.session for draft in drafts}
     disabled = await load(how.ctx, how.ctx.store, scope, sessions)
-    reasons: list[str] = []
-    for draft in drafts:
+    policy = policies.find(how.ctx.policies, how.ctx.settings.policy)
+    admitted, reasons = list[Any](), list[str]()
+    for value, draft in zip(values, drafts, strict=True):
         why = disabled.get(draft.labels.session, "")
         if why != INCOGNITO:
-            if how.restore:
-                why = ""
-            elif draft.text and not why:
-                why = guard.find_refusal(draft, how.policy, scope.user)
-            why = f"{why}; {_HOW_TO_RESTORE}" if why else ""
+            if draft.text and not why:
+                why = guard.find_refusal(draft, policy, scope.user)
+            why = f"{why}; {_HOW_TO_RESTORE}" if why and not how.restore else ""
+        if isinstance(value, Memory) and not how.restore:
+            low = guard.lower_authority(draft, policy, scope.user)
+            if low != draft or not authority.is_own(draft.labels.role, draft.speaker, scope.user):
+                names = ("steps_text", "category", "item_type", "fact_type")
+                lowered: dict[str, Any] = {name: getattr(low, name) for name in names}
+                lowered |= {"kind": low.kind or "episodic", "procedural_form": None, "key": None}
+                value = edit.reword(value, low.text, **lowered)
+        admitted.append(value)
         reasons.append(why)
-    return reasons
+    return admitted, reasons
 
 
-def _to_draft(value: Value) -> Draft:
+def to_draft(value: Value) -> Draft:
     """Return the text and the speaker of a value as a draft, for the guard to check."""
     if isinstance(value, Memory):
         given = {name: getattr(value, name) for name in _CHECKED.split()}
@@ -329,17 +320,14 @@ def _to_draft(value: Value) -> Draft:
     return Draft(text="", labels=Labels(session=session if isinstance(session, str) else None))
 
 
-async def _store_memories(
-    memories: Sequence[Memory], refusals: Sequence[str], scope: Scope, how: Import
+async def store_memories(
+    memories: Sequence[Memory], refusals: Sequence[str], scope: Scope, ctx: Context
 ) -> list[Outcome]:
     """Store memories as they are, with vectors of the current model; those already here stay.
 
     The memories of a session are numbered after those already stored, in the order of the file.
     """
-    ctx, model = how.ctx, how.ctx.index.model
     reasons = {each.id: why for each, why in zip(memories, refusals, strict=True)}
-    if not how.restore:
-        memories = [_lower_authority(memory, scope, how.policy) for memory in memories]
     vectors = await edit.encode(ctx, [each.text for each in memories if not reasons[each.id]])
     async with ctx.store.transaction(scope) as tx:
         here = {memory.id for memory in await tx.get(scope, list(reasons))}
@@ -348,47 +336,32 @@ async def _store_memories(
         reasons |= {id: FORGOTTEN for id, text in wordings.items() if text in forgotten}
         new = {each.id: each for each in memories if each.id not in here and not reasons[each.id]}
         saves: list[Save] = []
-        keys, last = set[str](), dict[str, int]()
+        keys, last = set[str | None](), dict[str, int]()
         for memory in new.values():
             memory = await edit.release_key(tx, replace(memory, scope=scope))
             if memory.key in keys:
                 memory = replace(memory, key=None)
-            if memory.key:
-                keys.add(memory.key)
+            keys.add(memory.key)
             session = memory.labels.session
             if session is not None:
                 if session not in last:
                     last[session] = await tx.last_sequence(scope, session)
                 last[session] += 1
                 memory = replace(memory, sequence=last[session])
-            put = edit.to_save(memory, vectors, model, "created", meta={"imported": True})
+            put = edit.to_save(memory, vectors, ctx.index.model, "created", meta={"imported": True})
             saves.append(replace(put, event=None) if memory.state == "superseded" else put)
         await tx.apply(saves)
     outcomes: list[Outcome] = []
     for memory in memories:
-        ids = (memory.id,)
-        outcome = Outcome(status="created", ids=ids)
-        if memory.id in here:
-            outcome = Outcome(status="skipped", ids=ids, reason="it is here already")
-        elif why := reasons[memory.id]:
-            outcome = Outcome(status="refused", reason=why)
-        outcomes.append(outcome)
+        is_here = memory.id in here
+        why = "it is here already" if is_here else reasons[memory.id]
+        status: Status = "skipped" if is_here else "refused" if why else "created"
+        ids = (memory.id,) if status != "refused" else ()
+        outcomes.append(Outcome(status=status, ids=ids, reason=why))
     return outcomes
 
 
-def _lower_authority(memory: Memory, scope: Scope, policy: Policy) -> Memory:
-    """Limit a memory to the authority of its speaker."""
-    draft = _to_draft(memory)
-    low = guard.lower_authority(draft, policy, scope.user)
-    if low == draft and authority.is_own(memory.labels.role, memory.speaker, scope.user):
-        return memory
-    names = ("steps_text", "category", "item_type", "fact_type")
-    lowered = {name: getattr(low, name) for name in names}
-    kind = low.kind or "episodic"
-    return edit.reword(memory, low.text, kind=kind, procedural_form=None, key=None, **lowered)
-
-
-async def _store_history(entries: Sequence[HistoryEntry], scope: Scope, ctx: Context) -> None:
+async def store_history(entries: Sequence[HistoryEntry], scope: Scope, ctx: Context) -> None:
     """Add entries, without the words of what was forgotten here and out of the reach of `undo`."""
     words: dict[str, str] = {}
     for entry in entries:
@@ -406,7 +379,7 @@ async def _store_history(entries: Sequence[HistoryEntry], scope: Scope, ctx: Con
         await tx.import_history(imported)
 
 
-async def _store_summaries(records: Sequence[Summary], scope: Scope, how: Import) -> list[str]:
+async def store_summaries(records: Sequence[Summary], scope: Scope, how: Import) -> list[str]:
     """Store long-term records that are not here yet; return why others are refused."""
     reasons: list[str] = []
     async with how.ctx.store.transaction(scope) as tx:

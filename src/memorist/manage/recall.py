@@ -147,18 +147,19 @@ async def _collect(reading: Reader, scope: Scope, thread: str, since: int) -> Up
     replaced = [m.superseded_by for m in found if m.state == "superseded" and m.superseded_by]
     newer = {memory.id: memory for memory in await reading.get(scope, replaced)}
     current = {memory.id: newer.get(memory.superseded_by or "", memory) for memory in found}
-    ids = {id: memory.id for id, memory in current.items()}
-    last: dict[tuple[str, str], int] = {}
+    last: dict[tuple[str, str], ThreadChange] = {}
     for change in log:
-        last[ids.get(change.memory_id, change.memory_id), change.event] = change.revision
+        memory = current.get(change.memory_id)
+        key = (memory.id if memory else change.memory_id, change.event)
+        last.pop(key, None)  # so that it is in the order of the last ones
+        last[key] = change
     lines: list[str] = []
     shown: list[ThreadChange] = []
-    for change in log:
-        id = ids.get(change.memory_id, change.memory_id)
-        is_new = change.event in ("updated", "merged") and (id, "created") in last
-        if is_new or last[id, change.event] != change.revision or len(shown) == BULLETS:
+    for (id, event), change in last.items():
+        is_known = event in ("updated", "merged") and (id, "created") in last
+        if is_known or len(shown) == BULLETS:
             continue
-        line = render.update(change.event, current.get(change.memory_id))
+        line = render.update(event, current.get(change.memory_id))
         if line is not None:
             shown.append(change)
             lines.append(line)

@@ -6,7 +6,7 @@ into the records they belong to; the items are the evidence and stay, archived.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
@@ -141,7 +141,10 @@ def make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
     """
     found: dict[tuple[RecordType, str], list[tuple[str, Memory]]] = {}
     for item in items:
-        names = project_names(item.tags)
+        names: dict[str, None] = {}
+        for tag in map(str.casefold, item.tags):
+            if name := tag.removeprefix(PROJECT_TAG).strip() if tag.startswith(PROJECT_TAG) else "":
+                names[name] = None
         kind = "goals" if item.item_type == "project" else "next_steps"
         kind = next((each for tag, each in _PROJECT_LISTS.items() if tag in item.tags), kind)
         for name in names:
@@ -167,14 +170,3 @@ def make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
             )
         )
     return patches
-
-
-def project_names(tags: Iterable[str]) -> list[str]:
-    """Return the projects that an item belongs to.
-
-    >>> project_names(["urgent", "project:Atlas"])
-    ['atlas']
-    """
-    folded = [tag.casefold() for tag in tags]
-    named = [tag.removeprefix(PROJECT_TAG).strip() for tag in folded if tag.startswith(PROJECT_TAG)]
-    return list(dict.fromkeys(filter(None, named)))

@@ -151,8 +151,8 @@ async def _revert(
 ) -> list[Change]:
     """Return the changes that make a memory what it was, under a new revision.
 
-    A text that is replaced is kept as an earlier version. A decision about a conflict is open again,
-    or closed again if undoing it is undone.
+    A replaced text is kept as an earlier version. A decision about a conflict is open again, or
+    closed again if undoing it is undone.
     """
     old = step.now
     then = transitions.revise(replace(step.then, revision=old.revision), now)

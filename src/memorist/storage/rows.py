@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from numbers import Real
 from types import NoneType
@@ -275,7 +275,8 @@ def _loaded_tuple(text: str) -> tuple[Any, ...]:
 def moment(text: str) -> datetime:
     """Return the value of a column of times. Raises StoreDamaged."""
     try:
-        return clock.parse(text)
+        at = datetime.fromisoformat(text)
+        return at if at.tzinfo is UTC else clock.utc(at)
     except (ValueError, TypeError) as error:
         raise StoreDamaged(ALTERED) from error
 

@@ -84,7 +84,8 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        level, message = record.levelname.lower(), record.getMessage()
+        level = record.levelname.lower()
+        message = record.getMessage()
         error = record.exc_info[0] if record.exc_info else None
         fields = {"request": request_id.get(), "error": error and error.__name__}
         fields |= getattr(record, "about", {})
@@ -103,7 +104,8 @@ def configure_log(kind: str, observers: list[Observer]) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(as_json=kind == "json"))
     ours = logging.getLogger("memorist")
-    ours.handlers, ours.propagate = [handler], False
+    ours.handlers = [handler]
+    ours.propagate = False
     ours.setLevel(logging.INFO)
     observers.append(log_line)
 
@@ -111,7 +113,8 @@ def configure_log(kind: str, observers: list[Observer]) -> None:
 @contextmanager
 def log_line(what: str) -> Iterator[ReportCount]:
     """Log one line for a verb or job."""
-    begun, about = perf_counter(), dict[str, Any]()
+    begun = perf_counter()
+    about = dict[str, Any]()
     try:
         yield lambda count: about.update(memories=count)
     except BaseException as error:
@@ -138,7 +141,8 @@ def span_observer() -> Observer:
 
     @contextmanager
     def observe_span(what: str) -> Iterator[ReportCount]:
-        name, kind = SPANS.get(what, what), SpanKind.CLIENT
+        name = SPANS.get(what, what)
+        kind = SpanKind.CLIENT
         attributes = {"gen_ai.provider.name": "memorist", "gen_ai.operation.name": name}
         if what.startswith(JOB):
             kind = SpanKind.INTERNAL

@@ -38,8 +38,9 @@ MAX_CALLERS = 10_000  # whose requests are counted; then the one not seen for lo
 _WIDER = {"ask": "read", "remember": "write"}
 _NARROWER = {wide: narrow for narrow, wide in _WIDER.items()}
 _SCHEMES = ("bearer", "token")  # Mem0 clients send `Token`
-_LABELS = ("space", "session", "thread", "channel", "run", "agent", "actor")
-_TIMEOUT, _MAX_BYTES = 5.0, 1 << 20
+LABELS = ("space", "session", "thread", "channel", "run", "agent", "actor")
+_TIMEOUT = 5.0
+_MAX_BYTES = 1 << 20
 _NonEmpty = Annotated[str, StringConstraints(min_length=1)]
 
 
@@ -116,17 +117,21 @@ class JwtVerifier:
             raise Misconfigured(
                 'Signed tokens need an extra: pip install "memorist[server]"'
             ) from error
-        self._jwt, self._settings, self._source = jwt, settings, settings.jwt_jwks or ""
+        self._jwt = jwt
+        self._settings = settings
+        self._source = settings.jwt_jwks or ""
         url = urlsplit(self._source)
         if url.scheme == "http" and not is_loopback(url.hostname or ""):
             raise Misconfigured("Setting 'jwt_jwks': keys must come from a file or over https")
         self._keys: list[Any] = []
-        self._lock, self._has_failed = asyncio.Lock(), True
+        self._lock = asyncio.Lock()
+        self._has_failed = True
         self._loaded_at = self._tried_at = -FRESH_SECONDS
 
     async def verify(self, token: str) -> Caller:
         """Return the caller that a token names. Raises KeyRefused unless it is valid and for us."""
-        jwt, settings = self._jwt, self._settings
+        jwt = self._jwt
+        settings = self._settings
         try:
             header = jwt.get_unverified_header(token)
             key = await self._key(header.get("kid"))
@@ -143,7 +148,8 @@ class JwtVerifier:
             claims = Claims.model_validate(decoded)
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise KeyRefused from error
-        tenant, granted = claims.tenant or settings.tenant, claims.scope.split()
+        tenant = claims.tenant or settings.tenant
+        granted = claims.scope.split()
         identity = repr((tenant, claims.sub, claims.space, claims.agent))
         return Caller(
             name=f"jwt:{hashlib.sha256(identity.encode()).hexdigest()[:32]}",
@@ -191,7 +197,8 @@ class JwtVerifier:
             with build_opener(NoRedirects).open(self._source, timeout=_TIMEOUT) as answer:
                 return bytes(answer.read(_MAX_BYTES))
 
-        self._tried_at, self._has_failed = time.monotonic(), True
+        self._tried_at = time.monotonic()
+        self._has_failed = True
         unusable = (OSError, HttpClientError, ValueError, AttributeError, self._jwt.PyJWTError)
         try:
             text = await asyncio.to_thread(read)
@@ -199,14 +206,16 @@ class JwtVerifier:
         except unusable as error:  # AttributeError: even `[]` is JSON
             log.warning("the JWKS cannot be loaded: %s", type(error).__name__)
         else:
-            self._loaded_at, self._has_failed = self._tried_at, False
+            self._loaded_at = self._tried_at
+            self._has_failed = False
 
 
 class Authenticator:
     """Authenticates callers. Without credentials they are the local person, if there is one."""
 
     def __init__(self, engine: Client, local: Caller | None = None) -> None:
-        self._engine, self.local = engine, local
+        self._engine = engine
+        self.local = local
         has_tokens = engine.settings.jwt_jwks is not None
         self._jwt = JwtVerifier(engine) if has_tokens else None
 
@@ -249,7 +258,8 @@ class RateLimiter:
     """Counts the requests of callers: one token bucket for each, in this process."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._per_minute, self._clock = per_minute, clock
+        self._per_minute = per_minute
+        self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, caller: str) -> dict[str, str]:
@@ -293,7 +303,7 @@ async def authenticate(connection: HTTPConnection) -> Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ClientAccess:
     """The caller of a route, who has the right that it requires, and the client."""
 
     caller: Caller
@@ -301,7 +311,7 @@ class Access:
 
     def scope(self, given: object) -> ScopedClient:
         """Return the part of the caller's memory that a body or query names."""
-        labels = {name: getattr(given, name, None) for name in _LABELS}
+        labels = {name: getattr(given, name, None) for name in LABELS}
         return self.caller.scope(self.client, **labels)
 
 
@@ -311,5 +321,5 @@ class Requires:
     def __init__(self, right: str) -> None:
         self.right = right
 
-    async def __call__(self, connection: HTTPConnection) -> Access:
-        return Access(connection.state.caller, connection.app.state.engine)
+    async def __call__(self, connection: HTTPConnection) -> ClientAccess:
+        return ClientAccess(connection.state.caller, connection.app.state.engine)

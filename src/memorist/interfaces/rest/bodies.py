@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     Field,
@@ -18,6 +19,7 @@ from pydantic import (
 from ...dialects import catalog
 from ...text import clock
 from ...types import Filter, Labels
+from .auth import LABELS
 
 # In JSON, 3.0 is an integer.
 whole = BeforeValidator(
@@ -60,8 +62,12 @@ Day = Annotated[datetime, parsed_time, WithJsonSchema({"anyOf": [_DATE, _TIME]})
 class Body(BaseModel, extra="forbid", strict=True):
     """A request body."""
 
+    def options(self, *without: str) -> dict[str, Any]:
+        """Return the fields as arguments of a verb, without the labels."""
+        return {name: value for name, value in self if name not in (*LABELS, *without)}
 
-class ScopeQuery(BaseModel, extra="forbid"):
+
+class ScopeQuery(Body, strict=False):
     """Query parameters that select a part of the caller's memory."""
 
     space: OptionalName = None
@@ -119,6 +125,9 @@ class FilterBody(Body):
         return Filter(**given, labels=labels)
 
 
+Where = Annotated[FilterBody, AfterValidator(FilterBody.filter)]
+
+
 class MessageBody(Body):
     """One message of a conversation."""
 
@@ -143,9 +152,6 @@ class DraftBody(LabeledBody):
     confidence: Share = 1.0
     pinned: bool = False
     manually_saved: bool = False
-
-    def fields(self) -> dict[str, Any]:
-        return self.model_dump(exclude={*LabeledBody.model_fields, "text", "messages", "at"})
 
 
 class EntryBody(DraftBody):
@@ -185,7 +191,7 @@ class RecallBody(LabeledBody):
     budget: Tokens | None = None
     max_chars: Tokens | None = None
     profile: ProfileName | None = None
-    where: FilterBody | None = None
+    where: Where | None = None
     as_of: Moment | None = None
     include_compressed: bool = False
     rerank: bool | None = None
@@ -229,7 +235,7 @@ class ForgetBody(SpaceBody):
     """What to forget, by a question or a filter. By default a dry run."""
 
     query: Text | None = None
-    where: FilterBody | None = None
+    where: Where | None = None
     dry_run: bool = True
     reason: Word = ""
     keep_days: Days = 0

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from ...errors import NotAllowed
 from ...types import GUILD, Memory
-from .auth import Access
+from .auth import ClientAccess
 from .bodies import OptionalName
 from .request import Admin, AuthenticatedRoute, Reader
 
@@ -48,7 +48,7 @@ class GuildQuery(BaseModel, extra="forbid"):
     limit: Annotated[int, Field(ge=1, le=24)] = 10
 
 
-async def require_operator(access: Admin) -> Access:
+async def require_operator(access: Admin) -> ClientAccess:
     """Return the access of a caller who may read about all users."""
     caller = access.caller
     if caller.tenant != access.client.settings.tenant or caller.space is not None:
@@ -56,7 +56,7 @@ async def require_operator(access: Admin) -> Access:
     return access
 
 
-Operator = Annotated[Access, Depends(require_operator)]
+Operator = Annotated[ClientAccess, Depends(require_operator)]
 
 
 @routes.get("/api/memory")
@@ -76,12 +76,15 @@ async def search(access: Reader, query: Annotated[GuildQuery, Query()]) -> Guild
     """Search the durable facts of a guild, about any subject. Empty without `q` or `guildId`."""
     from ...dialects.clanker import Clanker  # loaded for the guilds of a dialect only
 
-    caller, client = access.caller, access.client
+    caller = access.caller
+    client = access.client
     if caller.user != GUILD:  # who reads all guilds is an operator
         caller.require("admin")
     if caller.tenant != client.settings.tenant:
         raise NotAllowed("The guilds of this server belong to another tenant")
-    guild, text, channel = query.guildId or "", query.q.strip(), query.channelId
+    guild = query.guildId or ""
+    text = query.q.strip()
+    channel = query.channelId
     if caller.space not in (None, guild):
         raise NotAllowed(f"This key is only for the guild {caller.space!r}")
     found: list[Memory] = []

@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 from ...errors import InvalidInput, NotFound
 from ...scoped import ScopedClient
 from ...types import STATES, Filter, Memory, Page
-from .auth import Access
+from .auth import ClientAccess
 from .bodies import Count, Id, Name, OptionalName, Share, Text, Word, whole
 from .request import AuthenticatedRoute, Reader, Rememberer, Writer, declare
 
@@ -106,7 +106,7 @@ class Mem0Update(BaseModel, strict=True):
     text: Text
 
 
-def find_scope(access: Access, *given: Mem0Names | None) -> ScopedClient:
+def find_scope(access: ClientAccess, *given: Mem0Names | None) -> ScopedClient:
     """Return the scope that a request names. Raises InvalidInput if its names contradict."""
     found: dict[str, str] = {}
     for each in given:
@@ -119,7 +119,7 @@ def find_scope(access: Access, *given: Mem0Names | None) -> ScopedClient:
     return access.caller.scope(access.client, found.get("user_id"), **labels)
 
 
-def find_memory(access: Access, id: str) -> tuple[ScopedClient, str]:
+def find_memory(access: ClientAccess, id: str) -> tuple[ScopedClient, str]:
     """Return the scope and the id of a memory from its external id. Raises NotFound."""
     memory_id, _, encoded = id.partition("~")
     space = None
@@ -131,14 +131,14 @@ def find_memory(access: Access, id: str) -> tuple[ScopedClient, str]:
     return access.caller.scope(access.client, space), memory_id
 
 
-def external_id(access: Access, memory_id: str, space: str) -> str:
+def external_id(access: ClientAccess, memory_id: str, space: str) -> str:
     """Return the id of a memory with its space, unless that is the default space."""
     if space == access.client.settings.space:
         return memory_id
     return memory_id + "~" + base64.urlsafe_b64encode(space.encode()).decode().rstrip("=")
 
 
-def to_item(access: Access, memory: Memory) -> dict[str, Any]:
+def to_item(access: ClientAccess, memory: Memory) -> dict[str, Any]:
     """Return a memory as Mem0 describes it."""
     return {
         "id": external_id(access, memory.id, memory.scope.space),
@@ -201,7 +201,8 @@ async def get_all(
     request: Request, access: Reader, body: Mem0List, paging: Annotated[Mem0Paging, Query()]
 ) -> dict[str, Any]:
     """List memories, newest first, page by page."""
-    mine, size = find_scope(access, body.filters), paging.page_size
+    mine = find_scope(access, body.filters)
+    size = paging.page_size
     where = Filter(labels=mine.labels, categories=tuple(body.categories or ()))
     page = await mine.list(where, limit=size)
     for _ in range(1, paging.page):
@@ -295,7 +296,8 @@ async def history(id: Id, access: Reader) -> list[dict[str, Any]]:
 @routes.get("/v1/entities/")
 async def entities(access: Reader) -> dict[str, Any]:
     """List all users (the spaces of the key's user) that have memories."""
-    caller, client = access.caller, access.client
+    caller = access.caller
+    client = access.client
     found = []
     for scope in await client.scopes():
         is_own = (scope.tenant, scope.user) == (caller.tenant, caller.user)

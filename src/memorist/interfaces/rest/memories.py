@@ -23,7 +23,7 @@ from ...scoped import ScopedClient
 from ...storage.documents import SavedCheckpoint
 from ...types import Filter, Memory, Recall, Receipt
 from . import bodies
-from .bodies import Count, Days, Id, LabeledBody, Name, ScopeParams, ScopeQuery, Word
+from .bodies import Count, Days, Id, Name, ScopeParams, ScopeQuery, Word
 from .request import Asker, AuthenticatedRoute, Owner, Reader, Rememberer, Writer, declare
 from .table import with_etag
 
@@ -123,7 +123,8 @@ async def summary(access: Reader, query: ScopeParams) -> SpaceSummary:
 @routes.get("/entries", responses=declare(404))
 async def list_entries(access: Reader, query: Annotated[ListQuery, Query()]) -> MemoryPage:
     """List memories, newest first. Pass `cursor` to get the next page of the same list."""
-    mine, where = access.scope(query), query.filter()
+    mine = access.scope(query)
+    where = query.filter()
     # A cursor is only valid for the list it came from.
     digest = hashlib.sha256(f"{mine.scope}{where}".encode()).hexdigest()[:16]
     start = None
@@ -147,7 +148,7 @@ async def list_entries(access: Reader, query: Annotated[ListQuery, Query()]) -> 
 async def add_entry(response: Response, access: Rememberer, body: bodies.EntryBody) -> Receipt:
     """Remember a text. Everything reported as `created` is durable and can be recalled."""
     mine = access.scope(body)
-    return with_status(response, await mine.remember(body.text, at=body.at, **body.fields()))
+    return with_status(response, await mine.remember(body.text, **body.options("text")))
 
 
 @routes.post("/messages", status_code=201, responses=NOTHING_NEW)
@@ -156,7 +157,8 @@ async def add_messages(
 ) -> Receipt:
     """Remember messages. A message id that is already known gives the same outcome again."""
     messages = [each.model_dump() for each in body.messages]
-    return with_status(response, await access.scope(body).remember(messages, **body.fields()))
+    mine = access.scope(body)
+    return with_status(response, await mine.remember(messages, **body.options("messages")))
 
 
 def with_status(response: Response, receipt: Receipt) -> Receipt:
@@ -179,9 +181,11 @@ async def edit_entry(
     etag = _ETAG.fullmatch(if_match)
     if etag is None and if_match != "*":
         raise HTTPException(412, "Unknown version: pass the `ETag` that came with the memory")
-    changes = {**body.model_dump(), "revision": int(etag[1]) if etag else None}
+    mine = access.scope(query)
+    user = access.caller.user
+    revision = int(etag[1]) if etag else None
     try:
-        new = await access.scope(query).edit(id, **changes, actor=access.caller.user)
+        new = await mine.edit(id, **body.options(), revision=revision, actor=user)
     except RevisionConflict as error:
         raise HTTPException(412, str(error)) from error
     return with_etag(response, new)
@@ -190,16 +194,17 @@ async def edit_entry(
 @routes.delete("/entries/{id}", responses=declare(404))
 async def forget_entry(id: Id, access: Writer, query: Annotated[ForgetQuery, Query()]) -> Forgotten:
     """Forget a memory and everything derived from it alone, or hide it for `keep_days`."""
-    options = query.model_dump(exclude={*ScopeQuery.model_fields})
-    return await access.scope(query).forget(id, **options, actor=access.caller.user)
+    mine = access.scope(query)
+    user = access.caller.user
+    return await mine.forget(id, **query.options(), actor=user)
 
 
 @routes.post("/forget")
 async def forget_where(access: Writer, body: bodies.ForgetBody) -> Forgotten:
     """Forget everything that a question finds or a filter matches. By default a dry run."""
-    options = body.model_dump(exclude={"space"})
-    options["where"] = body.where and body.where.filter()
-    return await access.scope(body).forget_where(**options, actor=access.caller.user)
+    mine = access.scope(body)
+    user = access.caller.user
+    return await mine.forget_where(**body.options(), actor=user)
 
 
 @routes.post("/undo", responses=declare(404, 409))
@@ -216,9 +221,7 @@ async def undo(
 @routes.post("/recall")
 async def recall(access: Reader, body: bodies.RecallBody) -> Recall:
     """Recall memories that answer a question, within a budget. Each hit explains its score."""
-    options = body.model_dump(exclude={*LabeledBody.model_fields})
-    options["where"] = body.where and body.where.filter()
-    return await access.scope(body).recall(**options)
+    return await access.scope(body).recall(**body.options())
 
 
 @routes.post("/feedback")
@@ -231,8 +234,10 @@ async def feedback(access: Reader, body: bodies.FeedbackBody) -> dict[str, str]:
 @routes.post("/query")
 async def query(access: Asker, body: bodies.QueryBody) -> list[dict[str, Any]]:
     """Answer the question of an agent, as bullets or in full. Its allowlist always applies."""
-    options = body.model_dump(exclude={*ScopeQuery.model_fields, "shape"})
+    options = body.options("shape", "filters")
     options["agent"] = access.caller.agent or body.agent or ""
+    if body.filters:
+        options["filters"] = body.filters.model_dump()
     return await access.scope(body).query(**options, return_=body.shape)
 
 
@@ -240,7 +245,7 @@ async def query(access: Asker, body: bodies.QueryBody) -> list[dict[str, Any]]:
 async def say(access: Writer, body: bodies.SayBody) -> Reply:
     """Run a chat command: "what do you remember about …?", "forget that", "turn memory off"."""
     access.caller.require("read")
-    reply = await access.scope(body).command(body.text, about=body.about)
+    reply = await access.scope(body).command(**body.options())
     return reply or Reply(command="", say="", done=False)
 
 
@@ -276,7 +281,7 @@ async def import_(response: Response, access: Owner, body: bodies.ImportBody) ->
     own export, they are stored unchanged.
     """
     mine = access.scope(body)
-    return with_status(response, await mine.import_(body.records, restore=body.restore))
+    return with_status(response, await mine.import_(**body.options()))
 
 
 async def privacy_status(mine: ScopedClient) -> PrivacyStatus:
@@ -296,7 +301,7 @@ async def settings(access: Reader, query: ScopeParams) -> PrivacyStatus:
 async def set_settings(access: Writer, body: bodies.SpaceSettingsBody) -> PrivacyStatus:
     """Turn memory in a space on or off, and choose whether its sessions start incognito."""
     mine = access.scope(body)
-    await mine.privacy.set(**body.model_dump(exclude={"space"}), actor=access.caller.user)
+    await mine.privacy.set(**body.options(), actor=access.caller.user)
     return await privacy_status(mine)
 
 

@@ -14,6 +14,7 @@ import json
 import logging
 import re
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from datetime import timedelta
 from http import HTTPStatus
@@ -36,16 +37,16 @@ from ...storage import codec
 from ...telemetry import request_id
 from ...types import Memory
 from .. import errors
-from .auth import Access, Caller, Requires, authenticate, is_loopback
+from .auth import Caller, ClientAccess, Requires, authenticate, is_loopback
 from .bodies import PATTERN_ERRORS
 
 log = logging.getLogger("memorist.rest")
-Reader = Annotated[Access, Depends(Requires("read"))]
-Writer = Annotated[Access, Depends(Requires("write"))]
-Owner = Annotated[Access, Depends(Requires("owner"))]
-Admin = Annotated[Access, Depends(Requires("admin"))]
-Asker = Annotated[Access, Depends(Requires("ask"))]
-Rememberer = Annotated[Access, Depends(Requires("remember"))]
+Reader = Annotated[ClientAccess, Depends(Requires("read"))]
+Writer = Annotated[ClientAccess, Depends(Requires("write"))]
+Owner = Annotated[ClientAccess, Depends(Requires("owner"))]
+Admin = Annotated[ClientAccess, Depends(Requires("admin"))]
+Asker = Annotated[ClientAccess, Depends(Requires("ask"))]
+Rememberer = Annotated[ClientAccess, Depends(Requires("remember"))]
 MEDIA = "application/problem+json"
 REPLAY_PERIOD = timedelta(days=1)  # how long an answer is replayed
 MAX_KEY_LENGTH = 200  # characters of an `Idempotency-Key`
@@ -106,14 +107,14 @@ def answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         return _answer_invalid(request, error)
     status = errors.codes(error).status
-    detail, headers = str(error), dict[str, str]()
+    detail = str(error)
+    headers = dict[str, str]()
     if status >= 500:
         detail = inspect.cleandoc(type(error).__doc__ or "")
         # Its place, without its message: that may contain a memory.
-        place, where = error.__traceback__, "unknown"
-        while place is not None:
-            where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}"
-            place = place.tb_next
+        where = "unknown"
+        for frame, line in traceback.walk_tb(error.__traceback__):
+            where = f"{frame.f_code.co_filename}:{line}"
         id = getattr(request.state, "request_id", "-")
         log.error("request %s failed: %s at %s", id, type(error).__name__, where)
     if not isinstance(error, MemoristError):
@@ -132,9 +133,7 @@ def _answer_invalid(request: Request, error: RequestValidationError) -> Response
         pattern = each.get("ctx", {}).get("pattern")
         why = PATTERN_ERRORS.get(pattern, str(each["msg"]))
         found.append({"at": ".".join(map(str, each["loc"])), "why": why})
-    detail = "The request does not match the schema"
-    if found:
-        detail = f"{found[0]['at']}: {found[0]['why']}"
+    detail = f"{found[0]['at']}: {found[0]['why']}"
     return problem(request, 422, detail, kind="InvalidInput", errors=found)
 
 
@@ -142,7 +141,9 @@ class RequestMiddleware:
     """Rejects cross-site and oversized requests; sets the request id and headers; logs requests."""
 
     def __init__(self, app: ASGIApp, *, max_bytes: int, local_only: bool) -> None:
-        self._app, self._max_bytes, self._local_only = app, max_bytes, local_only
+        self._app = app
+        self._max_bytes = max_bytes
+        self._local_only = local_only
         self._too_large = (
             f"A request has at most {max_bytes:,} bytes: send less at once, or raise `max_body_mb`"
         )
@@ -156,7 +157,9 @@ class RequestMiddleware:
         given = request.headers.get("x-request-id", "")
         state["request_id"] = given if _REQUEST_ID.fullmatch(given) else str(uuid4())
         request_id.set(state["request_id"])
-        start, status, received = time.perf_counter(), 0, 0
+        start = time.perf_counter()
+        status = 0
+        received = 0
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -199,7 +202,8 @@ class RequestMiddleware:
             raise HTTPException(421, "`Host` is not a valid host name") from None
         if self._local_only and not is_loopback(name):
             raise HTTPException(421, "This server only answers as localhost")
-        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        origin = headers.get("origin")
+        site = headers.get("sec-fetch-site", "none")
         is_foreign = origin is not None and origin.partition("://")[2] != host
         is_cross_site = is_foreign or site not in ("none", "same-origin")
         if is_cross_site and request.method not in ("GET", "HEAD", "OPTIONS"):
@@ -285,7 +289,8 @@ async def answer_once(
     if not 1 <= len(key) <= MAX_KEY_LENGTH:
         raise HTTPException(422, f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters")
     engine: Client = request.app.state.engine
-    requests, now = engine.ctx.store.requests, engine.ctx.clock()
+    requests = engine.ctx.store.requests
+    now = engine.ctx.clock()
     head = f"{request.method} {request.url}\n{request.headers.get('if-match', '')}\n"
     digest = hashlib.sha256(head.encode() + await request.body()).hexdigest()
     stored = await requests.begin(caller.name, key, digest, at=now, since=now - REPLAY_PERIOD)
@@ -295,14 +300,13 @@ async def answer_once(
     try:
         response = await answer(request)
         if response.status_code < 300:
-            body: Any = json.loads(bytes(response.body)) if response.body else None
-            kept: dict[str, Any] = {"status": response.status_code}
+            body: Any = json.loads(bytes(response.body) or b"null")
+            kept: dict[str, Any] = {"status": response.status_code, "body": body}
             if is_memory:
+                del kept["body"]
                 kept |= {"memory": body["id"], "space": body["scope"]["space"]}
             elif isinstance(body, dict) and "say" in body:
-                kept["body"] = {**body, "say": ""}
-            else:
-                kept["body"] = body
+                body["say"] = ""
             record = json.dumps(kept)
     finally:
         await requests.end(caller.name, key, record, begun=now)

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Annotated, Any, Literal, get_type_hints
 
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import BaseModel, BeforeValidator, StringConstraints, create_model
+from pydantic import BeforeValidator, StringConstraints, create_model
 
 from ...client import Client
 from ...manage.checkpoints import Checkpoints
@@ -19,7 +19,7 @@ from ...storage.proposals import Proposal
 from ...types import Memory
 from .. import verbs
 from . import bodies
-from .auth import Access, Requires
+from .auth import ClientAccess, Requires
 from .request import AuthenticatedRoute, declare
 
 routes = APIRouter(route_class=AuthenticatedRoute)
@@ -37,20 +37,17 @@ KINDS: dict[str, Any] = {
     "node": Literal["hotpath", "context", "episodic", "worker"],
     "field": Literal[FIELDS],
 }
-
-
-class Decision(BaseModel):
-    """The decision about a proposal, without its value."""
-
-    id: str
-    field: str
-    decided: str
-
-
+DECISION: Any = create_model(
+    "Decision",
+    __doc__="The decision about a proposal, without its value.",
+    id=str,
+    field=str,
+    decided=str,
+)
 OWNERS = {"": ScopedClient, "consent": Consent, "checkpoints": Checkpoints}
 SHOWN: dict[Any, Any] = {  # results that are returned in another form
     type(None): None,
-    Proposal: Decision,
+    Proposal: DECISION,
     list[Event]: list[Annotated[dict[str, Any], BeforeValidator(asdict)]],
 }
 
@@ -71,7 +68,7 @@ def add(verb: verbs.Verb) -> None:
     result = get_type_hints(function)["return"]
     takes_actor = "actor" in inspect.signature(function).parameters
 
-    async def endpoint(access: Access, response: Response, **values: Any) -> Any:
+    async def endpoint(access: ClientAccess, response: Response, **values: Any) -> Any:
         for given in (values.pop("query", ()), values.pop("body", ())):
             values |= given
         place = {part: values.pop(part, None) for part in bodies.ScopeQuery.model_fields}
@@ -108,7 +105,7 @@ def endpoint_parameters(verb: verbs.Verb, name: str, method: str, path: str) -> 
     right = verb.right or ("read" if method == "GET" else "write")
     parameters: dict[str, Any] = {
         "response": Response,
-        "access": Annotated[Access, Depends(Requires(right))],
+        "access": Annotated[ClientAccess, Depends(Requires(right))],
     }
     fields: dict[str, Any] = {}
     for argument in verb.arguments:

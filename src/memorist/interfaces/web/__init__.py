@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from . import actions, pages
+from . import pages as pages  # importing them registers their routes
 from .request import Sessions, routes, templates
-
-PARTS = (pages, actions)  # importing them registers their routes
 
 
 def mount(app: FastAPI) -> None:

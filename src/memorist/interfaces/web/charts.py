@@ -11,13 +11,57 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from markupsafe import Markup, escape
 
-WIDTH, HEIGHT = 480, 150
-LEFT, RIGHT, BOTTOM, TOP = 44, 8, 24, 8  # margins
+WIDTH = 480
+HEIGHT = 150
+LEFT = 44  # margins
+RIGHT = 8
+BOTTOM = 24
+TOP = 8
 COLORS = 8  # classes c0 … c7
 ITERATIONS = 120  # of the graph layout
 NODE_DISTANCE = (200.0, 110.0)  # between related memories: across, down
 MAX_GRAPH = (320.0, 720.0)  # between the outermost: across, down
 LABEL_WIDTH = 76  # half of the longest label
+
+# The line charts of the statistics page: title, description, and for each line the events it counts.
+STATISTICS: tuple[tuple[str, str, dict[str, str]], ...] = (
+    ("Duplicates", "Repeated statements that were merged.", {"merged": "merge ok"}),
+    (
+        "Removals",
+        "Memories removed because a space was full, they expired, or they were moved to the trash.",
+        {"removed": "ttl ok", "space full of protected memories": "ttl error"},
+    ),
+    (
+        "User actions",
+        "Changes made to memories and privacy settings.",
+        {
+            "pinned or unpinned": "pin ok, unpin ok",
+            "edited": "update ok",
+            "forgotten": "delete ok",
+            "memory on, off, incognito": "enable ok, disable ok, incognito ok",
+        },
+    ),
+    (
+        "Activity",
+        "New memories and searches.",
+        {"new memories": "create ok", "searches": "search ok"},
+    ),
+    (
+        "Hit rate",
+        "Whether recalled memories were used in the reply, where feedback was given.",
+        {"used": "use ok", "not used": "use skipped"},
+    ),
+    (
+        "Embedding",
+        "Vectors computed in the background, and batches that failed.",
+        {"computed": "embed ok", "failed": "embed error"},
+    ),
+    (
+        "LLM tokens",
+        "Tokens sent to and received from the language model.",
+        {"input": "input tokens", "output": "output tokens"},
+    ),
+)
 
 
 def render_bar(parts: Sequence[float], whole: float) -> Markup:
@@ -80,7 +124,8 @@ def render_graph(
         f' role="group" aria-label="{about}">'
     ]
     for one, other, strength in edges:
-        (x1, y1), (x2, y2) = at[one], at[other]
+        (x1, y1) = at[one]
+        (x2, y2) = at[other]
         line = f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"
         svg.append(f'<path class="edge" d="{line}" stroke-width="{0.5 + 3 * strength:.1f}"/>')
     for id, label in labels.items():

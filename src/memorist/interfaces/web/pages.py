@@ -1,4 +1,8 @@
-"""The pages. Each asks the client and passes the result to a template."""
+"""The pages and their form actions.
+
+A page asks the client and passes the result to a template. An action calls one verb of the client
+and redirects to a page that shows the result.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,13 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import partial
+from typing import TypeVar
 
 from fastapi import Response
 
 from ...dialects import catalog
+from ...errors import InvalidInput, NotAllowed, NotFound
 from ...manage.access import RIGHTS
 from ...storage.keys import Key
 from ...types import KINDS, STATES, Filter, Labels, Memory
@@ -20,46 +27,8 @@ from .request import PAGE_SIZE, PageRequest, route
 RECENT = 200  # memories searched for threads
 MAX_NODES = 36  # memories in the graph of related memories
 DAYS = 30
-
-# Charts of the statistics page: title, description, and for each line the events it counts.
-CHARTS: tuple[tuple[str, str, dict[str, str]], ...] = (
-    ("Duplicates", "Repeated statements that were merged.", {"merged": "merge ok"}),
-    (
-        "Removals",
-        "Memories removed because a space was full, they expired, or they were moved to the trash.",
-        {"removed": "ttl ok", "space full of protected memories": "ttl error"},
-    ),
-    (
-        "User actions",
-        "Changes made to memories and privacy settings.",
-        {
-            "pinned or unpinned": "pin ok, unpin ok",
-            "edited": "update ok",
-            "forgotten": "delete ok",
-            "memory on, off, incognito": "enable ok, disable ok, incognito ok",
-        },
-    ),
-    (
-        "Activity",
-        "New memories and searches.",
-        {"new memories": "create ok", "searches": "search ok"},
-    ),
-    (
-        "Hit rate",
-        "Whether recalled memories were used in the reply, where feedback was given.",
-        {"used": "use ok", "not used": "use skipped"},
-    ),
-    (
-        "Embedding",
-        "Vectors computed in the background, and batches that failed.",
-        {"computed": "embed ok", "failed": "embed error"},
-    ),
-    (
-        "LLM tokens",
-        "Tokens sent to and received from the language model.",
-        {"input": "input tokens", "output": "output tokens"},
-    ),
-)
+TRASH_DAYS = 30
+T = TypeVar("T")
 
 
 @route("GET", "/", "read")
@@ -78,7 +47,8 @@ async def search(page: PageRequest) -> Response:
         # Names with a dot belong to dialects, for code that is written against those.
         names = [name for name in sorted(catalog.PROFILES) if "." not in name]
         return await page.render("search.html", answer=answer, parts=list(parts), profiles=names)
-    kind, tag = page.choose("kind", KINDS), page.param("tag")
+    kind = page.choose("kind", KINDS)
+    tag = page.param("tag")
     where = Filter(
         states=(page.choose("state", STATES) or "active",),
         kinds=(kind,) if kind else (),
@@ -91,12 +61,29 @@ async def search(page: PageRequest) -> Response:
     )
 
 
+@route("POST", "/remember", "remember")
+async def remember(page: PageRequest) -> Response:
+    text = page.value("text")
+    receipt = await page.memories.remember(text, tags=page.tags(), manually_saved=True)
+    outcome = receipt.outcomes[0]
+    if not outcome.ids:
+        reason = f"{outcome.reason[:1].upper()}{outcome.reason[1:]}."
+        return await page.render("refused.html", reason=reason, text=text, tags=page.value("tags"))
+    message = f"{outcome.status.capitalize()}: {outcome.reason}."
+    if outcome.status == "created":
+        message = "Saved."
+    elif outcome.status == "merged":
+        message = "Already known. The existing memory was updated."
+    return page.redirect(f"/m/{outcome.ids[0]}", message)
+
+
 @route("GET", "/m/{id}", "read")
 async def memory(page: PageRequest) -> Response:
     """One memory with its evidence, revisions, history and related memories."""
-    memories, id = page.memories, page.id
+    memories = page.memories
+    id = page.id
     evidence = await memories.why(id)
-    found, labels = evidence.memory, evidence.memory.labels
+    found = evidence.memory
     history = await memories.history(id)
     revised = {entry.old_ref for entry in history if entry.event != "ADD"}
     older = list(await memories.list(Filter(versions_of=id, states=STATES)))
@@ -111,8 +98,38 @@ async def memory(page: PageRequest) -> Response:
         related=await memories.related(id),
         changes=list(changes)[::-1],
         replaced=[each for each in older if each.id not in revised],
-        thread=labels.thread or labels.session,
+        thread=found.labels.thread or found.labels.session,
     )
+
+
+@route("POST", "/m/{id}/pin", "write")
+async def pin(page: PageRequest) -> Response:
+    """Pin or unpin a memory."""
+    change = page.memories.unpin if page.value("off") else page.memories.pin
+    memory = await change(page.id, actor=page.caller.user)
+    return page.redirect(f"/m/{memory.id}", "Pinned." if memory.pinned else "Unpinned.")
+
+
+@route("POST", "/m/{id}/edit", "write")
+async def edit(page: PageRequest) -> Response:
+    """Edit a memory, unless it was changed since the form was opened."""
+    memory = await page.memories.get(page.id)
+    text = page.value("text")
+    edited = await page.memories.edit(
+        memory.id,
+        text if text != memory.text.strip() else None,
+        tags=page.tags(),
+        category=page.value("category") or None,
+        revision=page.number("revision", 2**31),
+        actor=page.caller.user,
+    )
+    return page.redirect(f"/m/{edited.id}", f"Saved as revision {edited.revision}.")
+
+
+@route("POST", "/m/{id}/restore", "write")
+async def restore(page: PageRequest) -> Response:
+    memory = await page.memories.restore(page.id, actor=page.caller.user)
+    return page.redirect(f"/m/{memory.id}", "Restored.")
 
 
 @route("GET", "/m/{id}/forget", "write")
@@ -130,10 +147,28 @@ async def confirm_forget(page: PageRequest) -> Response:
     return await page.render("forget.html", memory=found, preview=preview, texts=texts)
 
 
+@route("POST", "/m/{id}/forget", "write")
+async def forget(page: PageRequest) -> Response:
+    """Move a memory to the trash, or delete it permanently."""
+    is_permanent = page.value("how") == "now"
+    result = await page.memories.forget(
+        page.id,
+        keep_days=0 if is_permanent else TRASH_DAYS,
+        never_again=is_permanent and bool(page.value("never_again")),
+        actor=page.caller.user,
+    )
+    number = len(result.ids) + len(result.derived)
+    count = "1 memory" if number == 1 else f"{number} memories"
+    if is_permanent:
+        return page.redirect("/", f"{count} deleted permanently.")
+    return page.redirect("/trash", f"{count} moved to the trash for {TRASH_DAYS} days.")
+
+
 @route("GET", "/threads", "read")
 async def threads(page: PageRequest) -> Response:
     """Recent threads, or the memories and changes of one."""
-    name, since = page.param("thread"), page.number("since", 2**31) or 0
+    name = page.param("thread")
+    since = page.number("since", 2**31) or 0
     if not name:
         counts = Counter[str]()
         for each in await page.memories.list(limit=RECENT):
@@ -163,6 +198,33 @@ async def review(page: PageRequest) -> Response:
     )
 
 
+def decide(page: PageRequest, **options: T) -> T:
+    """Return the option that the form chose. Raises InvalidInput."""
+    decision = page.value("decision")
+    if decision not in options:
+        raise InvalidInput(f"decision must be {' or '.join(map(repr, options))}")
+    return options[decision]
+
+
+@route("POST", "/conflicts/{id}", "write")
+async def resolve_conflict(page: PageRequest) -> Response:
+    """Keep the newer statement, or restore the older one."""
+    resolve = decide(page, confirm=page.memories.confirm, reject=page.memories.reject)
+    memory = await resolve(page.id, actor=page.caller.user)
+    return page.redirect("/decide", f"Resolved. Memory {memory.id} was kept.")
+
+
+@route("POST", "/consent/{id}", "write")
+async def answer_proposal(page: PageRequest) -> Response:
+    """Approve a proposal as it was shown, or deny it."""
+    consent = page.memories.consent
+    approve = partial(consent.approve, shown=page.value("shown"))
+    answer = decide(page, approve=approve, deny=partial(consent.deny))
+    proposal = await answer(page.id, actor=page.caller.user)
+    name = proposal.field.replace("_", " ").capitalize()
+    return page.redirect("/decide", f"{name}: {proposal.decided}.")
+
+
 @route("GET", "/trash", "read")
 async def trash(page: PageRequest) -> Response:
     """Memories that can be restored."""
@@ -175,17 +237,19 @@ async def trash(page: PageRequest) -> Response:
 @route("GET", "/relations", "read")
 async def relations(page: PageRequest) -> Response:
     """A graph of related memories, around one memory or among the latest."""
-    center, memories = page.param("id"), page.memories
-    start: Iterable[Memory]
+    center = page.param("id")
+    memories = page.memories
+    depth, limit = (2, 6) if center else (1, 3)
     if center:
-        start, depth, limit = [await memories.get(center)], 2, 6
+        found = {center: await memories.get(center)}
     else:
-        start, depth, limit = await memories.list(limit=MAX_NODES // 2), 1, 3
-    found = {each.id: each for each in start}
+        latest = await memories.list(limit=MAX_NODES // 2)
+        found = {each.id: each for each in latest}
     edges: dict[tuple[str, str], float] = {}
     visited = 0
     for _ in range(depth):
-        new, visited = list(found)[visited:], len(found)
+        new = list(found)[visited:]
+        visited = len(found)
         for id in new:
             for related in await memories.related(id, limit=limit):
                 other = related.memory
@@ -193,7 +257,8 @@ async def relations(page: PageRequest) -> Response:
                     found[other.id] = other
                     edges[min(id, other.id), max(id, other.id)] = related.strength
     weighted = [(*ids, strength) for ids, strength in edges.items()]
-    connected, graph = {center}.union(*edges), ""
+    connected = {center}.union(*edges)
+    graph = ""
     labels: dict[str, str] = {}
     for id, each in found.items():
         if id in connected:
@@ -219,7 +284,7 @@ async def statistics(page: PageRequest) -> Response:
         counts["input tokens"][each.day] += each.tokens_in
         counts["output tokens"][each.day] += each.tokens_out
     plots: list[tuple[str, str, dict[str, list[int]]]] = []
-    for title, about, lines in CHARTS:
+    for title, about, lines in charts.STATISTICS:
         series: dict[str, list[int]] = {}
         for name, events in lines.items():
             total = sum(map(counts.__getitem__, events.split(", ")), Counter[str]())
@@ -252,6 +317,41 @@ async def settings(page: PageRequest) -> Response:
     )
 
 
+@route("POST", "/settings", "write")
+async def save_settings(page: PageRequest) -> Response:
+    names = ("memory_enabled", "incognito_default", "sharing")
+    chosen = {name: bool(page.value(name)) for name in names}
+    await page.memories.privacy.set(**chosen, actor=page.caller.user)
+    return page.redirect("/settings", "Settings saved.")
+
+
+@route("POST", "/where", "read")
+async def switch_scope(page: PageRequest) -> Response:
+    """Show another space or session."""
+    space = page.memories.scope.space
+    session = page.memories.labels.session or ""
+    return page.redirect(
+        "/settings",
+        f"Switched to the space {space}.",
+        memorist_in_space=space,
+        memorist_in_session=session,
+    )
+
+
+@route("POST", "/incognito", "write")
+async def set_incognito(page: PageRequest) -> Response:
+    """Start or end incognito mode in a session."""
+    privacy = page.memories.privacy
+    session = page.memories.labels.session or ""
+    if page.value("off"):
+        await privacy.end_incognito()
+        message = "Incognito mode ended."
+    else:
+        await privacy.start_incognito()
+        message = "Incognito mode started. Nothing from this session is stored."
+    return page.redirect("/settings", message, memorist_in_session=session)
+
+
 @route("GET", "/keys", "admin")
 async def keys(page: PageRequest) -> Response:
     """The API keys of this user."""
@@ -269,3 +369,31 @@ async def render_keys(page: PageRequest, token: str = "") -> Response:
     rights = [right for right in RIGHTS if right in page.caller.rights]
     keys = await list_keys(page)
     return await page.render("keys.html", keys=keys[::-1], rights=rights, token=token)
+
+
+@route("POST", "/keys", "admin")
+async def create_key(page: PageRequest) -> Response:
+    """Create a key for the same user. Only this response contains its secret."""
+    rights = page.fields.getlist("right")
+    caller = page.caller
+    if not set(rights) <= set(caller.rights):
+        raise NotAllowed("A key cannot have more rights than the key that creates it")
+    _, token = await page.engine.create_key(
+        page.value("name"),
+        user=caller.user,
+        tenant=caller.tenant,
+        agent=caller.agent,
+        space=caller.space or page.value("for_space") or None,
+        rights=rights,
+        days=page.number("days", 36_500),
+    )
+    return await render_keys(page, token)
+
+
+@route("POST", "/keys/{id}/revoke", "admin")
+async def revoke_key(page: PageRequest) -> Response:
+    """Revoke a key of this user."""
+    if page.id not in {key.id for key in await list_keys(page)}:
+        raise NotFound("You have no key with this id")
+    await page.engine.revoke_key(page.id)
+    return page.redirect("/keys", "Key revoked.")

@@ -172,7 +172,8 @@ class PageRequest(Request):
 
     async def authenticate(self, right: str) -> None:
         """Set the caller and the scope. Raises KeyRefused, NotAllowed, HTTPException 429."""
-        state, key = self.app.state, self.sessions.get_key(self.session_id)
+        state = self.app.state
+        key = self.sessions.get_key(self.session_id)
         self.caller = await state.authenticator.verify(None if key is None else f"Bearer {key}")
         self.state.caller = self.caller
         self.state.limit = state.rate_limiter.take(self.caller.name)
@@ -184,7 +185,8 @@ class PageRequest(Request):
         space, session = (unquote(self.cookies.get(name, "")) for name in SCOPE_COOKIES)
         if self.caller.space is not None:
             space = ""
-        space, session = self.fields.get("space", space), self.fields.get("session", session)
+        space = self.fields.get("space", space)
+        session = self.fields.get("session", session)
         self.memories = self.caller.scope(self.engine, space or None, session=session or None)
 
     async def read_form(self) -> None:
@@ -214,7 +216,8 @@ class PageRequest(Request):
 
     def respond(self, template: str, status: int = 200, **values: Any) -> Response:
         """Render a template, also where nobody is signed in."""
-        theme, message = self.cookies.get("memorist_theme"), self.cookies.get("memorist_note", "")
+        theme = self.cookies.get("memorist_theme")
+        message = self.cookies.get("memorist_note", "")
         is_known = hasattr(self, "memories")
         context = {
             "page": self if is_known else None,
@@ -260,7 +263,8 @@ class PageRequest(Request):
         response = RedirectResponse(path if _LOCAL_PATH.fullmatch(path) else "/", 303, HEADERS)
         lifetimes = dict.fromkeys(cookies, seconds)
         if message:
-            cookies["memorist_note"], lifetimes["memorist_note"] = message, 60
+            cookies["memorist_note"] = message
+            lifetimes["memorist_note"] = 60
         for name, value in cookies.items():
             response.set_cookie(
                 name,
@@ -307,7 +311,8 @@ async def show_login(page: PageRequest) -> Response:
 @route("POST", "/login")
 async def sign_in(page: PageRequest) -> Response:
     """Start a session for a valid key."""
-    key, to = page.fields.get("key", "").strip(), page.fields.get("to", "/")
+    key = page.fields.get("key", "").strip()
+    to = page.fields.get("to", "/")
     try:
         await page.app.state.authenticator.verify(f"Bearer {key}")
     except KeyRefused as error:

@@ -50,7 +50,8 @@ def render_diff(old: str, new: str) -> Markup:
     >>> render_diff("I drink tea", "I drink coffee")
     Markup('<bdi>I drink </bdi><del><bdi>tea</bdi></del><ins><bdi>coffee</bdi></ins>')
     """
-    before, after = _WORDS.findall(old), _WORDS.findall(new)
+    before = _WORDS.findall(old)
+    after = _WORDS.findall(new)
     if max(len(before), len(after)) > MAX_WORDS:
         return _tag("del", old) + _tag("ins", new)
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
