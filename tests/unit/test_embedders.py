@@ -18,7 +18,7 @@ from memorist.embedders.hashing import Hashing
 from memorist.embedders.minilm import PACKAGED, MiniLM
 from memorist.errors import EmbedderUnavailable
 from memorist.ports import Embedder, Vectors
-from memorist.providers.onnx import WordPiece
+from memorist.providers.onnx import WordPiece, windows_of
 
 TEA = "I drink green tea every morning."
 TEXTS = [
@@ -123,7 +123,7 @@ async def test_a_very_long_text_is_read_in_a_bounded_number_of_places(model: Min
 def test_a_text_is_read_in_at_most_16_equal_windows_of_256_pieces(
     words: int, lengths: list[int]
 ) -> None:
-    windows = minilm.windows_of(WordPiece(PACKAGED / "vocab.txt"), "tea " * words)
+    windows = windows_of(WordPiece(PACKAGED / "vocab.txt"), "tea " * words)
     assert [len(window) for window in windows] == lengths  # with [CLS] and [SEP]
 
 

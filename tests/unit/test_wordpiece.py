@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from memorist.embedders import minilm
 from memorist.embedders.minilm import PACKAGED
-from memorist.providers.onnx import WordPiece, spans, words
+from memorist.providers.onnx import WordPiece, spans, windows_of, words
 
 # fmt: off
 GOLDEN = [  # ids between [CLS] 101 and [SEP] 102; 100 is [UNK]
@@ -126,8 +125,8 @@ def test_pieces_are_counted_without_the_special_ones(tokenizer: WordPiece) -> No
 
 
 def test_a_text_fits_up_to_254_pieces(tokenizer: WordPiece) -> None:
-    assert len(minilm.windows_of(tokenizer, "tea " * 254)) == 1
-    assert len(minilm.windows_of(tokenizer, "tea " * 255)) == 2
+    assert len(windows_of(tokenizer, "tea " * 254)) == 1
+    assert len(windows_of(tokenizer, "tea " * 255)) == 2
 
 
 def test_a_lone_surrogate_vanishes(tokenizer: WordPiece) -> None:

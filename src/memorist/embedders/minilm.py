@@ -6,7 +6,7 @@ part and not for all of them.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +17,10 @@ import numpy as np
 from ..errors import EmbedderUnavailable
 from ..ports import Vectors
 from ..providers import onnx
-from ..providers.onnx import LONGEST_INPUT, WordPiece
 
 MODEL = "all-MiniLM-L6-v2"
 DIMENSIONS = 384
 PACKAGED = Path(__file__).parent / "minilm_model"
-
-_WINDOW = LONGEST_INPUT - 2  # pieces beside [CLS] and [SEP]
-_MOST_WINDOWS = 16  # of one text; a longer text is read in this many places, evenly spread
 BATCH_TOKENS = 512  # padding included
 
 
@@ -48,17 +44,14 @@ class MiniLM:
     model, dimensions = MODEL, DIMENSIONS
 
     def __init__(self, *, directory: Path = PACKAGED, threads: int | None = None) -> None:
-        """Read the model from `directory`; use `threads` cores, by default all that this process
-        may use.
-        """
-        self._directory = directory
+        """Read the model from `directory`; use `threads` cores, by default all that are allowed."""
         cores = os.cpu_count() or 1
         if hasattr(os, "sched_getaffinity"):
             cores = len(os.sched_getaffinity(0))
-        self._threads = threads or cores
+        self._directory, self._threads = directory, threads or cores
         closed = EmbedderUnavailable(f"The embedder {MODEL} is closed")
         self._thread = onnx.WorkerThread("minilm", closed)
-        self._loaded: tuple[WordPiece, Any] | None = None  # used in that thread only
+        self._loaded: tuple[onnx.WordPiece, Any] | None = None  # used in that thread only
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
         """Return one unit-length row per text, in order. Raises EmbedderUnavailable.
@@ -66,63 +59,62 @@ class MiniLM:
         A text longer than the model reads is cut into windows; its vector is their mean, weighted
         by length.
         """
-        if len(texts) == 1 and (found := await self._thread.run(self._at_once, texts)) is not None:
-            return found  # a question: one trip to the thread instead of two
-        windows = await self._thread.run(self._windows, texts)
-        sums = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
-        for batch in onnx.batches(windows, lambda window: window.ids, tokens=BATCH_TOKENS):
-            vectors = await self._thread.run(self._infer, batch, "embedding")
-            for window, vector in zip(batch, vectors, strict=True):
-                sums[window.text] += window.weight * vector
-        return unit(sums)
+        sums = np.zeros((len(texts), DIMENSIONS), np.float32)
+        async for window, vector in self._infer(texts, "embedding"):
+            sums[window.text] += window.weight * vector
+        lengths: Vectors = np.linalg.norm(sums, axis=1, keepdims=True)
+        return sums / lengths
 
     async def encode_tokens(self, texts: Sequence[str]) -> list[Vectors]:
-        """Return the unit-length states of each text's pieces, one row a piece. Raises
-        EmbedderUnavailable.
+        """Return the unit-length states of each text's pieces, one row a piece.
 
-        [CLS], [SEP] and padding are left out, so a blank text has no rows.
+        [CLS], [SEP] and padding are left out, so a blank text has no rows. Raises
+        EmbedderUnavailable.
         """
-        windows = await self._thread.run(self._windows, texts)
         found: dict[tuple[int, int], Vectors] = {}
-        for batch in onnx.batches(windows, lambda window: window.ids, tokens=BATCH_TOKENS):
-            states = await self._thread.run(self._infer, batch, "tokens")
-            for window, rows in zip(batch, states, strict=True):
-                found[window.text, window.part] = rows[1 : len(window.ids) - 1].copy()
+        async for window, rows in self._infer(texts, "tokens"):
+            found[window.text, window.part] = rows[1 : len(window.ids) - 1].copy()
         parts: list[list[Vectors]] = [[] for _ in texts]
         for place in sorted(found):
             parts[place[0]].append(found[place])
         return [np.concatenate(rows) for rows in parts]
 
     async def close(self) -> None:
-        """Wait for running work and release the model. Closing twice is fine; encoding afterwards
-        is not.
-        """
+        """Wait for running work and release the model. Closing twice is fine, encoding is not."""
         await self._thread.close()
         self._loaded = None
 
-    def _at_once(self, texts: Sequence[str]) -> Vectors | None:
-        windows = self._windows(texts)
-        return unit(self._infer(windows, "embedding")) if len(windows) == 1 else None
+    async def _infer(
+        self, texts: Sequence[str], output: str
+    ) -> AsyncIterator[tuple[Window, Vectors]]:
+        """Yield what the model makes of each window of the texts."""
+        made: Vectors | None
+        batches, made = await self._thread.run(self._begin, texts, output)
+        for batch in batches:
+            if made is None:
+                made = await self._thread.run(self._run, batch, output)
+            for window, rows in zip(batch, made, strict=True):
+                yield window, rows
+            made = None
 
-    def _windows(self, texts: Sequence[str]) -> list[Window]:
-        tokenizer, _ = self._ready()
+    def _begin(self, texts: Sequence[str], output: str) -> tuple[list[list[Window]], Any]:
+        """Return batches of windows, and the result of the first: a question needs one trip."""
+        with _translate_errors(f"load from {self._directory}"):
+            if self._loaded is None:
+                self._loaded = onnx.load_model(self._directory, self._threads)
         windows = []
         for place, text in enumerate(texts):
-            for part, ids in enumerate(windows_of(tokenizer, text)):
+            for part, ids in enumerate(onnx.windows_of(self._loaded[0], text)):
                 windows.append(Window(text=place, part=part, ids=ids))
-        return windows
+        batches = list(onnx.batches(windows, lambda window: window.ids, tokens=BATCH_TOKENS))
+        return batches, self._run(batches[0], output) if batches else None
 
-    def _infer(self, batch: Sequence[Window], output: str) -> Vectors:
-        _, session = self._ready()
+    def _run(self, batch: Sequence[Window], output: str) -> Vectors:
+        assert self._loaded is not None
         with _translate_errors("run"):
-            found: list[Vectors] = session.run([output], onnx.pad([window.ids for window in batch]))
+            inputs = onnx.pad([window.ids for window in batch])
+            found: list[Vectors] = self._loaded[1].run([output], inputs)
         return found[0]
-
-    def _ready(self) -> tuple[WordPiece, Any]:
-        if self._loaded is None:
-            with _translate_errors(f"load from {self._directory}"):
-                self._loaded = onnx.load_model(self._directory, self._threads)
-        return self._loaded
 
 
 @contextmanager
@@ -134,38 +126,3 @@ def _translate_errors(action: str) -> Iterator[None]:
         raise EmbedderUnavailable(
             f"The embedding model {MODEL} did not {action}: {error}"
         ) from error
-
-
-def windows_of(tokenizer: WordPiece, text: str) -> list[list[int]]:
-    """Return the ids of a text in windows that the model can read: one for most texts, never more
-    than 16.
-    """
-    most = _MOST_WINDOWS * _WINDOW
-    pieces = tokenizer.pieces(text, limit=most + 1)
-    if len(pieces) > most:
-        size = max(1, -(-len(text) // _MOST_WINDOWS))
-        return [tokenizer.encode(text[i : i + size]) for i in range(0, len(text), size)]
-    return [tokenizer.framed(part) for part in balance(pieces, _WINDOW)]
-
-
-def balance(pieces: list[int], longest: int) -> list[list[int]]:
-    """Cut a list into the fewest parts no longer than `longest`, about equally long.
-
-    >>> balance([1, 2, 3, 4, 5], 4)
-    [[1, 2, 3], [4, 5]]
-    >>> balance([], 4)
-    [[]]
-    """
-    count = max(1, -(-len(pieces) // longest))
-    size = max(1, -(-len(pieces) // count))
-    return [pieces[start : start + size] for start in range(0, len(pieces) or 1, size)]
-
-
-def unit(rows: Vectors) -> Vectors:
-    """Scale rows to unit length.
-
-    >>> unit(np.array([[0.0, 4.0]], dtype=np.float32)).tolist()
-    [[0.0, 1.0]]
-    """
-    lengths: Vectors = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / lengths

@@ -20,18 +20,13 @@ class Matrix:
     """Rows that are only ever added. A snapshot sees the first n, so adding more changes none."""
 
     def __init__(self, dimensions: int, capacity: int = 0) -> None:
-        self._rows = np.empty((capacity, dimensions), np.float32)
+        self.rows = np.empty((capacity, dimensions), np.float32)  # spare room included
         self._used = 0
         self._lock = threading.Lock()
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes held, spare room included: the same for every snapshot that shares this matrix."""
-        return int(self._rows.nbytes)
-
     def first(self, n: int) -> Vectors:
         """Return the first n rows, without copying them."""
-        return self._rows[:n]
+        return self.rows[:n]
 
     def add(self, n: int, new: Vectors, *, expected: int = 0) -> Matrix:
         """Return a matrix with `new` after the first n rows: this one if there is room.
@@ -40,16 +35,16 @@ class Matrix:
         """
         total = n + len(new)
         with self._lock:
-            if self._used == n and total <= len(self._rows):
-                self._rows[n:total] = new
+            if self._used == n and total <= len(self.rows):
+                self.rows[n:total] = new
                 self._used = total
                 return self
         room = total + int(_SPARE * total) if n else total
         if expected >= total:
             room = expected
-        larger = Matrix(self._rows.shape[1], room)
-        larger._rows[:n] = self._rows[:n]
-        larger._rows[n:total] = new
+        larger = Matrix(self.rows.shape[1], room)
+        larger.rows[:n] = self.rows[:n]
+        larger.rows[n:total] = new
         larger._used = total
         return larger
 
@@ -110,35 +105,27 @@ class Segment:
     @staticmethod
     def of(packed: Sequence[bytes], first: int) -> Segment:
         """Build the postings of texts that stand at `first` and after."""
-        numbers, counts = [np.empty(0, np.uint32)], [np.empty(0, np.uint8)]
-        sizes = []
-        for each in packed:
-            found, often = tokens.unpack(each)
-            numbers.append(found)
-            counts.append(often)
-            sizes.append(len(found))
-        positions = np.arange(first, first + len(sizes), dtype=np.int32)
-        joined = Segment(
-            np.concatenate(numbers), np.repeat(positions, sizes), np.concatenate(counts)
-        )
-        return joined.sort()
+        parts = [Segment(np.empty(0, np.uint32), np.empty(0, np.int32), np.empty(0, np.uint8))]
+        for position, each in enumerate(packed, first):
+            terms, counts = tokens.unpack(each)
+            parts.append(Segment(terms, np.full(len(terms), position, np.int32), counts))
+        return Segment.join(parts)
 
-    def sort(self) -> Segment:
-        order = np.argsort(self.terms, kind="stable")
-        return Segment(self.terms[order], self.positions[order], self.counts[order])
+    @staticmethod
+    def join(parts: Sequence[Segment]) -> Segment:
+        """Return the postings of all parts."""
+        terms = np.concatenate([part.terms for part in parts])
+        positions = np.concatenate([part.positions for part in parts])
+        counts = np.concatenate([part.counts for part in parts])
+        order = np.argsort(terms, kind="stable")
+        return Segment(terms[order], positions[order], counts[order])
 
 
 def add_segment(segments: tuple[Segment, ...], new: Segment) -> tuple[Segment, ...]:
     """Join segments of like size, so that there are few and each posting is copied seldom."""
     kept = [*segments, new]
     while len(kept) > 1 and len(kept[-2].terms) <= 2 * len(kept[-1].terms):
-        b, a = kept.pop(), kept.pop()
-        joined = Segment(
-            np.concatenate([a.terms, b.terms]),
-            np.concatenate([a.positions, b.positions]),
-            np.concatenate([a.counts, b.counts]),
-        )
-        kept.append(joined.sort())
+        kept[-2:] = [Segment.join(kept[-2:])]
     return tuple(kept)
 
 

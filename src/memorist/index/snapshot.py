@@ -124,10 +124,6 @@ class Snapshot(Columns):
         """The length of each text as a share of the mean."""
         return self.length / max(self.mean_length, 1e-9)
 
-    @cached_property
-    def speakers(self) -> tuple[str, ...]:
-        return tuple(self.codes["speaker"])
-
     @property
     def size(self) -> int:
         """Bytes held."""
@@ -136,7 +132,7 @@ class Snapshot(Columns):
         for each in self.segments:
             arrays += [each.terms, each.positions, each.counts]
         held = sum(int(array.nbytes) for array in arrays)
-        return held + (self.matrix.nbytes if self.matrix else 0)
+        return held + (self.matrix.rows.nbytes if self.matrix else 0)
 
     @cached_property
     def marked(self) -> Mapping[int, NDArray[np.bool_]]:

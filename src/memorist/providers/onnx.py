@@ -27,6 +27,7 @@ Result = TypeVar("Result")
 Item = TypeVar("Item")
 
 LONGEST_INPUT = 256  # pieces the model reads, [CLS] and [SEP] included
+_MOST_WINDOWS = 16  # of one text; a longer text is read in this many places, evenly spread
 LONGEST_WORD = 100  # characters; a longer word is one [UNK]
 _WINDOW = 2_048  # characters looked at in one go
 _CACHED_WORDS = 32_768
@@ -291,3 +292,27 @@ class WordPiece:
             self._seen.clear()
         self._seen[word] = tuple(found)
         return self._seen[word]
+
+
+def windows_of(tokenizer: WordPiece, text: str) -> list[list[int]]:
+    """Return the ids of a text in windows that the model can read: mostly one, at most 16."""
+    longest = LONGEST_INPUT - 2
+    most = _MOST_WINDOWS * longest
+    pieces = tokenizer.pieces(text, limit=most + 1)
+    if len(pieces) > most:
+        size = max(1, -(-len(text) // _MOST_WINDOWS))
+        return [tokenizer.encode(text[i : i + size]) for i in range(0, len(text), size)]
+    return [tokenizer.framed(part) for part in balance(pieces, longest)]
+
+
+def balance(pieces: list[int], longest: int) -> list[list[int]]:
+    """Cut a list into the fewest parts no longer than `longest`, about equally long.
+
+    >>> balance([1, 2, 3, 4, 5], 4)
+    [[1, 2, 3], [4, 5]]
+    >>> balance([], 4)
+    [[]]
+    """
+    count = max(1, -(-len(pieces) // longest))
+    size = max(1, -(-len(pieces) // count))
+    return [pieces[start : start + size] for start in range(0, len(pieces) or 1, size)]

@@ -8,7 +8,7 @@ from elsewhere: they need texts, links or rankings.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -47,6 +47,11 @@ class SnapshotSearch:
     channel: int = -1  # code of the channel of the question; -1 if it has none
 
     @cached_property
+    def used(self) -> set[str]:
+        """Features that the profile names, and the two legs."""
+        return {*self.profile.feature_names, "sparse", "semantic"}
+
+    @cached_property
     def bm25(self) -> tuple[Scores, float]:
         """BM25 of each position, and about the best that the terms of the question could reach."""
         return bm25(self.snapshot, self.question.terms)
@@ -57,7 +62,7 @@ class SnapshotSearch:
         scores, bound = self.bm25
         if self.profile.candidates != "blend":
             bound = float(scores.max(initial=0.0))
-        return scores / np.float32(bound) if bound > 0 else scores
+        return scores / np.float32(bound or 1.0)
 
     @cached_property
     def cosine(self) -> Scores:
@@ -222,14 +227,12 @@ COMPUTED: dict[str, Feature] = {
 }
 
 
-def compute(
-    search: SnapshotSearch, positions: NDArray[np.intp], names: Iterable[str]
-) -> dict[str, Column]:
-    """Return features of some positions, exact enough to be added up."""
+def compute(search: SnapshotSearch, positions: NDArray[np.intp]) -> dict[str, Column]:
+    """Return the features that are used, of some positions, exact enough to be added up."""
     found = {}
-    for name in names:
-        if name in COMPUTED:
-            column = COMPUTED[name](search, positions)
+    for name, feature in COMPUTED.items():
+        if name in search.used:
+            column = feature(search, positions)
             nothing = np.zeros(len(positions))
             found[name] = nothing if column is None else column.astype(np.float64)
     return found

@@ -86,7 +86,8 @@ async def prepare(
     if not profile.working_elsewhere:
         here = snapshot.session == snapshot.code("session", query.labels.session)
         usable = usable & ((snapshot.kind != WORKING) | here)
-    question = understand(query.text, snapshot.speakers, now, ctx.settings.language)
+    speakers = tuple(snapshot.codes["speaker"])
+    question = understand(query.text, speakers, now, ctx.settings.language)
     vector, legs = None, {"sparse": "ok"}
     if profile.needs_vector and len(query.text.strip()) >= profile.shortest:
         vector, legs["dense"] = await _embed(ctx, question.dense_text, snapshot)
@@ -190,11 +191,10 @@ async def read(
     if len(memories) < len(rows):
         found = found.pick([i for i, row in enumerate(rows) if row in memories])
     found = replace(found, memories=[memories[row] for row in rows if row in memories])
-    used = search.profile.feature_names
-    if "lexical" in used:
+    if "lexical" in search.used:
         shares = features.lexical(search.profile, query.text, found.memories)
         found = found.with_feature("lexical", shares)
-    if "related" in used:
+    if "related" in search.used:
         ids = [memory.id for memory in found.memories]
         strongest: dict[str, float] = {}
         for link in await store.links(query.scope, ids) if ids else ():

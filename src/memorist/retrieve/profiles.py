@@ -78,12 +78,7 @@ class Gate:
     strict: bool = True  # if nothing passes, return nothing rather than everything
 
     def __post_init__(self) -> None:
-        _check_features("gate", self.features)
-
-    @property
-    def features(self) -> set[str]:
-        """Features that it names."""
-        return {*self.enough, *self.signal}
+        _check_features("gate", (*self.enough, *self.signal))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,15 +117,12 @@ class Profile:
         _check_features(f"profile {self.name!r}", (*self.weights, *(self.sparse_weights or ())))
 
     @property
-    def gate_features(self) -> set[str]:
-        """Features that a gate names."""
-        other = self.gate_without_semantic
-        return self.gate.features if other is None else self.gate.features | other.features
-
-    @property
     def feature_names(self) -> set[str]:
         """Features that a weight or a gate names."""
-        return {*self.weights, *(self.sparse_weights or ()), *self.gate_features}
+        names = {*self.weights, *(self.sparse_weights or ())}
+        for gate in (self.gate, self.gate_without_semantic or self.gate):
+            names |= {*gate.enough, *gate.signal}
+        return names
 
     @property
     def needs_vector(self) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..types import Cut, Memory
-from .features import COMPUTED, Column, Scores, SnapshotSearch, compute
+from .features import COMPUTED, Column, Scores, SnapshotSearch, compute, relevance
 from .profiles import Gate, Profile
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Candidate:
     memory: Memory
     score: float = 0.0
     parts: Mapping[str, float] = field(default_factory=dict)
-    features: Mapping[str, float] = field(default_factory=dict)  # the legs, and what a gate names
+    features: Mapping[str, float] = field(default_factory=dict)
     relevance: float = 0.0
     position: int = -1  # in the snapshot; -1 if it was not found there
 
@@ -83,12 +83,9 @@ def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
     is_supported = search.usable & (own + search.around > 0)
     total = np.where(is_supported, total, np.float32(-np.inf))
     positions = np.flatnonzero((total >= lower_bound(total, pool) - slack) & is_supported)
-    names = {*profile.feature_names, "sparse", "semantic"}
-    found = Candidates(
-        positions=positions,
-        relevance=search.cosine[positions].astype(np.float64),
-        features=compute(search, positions, names),
-    )
+    similar = search.cosine[positions].astype(np.float64)
+    features = compute(search, positions)
+    found = Candidates(positions=positions, relevance=similar, features=features)
     _, score = score_all(profile, found)
     rows = search.snapshot.row[positions]  # the same in every process
     return found.pick(np.lexsort((rows, -np.round(score, 7)))[:pool])
@@ -125,10 +122,10 @@ def select_by_legs(search: SnapshotSearch, *, limit: int, pool: int) -> Candidat
         if kind == "recent":
             newest = np.lexsort((snapshot.row[positions], -snapshot.updated[positions]))
             positions = positions[newest][: max(pool, min(180, 12 * limit))]
-    names = {*search.profile.feature_names, "sparse", "semantic", "relevance"}
-    features = compute(search, positions, names)
+    features = compute(search, positions)
     features["fused"] = np.array([fused.get(each, 0.0) for each in positions.tolist()])
-    return Candidates(positions=positions, features=features, relevance=features["relevance"])
+    similar = relevance(search, positions).astype(np.float64)
+    return Candidates(positions=positions, features=features, relevance=similar)
 
 
 def _rank_leg(search: SnapshotSearch, scores: Scores, most: int) -> list[int]:
@@ -188,24 +185,22 @@ def mix(deterministic: Column, semantic: Column, weight: float) -> dict[str, Col
 def rank(profile: Profile, found: Candidates) -> list[Candidate]:
     """Return the candidates best first, equals in the order of the profile."""
     parts, total = score_all(profile, found)
-    scores, relevance = total.tolist(), found.relevance.tolist()
-    names = {*profile.gate_features, "sparse", "semantic"} & found.features.keys()
-    features = {name: found.features[name].tolist() for name in names}
+    scores = total.tolist()
+    features = {name: column.tolist() for name, column in found.features.items()}
     named = {name: column.tolist() for name, column in parts.items()}
     is_semantic = profile.only_semantic and found.has_semantic
     ranked = []
     for i, memory in enumerate(found.memories):
-        if is_semantic and scores[i] <= 0:
-            continue
         candidate = Candidate(
             memory=memory,
             position=int(found.positions[i]),
             score=scores[i],
             parts={name: column[i] for name, column in named.items() if column[i]},
             features={name: column[i] for name, column in features.items()},
-            relevance=relevance[i],
+            relevance=float(found.relevance[i]),
         )
-        ranked.append(candidate)
+        if scores[i] > 0 or not is_semantic:
+            ranked.append(candidate)
     if profile.ties == "row":
         ranked.sort(key=lambda c: c.memory.id)
     elif profile.ties == "newest":
