@@ -19,7 +19,7 @@ from typing import get_args
 from ..ingest import guard
 from ..text import clock, dates, prompts
 from ..text.authority import ROLE_WORDS, poses
-from ..text.normalize import one_line, remove_links
+from ..text.normalize import LINK, one_line
 from ..text.statements import parse, strip_preface
 from ..text.tokens import word_set, word_table
 from .patterns import ASKED, LIKES_THE, PAST, RULES, TIME, TIMED, VAGUE, WEAK_PAST, ClauseRule, Type
@@ -209,7 +209,7 @@ def _read(clause: str, who: str, at: datetime) -> Fact | None:
 
 def strip_clause(clause: str) -> str:
     """Remove what stands before the subject, and filler words within and after it."""
-    bare = strip_preface(_IMAGE.sub("", remove_links(one_line(clause))))
+    bare = strip_preface(_IMAGE.sub("", LINK.sub(" ", one_line(clause))))
     return _TAIL.sub("", _FILLER.sub("", _LEAD.sub("", bare, count=1)))
 
 
