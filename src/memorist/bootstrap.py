@@ -63,6 +63,12 @@ async def open_client(
     spool = Spool.of(chosen)
     store = await (_open_store(chosen) if spool is None else _offline_store(chosen, spool, down))
     external_index, usual = await _external_index(chosen, store, embedder)
+    llm = None
+    if model is not None:
+        user_cap, tenant_cap = chosen.llm_daily_tokens_per_user, chosen.llm_daily_tokens_per_tenant
+        llm = MeteredModel(
+            model, store.llm_usage, user_cap=user_cap, tenant_cap=tenant_cap, clock=utcnow
+        )
     ctx = Context(
         store=store,
         index=SnapshotCache(
@@ -78,14 +84,7 @@ async def open_client(
         policies=dict(catalog.POLICIES),
         embedder=embedder,
         reranker=reranker,
-        llm=model
-        and MeteredModel(
-            model,
-            store.llm_usage,
-            user_cap=chosen.llm_daily_tokens_per_user,
-            tenant_cap=chosen.llm_daily_tokens_per_tenant,
-            clock=utcnow,
-        ),
+        llm=llm,
         external_index=external_index,
         has_spool=spool is not None,
         count_tokens=count_tokens or tokens.count_tokens,
