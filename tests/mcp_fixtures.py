@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPDeprecationWarning
 from pydantic import BaseModel, Field
 
 import memorist
-from memorist.interfaces.mcp.server import build_http_server, mount
+from memorist.interfaces.mcp.server import build_http_server, serve_http
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.rest.auth import Caller, authenticate
 
@@ -341,12 +341,12 @@ def _add_methods(server: MCPServer[None]) -> None:
 
 async def serve(port: int) -> None:
     """Serve it on this machine until told to stop."""
-    async with memorist.aio.open(":memory:", embedder="hashing", rate_limit=0) as engine:
+    async with memorist.aio.open(
+        ":memory:", embedder="hashing", rate_limit=0, max_body_mb=1
+    ) as engine:
         app = create_app(engine, local=Caller(name="local", user="ana", tenant="default"))
         server = add_to(build_http_server(engine))
-        app.router.lifespan_context = lambda app: mount(
-            app, server, authenticate, max_bytes=1 << 20
-        )
+        app.router.lifespan_context = lambda app: serve_http(app, engine, authenticate, server)
         await uvicorn.Server(uvicorn.Config(app, port=port, log_level="error")).serve()
 
 

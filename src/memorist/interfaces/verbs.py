@@ -1,7 +1,7 @@
 """The verb table: each entry becomes a REST route, a command, or both.
 
 A verb is listed here if the interfaces only parse its arguments, call one method of the client and
-render what it returns. `rest/table.py` builds the routes and `cli/table.py` the commands. How a
+render what it returns. `rest/table.py` builds the routes and `cli/app.py` the commands. How a
 result is printed depends on its type alone. Everything else is written by hand in those packages.
 
 This module imports nothing heavy, because `memorist --help` reads it.
@@ -22,7 +22,7 @@ class Argument:
     """One argument of a verb. Required arguments are positional on the command line."""
 
     name: str
-    kind: str  # `rest/table.py` and `cli/table.py` map it to a type
+    kind: str  # `rest/table.py` and `cli/app.py` map it to a type
     help: str
     default: Any = REQUIRED
     cli_default: Any = REQUIRED  # if it differs from `default`
@@ -44,7 +44,6 @@ class Verb:
     status: int = 200
     panel: str = ""  # of the help, for commands outside a group
     example: str = ""  # what follows the command
-    all_users: bool = False  # the command has --all, which calls the same method of the client
     whole_client: bool = False  # a method of the client itself: not about one scope
     creates: bool = False  # the command may create the database
     one_document: bool = False  # --json prints a list as one document instead of one item per line
@@ -60,6 +59,7 @@ LIMIT = Argument("limit", "count", "Maximum number of results.", 100)
 ANY_LIMIT = replace(LIMIT, default=None)
 BUDGET = Argument("budget", "tokens", "Token budget.", None)
 DAYS = Argument("days", "days", "Number of days to look back.", 30)
+ALL = Argument("all", "flag", "For all users, not only for --user.", False, cli_only=True)
 DRY_RUN = Argument("dry_run", "flag", "Only report what would be done.", False)
 
 
@@ -256,8 +256,8 @@ VERBS: tuple[Verb, ...] = (
         "GET /stats",
         "stats summary",
         "Count what is stored.",
+        (ALL,),
         example="--all",
-        all_users=True,
     ),
     Verb(
         "events",

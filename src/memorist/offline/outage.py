@@ -247,28 +247,22 @@ class Offline:
         if answer is not None and not spooled:
             return answer
         why = self.down.get("reading", "it was down for a moment")
-        async with self._stand_in.turn:
-            known = self._recent.current(query.scope)
-            mine = await self._stand_in.update(query.scope, known, spooled)
-            mixed = await retrieve.recall(
-                replace(ctx, store=mine.store, index=mine.index, external_index=None),
-                query,
-                profile,
-                now,
-            )
-            new = {id for ids in self._stand_in.spooled_ids(query.scope).values() for id in ids}
+        known = self._recent.current(query.scope)
+        async with self._stand_in.holding(query.scope, known, spooled) as (mine, made):
+            mine = replace(ctx, store=mine.store, index=mine.index, external_index=None)
+            mixed = await retrieve.recall(mine, query, profile, now)
         if answer is None:
             return replace(mixed, legs={**mixed.legs, "store": why})
+        new = {id for ids in made.values() for id in ids}
         return answer if new.isdisjoint(memory.id for memory in mixed.memories) else mixed
 
     async def get(self, scope: Scope, id: str) -> list[Memory]:
         """Return the memory with this id, or what a spooled draft with it would become."""
         spooled = await self._waiting(scope)
         if any(each.id == id for each in spooled):
-            async with self._stand_in.turn:
-                known = self._recent.current(scope)
-                mine = await self._stand_in.update(scope, known, spooled)
-                return await mine.store.get(scope, self._stand_in.spooled_ids(scope)[id][:1])
+            known = self._recent.current(scope)
+            async with self._stand_in.holding(scope, known, spooled) as (mine, made):
+                return await mine.store.get(scope, made.get(id, ())[:1])
         return await self._ctx.store.get(scope, [id])
 
     async def counts(self) -> dict[str, Any]:
@@ -355,8 +349,7 @@ class Offline:
                 await asyncio.to_thread(self._spool.remove, [each.id for each in batch], problems)
             if spooled:
                 self.down.clear()
-            else:  # lines that cannot be read
-                await asyncio.to_thread(self._spool.remove, [])
+            await asyncio.to_thread(self._spool.remove, [])  # lines that cannot be read
         if len(self._spool.set_aside()) > before:
             log.warning(
                 "some lines could not be used and were set aside: see *.corrupt-* in %s",

@@ -14,9 +14,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..errors import InvalidInput
+from ..ingest import validation
 from ..settings import Settings
 from ..storage import codec
 from ..storage.atomic import lock, sync
@@ -52,6 +53,9 @@ class Pending:
         return None if named is None else (self.scope, named)
 
 
+Lines: TypeAlias = dict[bytes, Pending | None]  # None: it cannot be read
+
+
 def to_line(pending: Pending) -> bytes:
     """Return a line of a file, checked by reading it back. Raises InvalidInput."""
     kind = ITEM if isinstance(pending.what, Draft) else pending.what.record_type
@@ -71,27 +75,27 @@ def from_line(line: bytes) -> Pending:
     try:
         record = json.loads(line)
         data = record["data"]
-        what, scope = codec.load(_KINDS[record["record_type"]], data), Scope(**data["scope"])
-        pending = Pending(scope=scope, what=what, policy=data["policy"])
-        names = (pending.id, scope.tenant, scope.user, scope.space, pending.policy)
-        if not pending.id or not all(isinstance(name, str) for name in names):
+        what = codec.load(_KINDS[record["record_type"]], data)
+        pending = Pending(scope=codec.load(Scope, data["scope"]), what=what, policy=data["policy"])
+        if not pending.id or not isinstance(pending.policy, str):
             raise ValueError("a name is missing")
-        if isinstance(what, Draft) and not (
-            0 <= what.confidence <= 1 and 0 <= (what.importance or 0) <= 1
-        ):
-            raise ValueError("importance and confidence lie between 0 and 1")
+        if isinstance(what, Draft):
+            numbers = {"importance": what.importance, "confidence": what.confidence}
+            validation.fields(numbers, optional=("importance",))
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"This is not a line of a spool: {error}") from error
     return pending
 
 
-def _parse(content: bytes) -> Iterator[tuple[bytes, Pending | None]]:
-    """Yield the lines with their contents; None for one that cannot be read."""
+def _parse(content: bytes, known: Lines) -> Lines:
+    """Return the lines with what they hold; each is parsed only once, because spools can be long."""
+    found: Lines = {}
     for line in filter(None, content.split(b"\n")):
         try:
-            yield line, from_line(line)
+            found[line] = known[line] if line in known else from_line(line)
         except InvalidInput:
-            yield line, None
+            found[line] = None
+    return found
 
 
 @dataclass
@@ -99,18 +103,20 @@ class _File:
     """One file of the spool, and what was read of it so far."""
 
     path: Path
-    waiting: dict[str, Pending] = field(default_factory=dict)  # by id, in order
+    _lines: Lines = field(default_factory=dict)  # in order
     _offset: int = 0
     _open: Any = None  # held, so that its inode cannot be given to another file
 
-    def read(self) -> Iterable[Pending]:
-        """Return what is in it now; only new lines are read, and no line that is still written."""
+    def read(self) -> Iterator[Pending]:
+        """Yield what is in it now; only new lines are read, and no line that is still written."""
         try:
             there = self.path.stat()
         except FileNotFoundError:
             self.close()
-            return ()
-        held = None if self._open is None else os.fstat(self._open.fileno()).st_ino
+            return
+        held, known = None, self._lines
+        if self._open is not None:
+            held = os.fstat(self._open.fileno()).st_ino
         if held != there.st_ino or there.st_size < self._offset:
             self.close()
             with suppress(FileNotFoundError):
@@ -120,10 +126,8 @@ class _File:
             new = self._open.read()
             whole = new[: new.rfind(b"\n") + 1]
             self._offset += len(whole)
-            for _, pending in _parse(whole):
-                if pending is not None:
-                    self.waiting[pending.id] = pending
-        return self.waiting.values()
+            self._lines |= _parse(whole, known)
+        yield from filter(None, self._lines.values())
 
     def remove(self, ids: set[str], problems: set[str]) -> list[str]:
         """Rewrite the file without these lines; return the ids that were found.
@@ -133,7 +137,7 @@ class _File:
         if not self.path.exists():
             return []
         kept, aside, found = [], [], []
-        for line, pending in _parse(self.path.read_bytes()):
+        for line, pending in _parse(self.path.read_bytes(), self._lines).items():
             if pending is None or pending.id in problems:
                 aside.append(line + b"\n")
             elif pending.id in ids:
@@ -141,8 +145,7 @@ class _File:
             else:
                 kept.append(line + b"\n")
         if aside:
-            today = utcnow().date().isoformat()
-            name = f"{self.path.stem}.corrupt-{today}.jsonl"
+            name = f"{self.path.stem}.corrupt-{utcnow().date().isoformat()}.jsonl"
             append(self.path.with_name(name), b"".join(aside))
         if not kept:
             self.path.unlink()
@@ -157,7 +160,7 @@ class _File:
     def close(self) -> None:
         if self._open is not None:
             self._open.close()
-        self._open, self._offset, self.waiting = None, 0, {}
+        self._open, self._offset, self._lines = None, 0, {}
 
     __del__ = close
 

@@ -4,9 +4,11 @@ what is spooled. The ordinary pipelines fill and ask it."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import groupby
+from typing import TypeAlias
 
 from ..context import Context
 from ..errors import InvalidInput, RevisionConflict
@@ -21,9 +23,10 @@ from ..storage.store import Store
 from ..types import Draft, Memory, Outcome, Scope
 from .spool import Pending
 
-BATCH = 256  # spooled drafts stored in one transaction
-MOST_EMBEDDED = 64  # spooled drafts that one call embeds; older ones are found by their words
+BATCH = 64  # spooled drafts stored in one transaction: others get their turn in between
 CACHE_BYTES = 64 << 20  # of the stand-in's index
+
+Made: TypeAlias = dict[str, tuple[str, ...]]  # ids of memories, by that of the spooled draft
 
 
 class StandIn:
@@ -33,15 +36,32 @@ class StandIn:
         self._ctx = ctx
         self._open: Context | None = None
         self._held: dict[tuple[Scope, str], Memory] = {}
-        self._spooled: dict[Scope, dict[str, tuple[str, ...]]] = {}  # memories by their draft
-        self.turn = asyncio.Lock()  # held while it is used
+        self._made: dict[Scope, Made] = {}
+        self._turn = asyncio.Lock()
 
-    async def update(
+    @asynccontextmanager
+    async def holding(
         self, scope: Scope, known: Sequence[Save], spooled: Sequence[Pending]
-    ) -> Context:
-        """Return a context whose store holds exactly this of a scope."""
-        ctx = self._open or await self._create()
-        made = self._spooled.setdefault(scope, {})
+    ) -> AsyncIterator[tuple[Context, Made]]:
+        """Yield a context whose store holds exactly this of a scope, and what drafts became."""
+        async with self._turn:
+            ctx = self._open or await self._create()
+            made = self._made.setdefault(scope, {})
+            await self._apply(ctx, scope, known, {each.id for each in spooled})
+            new = [each for each in spooled if each.id not in made and isinstance(each.what, Draft)]
+            for batch in batches(new):
+                # Many drafts at once are found by their words: only the last ones are embedded.
+                embedder = ctx.embedder if batch[-1] is new[-1] else None
+                outcomes = await hand_over(replace(ctx, embedder=embedder), batch)
+                made |= {each.id: (each.id,) for each in batch}  # some may be there already
+                made |= {id: outcome.ids for id, outcome in outcomes.items()}
+            yield ctx, made
+
+    async def _apply(
+        self, ctx: Context, scope: Scope, known: Sequence[Save], spooled: set[str]
+    ) -> None:
+        """Save what is new in it, and forget what is gone."""
+        made = self._made[scope]
         wanted = {save.memory.id for save in known}
         changes: list[Change] = []
         for save in known:
@@ -52,7 +72,7 @@ class StandIn:
                 self._held[key] = memory
                 changes.append(replace(save, event=None))
         gone = {id for whose, id in self._held if whose == scope}
-        for id in made.keys() - {each.id for each in spooled}:
+        for id in made.keys() - spooled:
             gone.update(made.pop(id))
         for id in sorted(gone - wanted):
             self._held.pop((scope, id), None)
@@ -60,14 +80,6 @@ class StandIn:
         if changes:
             async with ctx.store.transaction(scope) as tx:
                 await tx.apply(changes)
-        new = [each for each in spooled if each.id not in made and isinstance(each.what, Draft)]
-        without_model = replace(ctx, embedder=None)
-        for number, batch in enumerate(batches(new, MOST_EMBEDDED)):
-            is_last = (number + 1) * MOST_EMBEDDED >= len(new)
-            outcomes = await hand_over(ctx if is_last else without_model, batch)
-            made |= {each.id: (each.id,) for each in batch}  # some may be there already
-            made |= {id: outcome.ids for id, outcome in outcomes.items()}
-        return ctx
 
     async def _create(self) -> Context:
         real = self._ctx.index
@@ -77,16 +89,12 @@ class StandIn:
         self._open = replace(self._ctx, store=store, index=index, external_index=None)
         return self._open
 
-    def spooled_ids(self, scope: Scope) -> dict[str, tuple[str, ...]]:
-        """Return the ids of the memories that spooled drafts have become, by that of the draft."""
-        return self._spooled.get(scope, {})
-
     async def close(self) -> None:
         """Release everything; it is opened again when it is needed."""
-        async with self.turn:
+        async with self._turn:
             if self._open is not None:
                 await self._open.store.close()
-            self._open, self._held, self._spooled = None, {}, {}
+            self._open, self._held, self._made = None, {}, {}
 
 
 async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome]:
@@ -126,7 +134,7 @@ def _as_message(draft: Draft) -> Draft:
     return replace(draft, message_id=draft.id, source_ids=(draft.id or "", *draft.source_ids))
 
 
-def batches(spooled: Sequence[Pending], size: int = BATCH) -> Iterator[list[Pending]]:
+def batches(spooled: Sequence[Pending]) -> Iterator[list[Pending]]:
     """Yield what can be stored together: drafts of one scope and policy that follow each other."""
 
     def key(pending: Pending) -> tuple[Scope, str, str]:
@@ -135,5 +143,5 @@ def batches(spooled: Sequence[Pending], size: int = BATCH) -> Iterator[list[Pend
 
     for _, group in groupby(spooled, key):
         run = list(group)
-        for start in range(0, len(run), size):
-            yield run[start : start + size]
+        for start in range(0, len(run), BATCH):
+            yield run[start : start + BATCH]

@@ -5,10 +5,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused, 5 unavailab
 
 from __future__ import annotations
 
-# Importing a module registers its commands, in the order of the help.
-from . import table  # noqa: F401
-
-# isort: split
+# Importing a module registers its commands.
 from . import database, doctor, evals, files, manage, memories, server  # noqa: F401
 from .app import app
 

@@ -1,5 +1,7 @@
 """The program: how commands are declared, options of all commands, groups, and exit codes.
 
+Commands that only call a method of the client are made from the verb table, at the end.
+
 Nothing here is slow to import, so that `memorist --help` answers at once.
 """
 
@@ -10,25 +12,28 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from difflib import get_close_matches
+from inspect import Parameter
+from operator import attrgetter
 from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
 
 from ... import __version__
-from ...errors import MemoristError
-from ...types import KINDS, STATES
+from ...errors import InvalidInput, MemoristError
+from ...types import KINDS, STATES, Filter
 from .. import Call, errors, split_doc
+from ..verbs import REQUIRED, VERBS, Verb
 from . import output
 
 Work = TypeVar("Work", bound=Callable[..., object])
 Words = list[str] | None  # of an option that can be repeated
 _UsageError = typer.BadParameter.__mro__[2]  # click's ClickException, wherever typer keeps it
-_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+_KEYWORD = Parameter.KEYWORD_ONLY
 _SHORT = {"limit": ["-n"], "yes": ["-y"], "top-k": ["-k"]}
 # Options of all commands; they are accepted before and after the name of a command.
 _SHARED = {
@@ -76,6 +81,9 @@ GROUPS = {
     "db": ("Migrate, copy, back up and compact the database.", "Administration", None),
     "index": ("Embed memories and rebuild the vector index.", "Administration", "update"),
 }
+SHORTEST = 6  # characters of an id that are enough if no other id begins with them
+TYPES: dict[str, Any] = {"count": int, "tokens": int, "revision": int, "days": float, "flag": bool}
+METAVARS = {"count": "<N>", "word": "<NAME>", "flag": ""}  # for others, the kind in capitals
 RENAMED = {"tend": "jobs run", "memory": "privacy set", "costs": "stats llm-usage"}
 
 
@@ -85,8 +93,8 @@ class CommandGroup(TyperGroup):
     default: str | None = None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        is_option = bool(args) and args[0].startswith("-") and args[0] not in ("-h", "--help")
-        if self.default and (not args or is_option):
+        first = args[0] if args else "-"
+        if self.default and first.startswith("-") and first not in ("-h", "--help"):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 
@@ -186,7 +194,7 @@ def _describe(run: Any, work: Callable[..., object]) -> str:
     helps = {**_USUAL, **given}
     _, *own = inspect.signature(work, eval_str=True).parameters.values()
     shared = inspect.signature(Call, eval_str=True).parameters
-    parameters = [inspect.Parameter("ctx", _KEYWORD, annotation=typer.Context)]
+    parameters = [Parameter("ctx", _KEYWORD, annotation=typer.Context)]
     parameters += [declare(each, helps[each.name]) for each in own if each.kind != each.VAR_KEYWORD]
     for name, help in _SHARED.items():
         parameters.append(declare(shared[name], help, panel="Options of all commands"))
@@ -195,9 +203,7 @@ def _describe(run: Any, work: Callable[..., object]) -> str:
     return example
 
 
-def declare(
-    parameter: inspect.Parameter, help: str, *, panel: str | None = None
-) -> inspect.Parameter:
+def declare(parameter: Parameter, help: str, *, panel: str | None = None) -> Parameter:
     """Return a parameter of a function as a parameter of a command.
 
     The help may begin with what the value is called, such as `<NAME>`, or with its limits, such as
@@ -287,3 +293,74 @@ def report(error: Exception, *, as_json: bool) -> int:
     if os.environ.get("MEMORIST_TRACEBACK"):
         traceback.print_exception(error)
     return code
+
+
+def complete_id(given: str, known: Iterable[str]) -> str:
+    """Return the id that begins with what was given, or the same if there is none.
+
+    Raises InvalidInput if several ids do.
+
+    >>> complete_id("019a3c", ["019a3c5e-7ddf", "019b0000-7ddf"])
+    '019a3c5e-7ddf'
+    """
+    if len(given) < SHORTEST:
+        return given
+    found = sorted({id for id in known if id.startswith(given)})
+    if len(found) == 1:
+        return found[0]
+    if found and given not in found:
+        listed = ", ".join(found[:10]) + ", …" * (len(found) > 10)
+        raise InvalidInput(f"{len(found)} ids begin with {given!r}: {listed}")
+    return given
+
+
+def memory_id(mine: Any, given: str) -> str:
+    """Return the id of a memory of this scope, in any state, from its first characters."""
+    if len(given) < SHORTEST or len(given) >= 36:
+        return given
+    page, known = None, []
+    while page is None or page.cursor:
+        page = mine.list(Filter(states=STATES), limit=1000, cursor=page and page.cursor)
+        known += [memory.id for memory in page]
+    return complete_id(given, known)
+
+
+def add_verb(verb: Verb) -> None:
+    """Add the command of a verb."""
+
+    def work(call: Call, **given: Any) -> object:
+        with call.memory() as memory:
+            is_whole = given.pop("all", verb.whole_client)
+            target: Any = memory if is_whole else call.scope(memory)
+            if verb.method.startswith("consent.") and "id" in given:
+                proposals = [each.id for each in target.consent.list()]
+                given["id"] = complete_id(given["id"], proposals)
+            elif "id" in given:
+                given["id"] = memory_id(target, given["id"])
+            method = attrgetter(verb.method)(target)
+            if "actor" in inspect.signature(method).parameters:
+                given["actor"] = target.scope.user
+            answer = method(**given)
+        if verb.empty and not answer and not call.json:
+            output.note(verb.empty)
+        return (answer, answer) if verb.one_document else answer
+
+    parameters = [Parameter("call", Parameter.POSITIONAL_OR_KEYWORD)]
+    doc = f"{verb.help}\n\nArgs:"
+    for argument in verb.arguments:
+        kind = TYPES.get(argument.kind, str)
+        metavar = METAVARS.get(argument.kind, f"<{argument.kind.upper()}>")
+        default = argument.default if argument.cli_default is REQUIRED else argument.cli_default
+        place = Parameter.POSITIONAL_OR_KEYWORD if default is REQUIRED else _KEYWORD
+        if default is None:
+            kind = kind | None
+        parameters.append(Parameter(argument.name, place, default=default, annotation=kind))
+        doc += f"\n    {argument.name}: {metavar} {argument.help}"
+    work.__doc__ = f"{doc}\n\nExample: memorist {verb.command} {verb.example}"
+    work.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command(verb.command, verb.panel or None, creates=verb.creates)(work)
+
+
+for _verb in VERBS:
+    if _verb.command:
+        add_verb(_verb)

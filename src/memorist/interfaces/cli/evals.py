@@ -6,9 +6,11 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.resources import files
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,16 +56,14 @@ def demo(call: Call) -> object:
     """Store a sample conversation and answer questions about it. Leaves nothing behind."""
     script = json.loads(files(__package__).joinpath("demo_conversation.json").read_text("utf-8"))
     messages, questions, answers = script["messages"], script["questions"], []
-    sessions: dict[str, list[dict[str, Any]]] = {}
-    for message in messages:
-        sessions.setdefault(message["session"], []).append(message)
     with (
         tempfile.TemporaryDirectory() as folder,
         progress("Listening", len(messages) + len(questions), hidden=call.json) as advance,
         memorist.open(":memory:", state_dir=folder, **DEFAULTS) as memory,
     ):
         mine, start, done = memory.scope(user="demo"), time.perf_counter(), 0
-        for turns in sessions.values():
+        for _, session in groupby(messages, key=itemgetter("session")):
+            turns = list(session)
             mine.remember(turns)
             done += len(turns)
             advance(done)
@@ -75,25 +75,10 @@ def demo(call: Call) -> object:
     if call.json:
         seconds = {"taking_in": round(asked - start, 3), "asking": round(end - asked, 3)}
         return {"messages": len(messages), "questions": plain_answers(answers), "seconds": seconds}
-    people = " and ".join(dict.fromkeys(message["name"] for message in messages))
-    text = Text()
-    text.append(f"{people} talk: {len(messages)} messages on {len(sessions)} days.\n", style="bold")
-    for first, *_ in sessions.values():
-        content = first["content"]
-        if len(content) > 56:
-            content = content[:53].rsplit(" ", 1)[0] + " ..."
-        text.append(f"  {first['at'][:10]} {first['name']}: ", style="dim")
-        text.append(content + "\n")
-    draw(text, answers_table(answers))
-    (explained,) = (each for each in answers if each.query.text == script["explained"])
-    hit = explained.hits[0]
-    title = f"\nWhy this answers {explained.query.text!r}: the parts add up to {hit.score:.2f}\n"
+    show_demo(script, answers)
     milliseconds = 1000 * (end - asked) / len(answers)
     took = f"{asked - start:.1f} s, including loading the model"
     draw(
-        Text(title, style="bold"),
-        headline(hit.memory),
-        score_parts(hit),
         Text(f"\n{len(messages)} messages took {took}; a question {milliseconds:.0f} ms."),
         Text("Everything ran on this machine, in memory. Nothing was left behind.\n"),
         Text(NEXT),
@@ -101,8 +86,21 @@ def demo(call: Call) -> object:
     return None
 
 
-def answers_table(answers: Sequence[Recall]) -> Table:
-    """Return the questions with their best memories, and bars that compare these."""
+def show_demo(script: Mapping[str, Any], answers: Sequence[Recall]) -> None:
+    """Print how each session begins, the best memories for each question, and one score."""
+    messages = script["messages"]
+    first: dict[str, Any] = {}
+    for message in messages:
+        first.setdefault(message["session"], message)
+    people = " and ".join(dict.fromkeys(message["name"] for message in messages))
+    count = f"{len(messages)} messages on {len(first)} days"
+    text = Text().append(f"{people} talk: {count}.\n", style="bold")
+    for message in first.values():
+        content = message["content"]
+        if len(content) > 56:
+            content = content[:53].rsplit(" ", 1)[0] + " ..."
+        text.append(f"  {message['at'][:10]} {message['name']}: ", style="dim")
+        text.append(content + "\n")
     table = Table(
         title="Questions and answers", title_justify="left", title_style="bold", show_lines=True
     )
@@ -116,7 +114,10 @@ def answers_table(answers: Sequence[Recall]) -> Table:
             bar = score_bar(hit.score / best, 6)
             rows.append((Group(bar, score), headline(hit.memory)))
         table.add_row(answer.query.text, grid(rows, columns=2))
-    return table
+    question = script["explained"]
+    (hit, *_) = next(each.hits for each in answers if each.query.text == question)
+    title = f"\nWhy this answers {question!r}: the parts add up to {hit.score:.2f}\n"
+    draw(text, table, Text(title, style="bold"), headline(hit.memory), score_parts(hit))
 
 
 def plain_answers(answers: Sequence[Recall]) -> list[dict[str, Any]]:

@@ -12,9 +12,8 @@ from ...errors import InvalidInput
 from ...types import STATES, Filter
 from .. import Call, load
 from . import output
-from .app import Words, command
+from .app import Words, command, complete_id, memory_id
 from .files import read_text
-from .table import complete_id, memory_id
 
 if TYPE_CHECKING:
     from ...sync import BlockingScope

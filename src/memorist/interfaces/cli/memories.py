@@ -11,9 +11,8 @@ from ...types import KINDS, STATES, Filter, Kind, Labels
 from .. import Call, load, plain
 from ..errors import REFUSED
 from . import output
-from .app import Words, command
+from .app import Words, command, memory_id
 from .files import read_text
-from .table import memory_id
 
 
 @command("remember", "Remember and recall", creates=True)

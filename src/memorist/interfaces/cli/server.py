@@ -19,11 +19,10 @@ import memorist
 from ... import telemetry
 from ...errors import Misconfigured
 from .. import Call, load, login, plain
-from .app import Words, command, report
+from .app import Words, command, complete_id, memory_id, report
 from .database import on_signals
 from .files import read_text
 from .output import as_json, line, note, result
-from .table import complete_id, memory_id
 
 DRAIN_SECONDS = 10  # for requests in flight when the server stops
 Hosts = Literal["claude-code", "codex", "cursor", "claude-desktop"]

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -35,30 +35,28 @@ ELICITS_IN_RESPONSE = "2026-07-28"
 _current: ContextVar[tuple[Backend, Request]] = ContextVar("memorist_mcp_request")
 
 
+@dataclass
 class Backend:
     """Opens the client and authenticates requests."""
 
-    def __init__(
-        self, open_client: OpenClient, authenticate: Authenticate, *, session: str | None = None
-    ) -> None:
-        self.authenticate = authenticate
-        self.session = session
-        self._open_client = open_client
-        self._stack = AsyncExitStack()
-        self._lock = asyncio.Lock()
-        self._client: Client | None = None
+    open_client: OpenClient
+    authenticate: Authenticate
+    session: str | None = None
+    opened: Client | None = None
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def client(self) -> Client:
         """Return the client, opened once. If opening fails, the next call tries again."""
-        async with self._lock:
-            if self._client is None:
-                self._client = await self._open_client(self._stack)
-            return self._client
+        async with self.lock:
+            if self.opened is None:
+                self.opened = await self.open_client(self.stack)
+            return self.opened
 
     @asynccontextmanager
     async def lifespan(self, _: object) -> AsyncIterator[None]:
         """Close what was opened when the server stops."""
-        async with self._stack:
+        async with self.stack:
             yield
 
     async def set_current(self, ctx: Request, call_next: CallNext) -> HandlerResult:

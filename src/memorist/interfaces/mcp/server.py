@@ -6,7 +6,7 @@ import inspect
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from mcp.server import MCPServer
@@ -200,14 +200,6 @@ async def serve_stdio(call: Call, *, agent: str | None = None) -> None:
     await build_server(backend).run_stdio_async()
 
 
-def serve_http(
-    app: Starlette, client: Client, authenticate: Authenticate
-) -> AbstractAsyncContextManager[None]:
-    """Serve MCP clients at `/mcp` of an app while the body runs."""
-    max_bytes = client.settings.max_body_mb << 20
-    return mount(app, build_http_server(client), authenticate, max_bytes=max_bytes)
-
-
 def build_http_server(client: Client) -> MCPServer[None]:
     """Build the server for callers that the app has authenticated."""
 
@@ -223,11 +215,17 @@ def build_http_server(client: Client) -> MCPServer[None]:
 
 
 @asynccontextmanager
-async def mount(
-    app: Starlette, server: MCPServer[None], authenticate: Authenticate, *, max_bytes: int
+async def serve_http(
+    app: Starlette,
+    client: Client,
+    authenticate: Authenticate,
+    server: MCPServer[None] | None = None,
 ) -> AsyncIterator[None]:
+    """Serve MCP clients at `/mcp` of an app while the body runs."""
+    server = server or build_http_server(client)
     # The middleware of the app checks Host and Origin for all routes.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    max_bytes = client.settings.max_body_mb << 20
     server.streamable_http_app(transport_security=security, max_request_body_size=max_bytes)
     manager = server.session_manager
 
