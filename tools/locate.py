@@ -22,15 +22,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
+from keyword import iskeyword
 from pathlib import Path
 
 SUFFIXES = (".py", ".sql", ".html", ".js", ".css", ".toml", ".json")
 _TOKEN = re.compile(r"(?:^|(?<=\s))\#\s[^\n]*|[A-Za-z_]\w*|\d[\d_]*(?:\.\d+)?|\S", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _CLOSING = (")", "]", "}")
+_COMMON = frozenset("self scope ctx memory str int len list dict tuple now id text".split())
 _LEAST = 6  # tokens of the change and its surroundings that have to be unchanged
 _WINDOW = 20  # tokens on each side that are compared
-_SIMILAR = 0.55  # share of equal tokens in the surroundings
+_SIMILAR = 0.65  # share of equal tokens in the surroundings
 _CLEARLY = 0.12  # by which the best place is better than the second
 
 
@@ -143,12 +145,18 @@ class Tree:
                 return self._replace(file, start, start + len(changed), text, step)
             if len(hits) > 1:
                 break
+        if not any(_is_word(word) for word in changed):  # signs and numbers stand everywhere
+            first, end = max(0, first - 3), min(len(before), end + 3)
+            left, right = [t.text for t in before[:first]], [t.text for t in before[end:]]
+            changed = [t.text for t in before[first:end]]
+            made = after[first : len(after) - (len(before) - end)]
+            text = new[made[0].start : made[-1].end] if made else ""
         return self._find_similar(path, left, changed, right, text)
 
     def _find_similar(
         self, path: str, left: Sequence[str], changed: Sequence[str], right: Sequence[str], new: str
     ) -> Place | None:
-        if not changed or not any(_NAME.fullmatch(word) or word[0].isdigit() for word in changed):
+        if not any(_is_word(word) for word in changed) or len(left) + len(right) < _LEAST:
             return None
         scored: list[tuple[float, str, int]] = []
         for file, at in self._occurrences(changed):
@@ -225,6 +233,11 @@ def code_of(source: str) -> str:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             node.value = ast.Constant("")
     return ast.dump(tree)
+
+
+def _is_word(token: str) -> bool:
+    """Whether a token is a name, and none that stands everywhere."""
+    return bool(_NAME.fullmatch(token)) and token not in _COMMON and not iskeyword(token)
 
 
 def _renamed(text: str, renames: Mapping[str, str]) -> str:

@@ -160,7 +160,7 @@ async def _external_index(
         name = await store.name()
     except StoreUnavailable:  # until it is opened again, vectors are searched in the process
         return None, None
-    index = vector_indexes.opened(
+    index = vector_indexes.open_index(
         settings.vector_index, model=embedder.model, dimensions=embedder.dimensions, store=name
     )
     return IndexSync(store, index, model=embedder.model, dimensions=embedder.dimensions), 0
