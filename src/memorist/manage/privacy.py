@@ -43,11 +43,15 @@ _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")  # categories of characters that 
 _JOINERS = "\u200c\u200d"  # not visible either, but part of how some languages are written
 
 
-class Privacy:
-    """The privacy settings of one scope."""
+class PersonalVerbs:
+    """What the verbs of a person work on: one scope, with the labels of the caller."""
 
     def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
         self._ctx, self._scope, self._labels = ctx, scope, labels
+
+
+class Privacy(PersonalVerbs):
+    """The privacy settings of one scope."""
 
     async def settings(self) -> SpaceSettings:
         """Return the settings of this space."""
@@ -146,11 +150,8 @@ async def list_sharing(ctx: Context, scope: Scope) -> list[Scope]:
     return found
 
 
-class Consent:
+class Consent(PersonalVerbs):
     """What is known of the person in one scope; nothing sensitive changes without their consent."""
-
-    def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
-        self._ctx, self._scope, self._labels = ctx, scope, labels
 
     async def about(self) -> dict[str, str | builtins.list[str]]:
         """Return what is in force, by field; `goals` is a list."""
