@@ -17,8 +17,7 @@ from typing import Any
 
 from ..dialects.catalog import THEORIA
 from ..retrieve.profiles import DAY, DEFAULT, Profile, Recency
-from .run import Advance, Run, ask_all, filled_memory
-from .tasks import EvalTask
+from .tasks import Advance, EvalTask, Run, ask_all, filled_memory
 
 TRISCORE, FUSION, OURS = "theoria.triscore", "RRF alone", "default"
 USUAL: Mapping[str, Mapping[str, float]] = {
