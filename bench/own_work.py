@@ -4,7 +4,8 @@
 
 Each round starts one process for this tree and one for the other, in turns, on a copy of the same kind of database.
 Prints the median milliseconds of each verb, by the clock and of processor time (which a busy machine disturbs less),
-and the ratio between the two trees.
+how long one `remember` holds the write lock, how many SQL statements it runs, the seconds that storing all memories
+took, and the ratio between the two trees.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import apsw
 import numpy as np
 from numpy.typing import NDArray
 
@@ -61,6 +63,31 @@ class GivenVectors:
     async def close(self) -> None: ...
 
 
+class WriteLock:
+    """Watches every SQLite connection: how long write transactions last, and what they run."""
+
+    def __init__(self) -> None:
+        self.milliseconds: list[float] = []
+        self.statements: list[str] = []
+        self._began: dict[int, float] = {}
+        apsw.connection_hooks.append(self._watch)
+
+    def _watch(self, connection: apsw.Connection) -> None:
+        mask = apsw.SQLITE_TRACE_STMT | apsw.SQLITE_TRACE_PROFILE
+        connection.trace_v2(mask, self._notice)
+
+    def _notice(self, event: dict[str, Any]) -> None:
+        sql, place = (event.get("sql") or "").strip(), id(event["connection"])
+        if event["code"] == apsw.SQLITE_TRACE_STMT:
+            if event.get("trigger") or sql.startswith("--"):
+                return
+            self.statements.append(sql)
+        elif sql.upper().startswith("BEGIN IMMEDIATE"):
+            self._began[place] = time.perf_counter()
+        elif sql.upper().startswith(("COMMIT", "END")) and place in self._began:
+            self.milliseconds.append(1000 * (time.perf_counter() - self._began.pop(place)))
+
+
 def sentence(rng: random.Random) -> str:
     """Return a made-up sentence whose words are as unevenly common as those of real texts."""
     words = rng.choices(WORDS, WEIGHTS, k=rng.randint(7, 21))
@@ -76,31 +103,51 @@ def open_memory(path: Path, given: GivenVectors) -> Any:
     return aio.open(path, state_dir=path.parent, cache_mb=0)
 
 
-async def fill(path: Path, size: int) -> None:
-    """Store `size` memories in sessions of twenty."""
+async def fill(path: Path, size: int) -> float:
+    """Store `size` memories in sessions of twenty; return the seconds that took."""
     rng = random.Random(size)
     messages = []
     for i in range(size):
         session = str(i // 20)
         messages.append({"content": sentence(rng), "id": str(i), "session": session, "name": "Ana"})
-    async with open_memory(path, GivenVectors()) as memory:
+    given = GivenVectors()
+    for message in messages:
+        given.learn(message["content"])
+    async with open_memory(path, given) as memory:
+        started = time.perf_counter()
         await memory.scope("ana").remember(messages)
+        return time.perf_counter() - started
 
 
-async def measure(path: Path, size: int, calls: int) -> dict[str, list[tuple[float, float]]]:
-    """Return the milliseconds of each call of both verbs, by the clock and of processor time."""
+async def measure(path: Path, size: int, calls: int) -> dict[str, Any]:
+    """Return the milliseconds of each call of both verbs, by the clock and of processor time.
+
+    In a second series of calls, the time under the write lock and the statements of `remember`.
+    """
     rng, choose, given = random.Random(size), random.Random(calls), GivenVectors()
     stored = [sentence(rng).split() for _ in range(size)]
     chosen = choose.sample(stored, calls + 5)
     asked = [f"When did we talk about {' '.join(words[2:7])}, and why?" for words in chosen]
-    told = [sentence(choose) for _ in range(calls + 5)]
+    told = [sentence(choose) for _ in range(2 * calls + 5)]
     for text in (*asked, *told):
         given.learn(text)
     async with open_memory(path, given) as memory:
         scope = memory.scope("ana")
         recall = await time_calls(scope.recall, asked)
-        remember = await time_calls(scope.remember, told)
-    return {"recall": recall[5:], "remember": remember[5:]}
+        remember = await time_calls(scope.remember, told[: calls + 5])
+    lock = WriteLock()
+    async with open_memory(path, given) as memory:
+        scope, held, run = memory.scope("ana"), [], []
+        await scope.remember("The first call opens what is opened late.")
+        for text in told[calls + 5 :]:
+            lock.milliseconds.clear()
+            lock.statements.clear()
+            await scope.remember(text)
+            held.append(sum(lock.milliseconds))
+            run.append(len(lock.statements))
+            await asyncio.sleep(0.005)
+    watched = {"lock": held, "statements": run}
+    return {"recall": recall[5:], "remember": remember[5:], **watched}
 
 
 async def time_calls(
@@ -131,10 +178,11 @@ def compare(options: argparse.Namespace) -> None:
     trees = {"this": HERE}
     if options.against is not None:
         trees["other"] = options.against.resolve()
-    took: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    took: dict[tuple[str, str], list[Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, source in trees.items():
-            run_child(source, Path(folder) / name / "memory.db", "fill", options)
+            seconds = run_child(source, Path(folder) / name / "memory.db", "fill", options)
+            took["fill", name] = [seconds]
         for turn in range(options.rounds):
             for name, source in trees.items():
                 copy = Path(folder) / f"{name}-{turn}"
@@ -144,14 +192,24 @@ def compare(options: argparse.Namespace) -> None:
                     took.setdefault((verb, name), []).extend(times)
                 shutil.rmtree(copy)
     for verb in ("recall", "remember"):
-        for place, measure_name in enumerate(("clock", "processor")):
-            medians = {}
-            for name in trees:
-                medians[name] = statistics.median(pair[place] for pair in took[verb, name])
-            line = ", ".join(f"{name} {median:.2f} ms" for name, median in medians.items())
-            if "other" in medians:
-                line += f", ratio {medians['this'] / medians['other']:.2f}"
-            print(f"{verb} by the {measure_name}: {line}")
+        for place, kind in enumerate(("clock", "processor")):
+            values = {name: [pair[place] for pair in took[verb, name]] for name in trees}
+            print_ratio(f"{verb} by the {kind}, ms", values)
+    for what, label in (
+        ("lock", "remember under the write lock, ms"),
+        ("statements", "SQL statements of one remember"),
+        ("fill", f"storing {options.size} memories, s"),
+    ):
+        print_ratio(label, {name: took[what, name] for name in trees})
+
+
+def print_ratio(label: str, values: dict[str, list[float]]) -> None:
+    """Print the median of each tree, and the ratio of this one to the other."""
+    medians = {name: statistics.median(each) for name, each in values.items()}
+    line = ", ".join(f"{name} {median:.2f}" for name, median in medians.items())
+    if "other" in medians:
+        line += f", ratio {medians['this'] / medians['other']:.2f}"
+    print(f"{label}: {line}")
 
 
 def main() -> None:
@@ -167,8 +225,7 @@ def main() -> None:
     if options.child is None:
         compare(options)
     elif options.child[0] == "fill":
-        asyncio.run(fill(Path(options.child[1]), options.size))
-        print("{}")
+        print(json.dumps(asyncio.run(fill(Path(options.child[1]), options.size))))
     else:
         print(json.dumps(asyncio.run(measure(Path(options.child[1]), options.size, options.calls))))
 

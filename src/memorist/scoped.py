@@ -153,8 +153,7 @@ class ScopedClient(ManagedScope):
             updates, fitted = await recall.reserve_header(ctx, asked, since)
         find = retrieve.recall if self.offline is None else self.offline.recall
         answer = await find(ctx, fitted, by, ctx.clock(), revision=revision)
-        await recall.write_back(ctx, fitted, by, answer)
-        recall.log_search(ctx, asked, answer)
+        await recall.record_use(ctx, asked, by, answer)
         return answer if updates is None else recall.add_header(ctx, asked, updates, answer)
 
     async def feedback(
@@ -316,7 +315,7 @@ class ScopedClient(ManagedScope):
         return await self._forget(ids, manner)
 
     def _manner(self, **given: Any) -> Manner:
-        return Manner(session=self.labels.session, **given).check()
+        return Manner(session=self.labels.session, **given)
 
     async def _forget(self, ids: Sequence[str], manner: Manner) -> Forgotten:
         """Forget memories; what is only spooled is removed from its file."""

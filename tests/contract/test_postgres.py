@@ -626,7 +626,7 @@ async def test_an_error_of_the_caller_stays_what_it_is(store: Store) -> None:
 
 async def test_a_server_that_is_not_there_is_told_at_once() -> None:
     begun = time.monotonic()
-    with pytest.raises(StoreUnavailable, match="see that the server runs"):
+    with pytest.raises(StoreUnavailable, match="check that the server runs"):
         await open_postgres("postgresql://ana:secret@127.0.0.1:1/memories")
     assert time.monotonic() - begun < 5
 

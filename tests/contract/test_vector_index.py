@@ -15,7 +15,8 @@ from chroma_server import running
 from memorist.errors import Misconfigured
 from memorist.ports import IndexEntry, VectorIndex
 from memorist.types import Scope
-from memorist.vector_indexes import collection_name, opened
+from memorist.vector_indexes import collection_name
+from memorist.vector_indexes import open_index as open_by_name
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
 Opener = Callable[..., VectorIndex]
@@ -60,7 +61,7 @@ async def open_index(place: str) -> AsyncIterator[Opener]:
     store, made = uuid4().hex, []
 
     def make(**other: Any) -> VectorIndex:
-        made.append(opened(place, **{"model": "m", "dimensions": 3, "store": store} | other))
+        made.append(open_by_name(place, **{"model": "m", "dimensions": 3, "store": store} | other))
         return made[-1]
 
     yield make
@@ -195,7 +196,7 @@ async def test_closing_twice_is_fine(index: VectorIndex) -> None:
 @pytest.mark.spec("MLS-38")
 async def test_chroma_keeps_what_a_memory_can_be_filtered_by(tmp_path: Path) -> None:
     chromadb = pytest.importorskip("chromadb")
-    index = opened(f"chroma:{tmp_path}", model="m", dimensions=3, store="s")
+    index = open_by_name(f"chroma:{tmp_path}", model="m", dimensions=3, store="s")
     await index.put(ANA, [entry(7, 1, 0, 0, memory_type="semantic", importance=0.9)])
     await index.close()
     with chromadb.PersistentClient(str(tmp_path)) as client:
@@ -222,7 +223,7 @@ async def test_weaviate_serves_the_search_from_an_hnsw_index_by_cosine() -> None
     from weaviate_server import WeaviateServer
 
     with WeaviateServer() as server:
-        index = opened(f"weaviate:{server.url}", model="m", dimensions=3, store="s")
+        index = open_by_name(f"weaviate:{server.url}", model="m", dimensions=3, store="s")
         await index.put(ANA, [entry(7, 1, 0, 0)])
         assert await index.nearest(ANA, towards(1, 0, 0), limit=5) == [7]
         await index.close()
@@ -243,7 +244,7 @@ async def test_weaviate_serves_the_search_from_an_hnsw_index_by_cosine() -> None
 )
 def test_a_setting_that_names_no_index_says_which_there_are(spec: str) -> None:
     with pytest.raises(Misconfigured, match="chroma:FOLDER"):
-        opened(spec, model="m", dimensions=3, store="s")
+        open_by_name(spec, model="m", dimensions=3, store="s")
 
 
 @pytest.mark.parametrize(
@@ -259,12 +260,12 @@ def test_without_the_library_it_says_what_to_install(
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.delitem(sys.modules, module, raising=False)
     with pytest.raises(Misconfigured, match=rf'pip install "memorist\[{extra}\]"'):
-        opened(spec, model="m", dimensions=3, store="s")
+        open_by_name(spec, model="m", dimensions=3, store="s")
 
 
 def test_a_password_in_an_address_is_not_shown() -> None:
     pytest.importorskip("weaviate")
     assert (
         "secret"
-        not in opened("weaviate:http://u:secret@h:1", model="m", dimensions=3, store="s").name
+        not in open_by_name("weaviate:http://u:secret@h:1", model="m", dimensions=3, store="s").name
     )

@@ -43,8 +43,8 @@ BUGS = {
     "acknowledged before it is committed": Bug(
         "storage/sqlite/__init__.py",
         {
-            "await asyncio.shield(self._writer.run(_commit))": "self._late = asyncio.ensure_future("
-            "self._writer.run(_commit))",
+            'await asyncio.shield(self._writer.read([("COMMIT", ())]))': "self._late = asyncio.ensure_future("
+            'self._writer.read([("COMMIT", ())]))',
             # so that it still reads what it wrote
             'self._reader = ConnectionThread(path, name="reader", threads=READERS)': "self._reader = writer",
         },
@@ -54,7 +54,7 @@ BUGS = {
         "storage/sqlite/__init__.py",
         {
             'connection.execute("BEGIN IMMEDIATE")': "pass",
-            "await asyncio.shield(self._writer.run(_commit))": "pass",
+            'await asyncio.shield(self._writer.read([("COMMIT", ())]))': "pass",
         },
         STORE.format("test_apply_makes_all_the_changes_or_none"),
     ),
@@ -132,8 +132,8 @@ BUGS = {
     ),
     "a failed write goes unnoticed": Bug(
         "storage/sqlite/__init__.py",
-        {"await asyncio.shield(self._writer.run(_commit))": "with suppress(MemoristError):\n"
-         "                    await self._writer.run(_commit)"},
+        {'await asyncio.shield(self._writer.read([("COMMIT", ())]))': "with suppress(MemoristError):\n"
+         '                    await self._writer.read([("COMMIT", ())])'},
         "tests/faults/test_failing_writes.py::test_a_failing_write_is_told_and_nothing_is_lost",
     ),
     "a commit that the server may still lose": Bug(

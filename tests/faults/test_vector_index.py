@@ -25,6 +25,7 @@ from chroma_server import free_port, running
 from memorist.errors import IndexUnavailable
 from memorist.ports import IndexEntry, VectorIndex
 from memorist.types import Scope
+from memorist.vector_indexes import collection_name
 from memorist.vector_indexes.chroma import Chroma
 from memorist.vector_indexes.weaviate import Weaviate
 from weaviate_server import WeaviateServer
@@ -44,7 +45,7 @@ async def connect() -> AsyncIterator[Connect]:
     made: list[VectorIndex] = []
 
     def make(kind: str, place: str, wait: float = 5.0) -> VectorIndex:
-        made.append(KINDS[kind](place, model="m", dimensions=3, store="s", wait=wait))
+        made.append(KINDS[kind](place, collection_name("s", "m", 3), wait=wait))
         return made[-1]
 
     yield make

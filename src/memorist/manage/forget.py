@@ -41,7 +41,7 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """How to forget."""
+    """How to forget. Raises InvalidInput if that makes no sense."""
 
     reason: str = ""
     actor: str | None = None
@@ -49,11 +49,9 @@ class Manner:
     never_again: bool = False  # the tombstone has no end
     session: str | None = None  # in which it is asked for
 
-    def check(self) -> Manner:
-        """Return the same. Raises InvalidInput."""
+    def __post_init__(self) -> None:
         validation.days(self.keep_days)
         validation.fields({"reason": self.reason, "actor": self.actor})
-        return self
 
     def tombstone_end(self, ctx: Context, now: datetime) -> datetime | None:
         """Return until when automatic writes do not bring it back."""

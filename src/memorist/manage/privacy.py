@@ -43,11 +43,15 @@ _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")  # categories of characters that 
 _JOINERS = "\u200c\u200d"  # not visible either, but part of how some languages are written
 
 
-class Privacy:
-    """The privacy settings of one scope."""
+class PersonalVerbs:
+    """What the verbs of a person work on: one scope, with the labels of the caller."""
 
     def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
         self._ctx, self._scope, self._labels = ctx, scope, labels
+
+
+class Privacy(PersonalVerbs):
+    """The privacy settings of one scope."""
 
     async def settings(self) -> SpaceSettings:
         """Return the settings of this space."""
@@ -121,7 +125,9 @@ async def disabled_reason(ctx: Context, scope: Scope, session: str | None) -> st
 
 async def traceable_session(ctx: Context, scope: Scope, session: str | None) -> str | None:
     """Return the session as the history may name it: None if it is incognito."""
-    return None if await disabled_reason(ctx, scope, session) == INCOGNITO else session
+    if session is None or await disabled_reason(ctx, scope, session) == INCOGNITO:
+        return None
+    return session
 
 
 async def refuse_incognito(ctx: Context, scope: Scope, session: str | None) -> None:
@@ -146,11 +152,8 @@ async def list_sharing(ctx: Context, scope: Scope) -> list[Scope]:
     return found
 
 
-class Consent:
+class Consent(PersonalVerbs):
     """What is known of the person in one scope; nothing sensitive changes without their consent."""
-
-    def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
-        self._ctx, self._scope, self._labels = ctx, scope, labels
 
     async def about(self) -> dict[str, str | builtins.list[str]]:
         """Return what is in force, by field; `goals` is a list."""
@@ -181,11 +184,11 @@ class Consent:
         text, scope = _check_value(field, value), self._scope
         if why := await disabled_reason(self._ctx, scope, self._labels.session):
             raise Refused(f"Not proposed: {why}")
-        if not evidence or isinstance(evidence, str):
+        validation.texts("evidence", evidence)
+        if not evidence:
             raise InvalidInput(
                 "A proposal needs evidence: name the ids of the memories it was inferred from"
             )
-        validation.texts("evidence", evidence)
         async with self._ctx.store.transaction(scope) as tx:
             now = self._ctx.clock()
             found = await self._expire(tx, now)

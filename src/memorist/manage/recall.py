@@ -91,26 +91,25 @@ async def look_up(
     return (await pipeline.recall(ctx, query, profile, ctx.clock())).memories
 
 
-async def write_back(ctx: Context, query: Query, profile: Profile, answer: Recall) -> None:
-    """Record which memories were returned; the caller waits for it only if the profile says so."""
-    now, uses = ctx.clock(), list[MemoryAccess]()
+async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recall) -> None:
+    """Record a search and which memories it returned.
+
+    The caller waits until the scores are stored only if the profile says so.
+    """
+    now, scope, uses = ctx.clock(), query.scope, list[MemoryAccess]()
     for hit in answer.hits:
         scores = trim.scores(hit.memory, hit.relevance, now)
         uses.append(MemoryAccess(memory_id=hit.memory.id, at=now, scores=scores))
-    if not uses or not profile.scores_first:
-        ctx.access_log.note(query.scope, uses)
-        return
-    with suppress(ProviderFailed):  # an answer does not fail because of its statistics
-        async with ctx.store.transaction(query.scope) as tx:
-            await record_access(tx, uses)
-
-
-def log_search(ctx: Context, query: Query, answer: Recall) -> None:
-    """Count a search, with the similarity of its best hit."""
+    if uses and profile.scores_first:
+        with suppress(ProviderFailed):  # an answer does not fail because of its statistics
+            async with ctx.store.transaction(scope) as tx:
+                await record_access(tx, uses)
+    else:
+        ctx.access_log.note(scope, uses)
     best = max((hit.relevance for hit in answer.hits), default=None)
     thread = query.labels.thread or query.labels.session
-    event = Event(node="context", op="search", at=ctx.clock(), thread=thread, sim=best)
-    ctx.access_log.note(query.scope, [event])
+    event = Event(node="context", op="search", at=now, thread=thread, sim=best)
+    ctx.access_log.note(scope, [event])
 
 
 async def read_updates(

@@ -141,10 +141,9 @@ def make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
     """
     found: dict[tuple[RecordType, str], list[tuple[str, Memory]]] = {}
     for item in items:
-        names: dict[str, None] = {}
-        for tag in map(str.casefold, item.tags):
-            if name := tag.removeprefix(PROJECT_TAG).strip() if tag.startswith(PROJECT_TAG) else "":
-                names[name] = None
+        tags = [tag.casefold() for tag in item.tags if tag.casefold().startswith(PROJECT_TAG)]
+        named = dict.fromkeys(tag.removeprefix(PROJECT_TAG).strip() for tag in tags)
+        names = list(filter(None, named))
         kind = "goals" if item.item_type == "project" else "next_steps"
         kind = next((each for tag, each in _PROJECT_LISTS.items() if tag in item.tags), kind)
         for name in names:

@@ -43,13 +43,13 @@ async def check(store: Store) -> list[str]:
     try:
         found = await store.database.rows(store.database.dialect.integrity)
         problems = [str(row[0]) for row in found if row[0] != "ok"]
-        problems += await _altered_rows(store)
+        problems += await altered_rows(store)
         for name, sql in _ORPHANS.items():
             counted = sql.format(dimensions=store.database.dialect.dimensions)
             if count := (await store.database.rows(counted, scope=EVERY))[0][0]:
                 problems.append(f"{count} {name}")
         for scope in await store.scopes():
-            broken = await _verify_history(store, scope)
+            broken = await verify_history(store, scope)
             problems += broken
             if not broken:
                 async with store.transaction(scope) as tx:
@@ -59,7 +59,7 @@ async def check(store: Store) -> list[str]:
     return problems
 
 
-async def _altered_rows(store: Store) -> list[str]:
+async def altered_rows(store: Store) -> list[str]:
     """Return rows that were altered, and terms that do not belong to their text."""
     names = "SELECT tenant, user_id, space, id FROM scopes"
     scopes = {row[3]: rows.scope_of(row) for row in await store.database.rows(names)}
@@ -69,12 +69,12 @@ async def _altered_rows(store: Store) -> list[str]:
     problems: list[str] = []
     after = -(2**62)
     while page := await store.database.rows(sql, (after,), scope=EVERY):
-        problems += await asyncio.to_thread(_find_altered, page, scopes, store.language)
+        problems += await asyncio.to_thread(find_altered, page, scopes, store.language)
         after = page[-1][0]
     return problems
 
 
-def _find_altered(page: Rows, scopes: dict[Any, Scope], language: str) -> list[str]:
+def find_altered(page: Rows, scopes: dict[Any, Scope], language: str) -> list[str]:
     problems = []
     for _, number, terms, flags, *row in page:
         try:
@@ -88,7 +88,7 @@ def _find_altered(page: Rows, scopes: dict[Any, Scope], language: str) -> list[s
     return problems
 
 
-async def _verify_history(store: Store, scope: Scope) -> list[str]:
+async def verify_history(store: Store, scope: Scope) -> list[str]:
     """Return which entries of the history were altered, removed or moved."""
     head = (await store.rows(scope, "SELECT head FROM scopes WHERE id = ?"))[0][0]
     sql = """SELECT memory_id, max(row) FROM history

@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -113,7 +113,7 @@ async def copy(source: Store, target: Store, report: Report) -> Copied:
     Raises RevisionConflict if the target holds anything else, or if the source was written to
     meanwhile.
     """
-    progress = await _begin_copy(source, target)
+    progress = await begin_copy(source, target)
     counts = {table: await _count(source.database, table) for table in KEYS}
     work = 2 * sum(counts.values())
     done = moved = 0
@@ -130,7 +130,7 @@ async def copy(source: Store, target: Store, report: Report) -> Copied:
                 raise RevisionConflict(
                     f"{table!r} was written to since the copy, in one of them: take a new database"
                 )
-            await _restart(target.database, table, progress)
+            await restart(target.database, table, progress)
             raise RevisionConflict(
                 f"{table!r} was written to during the copy: run it again, with nobody writing"
             )
@@ -169,15 +169,13 @@ async def write_archive(store: Store, path: Path, report: Report) -> Copied:
     Raises RevisionConflict if the file exists, or the store was written to meanwhile.
     """
     database = store.database
-    with _new_archive(path) as file:
+    with new_archive(path) as file:
         head = {"memorist": "archive", "format": ARCHIVE_FORMAT, "key": await _secret_of(store)}
         await asyncio.to_thread(_write_lines, file, [head])
         done = 0
         async for page in read_pages(database):
-            lines = []
-            for row in page.rows:
-                values = map(_encode, row)
-                lines.append({"table": page.table, **dict(zip(page.columns, values, strict=True))})
+            names = ("table", *page.columns)
+            lines = [dict(zip(names, (page.table, *row), strict=True)) for row in page.rows]
             await asyncio.to_thread(_write_lines, file, lines)
             done += len(lines)
             report(done, done)
@@ -195,7 +193,7 @@ async def read_archive(path: Path, store: Store, report: Report) -> Copied:
     not an archive, or cut.
     """
     database = store.database
-    records = _read_lines(path)
+    records = read_lines(path)
     head: dict[str, Any] = await asyncio.to_thread(next, records, {})
     kind = head.get("memorist", head.get("recollect"))  # version 0.1 wrote "recollect"
     is_archive = (kind, head.get("format")) == ("archive", ARCHIVE_FORMAT)
@@ -214,7 +212,7 @@ async def read_archive(path: Path, store: Store, report: Report) -> Copied:
         for record in batch:
             by_table.setdefault(str(record.pop("table", None)), []).append(record)
         for table, rows in by_table.items():
-            await _insert(database, await _decode_page(database, table, rows), {})
+            await _insert(database, await to_page(database, table, rows), {})
         done += len(batch)
         report(done, done)
     if sums is None:
@@ -228,7 +226,7 @@ async def read_archive(path: Path, store: Store, report: Report) -> Copied:
     return Copied(rows=done, tables={table: count for table, (count, _) in sums.items() if count})
 
 
-async def _begin_copy(source: Store, target: Store) -> Progress | None:
+async def begin_copy(source: Store, target: Store) -> Progress | None:
     """Return the progress of an earlier run, or None if it was finished. Raises
     RevisionConflict."""
     secret = await _secret_of(source)
@@ -269,7 +267,7 @@ async def _insert(database: Database, page: TablePage, progress: Progress) -> No
         await connection.run([(sql, rows), (_SET, [(MARK, json.dumps(progress))])])
 
 
-async def _restart(database: Database, table: str, progress: Progress) -> None:
+async def restart(database: Database, table: str, progress: Progress) -> None:
     """Empty a table that differs, and those that refer to it, so that the next run copies them
     again."""
     order = list(KEYS)
@@ -307,14 +305,14 @@ async def _digest(database: Database, table: str) -> tuple[int, str]:
     async for page in read_pages(database, only=table):
         places = [page.columns.index(name) for name in sorted(page.columns)]
         for row in page.rows:
-            values = [_comparable(row[place]) for place in places]
+            values = [comparable(row[place]) for place in places]
             plain = repr(values).encode("utf-8", "surrogatepass")
             total += int.from_bytes(hashlib.blake2b(plain, digest_size=16).digest(), "big")
         count += len(page.rows)
     return count, str(total % 2**128)
 
 
-def _comparable(value: Any) -> Any:
+def comparable(value: Any) -> Any:
     """Return JSON in one format, since engines format it differently."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
@@ -337,34 +335,17 @@ async def _load_progress(database: Database) -> Progress | None:
     return progress
 
 
-async def _decode_page(
-    database: Database, table: str, records: Sequence[dict[str, Any]]
-) -> TablePage:
+async def to_page(database: Database, table: str, records: Sequence[dict[str, Any]]) -> TablePage:
     """Return records of an archive as rows. A name becomes SQL only if the store knows it."""
     columns = await _columns(database, table) if table in KEYS else ()
     if not columns or any(set(record) != set(columns) for record in records):
         raise InvalidInput(f"The archive holds {table!r} in a form that this version does not know")
-    rows = [tuple(_decode(record[name]) for name in columns) for record in records]
+    rows = [tuple(record[name] for name in columns) for record in records]
     return TablePage(table, columns, rows, [])
 
 
-def _encode(value: Any) -> Any:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return {"base64": base64.b64encode(value).decode()}
-    return value
-
-
-def _decode(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    try:
-        return base64.b64decode(value["base64"], validate=True)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput("The archive was altered: bytes in it cannot be read") from error
-
-
 @contextmanager
-def _new_archive(path: Path) -> Iterator[TextIO]:
+def new_archive(path: Path) -> Iterator[TextIO]:
     if path.exists():
         raise RevisionConflict(f"{str(path)!r} exists already: choose another name")
     with new_file(path) as draft, open(draft, "w", encoding="utf-8") as file:
@@ -372,20 +353,29 @@ def _new_archive(path: Path) -> Iterator[TextIO]:
 
 
 def _write_lines(file: TextIO, records: Sequence[dict[str, Any]]) -> None:
-    file.writelines(json.dumps(record) + "\n" for record in records)
+    def encode(data: bytes) -> dict[str, str]:
+        return {"base64": base64.b64encode(data).decode()}
+
+    file.writelines(json.dumps(record, default=encode) + "\n" for record in records)
 
 
-def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of an archive. Raises NotFound, InvalidInput."""
+
+    def decode(found: dict[str, Any]) -> Any:
+        is_bytes = found.keys() == {"base64"}
+        return base64.b64decode(found["base64"], validate=True) if is_bytes else found
+
     if not path.exists():
         raise NotFound(f"There is no file {str(path)!r}")
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
-            try:
-                record = json.loads(line)
-            except ValueError:
-                record = None
+            record = None
+            with suppress(ValueError, TypeError):
+                record = json.loads(line, object_hook=decode)
             if not isinstance(record, dict):
                 raise InvalidInput(
-                    f"Line {number} of {str(path)!r} cannot be read: it is not an archive, or cut"
+                    f"Line {number} of {str(path)!r} cannot be read: "
+                    "it is not an archive, or cut or altered"
                 )
             yield record

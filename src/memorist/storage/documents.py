@@ -17,12 +17,10 @@ from ..text import clock
 from ..text.clock import new_id
 from ..types import Scope
 from . import rows
-from .rows import placeholders, portions
 from .store import Store
 from .transaction import Transaction
 
 DocumentKey = tuple[str, str]  # the namespace, its labels joined by dots, and the key in it
-FEW = 200  # values in one statement
 _ALIVE = "(i.expires_at IS NULL OR i.expires_at > ?)"
 _DOCUMENT = f"""SELECT i.namespace, i.key, i.value, i.created_at, i.updated_at, i.ttl_minutes
 FROM items i WHERE i.scope = ? AND {_ALIVE}"""
@@ -71,16 +69,9 @@ class Documents:
     scope: Scope
 
     async def get(self, keys: Sequence[DocumentKey], now: datetime) -> dict[DocumentKey, Document]:
-        found: dict[DocumentKey, Document] = {}
-        for some in portions(list(dict.fromkeys(keys)), FEW):
-            pairs = placeholders(some, "(?, ?)")
-            sql = f"{_DOCUMENT} AND (i.namespace, i.key) IN (VALUES {pairs})"
-            values = [clock.iso(now)]
-            for key in some:
-                values += key
-            for row in await self.store.rows(self.scope, sql, values):
-                found[row[0], row[1]] = Document(*row)
-        return found
+        column = "(i.namespace, i.key)"
+        found = await self.store.rows_in(self.scope, _DOCUMENT, column, keys, clock.iso(now))
+        return {(row[0], row[1]): Document(*row) for row in found}
 
     async def under(
         self, prefix: str, now: datetime, *, limit: int | None = None, offset: int = 0

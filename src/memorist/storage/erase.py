@@ -65,15 +65,15 @@ async def prepare(
         ids = [each.id for each in gone]
         texts = {each.text for each in gone}
         batches.append(tombstones(reader, number, texts, change.until))
-        summaries, waiting = await _find_derived(reader, number, ids)
+        summaries, waiting = await find_derived(reader, number, ids)
         wordings = {normalize.wording(text) for text in texts}
-        batches += _detach_summaries(number, summaries, ids, wordings)
+        batches += detach_summaries(number, summaries, ids, wordings)
         lost = await proposals.unsupported(reader, scope, ids) if waiting else []
         for proposal in lost:
             batches += proposals.write(scope, number, proposal, "withdrawn")
             entry = proposals.entry(proposal, "withdrawn", change.at, None)
             log.append(rows.entry_row(number, entry))
-    batches += _delete(number, changed, gone)
+    batches += delete_rows(number, changed, gone)
     thread = gone[0].thread
     event = Event(
         node="worker" if change.purged else rows.node_of(gone[0].kind),
@@ -104,7 +104,7 @@ def tombstones(
     return _TOMBSTONE, [(number, digest, end) for digest in digests]
 
 
-def _delete(number: int, changed: int, gone: Sequence[Erased]) -> list[Batch]:
+def delete_rows(number: int, changed: int, gone: Sequence[Erased]) -> list[Batch]:
     """Return the batches that remove rows, vectors, relations, and their text in history and
     messages."""
     by_row = [(number, each.row) for each in gone]
@@ -128,7 +128,7 @@ def _delete(number: int, changed: int, gone: Sequence[Erased]) -> list[Batch]:
     return batches + [(sql, by_id) for sql in _BY_ID]
 
 
-async def _find_derived(reader: Reader, number: int, ids: Sequence[str]) -> tuple[Rows, Rows]:
+async def find_derived(reader: Reader, number: int, ids: Sequence[str]) -> tuple[Rows, Rows]:
     """Return the long-term records that name these memories as evidence, and whether there are
     proposals."""
     each = reader.connection.dialect.each.format("evidence_ids")
@@ -141,7 +141,7 @@ async def _find_derived(reader: Reader, number: int, ids: Sequence[str]) -> tupl
     return found[0], found[1]
 
 
-def _detach_summaries(
+def detach_summaries(
     number: int, summaries: Rows, ids: Sequence[str], texts: Collection[str]
 ) -> list[Batch]:
     """Return the batches that delete long-term records that rest on these memories alone, and mark

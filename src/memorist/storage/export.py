@@ -30,7 +30,7 @@ Records = AsyncIterator[tuple[str, Any]]
 async def export(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
     """Yield the records of one scope, or of all."""
     for each in [scope] if scope is not None else await store.scopes():
-        for records in (_history, _memories, _messages, _summaries, _proposals):
+        for records in (history, memories, messages, summaries, records_of_proposals):
             async for kind, data in records(store, each):
                 if isinstance(data, dict) and kind != "damaged":
                     data["scope"] = asdict(each)
@@ -52,7 +52,7 @@ async def _pages(
                 yield "damaged", {"id": row[1], "reason": str(error)}
 
 
-def _history(store: Store, scope: Scope) -> Records:
+def history(store: Store, scope: Scope) -> Records:
     def parse(row: Sequence[Any]) -> dict[str, Any]:
         entry = rows.parse(HistoryEntry, row)
         return asdict(entry) | {"meta": dict(entry.meta), "at": clock.iso(entry.at)}
@@ -60,11 +60,11 @@ def _history(store: Store, scope: Scope) -> Records:
     return _pages(store, scope, _HISTORY, "history", parse)
 
 
-def _memories(store: Store, scope: Scope) -> Records:
+def memories(store: Store, scope: Scope) -> Records:
     return _pages(store, scope, _MEMORIES, "memory", lambda row: rows.memory(row, scope))
 
 
-async def _messages(store: Store, scope: Scope) -> Records:
+async def messages(store: Store, scope: Scope) -> Records:
     head = store.database.dialect.head.format("s.outcome")
     versioned = {row[0] for row in await store.rows(scope, _VERSIONED)}
     for row in await store.rows(scope, _MESSAGES.format(head=head)):
@@ -99,14 +99,14 @@ async def original_text(store: Store, scope: Scope, message: str, memory_id: str
     return None
 
 
-async def _summaries(store: Store, scope: Scope) -> Records:
+async def summaries(store: Store, scope: Scope) -> Records:
     for kind in ("user_profile", "project_memory"):
         for each in await person.load_summaries(store, scope, kind):
             evidence = list(each.evidence_ids)
             yield kind, asdict(each) | {"at": clock.iso(each.at), "evidence_ids": evidence}
 
 
-async def _proposals(store: Store, scope: Scope) -> Records:
+async def records_of_proposals(store: Store, scope: Scope) -> Records:
     try:
         for each in await proposals.load(store, scope):
             data = {name: getattr(each, name) for name in ("field", "value", "decided")}

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from ..errors import InvalidInput
@@ -100,11 +101,16 @@ class Reader:
     async def rows_in(
         self, scope: Scope, sql: str, column: str, wanted: Iterable[Any], *before: Any
     ) -> Rows:
-        """Run a query about one scope for values of a column, some at a time."""
+        """Run a query about one scope for values of a column, or of a pair of columns, some at a
+        time."""
         found: Rows = []
         for some in portions(list(dict.fromkeys(wanted))):
-            condition = f" AND {column} IN ({placeholders(some)})"
-            found += await self.rows(scope, sql + condition, (*before, *some))
+            values = list(some)
+            marks = placeholders(some)
+            if isinstance(some[0], tuple):
+                values = list(chain(*some))
+                marks = f"VALUES {placeholders(some, '(?, ?)')}"
+            found += await self.rows(scope, f"{sql} AND {column} IN ({marks})", (*before, *values))
         return found
 
     def digest(self, text: str) -> str:
@@ -189,7 +195,7 @@ class Reader:
         else:
             sql += " AND m.state <> 'soft_deleted'"
         query = (f"{sql} ORDER BY 1 LIMIT ?", (*values, limit))
-        now, found = await self._read_changes(number, revision, query)
+        now, found = await self.read_changes(number, revision, query)
         if now == revision:
             return Delta(revision=now, rows=[], gone=[], next=None)
         is_full = len(found) == limit
@@ -205,7 +211,7 @@ class Reader:
             total=total,
         )
 
-    async def _read_changes(self, number: int, since: int, query: Query) -> tuple[int, Rows]:
+    async def read_changes(self, number: int, since: int, query: Query) -> tuple[int, Rows]:
         """Return the revision of a scope, and then the rows of a query for what changed."""
         revision = ("SELECT revision FROM scopes WHERE id = ?", (number,))
         found, changed = await self.connection.read([revision, query], scope=number)
@@ -288,7 +294,7 @@ class Reader:
                 values += [number, json.dumps(list(keys))]
             if kind == "tombstone" and keys:
                 values.append(clock.iso(now or _LONG_AGO))
-        found = await self._read_checks(number, " UNION ALL ".join(parts), values)
+        found = await self.read_checks(number, " UNION ALL ".join(parts), values)
         by_kind: dict[str, dict[str, tuple[str, str]]] = {kind: {} for kind in wanted}
         for kind, key, *rest in found:
             by_kind.setdefault(kind, {})[key] = (rest[0], rest[1])
@@ -318,7 +324,7 @@ class Reader:
             sequences={session: int(last) for session, (last, _) in sequences if last},
         )
 
-    async def _read_checks(self, number: int, sql: str, values: list[Any]) -> Rows:
+    async def read_checks(self, number: int, sql: str, values: list[Any]) -> Rows:
         return await self.connection.rows(sql, values, scope=number)
 
     async def space_settings(

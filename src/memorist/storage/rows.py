@@ -10,9 +10,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
-from functools import cache
 from numbers import Real
 from types import NoneType
 from typing import Any, TypeVar
@@ -80,13 +79,31 @@ _FEW = 500
 def values(memory: Memory) -> tuple[Any, ...]:
     """Return a memory as the values of `COLUMNS`. Raises InvalidInput for a value that would not
     come back equal."""
-    hashed = [_text("id", memory.id)]
-    hashed += [_text(name, getattr(memory.labels, name)) for name in LABELS]
-    for names, convert in _CONVERTERS:
-        hashed += [convert(name, getattr(memory, name)) for name in names]
+    hashed: list[Any] = [memory.id]
+    hashed += [getattr(memory.labels, name) for name in LABELS]
+    hashed += [getattr(memory, name) for name in _TEXTS]
+    for name, text in zip(HASHED, hashed, strict=False):
+        if text is not None and not isinstance(text, str):
+            raise InvalidInput(f"{name} is text, not {type(text).__name__}")
+    for name in _NUMBERS:
+        number = getattr(memory, name)
+        if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number):
+            raise InvalidInput(f"{name} is a finite number, not {number!r:.60}")
+        hashed.append(float(number) + 0.0)  # as the column returns it: never an int, never -0.0
+    for name in _INTEGERS:
+        number = getattr(memory, name)
+        if isinstance(number, bool) or not isinstance(number, int | None):
+            raise InvalidInput(f"{name} is a whole number, not {number!r:.60}")
+        hashed.append(number)
+    hashed += [int(getattr(memory, name)) for name in _FLAGS]
+    hashed += [iso(getattr(memory, name)) for name in _TIMES]
+    for name in _LISTS:
+        listed = getattr(memory, name)
+        hashed.append(json.dumps(list(listed), ensure_ascii=False) if listed else "[]")
+    hashed.append(dump_json(memory.importance_parts))
     hashed.append(normalize.to_signed(memory.simhash))
     scores = dump_json(memory.last_scores) if memory.last_scores else None
-    use = (_time("last_accessed", memory.last_accessed), memory.access_count, scores)
+    use = (iso(memory.last_accessed), memory.access_count, scores)
     return (*hashed, row_hash(tuple(hashed), memory.scope), *use)
 
 
@@ -175,45 +192,19 @@ def condition(where: Filter, dialect: Dialect) -> tuple[str, list[Any]]:
 
 
 def parse(kind: Callable[..., Value], row: Sequence[Any]) -> Value:
-    """Return a row as a value whose fields have the order of its columns. Raises StoreDamaged."""
+    """Return a row as a value whose fields have the order of its columns: columns of times and JSON
+    are read as their types say. Raises StoreDamaged."""
     made = {}
-    for (name, read), value in zip(_readers(kind), row, strict=True):
-        made[name] = value if read is None or value is None else read(value)
+    for field, value in zip(fields(kind), row, strict=True):  # type: ignore[arg-type]
+        read = _READERS.get(re.split(r"\W", str(field.type))[0])
+        made[field.name] = value if read is None or value is None else read(value)
     return kind(**made)
-
-
-@cache
-def _readers(kind: Any) -> list[tuple[str, Callable[[str], Any] | None]]:
-    """Return the fields of a value, and what turns columns of times and JSON into them."""
-    found: list[tuple[str, Callable[[str], Any] | None]] = []
-    for field in fields(kind):
-        declared = str(field.type)
-        read: Callable[[str], Any] | None = None
-        if declared.startswith("datetime"):
-            read = moment
-        elif declared.startswith("Mapping"):
-            read = loaded
-        elif declared.startswith("tuple"):
-            read = _loaded_tuple
-        found.append((field.name, read))
-    return found
 
 
 def event_row(number: int, user: str, event: Event) -> LogRow:
     """Return an event as it is logged."""
-    return LogRow(
-        scope=number,
-        at=clock.iso(event.at),
-        memory_id=event.memory_id,
-        event_id=clock.new_id(),
-        user=user,
-        thread=event.thread,
-        node=event.node,
-        op=event.op,
-        status=event.status,
-        category=event.category,
-        sim=event.sim,
-    )
+    logged = asdict(event) | {"at": clock.iso(event.at)}
+    return LogRow(scope=number, user=user, event_id=clock.new_id(), **logged)
 
 
 def entry_row(number: int, entry: HistoryEntry) -> LogRow:
@@ -268,10 +259,6 @@ def loaded(text: str) -> Any:
         raise StoreDamaged(ALTERED) from error
 
 
-def _loaded_tuple(text: str) -> tuple[Any, ...]:
-    return tuple(loaded(text))
-
-
 def moment(text: str) -> datetime:
     """Return the value of a column of times. Raises StoreDamaged."""
     try:
@@ -279,6 +266,11 @@ def moment(text: str) -> datetime:
         return at if at.tzinfo is UTC else clock.utc(at)
     except (ValueError, TypeError) as error:
         raise StoreDamaged(ALTERED) from error
+
+
+def iso(at: datetime | None) -> str | None:
+    """Return the text of a time for its column."""
+    return None if at is None else clock.iso(at)
 
 
 def dump_json(value: Mapping[str, Any]) -> str:
@@ -330,44 +322,8 @@ def upgrade_outcome(plain: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _text(name: str, value: object) -> Any:
-    if value is not None and not isinstance(value, str):
-        raise InvalidInput(f"{name} is text, not {type(value).__name__}")
-    return value
-
-
-def _number(name: str, value: object) -> float:
-    """Return the number as a column of reals returns it: never an int, never -0.0."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise InvalidInput(f"{name} is a finite number, not {value!r:.60}")
-    return float(value) + 0.0
-
-
-def _integer(name: str, value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | None):
-        raise InvalidInput(f"{name} is a whole number, not {value!r:.60}")
-    return value
-
-
-def _flag(name: str, value: bool) -> int:
-    return int(value)
-
-
-def _time(name: str, at: datetime | None) -> str | None:
-    return None if at is None else clock.iso(at)
-
-
-def _json(name: str, value: Sequence[str] | Mapping[str, Any]) -> str:
-    if isinstance(value, Mapping):
-        return dump_json(value) if value else "{}"
-    return json.dumps(list(value), ensure_ascii=False) if value else "[]"
-
-
-_CONVERTERS: tuple[tuple[Sequence[str], Callable[[str, Any], Any]], ...] = (
-    (_TEXTS, _text),
-    (_NUMBERS, _number),
-    (_INTEGERS, _integer),
-    (_FLAGS, _flag),
-    (_TIMES, _time),
-    ((*_LISTS, "importance_parts"), _json),
-)
+_READERS: dict[str, Callable[[str], Any]] = {
+    "datetime": moment,
+    "Mapping": loaded,
+    "tuple": lambda text: tuple(loaded(text)),
+}

@@ -157,9 +157,9 @@ class Transaction(Reader):
             return await super().revision(scope)
         return self._revision + self._is_changed
 
-    async def _read_changes(self, number: int, since: int, query: Query) -> tuple[int, Rows]:
+    async def read_changes(self, number: int, since: int, query: Query) -> tuple[int, Rows]:
         if self._revision is None or number != await self.number(self.scope):
-            return await super()._read_changes(number, since, query)
+            return await super().read_changes(number, since, query)
         now = self._revision + self._is_changed
         return now, [] if now == since else await self.connection.rows(*query, scope=number)
 
@@ -177,10 +177,10 @@ class Transaction(Reader):
             return self._checks
         return await super().checks(scope, **given)
 
-    async def _read_checks(self, number: int, sql: str, values: list[Any]) -> Rows:
+    async def read_checks(self, number: int, sql: str, values: list[Any]) -> Rows:
         """Read the state of the scope in the same statement, since most transactions need it."""
         if self._revision is not None or number != await self.number(self.scope):
-            return await super()._read_checks(number, sql, values)
+            return await super().read_checks(number, sql, values)
         sql += f" UNION ALL {_STATE}"
         found = await self.connection.rows(sql, [*values, number], scope=number)
         for row in found:

@@ -12,21 +12,17 @@ from dataclasses import replace
 from unicodedata import normalize
 
 from ..types import Draft, Memory
-from . import normalize as normalise
 
 _OWN_ROLES = ("user", "human")
-ROLE_WORDS = frozenset(
-    ("user", "human", "assistant", "ai", "system", "developer", "tool", "function")
-)
+ROLE_WORDS = frozenset("user human assistant ai system developer tool function".split())
 _WORD = re.compile(r"[^\W_]+")
 A_NAME = " (a name)"  # follows a name that could be taken for a role
 _KINDS = ("procedural", "insight")
-_CATEGORIES = ("preference", "preferences", "procedural", "profile", "instruction", "instructions")
+_CATEGORIES = "preference preferences procedural profile instruction instructions".split()
 
 
 def speaker_of(role: str | None, name: str | None) -> str | None:
-    """Return whom to store as the speaker of a message: the given name, or the role where no name
-    was given.
+    """Return whom to store as the speaker of a message: the given name, or else the role.
 
     A stored speaker that equals the role means that no name was given, so a name spelled like the
     role is marked.
@@ -54,7 +50,7 @@ def is_own(role: str | None, speaker: str | None, user: str) -> bool:
         return False
     if speaker is None or speaker == role:
         return True
-    return _folded(speaker) == _folded(user) and _folded(speaker) not in ROLE_WORDS
+    return _fold(speaker) == _fold(user) and _fold(speaker) not in ROLE_WORDS
 
 
 def poses(name: str) -> bool:
@@ -68,7 +64,7 @@ def poses(name: str) -> bool:
 
 def is_own_role(role: str | None) -> bool:
     """Return whether a role is the person's; no role counts as theirs."""
-    return role is None or _folded(role) in _OWN_ROLES
+    return role is None or _fold(role) in _OWN_ROLES
 
 
 def is_persons(memory: Memory) -> bool:
@@ -89,11 +85,11 @@ def as_episode(draft: Draft, *, typed: bool) -> Draft:
         text=f"{draft.text}: {draft.steps_text}" if draft.steps_text else draft.text,
         steps_text=None,
         kind="episodic" if draft.kind is None or draft.kind in _KINDS else draft.kind,
-        category=None if _folded(draft.category or "") in _CATEGORIES else draft.category,
+        category=None if _fold(draft.category or "") in _CATEGORIES else draft.category,
         item_type="crumb" if claims else draft.item_type,
         fact_type="other" if draft.fact_type in _CATEGORIES else draft.fact_type,
     )
 
 
-def _folded(name: str) -> str:
-    return normalise.one_line(name).casefold()
+def _fold(name: str) -> str:
+    return " ".join(name.split()).casefold()

@@ -19,7 +19,7 @@ from .entities import is_common
 from .normalize import compact
 from .statements import Statement, parse
 from .tokens import ENGLISH, analyze, word_set
-from .values import Values, is_value
+from .values import STATED, is_value
 
 Verdict = Literal["same", "more", "less", "other"]
 LONGEST = prompts.LONGEST  # characters of a joined text
@@ -30,25 +30,8 @@ LEAST_REPEATED = 0.4  # of what a memory adds to the question; unrelated replies
 SUPPORTED_SHARE = 0.45  # of the words of a line that its source has to hold
 _MOST_LINE_WORDS, _MOST_SOURCE_WORDS = 32, 64
 _MEASURED = ("numbers", "times", "dates", "units", "weekdays", "months")  # in any order
-_STATED = (
-    "numbers",
-    "units",
-    "times",
-    "dates",
-    "weekdays",
-    "months",
-    "days",
-    "negations",
-    "leanings",
-)
 _TURNED = {"-", "off", "left", "sell", "past"}
-_OPPOSED = (
-    {"before", "after"},
-    {"more", "less"},
-    {"on", "off"},
-    {"joined", "left"},
-    {"buy", "sell"},
-)
+_OPPOSED = ("before after", "more less", "on off", "joined left", "buy sell")
 # One of these missing on one side is no difference.
 _VAGUE = word_set("morning afternoon evening night daily weekly monthly yearly")
 _RELATIVES = word_set("""
@@ -81,27 +64,19 @@ def verdict(new: Statement, old: Statement) -> Verdict:
         return "other"
     if new.spoken == old.spoken != ():  # emoji have no words
         return "same" if values_agree(new, old) else "other"
-    found = _compare_words(new.words, old.words)
-    if found == "other" or not _have_same_order(new, old) or not values_agree(new, old):
+    ours, theirs = set(new.words), set(old.words)
+    both, extra = ours & theirs, ours ^ theirs
+    if not both or len(extra) * FEW > len(both) or not (extra <= ours or extra <= theirs):
         return "other"
-    return found
-
-
-def _compare_words(new: tuple[str, ...], old: tuple[str, ...]) -> Verdict:
-    ours, theirs = set(new), set(old)
-    if ours == theirs:
-        return "same" if ours else "other"
-    extra = ours ^ theirs
-    if len(extra) * FEW > len(ours & theirs):
+    if not _have_same_order(new, old, both) or not values_agree(new, old):
         return "other"
-    if extra <= ours:
-        return "more"
-    return "less" if extra <= theirs else "other"
+    if not extra:
+        return "same"
+    return "more" if extra <= ours else "less"
 
 
-def _have_same_order(a: Statement, b: Statement) -> bool:
+def _have_same_order(a: Statement, b: Statement, both: set[str]) -> bool:
     """Return whether shared words have the same order, or a part only moved to the other end."""
-    both = set(a.words) & set(b.words)
     one = [word for word in a.words if word in both]
     other = [word for word in b.words if word in both]
     if one == other:
@@ -131,17 +106,15 @@ def values_agree(a: Statement, b: Statement) -> bool:
     False
     """
     first, second = a.values, b.values
-    if any(getattr(first, name) != getattr(second, name) for name in _STATED):
+    if any(getattr(first, name) != getattr(second, name) for name in STATED):
         return False
     if first.references and second.references and first.references != second.references:
         return False
     # A name written in lower case in the other text is still the name, so all words are searched.
     names = {name.lower() for name in (*first.names, *second.names)}
-    return _find_mentions(a, names) == _find_mentions(b, names)
-
-
-def _find_mentions(of: Statement, names: set[str]) -> list[str]:
-    return list(dict.fromkeys(word for word in of.value_tokens if word in names))
+    ours = dict.fromkeys(word for word in a.value_tokens if word in names)
+    theirs = dict.fromkeys(word for word in b.value_tokens if word in names)
+    return list(ours) == list(theirs)
 
 
 def may_be_same(a: Statement, b: Statement) -> bool:
@@ -159,7 +132,12 @@ def may_be_same(a: Statement, b: Statement) -> bool:
     for name in _MEASURED:
         if Counter(getattr(one, name)) != Counter(getattr(other, name)):
             return False
-    if len(one.negations) != len(other.negations) or _lean_apart(one, other):
+    # Only one may not have a dislike, a parting or the past, nor may they lean to opposite sides.
+    leanings, other_leanings = set(one.leanings), set(other.leanings)
+    apart = leanings ^ other_leanings
+    if len(one.negations) != len(other.negations) or apart & _TURNED:
+        return False
+    if any(apart.issuperset(pair.split()) for pair in _OPPOSED):
         return False
     # A time of day or a "weekly" may be missing on one side; "tomorrow" may not.
     days, other_days = set(one.days), set(other.days)
@@ -171,16 +149,6 @@ def may_be_same(a: Statement, b: Statement) -> bool:
     if names & a.vocabulary != names & b.vocabulary:
         return False
     return not (possible - b.vocabulary and other_possible - a.vocabulary)
-
-
-def _lean_apart(one: Values, other: Values) -> bool:
-    """Return whether only one has a dislike, a parting or the past, or they lean to opposite
-    sides.
-    """
-    ours, theirs = set(one.leanings), set(other.leanings)
-    if ours & _TURNED != theirs & _TURNED:
-        return True
-    return any(pair <= ours ^ theirs for pair in _OPPOSED)
 
 
 def is_contrast(a: Statement, b: Statement, *, near: bool = False) -> bool:
@@ -203,18 +171,15 @@ def is_contrast(a: Statement, b: Statement, *, near: bool = False) -> bool:
         return True
     if _RELATIVES.intersection(a.spoken) != _RELATIVES.intersection(b.spoken):
         return True
-    if _differ_in_one_place(a.spoken, b.spoken) or set(a.words) == set(b.words):
-        return verdict(a, b) == "other"
-    return not near and _has_own_word(a, b) and _has_own_word(b, a)
-
-
-def _differ_in_one_place(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Return whether the same words stand around one or two that differ, or that only one has."""
-    changes = []
-    for tag, start, end, begin, stop in SequenceMatcher(None, one, other, False).get_opcodes():
+    changes = []  # how many words differ, or only one side has, at each place
+    for tag, start, end, begin, stop in SequenceMatcher(
+        None, a.spoken, b.spoken, False
+    ).get_opcodes():
         if tag != "equal":
             changes.append(max(end - start, stop - begin))
-    return len(changes) == 1 and changes[0] <= 2
+    if (len(changes) == 1 and changes[0] <= 2) or set(a.words) == set(b.words):
+        return verdict(a, b) == "other"
+    return not near and _has_own_word(a, b) and _has_own_word(b, a)
 
 
 def _has_own_word(of: Statement, other: Statement) -> bool:
@@ -255,12 +220,11 @@ def overlaps(a: Statement, b: Statement) -> bool:
     """
     if set(a.words) & set(b.words):
         return True
-    one, other = _whole_numbers(a), _whole_numbers(b)
+    one, other = (
+        {int(each) for each in of.text_values.numbers if each.lstrip("-").isdecimal()}
+        for of in (a, b)
+    )
     return any(number + step in other for number in one for step in (-1, 0, 1))
-
-
-def _whole_numbers(of: Statement) -> set[int]:
-    return {int(each) for each in of.text_values.numbers if each.lstrip("-").isdecimal()}
 
 
 def pick_containing(a: Statement, b: Statement) -> str | None:
@@ -331,18 +295,18 @@ def is_supported(line: str, source: str) -> bool:
     >>> is_supported("Ana is rich", "I'm Ana")
     False
     """
-    compact_line, compact_source = compact(line), compact(source)
-    if compact_line and compact_line in compact_source:
+    wanted, given = compact(line), compact(source)
+    if wanted and wanted in given:
         return True
-    wanted = _long_words(compact_line)[:_MOST_LINE_WORDS]
-    shared = len(set(wanted).intersection(_long_words(compact_source)[:_MOST_SOURCE_WORDS]))
-    if 2 <= len(wanted) <= 3 and shared == len(wanted):
+    words, known = (
+        list(dict.fromkeys(word for word in text.split() if len(word) >= 3))
+        for text in (wanted, given)
+    )
+    words = words[:_MOST_LINE_WORDS]
+    shared = len(set(words).intersection(known[:_MOST_SOURCE_WORDS]))
+    if 2 <= len(words) <= 3 and shared == len(words):
         return True
-    return shared >= max(2, math.ceil(SUPPORTED_SHARE * len(wanted)))
-
-
-def _long_words(text: str) -> list[str]:
-    return list(dict.fromkeys(word for word in text.split() if len(word) >= 3))
+    return shared >= max(2, math.ceil(SUPPORTED_SHARE * len(words)))
 
 
 def find_used(

@@ -13,7 +13,7 @@ import re
 from .compare import have_same_persons, verdict
 from .statements import Clause, Statement, parse
 from .tokens import word_set
-from .values import Values, read_values
+from .values import STATED, read_values
 
 _EVENTS = word_set("""
     meeting meetings appointment call review standup deadline exam test interview flight train
@@ -46,7 +46,6 @@ _BEING = word_set("is are am : = 'm ’m 's ’s 're ’re") | {"will be"}
 _MEASURING = word_set("cost costs weigh weighs earn earns have has own owns")
 _LIKINGS = set(parse("like likes love enjoy hate dislike detest loathe adore").words)
 _WHEN = ("times", "dates", "weekdays", "months")
-_VALUES = ("numbers", "units", *_WHEN, "days", "negations", "leanings")
 
 
 def contradicts(new: Statement, old: Statement) -> bool:
@@ -68,9 +67,7 @@ def contradicts(new: Statement, old: Statement) -> bool:
         return False
     if _is_rescheduled(a, b) or _is_reversed(a, b):
         return True
-    if "past" in marks or not _have_same_attribute(a, b):
-        return False
-    return _is_other_figure(a, b) or _is_other_name(a, b) or _is_other_choice(a, b)
+    return "past" not in marks and _has_other_value(a, b)
 
 
 def is_relative(text: str) -> bool:
@@ -78,47 +75,33 @@ def is_relative(text: str) -> bool:
     return bool(read_values(text).days)
 
 
-def _have_same_attribute(a: Clause, b: Clause) -> bool:
-    """Return whether two clauses say the same of the same subject, but for the rest."""
-    if not a.subject or a.verb.removesuffix("s") != b.verb.removesuffix("s"):
+def _has_other_value(a: Clause, b: Clause) -> bool:
+    """Return whether one attribute of one subject has another figure, name or choice."""
+    verb, being = a.verb.removesuffix("s"), a.verb in _BEING
+    if not a.subject or verb != b.verb.removesuffix("s"):
         return False
-    if a.subject.lower() == b.subject.lower():
-        return True
-    return verdict(parse(a.subject), parse(b.subject)) == "same"
-
-
-def _is_other_figure(a: Clause, b: Clause) -> bool:
-    """Return whether one quantity has another figure."""
-    if a.object_words != b.object_words or not _have_same_values(a, b, "numbers"):
+    is_same_subject = a.subject.lower() == b.subject.lower()
+    if not is_same_subject and verdict(parse(a.subject), parse(b.subject)) != "same":
         return False
-    if not _differ(a, b, "numbers"):
+    if a.object_words == b.object_words:  # a quantity
+        if not _differ(a, b, "numbers") or not _have_same_values(a, b, "numbers"):
+            return False
+        is_quantity = _mentions(a, _QUANTITIES) or "old" in a.statement.words
+        return a.verb in _MEASURING or (being and is_quantity)
+    if not (_is_short(a) and _is_short(b)) or not _have_same_values(a, b, "names", "numbers"):
         return False
-    if a.verb in _MEASURING:
-        return True
-    return a.verb in _BEING and (_mentions(a, _QUANTITIES) or "old" in a.statement.words)
-
-
-def _is_other_name(a: Clause, b: Clause) -> bool:
-    """Return whether a home, an employer or the holder of a role has another name."""
-    if not (_is_short(a) and _is_short(b)) or not (a.values.names and b.values.names):
-        return False
-    if set(a.object_words) & set(b.object_words) or not _have_same_values(a, b, "names"):
-        return False
-    if a.verb.removesuffix("s") in ("live", "work", "study"):
-        return _preposition(a) == _preposition(b)
-    return a.verb in _BEING and _is_about(a, _NAMED)
-
-
-def _is_other_choice(a: Clause, b: Clause) -> bool:
-    """Return whether a favorite or a setting has another value."""
     one, other = set(a.object_words), set(b.object_words)
-    if not (_is_short(a) and _is_short(b)) or one <= other or other <= one:
+    has_names = bool(a.values.names and b.values.names) and a.values.numbers == b.values.numbers
+    if has_names and not one & other:  # a home, an employer or the holder of a role
+        if verb in ("live", "work", "study"):
+            return _preposition(a) == _preposition(b)
+        if being and _is_about(a, _NAMED):
+            return True
+    if one <= other or other <= one:
         return False
-    if not _have_same_values(a, b, "names", "numbers"):
-        return False
-    if a.verb.startswith("prefer"):
+    if a.verb.startswith("prefer"):  # a favorite or a setting
         return a.object_words[-1] == b.object_words[-1]
-    return a.verb in _BEING and not one & other and _is_about(a, _PLAIN)
+    return being and not one & other and _is_about(a, _PLAIN)
 
 
 def _is_rescheduled(a: Clause, b: Clause) -> bool:
@@ -144,33 +127,33 @@ def _is_reversed(a: Clause, b: Clause) -> bool:
         return False
     if not _have_same_values(a, b, "negations", "leanings"):
         return False
-    attitude, other_attitude = _attitude(a.values), _attitude(b.values)
+    attitude, other_attitude = _read_attitude(a), _read_attitude(b)
     if attitude is None or other_attitude is None:
         return False
     return attitude == (other_attitude[0], not other_attitude[1])
 
 
-def _attitude(values: Values) -> tuple[str, bool] | None:
-    """Return what kind of attitude it is and whether it is positive; None if that is not clear."""
-    likes = [leaning for leaning in values.leanings if leaning in "+-"]
-    if len(likes) < len(values.leanings) or len(likes) > 1 or len(values.negations) > 1:
+def _read_attitude(of: Clause) -> tuple[bool, bool] | None:
+    """Return whether it is a like or dislike, and whether it is positive; None if not clear."""
+    leanings, negations = of.values.leanings, of.values.negations
+    if len(leanings) > 1 or len(negations) > 1 or not {"+", "-"}.issuperset(leanings):
         return None
-    is_positive = ("-" not in likes) ^ bool(values.negations)
-    return ("liking" if likes else "fact"), is_positive
+    return bool(leanings), ("-" not in leanings) ^ bool(negations)
 
 
 def _have_same_values(a: Clause, b: Clause, *but: str) -> bool:
     """Return whether all values agree, except the named ones."""
-    for name in _VALUES:
+    for name in STATED:
         if name not in but and getattr(a.values, name) != getattr(b.values, name):
             return False
-    return "names" in but or _names(a) == _names(b)
-
-
-def _names(of: Clause) -> set[str]:
-    """Return the names, but not an ordinary first word of the sentence."""
-    first = of.text.split()[:1]
-    return {name.lower() for name in of.values.names if [name] != first}
+    if "names" in but:
+        return True
+    one, other = (
+        # An ordinary first word of the sentence is no name.
+        {name.lower() for name in of.values.names if [name] != of.text.split()[:1]}
+        for of in (a, b)
+    )
+    return one == other
 
 
 def _differ(a: Clause, b: Clause, name: str) -> bool:

@@ -18,8 +18,14 @@ WEEKDAYS = tuple("monday tuesday wednesday thursday friday saturday sunday".spli
 # Stands for every year in a yearly interval; not a leap year, so that it fits them all.
 ANY_YEAR = 2001
 
-_MONTH_OF = {name[:3]: number for number, name in enumerate(MONTHS, 1)}
-_MONTH_OF |= {"spr": 3, "sum": 6, "aut": 9, "fal": 9, "win": 12}  # seasons; each lasts three months
+MONTH_NUMBERS = {name[:3]: number for number, name in enumerate(MONTHS, 1)}
+MONTH_NUMBERS |= {
+    "spr": 3,
+    "sum": 6,
+    "aut": 9,
+    "fal": 9,
+    "win": 12,
+}  # seasons; each lasts three months
 _DAYS = {
     "day before yesterday": -2,
     "yesterday": -1,
@@ -224,7 +230,7 @@ def _read_date(fields: dict[str, str], step: int, today: datetime) -> Interval |
     length = 3 if "season" in fields else 1 if name else 12
     month = 1
     if name:
-        month = int(name) if name.isdigit() else _MONTH_OF[name[:3]]
+        month = int(name) if name.isdigit() else MONTH_NUMBERS[name[:3]]
     if "which" not in fields:
         start = datetime(int(fields.get("year", ANY_YEAR)), month, int(day or 1), tzinfo=UTC)
         end = start + timedelta(days=1) if day else _add_months(start, length)

@@ -25,7 +25,7 @@ LONGEST_RUN_OF_MARKS = 30  # as in Unicode's Stream-Safe Text Format; real text 
 NEAR = 3  # bits that may differ between two fingerprints of one text
 _BATCH = 65_536  # features counted at a time: bounds the memory that a long text needs
 
-_URL = re.compile(
+LINK = re.compile(
     r"""(?<![A-Za-z0-9])(?:(?:https?|ftp)://|www\.)[^\s<>"“”‘’«»\u2e80-\U0010ffff]+""",
     re.IGNORECASE,
 )
@@ -95,16 +95,7 @@ def for_hash(text: str) -> str:
     >>> for_hash("Tea  [12] is GOOD (Smith, 2020), see https://tea.example/x?y=1")
     'tea is good , see'
     """
-    return one_line(remove_citations(remove_links(compose(text)))).lower()
-
-
-def remove_links(text: str) -> str:
-    """Remove web addresses.
-
-    >>> remove_links("see https://a.example/b and www.c.example")
-    'see   and  '
-    """
-    return _URL.sub(" ", text)
+    return one_line(remove_citations(LINK.sub(" ", compose(text)))).lower()
 
 
 def find_links(text: str) -> list[str]:
@@ -113,12 +104,11 @@ def find_links(text: str) -> list[str]:
     >>> find_links("see https://www.A.example/b/?utm=1.")
     ['a.example/b']
     """
-    return [_address(match.group()) for match in _URL.finditer(text)]
-
-
-def _address(url: str) -> str:
-    bare = url.lower().split("://", 1)[-1].removeprefix("www.")
-    return bare.split("?", 1)[0].split("#", 1)[0].rstrip("/.,;:!')]*_`")
+    found = []
+    for match in LINK.finditer(text):
+        address = match[0].lower().split("://", 1)[-1].removeprefix("www.")
+        found.append(re.split("[?#]", address)[0].rstrip("/.,;:!')]*_`"))
+    return found
 
 
 def remove_citations(text: str) -> str:
@@ -126,17 +116,10 @@ def remove_citations(text: str) -> str:
 
     >>> remove_citations("Sleep matters[1,2] (Walker et al., 2017) in 2020 (May, 2020).")
     'Sleep matters    in 2020 (May, 2020).'
-    """
-    return AUTHOR_YEAR.sub(" ", remove_numbered_citations(text))
-
-
-def remove_numbered_citations(text: str) -> str:
-    """Remove citations that are only a number or a key.
-
-    >>> remove_numbered_citations("So it is[12]【3†source】, but x[1] = 2.")
+    >>> remove_citations("So it is[12]【3†source】, but x[1] = 2.")
     'So it is  , but x[1] = 2.'
     """
-    return _NUMBERED.sub(" ", text)
+    return AUTHOR_YEAR.sub(" ", _NUMBERED.sub(" ", text))
 
 
 def compact(text: str) -> str:
@@ -145,14 +128,10 @@ def compact(text: str) -> str:
     >>> compact("Ça va? <:wave:42> https://a.example C++ & नमस्ते!")
     'ça va c नमस्ते'
     """
-    bare = _CUSTOM_EMOJI.sub(" ", remove_links(compose(text))).lower()
-    return one_line(bare.translate({ord(mark): " " for mark in set(bare) if not _is_written(mark)}))
-
-
-def _is_written(character: str) -> bool:
-    return (
-        character.isalnum() or category(character)[0] == "M"
-    )  # vowel signs of Indic scripts are marks
+    bare = _CUSTOM_EMOJI.sub(" ", LINK.sub(" ", compose(text))).lower()
+    # Vowel signs of Indic scripts are marks.
+    gaps = {mark for mark in set(bare) if not mark.isalnum() and category(mark)[0] != "M"}
+    return one_line(bare.translate({ord(mark): " " for mark in gaps}))
 
 
 def wording(text: str) -> str:
@@ -204,16 +183,12 @@ def simhash64(text: str) -> int:
         features = [(one_line(text).lower(), 1)]
     votes = np.zeros(64, dtype=np.int64)
     for start in range(0, len(features), _BATCH):
-        votes += _votes(features[start : start + _BATCH])
+        batch = features[start : start + _BATCH]
+        digests = b"".join([_digest(feature) for feature, _ in batch])
+        bits = np.unpackbits(np.frombuffer(digests, dtype=np.uint8).reshape(-1, 8), axis=1)
+        counts = np.array([count for _, count in batch], dtype=np.int64)
+        votes += 2 * (counts @ bits) - counts.sum()
     return int.from_bytes(np.packbits(votes > 0).tobytes(), "big")
-
-
-def _votes(features: list[tuple[str, int]]) -> NDArray[np.int64]:
-    digests = b"".join([_digest(feature) for feature, _ in features])
-    bits = np.unpackbits(np.frombuffer(digests, dtype=np.uint8).reshape(-1, 8), axis=1)
-    counts = np.array([count for _, count in features], dtype=np.int64)
-    votes: NDArray[np.int64] = 2 * (counts @ bits) - counts.sum()
-    return votes
 
 
 @lru_cache(maxsize=1 << 14)

@@ -13,11 +13,11 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from . import tokens
-from .dates import MONTHS
+from .dates import MONTH_NUMBERS, MONTHS
 from .entities import GIVEN_NAMES, is_common
-from .normalize import compose, for_hash, remove_links
+from .normalize import LINK, compose, for_hash
 from .tokens import ENGLISH, word_groups, word_set, word_table
-from .values import VALUE_WORDS, Values, is_value, read_values, value_tokens
+from .values import Values, is_value, read_values, value_tokens
 
 LONGEST_CLAUSE = 25  # words of a statement that is split at its verb
 
@@ -90,13 +90,8 @@ _CHANGE = word_set("""
     anymore longer actually correction new current currently any has been got brought forward
     back set scheduled planned again since
     """)
-_HOURS = {
-    w: n
-    for n, w in enumerate(
-        "one two three four five six seven eight nine ten eleven twelve".split(), 1
-    )
-}
-_CLOCK = re.compile(rf"\b(?:at|to|from|until) ({'|'.join(_HOURS)})\b(?! [a-z])")
+_HOURS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_CLOCK = re.compile(rf"\b(?:at|to|from|until) ({'|'.join(_HOURS[1:])})\b(?! [a-z])")
 _MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?" for month in MONTHS)
 _DATE = re.compile(
     rf"\b(?:(?P<month>{_MONTH})\.? (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
@@ -163,26 +158,23 @@ class Statement:
     @cached_property
     def vocabulary(self) -> frozenset[str]:
         """All words in lower case, without the 's of a possessive."""
-        found = _WORD.findall(remove_links(compose(self.text)))
+        found = _WORD.findall(LINK.sub(" ", compose(self.text)))
         return frozenset(_POSSESSIVE.sub("", word).lower() for word in found)
 
     @cached_property
     def names(self) -> tuple[set[str], set[str]]:
         """Names, and uncommon words that may have a capital only because they begin a sentence."""
         sure, possible = set(), set()
-        plain = remove_links(compose(self.text))
+        plain = LINK.sub(" ", compose(self.text))
         for match in _WORD.finditer(plain):
-            word = _POSSESSIVE.sub("", match.group())
-            lower = word.lower()
+            word = _POSSESSIVE.sub("", match[0])
+            lower, start = word.lower(), match.start()
             if lower in _NO_NAMES or lower in ENGLISH or is_value(lower):
                 continue
-            before = plain[max(0, match.start() - 8) : match.start()]
-            is_capitalized = word != lower
-            begins_sentence = _SENTENCE_END.search(before) is not None
-            has_no_case = lower.upper() == lower
-            if lower in GIVEN_NAMES or has_no_case or (is_capitalized and not begins_sentence):
+            is_inside = word != lower and not _SENTENCE_END.search(plain[max(0, start - 8) : start])
+            if lower in GIVEN_NAMES or lower.upper() == lower or is_inside:
                 sure.add(lower)
-            elif is_capitalized and not is_common(lower):
+            elif word != lower and not is_common(lower):
                 possible.add(lower)
         return sure, possible
 
@@ -234,18 +226,16 @@ def parse(text: str) -> Statement:
             marks.add("would")
         if word.endswith("'s") and word not in _PRESENT:
             has_possessive = True
-        if (
-            word not in _SMALL
-            and word.replace("'", "") not in VALUE_WORDS
-            and not word[0].isdecimal()
-        ):
+        if word not in _SMALL and not is_value(word):
             stems[_stem(word)] = None
         if word != "not" and (word in _PRESENT or word not in _EMPTY):
             tensed.append(word)
     if "?" in plain:
         marks.add("?")
-    if any(_is_past(word) and before not in _PRESENT for before, word in pairwise(tensed)):
-        marks.add("past")
+    for before, word in pairwise(tensed):
+        is_past = word in _WENT or (len(word) > 4 and _PAST.search(word))
+        if is_past and before not in _PRESENT:
+            marks.add("past")
     return Statement(
         text=text,
         core=core,
@@ -274,10 +264,6 @@ def _stem(word: str) -> str:
     return _SAME_STEMS.get(stem, stem)
 
 
-def _is_past(word: str) -> bool:
-    return word in _WENT or (len(word) > 4 and _PAST.search(word) is not None)
-
-
 def parse_clause(text: str) -> Clause | None:
     """Split a text at its verb; return None if it is longer than one clause, or a question.
 
@@ -288,8 +274,8 @@ def parse_clause(text: str) -> Clause | None:
     told = strip_preface(text.strip())
     if len(told.split()) > LONGEST_CLAUSE or "?" in told or _SENTENCES.search(told):
         return None
-    told = _CLOCK.sub(lambda match: f"at {_HOURS[match[1].lower()]}:00", told)
-    told = _DATE.sub(_write_date_in_figures, told)
+    told = _CLOCK.sub(lambda match: f"at {_HOURS.index(match[1])}:00", told)
+    told = _DATE.sub(_write_in_figures, told)
     told = _MOVED.sub(r"\g<who> lives in", _JOINED.sub(" works at", told))
     kept = [word for word in told.split() if word.strip(",.!").lower() not in _CHANGE]
     bare = " ".join(kept)
@@ -306,7 +292,6 @@ def parse_clause(text: str) -> Clause | None:
     )
 
 
-def _write_date_in_figures(match: re.Match[str]) -> str:
-    month = (match["month"] or match["month2"]).lower()[:3]
-    number = 1 + [each[:3] for each in MONTHS].index(month)
-    return f"1-{number}-{match['day'] or match['day2']}"
+def _write_in_figures(date: re.Match[str]) -> str:
+    month = MONTH_NUMBERS[(date["month"] or date["month2"]).lower()[:3]]
+    return f"1-{month}-{date['day'] or date['day2']}"

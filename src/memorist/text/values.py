@@ -13,16 +13,14 @@ from itertools import pairwise
 from typing import TypeVar
 
 from .entities import GIVEN_NAMES
-from .normalize import (
-    AUTHOR_YEAR,
-    compose,
-    find_links,
-    remove_links,
-    remove_numbered_citations,
-)
-from .tokens import ENGLISH, word_set, word_table
+from .normalize import AUTHOR_YEAR, LINK, compose, find_links, remove_citations
+from .tokens import ENGLISH, word_groups, word_set, word_table
 
 T = TypeVar("T")
+
+
+# The fields of Values in which two texts that say the same agree.
+STATED = "numbers units times dates weekdays months days negations leanings".split()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,13 +89,7 @@ _SMALL = _numbered(
     "/eighteen eighteenth/nineteen nineteenth"
 )
 _TENS = _numbered("twenty/thirty/forty fourty/fifty/sixty/seventy/eighty/ninety", first=2)
-_SCALES = {
-    "hundred": 100,
-    "thousand": 1_000,
-    "million": 1_000_000,
-    "billion": 1_000_000_000,
-    "dozen": 12,
-}
+_SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _NUMBER_WORDS = _SMALL.keys() - _MONTHS.keys() | _TENS.keys() | _SCALES.keys()
 _UNITS = word_table(
     {
@@ -106,12 +98,8 @@ _UNITS = word_table(
         "pound": "£ pound pounds gbp",
         "yen": "¥ yen",
         "percent": "% percent",
-        "half": "half",
-        "quarter": "quarter",
-        "double": "double",
-        "triple": "triple",
     }
-)
+) | word_groups("half/quarter/double/triple")
 _NEGATIONS = word_set("""
     not no never none nobody nothing neither nor nowhere without cannot dont doesnt didnt cant
     couldnt wont wouldnt shouldnt isnt arent wasnt werent hasnt havent hadnt aint mustnt neednt
@@ -135,13 +123,13 @@ _LEANINGS = word_table(
         "less": "less fewer decrease decreased lower lowered",
         "on": "enable enabled allow allowed accept accepted",
         "off": "disable disabled forbid forbidden deny denied reject rejected",
-        "always": "always",
         "some": "sometimes",
         "left": "left leave leaves",
         "joined": "joined join joins",
         "sell": "sell sold",
         "buy": "buy bought purchase purchased",
         "past": "former previously",
+        "always": "always",
     }
 )
 _CALENDAR_AND_NUMBERS = _NUMBER_WORDS | _WEEKDAYS.keys() | _MONTHS.keys() | _UNITS.keys() | _DAYS
@@ -173,6 +161,7 @@ _TOKEN = re.compile(
 )
 _SHORTENED = re.compile(r"['’](?:d|ll)$", re.IGNORECASE)  # "we'd" is no Wednesday
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
+_LEADING_ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
 
 
 def read_values(text: str) -> Values:
@@ -185,17 +174,17 @@ def read_values(text: str) -> Values:
     plain = compose(text)
     bare = _remove_references(plain)
     lower = bare.lower()
-    times = [_minutes(match) for match in _CLOCK.finditer(lower)]
+    times = tuple(_minutes(match) for match in _CLOCK.finditer(lower))
     lower = _CLOCK.sub(" ", lower)
-    dates = [re.sub(r"(?<!\d)0+(?=\d)", "", match.group()) for match in _DATE.finditer(lower)]
+    dates = tuple(_LEADING_ZEROS.sub("", match[0]) for match in _DATE.finditer(lower))
     lower = _DATE.sub(" ", lower)
     words = _tokens(lower)
-    cited = [match.group().lower() for match in AUTHOR_YEAR.finditer(plain)]
+    cited = [match[0].lower() for match in AUTHOR_YEAR.finditer(plain)]
     return Values(
         numbers=tuple(_numbers(words)),
         units=_look_up(words, _UNITS),
-        times=tuple(times),
-        dates=tuple(dates),
+        times=times,
+        dates=dates,
         weekdays=_look_up(words, _WEEKDAYS),
         months=_look_up(words, _MONTHS),
         days=tuple(word.removesuffix("s") for word in words if word in _DAYS),
@@ -226,8 +215,8 @@ def _look_up(words: Iterable[str], table: Mapping[str, T]) -> tuple[T, ...]:
 
 def _remove_references(text: str) -> str:
     """Remove links and citations, and the full stops inside abbreviations."""
-    without = AUTHOR_YEAR.sub(" ", remove_numbered_citations(remove_links(text)))
-    return _DOTTED.sub(lambda match: match.group().replace(".", "") + " ", without)
+    without = remove_citations(LINK.sub(" ", text))
+    return _DOTTED.sub(lambda match: match[0].replace(".", "") + " ", without)
 
 
 def _tokens(text: str) -> list[str]:
@@ -241,52 +230,43 @@ def _minutes(match: re.Match[str]) -> int:
         return 720 if match["word"] == "noon" else 0
     if not match["half"]:
         return int(match["hour24"]) * 60 + int(match["minute24"])
-    hour = int(match["hour"]) % 12
-    if match["half"] == "p":
-        hour += 12
+    hour = int(match["hour"]) % 12 + 12 * (match["half"] == "p")
     return hour * 60 + int(match["minute"] or 0)
 
 
 def _numbers(words: Sequence[str]) -> Iterator[str]:
     """Yield figures and written-out numbers alike, "twenty five" as 25."""
-    spelled: list[str] = []
+    before = ""  # the word before, if it was a written-out number
+    total = current = 0
     for word in (*words, ""):
-        if word in _NUMBER_WORDS and not (spelled and word in _SMALL and spelled[-1] in _SMALL):
-            spelled.append(word)
-            continue
-        if spelled:
-            yield str(_spelled(spelled))
-        spelled = [word] if word in _NUMBER_WORDS else []
+        is_next = word not in _NUMBER_WORDS or (word in _SMALL and before in _SMALL)
+        if before and is_next:
+            yield str(total + current)
+            total = current = 0
+        before = word if word in _NUMBER_WORDS else ""
         if word[-1:].isdecimal():
             yield _figure(word)
-
-
-def _spelled(words: Iterable[str]) -> int:
-    total = current = 0
-    for word in words:
-        if word in _SCALES:
+        elif word in _SCALES:
             current = max(current, 1) * _SCALES[word]
             if _SCALES[word] >= 1_000:
                 total, current = total + current, 0
-        else:
+        elif before:
             current += _SMALL.get(word, 0) + 10 * _TENS.get(word, 0)
-    return total + current
 
 
 def _figure(word: str) -> str:
     """Write a number with ASCII digits, a decimal point and no leading or trailing zeros."""
-    digits = [str(unicodedata.decimal(mark)) if mark.isdecimal() else mark for mark in word]
-    figure = "".join(digits).replace("−", "-")
-    sign = "-" if figure.startswith("-") else ""
-    figure = figure.lstrip("-")
+    digits = [str(unicodedata.decimal(mark, mark)) for mark in word.replace("−", "-")]
+    figure = "".join(digits)
+    sign, figure = "-" if figure.startswith("-") else "", figure.lstrip("-")
     figure = figure.replace(",", "" if _GROUPED.fullmatch(figure) else ".")
     if figure.count(".") == 1:
         figure = figure.rstrip("0").rstrip(".")
     return sign + (figure.lstrip("0") or "0")
 
 
-def _negations(words: Sequence[str]) -> Iterator[str]:
-    """Yield for each negation the next word that carries meaning, so that it matters what is
+def _negations(words: Sequence[str]) -> list[str]:
+    """Return for each negation the next word that carries meaning, so that it matters what is
     denied.
     """
     subject = ""
@@ -296,8 +276,7 @@ def _negations(words: Sequence[str]) -> Iterator[str]:
             found.append(subject)
         elif word not in _PASSED_OVER:
             subject = word
-    yield from reversed(found)
-    yield from ("used to" for a, b in pairwise(words) if (a, b) == ("used", "to"))
+    return found[::-1] + ["used to"] * list(pairwise(words)).count(("used", "to"))
 
 
 def _is_name(token: str) -> bool:

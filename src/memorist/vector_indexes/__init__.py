@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from hashlib import blake2b
 from importlib import import_module
@@ -26,49 +26,42 @@ from ..types import Scope
 
 WAIT = 5.0  # seconds that one request may take
 BATCH = 256  # entries in one request
-LARGEST_ROW = 2**63 - 1
+_LARGEST_ROW = 2**63 - 1
 
 Item = TypeVar("Item")
 
 
-def opened(spec: str, *, model: str, dimensions: int, store: str) -> VectorIndex:
-    """The index that a setting names, such as `chroma:FOLDER` or `weaviate:http://HOST:8080`; it
-    connects when used.
+def open_index(spec: str, *, model: str, dimensions: int, store: str) -> VectorIndex:
+    """Return the index that a setting names, such as `chroma:FOLDER` or `weaviate:http://HOST:8080`;
+    it connects when used.
 
     Raises Misconfigured for anything else, and where the library is missing.
     """
     product, _, place = spec.partition(":")
-    if product == "chroma" and place:
-        _need("chromadb", extra="chroma")
+    is_url = place.startswith(("http://", "https://"))
+    if not place or product not in ("chroma", "weaviate") or (product == "weaviate" and not is_url):
+        known = "chroma:FOLDER, chroma:http://HOST:8000 or weaviate:http://HOST:8080"
+        raise Misconfigured(f"{spec!r} names no vector index: {known}")
+    if find_spec("chromadb" if product == "chroma" else product) is None:
+        raise Misconfigured(f'The vector index needs a library: pip install "memorist[{product}]"')
+    name = collection_name(store, model, dimensions)
+    if product == "chroma":
         from .chroma import Chroma
 
-        return Chroma(place, model=model, dimensions=dimensions, store=store)
-    if product == "weaviate" and place.startswith(("http://", "https://")):
-        _need("weaviate", extra="weaviate")
-        from .weaviate import Weaviate
+        return Chroma(place, name)
+    from .weaviate import Weaviate
 
-        key = environ.get("WEAVIATE_API_KEY")
-        return Weaviate(place, model=model, dimensions=dimensions, store=store, api_key=key)
-    raise Misconfigured(
-        f"{spec!r} names no vector index: chroma:FOLDER, chroma:http://HOST:8000 or "
-        "weaviate:http://HOST:8080"
-    )
-
-
-def _need(module: str, *, extra: str) -> None:
-    if find_spec(module) is None:
-        raise Misconfigured(f'The vector index needs a library: pip install "memorist[{extra}]"')
-
-
-async def loaded(module: str) -> None:
-    """Import a large library without holding up the event loop."""
-    if module not in sys.modules:
-        await asyncio.to_thread(import_module, module)
+    return Weaviate(place, name, api_key=environ.get("WEAVIATE_API_KEY"))
 
 
 @asynccontextmanager
-async def answered(name: str, seconds: float) -> AsyncIterator[None]:
-    """Whatever goes wrong inside, or takes too long, becomes IndexUnavailable."""
+async def request(library: str, name: str, seconds: float) -> AsyncIterator[None]:
+    """Raise IndexUnavailable if anything goes wrong in the body, or takes too long.
+
+    The library is large: it is imported before, without holding up the event loop.
+    """
+    if library not in sys.modules:
+        await asyncio.to_thread(import_module, library)
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -82,7 +75,7 @@ async def answered(name: str, seconds: float) -> AsyncIterator[None]:
 
 
 def collection_name(store: str, model: str, dimensions: int) -> str:
-    """A name that both products accept, another one for each database and model.
+    """Return a name that both products accept, another one for each database and model.
 
     >>> collection_name("notes", "minilm", 384)
     'Memorist_notes_9c9f5b7db79f6a04'
@@ -101,28 +94,28 @@ def old_name(collection: str) -> str:
 
 
 def marks(scope: Scope, entry: IndexEntry) -> dict[str, str | float | bool]:
-    """What an index keeps beside a vector."""
-    wall = {
-        "tenant": scope.tenant,
-        "user_id": scope.user,
-        "space": scope.space,
-        "scope": scope_mark(scope),
-    }
-    return {**entry.about, **wall}
+    """Return what an index keeps beside a vector."""
+    names = {"tenant": scope.tenant, "user_id": scope.user, "space": scope.space}
+    return {**entry.about, **names, "scope": scope_mark(scope)}
 
 
 def scope_mark(scope: Scope) -> str:
-    """What every question is filtered by."""
+    """Return what every question is filtered by."""
     return _digest(scope.tenant, scope.user, scope.space)
 
 
 def batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """The items in portions that one request can carry."""
+    """Yield the items in portions that one request can carry."""
     return (items[start : start + BATCH] for start in range(0, len(items), BATCH))
 
 
+def own_rows(numbers: Iterable[int]) -> list[int]:
+    """Return the numbers that can be rows; whatever else an index holds is not ours."""
+    return [number for number in numbers if 0 < number <= _LARGEST_ROW]
+
+
 def without_secrets(place: str) -> str:
-    """A place as it may be shown and remembered.
+    """Return a place as it may be shown and stored.
 
     >>> without_secrets("http://ana:secret@host:8000?grpc=50051")
     'http://host:8000'
@@ -132,6 +125,5 @@ def without_secrets(place: str) -> str:
 
 
 def _digest(*parts: str) -> str:
-    return blake2b(
-        "".join(f"{len(part)}:{part}" for part in parts).encode(), digest_size=8
-    ).hexdigest()
+    whole = "".join(f"{len(part)}:{part}" for part in parts)
+    return blake2b(whole.encode(), digest_size=8).hexdigest()

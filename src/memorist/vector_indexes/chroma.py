@@ -7,6 +7,7 @@ as Chroma has it.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,18 +16,7 @@ from urllib.parse import urlsplit
 
 from ..ports import IndexEntry, Vectors
 from ..types import Scope
-from . import (
-    LARGEST_ROW,
-    WAIT,
-    answered,
-    batches,
-    collection_name,
-    loaded,
-    marks,
-    old_name,
-    scope_mark,
-    without_secrets,
-)
+from . import WAIT, batches, marks, old_name, own_rows, request, scope_mark, without_secrets
 
 SHAPE = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200, "max_neighbors": 32}}
 
@@ -35,12 +25,11 @@ class Chroma:
     """A collection of a Chroma folder or server as a VectorIndex. It opens when it is first
     asked."""
 
-    def __init__(
-        self, place: str, *, model: str, dimensions: int, store: str, wait: float = WAIT
-    ) -> None:
+    def __init__(self, place: str, collection: str, *, wait: float = WAIT) -> None:
         self._is_server = place.startswith(("http://", "https://"))
         self._place = place if self._is_server else str(Path(place).expanduser().resolve())
-        self._title, self._wait = collection_name(store, model, dimensions), wait
+        self._title = collection
+        self._wait = wait
         self._opening = asyncio.Lock()
         self._client: Any = None
         self._collection: Any = None
@@ -59,26 +48,24 @@ class Chroma:
             )
 
     async def delete(self, scope: Scope, rows: Sequence[int]) -> None:
+        where = {"scope": scope_mark(scope)}
         for batch in batches(rows):
-            await self._ask(
-                "delete", ids=[str(row) for row in batch], where={"scope": scope_mark(scope)}
-            )
+            await self._ask("delete", ids=[str(row) for row in batch], where=where)
 
     async def nearest(self, scope: Scope, vector: Vectors, *, limit: int) -> list[int]:
-        asked = {
-            "query_embeddings": [vector],
-            "n_results": limit,
-            "where": {"scope": scope_mark(scope)},
-            "include": [],
-        }
-        rows: list[int] = await self._ask("query", _rows, **asked)
+        def read(answer: Any) -> list[int]:
+            ids = answer["ids"][0]
+            return own_rows(int(id) for id in ids if re.fullmatch("[0-9]{1,19}", id))
+
+        where = {"scope": scope_mark(scope)}
+        asked: dict[str, Any] = {"query_embeddings": [vector], "n_results": limit, "where": where}
+        rows: list[int] = await self._ask("query", read, include=[], **asked)
         return rows
 
     async def clear(self) -> None:
-        await loaded("chromadb")
-        async with answered(self.name, self._wait):
+        async with request("chromadb", self.name, self._wait):
             self._collection = None
-            await self._opened()  # so that there is one to delete
+            await self._open()  # so that there is one to delete
             self._collection = None
             await self._call(self._client.delete_collection, name=self._title)
 
@@ -88,32 +75,32 @@ class Chroma:
     async def close(self) -> None:
         client, self._client, self._collection = self._client, None, None
         if client is not None:
-            async with answered(self.name, self._wait):
+            async with request("chromadb", self.name, self._wait):
                 await self._call(client.close)
 
     async def _ask(
         self, verb: str, read: Callable[[Any], Any] = lambda answer: answer, **given: Any
     ) -> Any:
         """Call a method of the collection, which is made anew if another process has cleared it."""
-        await loaded("chromadb")
+        async with request("chromadb", self.name, self._wait):
+            from chromadb.errors import NotFoundError
+
+            with suppress(NotFoundError):
+                return read(await self._call(getattr(await self._open(), verb), **given))
+            self._collection = None
+            return read(await self._call(getattr(await self._open(), verb), **given))
+
+    async def _open(self) -> Any:
         from chromadb.errors import NotFoundError
 
-        async with answered(self.name, self._wait):
-            try:
-                return read(await self._call(getattr(await self._opened(), verb), **given))
-            except NotFoundError:
-                self._collection = None
-                return read(await self._call(getattr(await self._opened(), verb), **given))
-
-    async def _opened(self) -> Any:
         async with self._opening:
             if self._client is None:
-                self._client = (
-                    _Server(self._place)
-                    if self._is_server
-                    else await self._call(_folder, path=self._place)
-                )
-                await self._delete_old()
+                if self._is_server:
+                    self._client = _Server(self._place)
+                else:
+                    self._client = await asyncio.to_thread(_open_folder, self._place)
+                with suppress(NotFoundError):  # what is forgotten now would stay in version 0.1's
+                    await self._call(self._client.delete_collection, name=old_name(self._title))
             if self._collection is None:
                 self._collection = await self._call(
                     self._client.get_or_create_collection,
@@ -123,19 +110,10 @@ class Chroma:
                 )
             return self._collection
 
-    async def _delete_old(self) -> None:
-        """Delete the collection of version 0.1: what is forgotten now would stay in it."""
-        from chromadb.errors import NotFoundError
-
-        with suppress(NotFoundError):
-            await self._call(self._client.delete_collection, name=old_name(self._title))
-
     async def _call(self, function: Callable[..., Any], **given: Any) -> Any:
-        return (
-            await function(**given)
-            if self._is_server
-            else await asyncio.to_thread(function, **given)
-        )
+        if self._is_server:
+            return await function(**given)
+        return await asyncio.to_thread(function, **given)
 
 
 class _Server:
@@ -176,16 +154,8 @@ class _Server:
         await self._api.__aexit__(None, None, None)
 
 
-def _folder(path: str) -> Any:
+def _open_folder(path: str) -> Any:
     from chromadb import PersistentClient
     from chromadb.config import Settings
 
     return PersistentClient(path, settings=Settings(anonymized_telemetry=False))
-
-
-def _rows(answer: Any) -> list[int]:
-    """The row numbers of an answer; whatever else stands there is none of ours."""
-    numbers = [
-        int(id) for id in answer["ids"][0] if id.isascii() and id.isdecimal() and len(id) < 20
-    ]
-    return [number for number in numbers if 0 < number <= LARGEST_ROW]

@@ -18,18 +18,7 @@ from uuid import UUID
 from ..errors import IndexUnavailable
 from ..ports import IndexEntry, Vectors
 from ..types import Scope
-from . import (
-    LARGEST_ROW,
-    WAIT,
-    answered,
-    batches,
-    collection_name,
-    loaded,
-    marks,
-    old_name,
-    scope_mark,
-    without_secrets,
-)
+from . import WAIT, batches, marks, old_name, own_rows, request, scope_mark, without_secrets
 
 VECTOR = "memory"  # the name of the vector; unnamed ones are read differently by different servers
 TEXTS = ("scope", "tenant", "user_id", "space", "session_id", "memory_type")
@@ -40,21 +29,12 @@ class Weaviate:
     and after a failure."""
 
     def __init__(
-        self,
-        url: str,
-        *,
-        model: str,
-        dimensions: int,
-        store: str,
-        api_key: str | None = None,
-        wait: float = WAIT,
+        self, url: str, collection: str, *, api_key: str | None = None, wait: float = WAIT
     ) -> None:
-        self._url, self._key, self._wait, self._title = (
-            url,
-            api_key,
-            wait,
-            collection_name(store, model, dimensions),
-        )
+        self._url = url
+        self._key = api_key
+        self._wait = wait
+        self._title = collection
         self._opening = asyncio.Lock()
         self._client: Any = None  # connected, and the collection is there
 
@@ -64,17 +44,22 @@ class Weaviate:
 
     async def put(self, scope: Scope, entries: Sequence[IndexEntry]) -> None:
         for batch in batches(entries):
-            async with self._asked() as collection:
-                await _make_if_missing(
-                    self._client, self._title
-                )  # or the server would guess at its shape
-                done = await collection.data.insert_many([_object(scope, entry) for entry in batch])
+            async with self._request() as collection:
+                from weaviate.classes.data import DataObject
+
+                await _create_collection(self._client, self._title)  # or its shape is guessed
+                objects = []
+                for entry in batch:
+                    vector = {VECTOR: entry.vector.tolist()}
+                    id = UUID(int=entry.row)
+                    objects.append(DataObject(marks(scope, entry), uuid=id, vector=vector))
+                done = await collection.data.insert_many(objects)
                 if done.has_errors:
                     raise RuntimeError(next(iter(done.errors.values())).message)
 
     async def delete(self, scope: Scope, rows: Sequence[int]) -> None:
         for batch in batches(rows):
-            async with self._asked() as collection:
+            async with self._request() as collection:
                 from weaviate.classes.query import Filter
 
                 named = Filter.by_id().contains_any([UUID(int=row) for row in batch])
@@ -82,7 +67,7 @@ class Weaviate:
                     raise RuntimeError("some entries could not be deleted")
 
     async def nearest(self, scope: Scope, vector: Vectors, *, limit: int) -> list[int]:
-        async with self._asked() as collection:
+        async with self._request() as collection:
             found = await collection.query.near_vector(
                 vector.tolist(),
                 target_vector=VECTOR,
@@ -90,110 +75,89 @@ class Weaviate:
                 filters=_within(scope),
                 return_properties=[],
             )
-            return [
-                each.uuid.int for each in found.objects if 0 < each.uuid.int <= LARGEST_ROW
-            ]  # others are not ours
+            return own_rows(each.uuid.int for each in found.objects)
 
     async def clear(self) -> None:
-        async with self._asked():
+        async with self._request():
             await self._client.collections.delete(self._title)
-            await _make_if_missing(self._client, self._title)
+            await _create_collection(self._client, self._title)
 
     async def count(self) -> int:
-        async with self._asked() as collection:
+        async with self._request() as collection:
             return int((await collection.aggregate.over_all(total_count=True)).total_count)
 
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            async with answered(self.name, self._wait):
+            async with request("weaviate", self.name, self._wait):
                 await client.close()
 
     @asynccontextmanager
-    async def _asked(self) -> AsyncIterator[Any]:
-        """The collection, for one request."""
-        await loaded("weaviate")
+    async def _request(self) -> AsyncIterator[Any]:
+        """Yield the collection for one request."""
         try:
-            async with answered(self.name, self._wait):
-                yield (await self._connected()).collections.use(self._title)
+            async with request("weaviate", self.name, self._wait):
+                async with self._opening:
+                    if self._client is None:
+                        self._client = await self._connect()
+                yield self._client.collections.use(self._title)
         except IndexUnavailable:
             # a new connection is refused at once where the old one would be tried again and again
             await self.close()
             raise
 
-    async def _connected(self) -> Any:
-        async with self._opening:
-            if self._client is None:
-                client = _client(self._url, self._key, self._wait)
-                try:
-                    await client.connect()
-                    await _delete_old(client, self._title)
-                    await _make_if_missing(client, self._title)
-                except BaseException:
-                    await client.close()
-                    raise
-                self._client = client
-            return self._client
+    async def _connect(self) -> Any:
+        import weaviate
+        from weaviate.classes.init import AdditionalConfig, Auth, Timeout
+
+        at = urlsplit(self._url)
+        is_secure = at.scheme == "https"
+        grpc = urlsplit(f"//{parse_qs(at.query).get('grpc', [''])[0]}")
+        timeout = Timeout(init=self._wait, query=self._wait, insert=self._wait)
+        client = weaviate.use_async_with_custom(
+            http_host=at.hostname or "",
+            http_port=at.port or (443 if is_secure else 8080),
+            http_secure=is_secure,
+            grpc_host=grpc.hostname or at.hostname or "",
+            grpc_port=grpc.port or (443 if is_secure else 50051),
+            grpc_secure=is_secure,
+            auth_credentials=Auth.api_key(self._key) if self._key else None,
+            additional_config=AdditionalConfig(timeout=timeout),
+            skip_init_checks=True,
+        )
+        try:
+            await client.connect()
+            old = old_name(self._title)
+            if await client.collections.exists(old):  # what is forgotten now would stay in it
+                await client.collections.delete(old)
+            await _create_collection(client, self._title)
+        except BaseException:
+            await client.close()
+            raise
+        return client
 
 
-def _client(url: str, key: str | None, wait: float) -> Any:
-    import weaviate
-    from weaviate.classes.init import AdditionalConfig, Auth, Timeout
-
-    at = urlsplit(url)
-    is_secure = at.scheme == "https"
-    grpc = urlsplit(f"//{parse_qs(at.query).get('grpc', [''])[0]}")
-    return weaviate.use_async_with_custom(
-        http_host=at.hostname or "",
-        http_port=at.port or (443 if is_secure else 8080),
-        http_secure=is_secure,
-        grpc_host=grpc.hostname or at.hostname or "",
-        grpc_port=grpc.port or (443 if is_secure else 50051),
-        grpc_secure=is_secure,
-        auth_credentials=Auth.api_key(key) if key else None,
-        additional_config=AdditionalConfig(timeout=Timeout(init=wait, query=wait, insert=wait)),
-        skip_init_checks=True,
-    )
-
-
-async def _make_if_missing(client: Any, title: str) -> None:
-    """Make the collection unless it is there; several processes may try at once."""
+async def _create_collection(client: Any, title: str) -> None:
+    """Create the collection unless it exists; several processes may try at once."""
     from weaviate.classes.config import Configure, DataType, Property, Tokenization, VectorDistances
 
     if await client.collections.exists(title):
         return
-    texts = [
-        Property(name=name, data_type=DataType.TEXT, tokenization=Tokenization.FIELD)
-        for name in TEXTS
-    ]
-    kinds = {
+    whole = Tokenization.FIELD
+    fields = [Property(name=name, data_type=DataType.TEXT, tokenization=whole) for name in TEXTS]
+    others = {
         "importance": DataType.NUMBER,
         "compressed": DataType.BOOL,
         "created_at": DataType.DATE,
     }
-    others = [Property(name=name, data_type=kind) for name, kind in kinds.items()]
+    fields += [Property(name=name, data_type=kind) for name, kind in others.items()]
     hnsw = Configure.VectorIndex.hnsw(distance_metric=VectorDistances.COSINE)
     vectors = Configure.Vectors.self_provided(name=VECTOR, vector_index_config=hnsw)
     try:
-        await client.collections.create(title, vector_config=vectors, properties=texts + others)
+        await client.collections.create(title, vector_config=vectors, properties=fields)
     except Exception:
         if not await client.collections.exists(title):
             raise
-
-
-async def _delete_old(client: Any, title: str) -> None:
-    """Delete the collection of version 0.1: what is forgotten now would stay in it."""
-    old = old_name(title)
-    if await client.collections.exists(old):
-        await client.collections.delete(old)
-
-
-def _object(scope: Scope, entry: IndexEntry) -> Any:
-    from weaviate.classes.data import DataObject
-
-    return DataObject(
-        marks(scope, entry), uuid=UUID(int=entry.row), vector={VECTOR: entry.vector.tolist()}
-    )
 
 
 def _within(scope: Scope) -> Any:

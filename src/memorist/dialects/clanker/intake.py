@@ -12,7 +12,6 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from ...client import Client
@@ -62,12 +61,7 @@ class Intake:
             self._refresh = Debounced(self.refresh_memory_markdown)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.drain_ingest_queue(SHUTDOWN_SECONDS)
         left = self._running()
         for each in left:

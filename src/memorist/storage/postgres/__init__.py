@@ -65,6 +65,8 @@ ON CONFLICT (scope, thread_id) DO UPDATE SET rev = thread_revision.rev + 1
 RETURNING scope, thread_id, rev)
 INSERT INTO change_log (id, scope, thread_id, rev, memory_id, event, meta, ts)
 SELECT ?::uuid, scope, thread_id, rev, ?::text, ?::text, ?::jsonb, ?::timestamptz FROM line"""
+_FEW = """SELECT count(*) FROM
+(SELECT 1 FROM vectors WHERE scope = ? AND model = ? LIMIT ?) few"""
 _EXACT = """SELECT v.memory, 1 - (v.embedding <=> ?) FROM vectors v
 WHERE v.scope = ? AND v.model = ? AND v.dims = ? ORDER BY 2 DESC, 1 LIMIT ?"""
 # The index is only found with its condition in so many words; what it gives is scored anew with
@@ -182,7 +184,7 @@ class PostgresDatabase:
         """Connect, and create or migrate the schema. Raises StoreUnavailable, Misconfigured,
         MigrationNeeded."""
         await migrate.migrate(url)
-        return cls(url, await _read_info(url))
+        return cls(url, await read_info(url))
 
     async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
         return (await self.read([(sql, values)], scope=scope))[-1]
@@ -240,7 +242,11 @@ class PostgresDatabase:
         """Return row numbers with their cosine, nearest first: exact in small scopes,
         approximate in large ones."""
         wanted = np.asarray(vector, "<f4")
-        if not await self._is_large(scope, model):
+        if (scope, model) not in self._large:
+            found = await self.rows(_FEW, (scope, model, self.hnsw_from), scope=scope)
+            if found[0][0] >= self.hnsw_from:  # it is taken to stay so
+                self._large.add((scope, model))
+        if (scope, model) not in self._large:
             values = (wanted, scope, model, len(wanted), limit)
             found = await self.rows(_EXACT, values, scope=scope)
             return [(row, cosine) for row, cosine in found]
@@ -252,18 +258,6 @@ class PostgresDatabase:
         async with self._begin(scope) as connection:
             _, found = await connection.read([settings, near])
         return [(row, cosine) for row, cosine in found]
-
-    async def _is_large(self, scope: int, model: str) -> bool:
-        """Check whether an exact scan would be slow; a scope that was large once is taken to
-        stay so."""
-        if (scope, model) not in self._large:
-            sql = """SELECT count(*) FROM
-            (SELECT 1 FROM vectors WHERE scope = ? AND model = ? LIMIT ?) few"""
-            found = await self.rows(sql, (scope, model, self.hnsw_from), scope=scope)
-            if found[0][0] < self.hnsw_from:
-                return False
-            self._large.add((scope, model))
-        return True
 
     async def wait_for_change(self, seconds: float) -> None:
         await self._notifier.wait(seconds)
@@ -293,7 +287,8 @@ class PostgresDatabase:
         await self.pool.close()
 
 
-async def _read_info(url: str) -> ServerInfo:
+async def read_info(url: str) -> ServerInfo:
+    """Read what the statements of every transaction depend on."""
     place = hide_password(url)
     connection = await connect(complete_url(url), place, autocommit=True)
     try:
@@ -309,7 +304,7 @@ async def _read_info(url: str) -> ServerInfo:
         await connection.close()
     return ServerInfo(
         place=place,
-        dialect=_dialect(known),
+        dialect=choose_dialect(known),
         role=role,
         path=path,
         vector=vector,
@@ -317,7 +312,8 @@ async def _read_info(url: str) -> ServerInfo:
     )
 
 
-def _dialect(collations: set[str]) -> Dialect:
+def choose_dialect(collations: set[str]) -> Dialect:
+    """Return the SQL of a server with these collations."""
     collation = next((f' COLLATE "{name}"' for name in _COLLATIONS if name in collations), "")
     return Dialect(
         lower=f"lower({{}}{collation})",
@@ -334,7 +330,7 @@ def _dialect(collations: set[str]) -> Dialect:
         size=f"""SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
         WHERE {_OURS}""",
         integrity=_INTEGRITY,
-        log=_log,
+        log=log_batches,
         renumber=tuple(
             f"SELECT setval('{sequence}', (SELECT coalesce({highest}), false)"
             for sequence, highest in _SEQUENCES.items()
@@ -342,7 +338,7 @@ def _dialect(collations: set[str]) -> Dialect:
     )
 
 
-def _log(rows: Sequence[LogRow]) -> list[Batch]:
+def log_batches(rows: Sequence[LogRow]) -> list[Batch]:
     """Return a batch for each of the tables that the log consists of."""
     moves = []
     entries = []

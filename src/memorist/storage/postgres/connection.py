@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, TypeAlias
+from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection, errors
@@ -50,35 +50,53 @@ _USUAL = {
     "application_name": "memorist",
     "tcp_user_timeout": "15000",
 }
+_FULL = "{place} has no room left: nothing was written. Free some space and retry"
+_DAMAGED = "{place} is damaged: restore a backup ({said})"
+_INCOMPLETE = "{place} lacks part of the schema: run `memorist db migrate` ({said})"
+_TWO_SCHEMAS = """{place} holds the tables of version 0.1 and another schema with the new name: \
+rename or drop that one ({said})"""
+_FORBIDDEN = "{place} does not allow this: grant it to the user you log in as ({said})"
+_BUSY = f"{{place}} was busy for {ANSWER_SECONDS} s and gave up: retry"
+_TOO_LONG = "A name or an id is too long for PostgreSQL: shorten it ({said})"
+_LOST = """{place} went away: whether a change that was under way is stored is not known. Check that \
+the server runs, and retry ({said})"""
+_CONTRADICTS = "This contradicts what is already stored: read it again and repeat it ({said})"
+# The first that fits, so the particular stands before the general.
+_ERRORS: tuple[tuple[type[psycopg.Error], type[MemoristError], str], ...] = (
+    (errors.DiskFull, StoreFull, _FULL),
+    (errors.OutOfMemory, StoreFull, _FULL),
+    (errors.DataCorrupted, StoreDamaged, _DAMAGED),
+    (errors.IndexCorrupted, StoreDamaged, _DAMAGED),
+    (errors.UndefinedTable, MigrationNeeded, _INCOMPLETE),
+    (errors.UndefinedColumn, MigrationNeeded, _INCOMPLETE),
+    (errors.DuplicateSchema, Misconfigured, _TWO_SCHEMAS),
+    (errors.InsufficientPrivilege, Misconfigured, _FORBIDDEN),
+    (errors.QueryCanceled, StoreUnavailable, _BUSY),
+    (errors.LockNotAvailable, StoreUnavailable, _BUSY),
+    (errors.ProgramLimitExceeded, InvalidInput, _TOO_LONG),
+    (errors.ReadOnlySqlTransaction, StoreUnavailable, _LOST),
+    (psycopg.OperationalError, StoreUnavailable, _LOST),
+    (psycopg.IntegrityError, RevisionConflict, _CONTRADICTS),
+    (psycopg.DataError, InvalidInput, "PostgreSQL cannot store a value: {said}"),
+    (psycopg.Error, ProviderFailed, "PostgreSQL reported: {said}"),
+)
 
 
 class Pool:
     """Connections that are open and idle, and a limit to how many are in use."""
 
     def __init__(self, url: str, *, adapters: AdaptersMap, size: int = _SIZE) -> None:
-        self.place, self.adapters = hide_password(url), adapters
+        self.place = hide_password(url)
+        self.adapters = adapters
         self._info = complete_url(url)
         self._idle: deque[tuple[float, Connection]] = deque()
         self._free = asyncio.Semaphore(size)
-        self._closed = False
+        self._is_closed = False
 
     @asynccontextmanager
     async def lease(self) -> AsyncIterator[Connection]:
-        """A connection for the length of a block; one that was interrupted or lost is not used
-        again."""
-        await self._turn()
-        try:
-            connection = await self._taken()
-            try:
-                yield connection
-            except BaseException as error:
-                await self._after(error, connection)
-                raise
-            self._returned(connection)
-        finally:
-            self._free.release()
-
-    async def _turn(self) -> None:
+        """Yield a connection for the length of a block; one that was interrupted or lost is not
+        used again."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await self._free.acquire()
@@ -86,28 +104,45 @@ class Pool:
             raise StoreUnavailable(
                 f"All connections to {self.place} were busy for {ANSWER_SECONDS} s: retry"
             ) from error
+        try:
+            connection = await self._take()
+            try:
+                yield connection
+            except BaseException as error:
+                # What was interrupted may still be under way: only what failed is rolled back.
+                has_failed = isinstance(error, Exception)
+                if not has_failed or isinstance(error, StoreUnavailable):
+                    await asyncio.shield(connection.close())
+                else:
+                    await self._roll_back(connection)
+                raise
+            self._give_back(connection)
+        finally:
+            self._free.release()
 
-    async def _taken(self) -> Connection:
-        if self._closed:
+    async def _take(self) -> Connection:
+        if self._is_closed:
             raise MemoristError("This memory is closed: open it again")
         while self._idle:
             _, connection = self._idle.pop()
-            if await _is_alive(connection):
-                return connection
+            # Whether the server has hung up, as far as can be seen without asking it.
+            with suppress(psycopg.Error):
+                if not connection.closed:
+                    connection.pgconn.consume_input()  # what it sent last,
+                    connection.pgconn.consume_input()  # and that it sent no more
+                    return connection
+            await connection.close()
         return await connect(self._info, self.place, self.adapters, autocommit=True)
 
-    async def _after(self, error: BaseException, connection: Connection) -> None:
-        """Give back a connection that only said no. What was interrupted may still be under way:
-        close it."""
-        if isinstance(error, Exception) and not isinstance(error, StoreUnavailable):
-            with suppress(psycopg.Error, TimeoutError):
-                async with asyncio.timeout(_GRACE_SECONDS):
-                    await asyncio.shield(pipeline.rollback(connection))
-                self._returned(connection)
-                return
-        await asyncio.shield(connection.close())
+    async def _roll_back(self, connection: Connection) -> None:
+        try:
+            async with asyncio.timeout(_GRACE_SECONDS):
+                await asyncio.shield(pipeline.rollback(connection))
+            self._give_back(connection)
+        except (psycopg.Error, TimeoutError):
+            await asyncio.shield(connection.close())
 
-    def _returned(self, connection: Connection) -> None:
+    def _give_back(self, connection: Connection) -> None:
         if connection.closed:
             return
         now = time.monotonic()
@@ -116,7 +151,7 @@ class Pool:
             self._idle.popleft()[1].pgconn.finish()
 
     async def close(self) -> None:
-        self._closed = True
+        self._is_closed = True
         while self._idle:
             await self._idle.popleft()[1].close()
 
@@ -130,7 +165,8 @@ class Notifier:
     """
 
     def __init__(self, url: str, pool: Pool) -> None:
-        self._info, self._pool = complete_url(url), pool
+        self._info = complete_url(url)
+        self._pool = pool
         self._new: dict[int, int] = {}  # revisions by the number of their scope
         self._sending: asyncio.Task[None] | None = None
         self._listener: Connection | None = None
@@ -144,19 +180,22 @@ class Notifier:
     async def _send(self) -> None:
         while self._new:
             await asyncio.sleep(_COLLECT_SECONDS)
-            notes, self._new = [f"{scope}:{revision}" for scope, revision in self._new.items()], {}
+            notes = [f"{scope}:{revision}" for scope, revision in self._new.items()]
+            self._new = {}
+            statements = [(_ASYNC_COMMIT, ()), (_NOTIFY, (CHANNEL, notes))]
             with suppress(MemoristError):
                 async with self._pool.lease() as connection:
                     with translated(self._pool.place):
-                        await pipeline.exchange(
-                            connection, [(_ASYNC_COMMIT, ()), (_NOTIFY, (CHANNEL, notes))]
-                        )
+                        await pipeline.exchange(connection, statements)
 
     async def wait(self, seconds: float) -> None:
         """Wait for a notification, at most for so long."""
+        place = self._pool.place
         try:
-            with translated(self._pool.place):
-                self._listener = self._listener or await self._start_listening()
+            with translated(place):
+                if self._listener is None:
+                    self._listener = await connect(self._info, place, autocommit=True)
+                    await self._listener.execute(f"LISTEN {CHANNEL}")
                 async for _ in self._listener.notifies(timeout=seconds, stop_after=1):
                     pass
         except MemoristError:
@@ -166,18 +205,9 @@ class Notifier:
             await self._stop_listening()
             raise
 
-    async def _start_listening(self) -> Connection:
-        connection = await connect(self._info, self._pool.place, autocommit=True)
-        try:
-            await connection.execute(f"LISTEN {CHANNEL}")
-        except BaseException:
-            await connection.close()
-            raise
-        return connection
-
     async def _stop_listening(self) -> None:
-        if self._listener is not None:
-            listener, self._listener = self._listener, None
+        listener, self._listener = self._listener, None
+        if listener is not None:
             with suppress(psycopg.Error):
                 await listener.close()
 
@@ -187,32 +217,20 @@ class Notifier:
         await self._stop_listening()
 
 
-async def _is_alive(connection: Connection) -> bool:
-    """Whether the server has not hung up, as far as can be seen without asking it. Closes what
-    is dead."""
-    with suppress(psycopg.Error):
-        if not connection.closed:
-            connection.pgconn.consume_input()  # what it said last,
-            connection.pgconn.consume_input()  # and that it said no more
-            return True
-    await connection.close()
-    return False
-
-
 async def connect(
     info: str, place: str, adapters: AdaptersMap | None = None, **given: Any
 ) -> Connection:
-    """A new connection. Raises StoreUnavailable, Misconfigured."""
+    """Return a new connection. Raises StoreUnavailable, Misconfigured."""
     with translated(place):
         try:
             async with asyncio.timeout(2 * CONNECT_SECONDS):
                 return await AsyncConnection.connect(info, context=adapters, **given)
         except psycopg.OperationalError as error:
-            wrong = (
-                f"{place} cannot be reached: see that the server runs and the address is right, "
-                "and retry"
-            )
-            raise StoreUnavailable(f"{wrong} ({' '.join(str(error).split())})") from error
+            said = " ".join(str(error).split())
+            raise StoreUnavailable(
+                f"{place} cannot be reached: check that the server runs and the address is right, "
+                f"and retry ({said})"
+            ) from error
 
 
 @asynccontextmanager
@@ -225,16 +243,13 @@ async def answered(place: str) -> AsyncIterator[None]:
 
 
 def complete_url(url: str) -> str:
-    """The address with what we add where it does not say otherwise."""
+    """Return the address with what we add where it does not say otherwise."""
     with translated(hide_password(url)):
-        given = conninfo_to_dict(url)
-        return make_conninfo(
-            url, **{name: value for name, value in _USUAL.items() if name not in given}
-        )
+        return make_conninfo(url, **(_USUAL | conninfo_to_dict(url)))
 
 
 def hide_password(url: str) -> str:
-    """An address as it may be printed, without its password.
+    """Return an address as it may be printed, without its password.
 
     >>> hide_password("postgresql://ana:secret@db.example:5433/memories")
     'postgresql://ana@db.example:5433/memories'
@@ -246,9 +261,10 @@ def hide_password(url: str) -> str:
     user = f"{parts['user']}@" if parts.get("user") else ""
     port = f":{parts['port']}" if parts.get("port") else ""
     host = str(parts.get("host", ""))
+    name = parts.get("dbname", "")
     if host.startswith("/"):
-        return f"postgresql://{user}/{parts.get('dbname', '')}?host={host}"
-    return f"postgresql://{user}{host}{port}/{parts.get('dbname', '')}"
+        return f"postgresql://{user}/{name}?host={host}"
+    return f"postgresql://{user}{host}{port}/{name}"
 
 
 @contextmanager
@@ -261,95 +277,22 @@ def translated(place: str) -> Iterator[None]:
     except TimeoutError as error:
         raise StoreUnavailable(f"{place} did not answer in time: retry") from error
     except psycopg.Error as error:
-        raise _ours(error, place) from error
+        said = " ".join(str(error).split())
+        if "ProactorEventLoop" in said:
+            raise Misconfigured(
+                "PostgreSQL needs another event loop on Windows: asyncio.run(…, "
+                "loop_factory=asyncio.SelectorEventLoop)"
+            ) from error
+        if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
+            raise Misconfigured(f"{place!r} is not an address of PostgreSQL: {said}") from error
+        for kind, ours, message in _ERRORS:
+            if isinstance(error, kind):
+                raise ours(message.format(place=place, said=said)) from error
     except OSError as error:
         raise StoreUnavailable(
-            f"{place} cannot be reached ({error}): see that the server runs, and retry"
+            f"{place} cannot be reached ({error}): check that the server runs, and retry"
         ) from error
     except UnicodeEncodeError as error:
         raise InvalidInput(
-            "A name or an id holds half a surrogate pair: it is not text that can be kept"
+            "A name or an id holds half a surrogate pair: it cannot be stored"
         ) from error
-
-
-_Answer: TypeAlias = Callable[[str, str], MemoristError]
-# The first class that fits, so the particular stands before the general.
-_ANSWERS: tuple[tuple[tuple[type[psycopg.Error], ...], _Answer], ...] = (
-    (
-        (errors.DiskFull, errors.OutOfMemory),
-        lambda place, said: StoreFull(
-            f"{place} has no room left: nothing was written. Free some space and retry"
-        ),
-    ),
-    (
-        (errors.DataCorrupted, errors.IndexCorrupted),
-        lambda place, said: StoreDamaged(f"{place} is damaged: restore a backup ({said})"),
-    ),
-    (
-        (errors.UndefinedTable, errors.UndefinedColumn),
-        lambda place, said: MigrationNeeded(
-            f"{place} lacks part of the schema: run `memorist db migrate` ({said})"
-        ),
-    ),
-    (
-        (errors.DuplicateSchema,),
-        lambda place, said: Misconfigured(
-            f"{place} holds the tables of version 0.1 and another schema with the new name: "
-            "rename or drop that one "
-            f"({said})"
-        ),
-    ),
-    (
-        (errors.InsufficientPrivilege,),
-        lambda place, said: Misconfigured(
-            f"{place} does not allow this: grant it to the user you log in as ({said})"
-        ),
-    ),
-    (
-        (errors.QueryCanceled, errors.LockNotAvailable),
-        lambda place, said: StoreUnavailable(
-            f"{place} was busy for {ANSWER_SECONDS} s and gave up: retry"
-        ),
-    ),
-    (
-        (errors.ProgramLimitExceeded,),
-        lambda place, said: InvalidInput(
-            f"A name or an id is too long for PostgreSQL: shorten it ({said})"
-        ),
-    ),
-    (
-        (errors.ReadOnlySqlTransaction, psycopg.OperationalError),
-        lambda place, said: StoreUnavailable(
-            f"{place} went away: whether a change that was under way is kept is not known. See "
-            "that the server runs, "
-            f"and retry ({said})"
-        ),
-    ),
-    (
-        (psycopg.IntegrityError,),
-        lambda place, said: RevisionConflict(
-            f"This contradicts what is already kept: read it again and repeat it ({said})"
-        ),
-    ),
-    (
-        (psycopg.DataError,),
-        lambda place, said: InvalidInput(f"PostgreSQL cannot keep a value: {said}"),
-    ),
-)
-
-
-def _ours(error: psycopg.Error, place: str) -> MemoristError:
-    said = " ".join(str(error).split())
-    if "ProactorEventLoop" in said:
-        return Misconfigured(
-            "PostgreSQL needs another event loop on Windows: asyncio.run(…, "
-            "loop_factory=asyncio.SelectorEventLoop)"
-        )
-    if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
-        return Misconfigured(
-            f"{place!r} is not an address of PostgreSQL, or a value is of no type it knows: {said}"
-        )
-    for kinds, answer in _ANSWERS:
-        if isinstance(error, kinds):
-            return answer(place, said)
-    return ProviderFailed(f"PostgreSQL said: {said}")

@@ -75,19 +75,19 @@ async def migrate(
     connection = await connect(complete_url(url), place)
     try:
         async with answered(place):
-            if partitions is None and await _is_done(connection, steps, place):
+            if partitions is None and await is_done(connection, steps, place):
                 return []
         with translated(place):
             await connection.execute("SET LOCAL statement_timeout = 0")
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            made = await _make_steps(connection, steps, place, partitions)
+            made = await make_steps(connection, steps, place, partitions)
             await connection.commit()
             return made
     finally:
         await connection.close()
 
 
-async def _is_done(connection: Connection, steps: Sequence[Migration], place: str) -> bool:
+async def is_done(connection: Connection, steps: Sequence[Migration], place: str) -> bool:
     """Return whether there is nothing to do. Raises Misconfigured if the server cannot hold a
     memory."""
     if connection.info.server_version < _OLDEST:
@@ -107,7 +107,7 @@ async def _is_done(connection: Connection, steps: Sequence[Migration], place: st
     return bool(await _value(connection, may, ROLE))
 
 
-async def _make_steps(
+async def make_steps(
     connection: Connection, steps: Sequence[Migration], place: str, partitions: int | None
 ) -> list[int]:
     schema = await _find_schema(connection)
@@ -123,12 +123,12 @@ async def _make_steps(
         )
     missing = missing_migrations(done, steps, place)
     if missing:
-        await _install(connection, schema, place)
+        await install_extension(connection, schema, place)
     for step in missing:
         if step.number == 1:
             await connection.execute(_MIGRATIONS)
         for statement in step.statements:
-            await _execute(connection, statement, count)
+            await execute_step(connection, statement, count)
         await connection.execute(
             "INSERT INTO migrations VALUES (%s, %s, %s)", (step.number, step.name, step.checksum)
         )
@@ -136,7 +136,7 @@ async def _make_steps(
             meta = {"secret": secrets.token_hex(32), "partitions": str(count)}
             for item in meta.items():
                 await connection.execute("INSERT INTO meta VALUES (%s, %s)", item)
-    await _guard(connection)
+    await guard_tables(connection)
     return [step.number for step in missing]
 
 
@@ -149,7 +149,7 @@ async def _find_schema(connection: Connection) -> str:
     return _OLD_SCHEMA if is_old else SCHEMA
 
 
-async def _install(connection: Connection, schema: str, place: str) -> None:
+async def install_extension(connection: Connection, schema: str, place: str) -> None:
     unavailable = (
         errors.InsufficientPrivilege,
         errors.UndefinedFile,
@@ -188,7 +188,7 @@ async def _value(connection: Connection, sql: str, *values: object) -> Any:
     return found[0][0] if found else None
 
 
-async def _execute(connection: Connection, statement: str, partitions: int) -> None:
+async def execute_step(connection: Connection, statement: str, partitions: int) -> None:
     """Run a statement; a table that is marked so is cut into partitions by its scope."""
     if not partitions or PARTITIONED not in statement:
         await connection.execute(statement.encode())
@@ -201,7 +201,7 @@ async def _execute(connection: Connection, statement: str, partitions: int) -> N
         await connection.execute(f"{part} {rest}".encode())
 
 
-async def _guard(connection: Connection) -> None:
+async def guard_tables(connection: Connection) -> None:
     """Put the wall around every table with a scope, and let the role without privileges work
     inside it."""
     names = []

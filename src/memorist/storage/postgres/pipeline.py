@@ -49,7 +49,14 @@ async def exchange(
     results = await _exchange_all(
         connection, [partial(_send, connection.pgconn, *each) for each in dumped]
     )
-    return [_load_rows(transformer, result) for result in results]
+    found: list[list[tuple[Any, ...]]] = []
+    for result in results:
+        rows = []
+        if result.ntuples:
+            transformer.set_pgresult(result)
+            rows = transformer.load_rows(0, result.ntuples, tuple)
+        found.append(rows)
+    return found
 
 
 async def rows(connection: Connection, sql: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -101,13 +108,6 @@ def _dump(transformer: abc.Transformer, values: Sequence[Any]) -> tuple[Any, Any
         tuple(transformer.types or ()) if values else (),
         tuple(transformer.formats or ()) if values else (),
     )
-
-
-def _load_rows(transformer: abc.Transformer, result: PGresult) -> list[tuple[Any, ...]]:
-    if not result.ntuples:
-        return []
-    transformer.set_pgresult(result)
-    return transformer.load_rows(0, result.ntuples, tuple)
 
 
 async def _exchange_all(

@@ -68,10 +68,6 @@ _LOG_VIEW = (
 )
 
 
-def _log(rows: Sequence[LogRow]) -> list[Batch]:
-    return [(_LOG, rows)]
-
-
 DIALECT = Dialect(
     lower="lower({})",
     each="json_each({})",
@@ -85,7 +81,7 @@ DIALECT = Dialect(
     columns="SELECT name FROM pragma_table_info(?)",
     size="SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
     integrity="PRAGMA integrity_check(20)",
-    log=_log,
+    log=lambda rows: [(_LOG, rows)],
 )
 
 
@@ -188,7 +184,7 @@ class SqliteDatabase:
         Raises StoreUnavailable, StoreDamaged.
         """
         is_file = str(path) != ":memory:"
-        place = _prepare_file(Path(path)) if is_file else f"{IN_MEMORY}{uuid4().hex}?vfs=memdb"
+        place = prepare_file(Path(path)) if is_file else f"{IN_MEMORY}{uuid4().hex}?vfs=memdb"
         writer = ConnectionThread(place, name="writer", create=True)
 
         def prepare(connection: apsw.Connection) -> tuple[bytes, str]:
@@ -200,7 +196,7 @@ class SqliteDatabase:
             if not is_file:
                 return secret, ""
             checkpoint(connection, seconds=0)  # a crash may have left deleted text in the log
-            return secret, _create_reserve(place)
+            return secret, reserve_space(place)
 
         try:
             secret, problem = await writer.run(prepare)
@@ -224,7 +220,7 @@ class SqliteDatabase:
             try:
                 await self._writer.run(_begin)
                 yield connection
-                await asyncio.shield(self._writer.run(_commit))
+                await asyncio.shield(self._writer.read([("COMMIT", ())]))
             except BaseException:  # when cancelled, too: what still runs in the thread is undone
                 await asyncio.shield(self._writer.run(_rollback))
                 raise
@@ -244,7 +240,7 @@ class SqliteDatabase:
         place = f"{self.path}-{name}.lock"
         if self.path.startswith(IN_MEMORY):
             place = self.path.replace("?", f"-{name}?")
-        lock = await asyncio.to_thread(_lock, place)
+        lock = await asyncio.to_thread(lock_file, place)
         try:
             yield lock is not None
         finally:
@@ -303,10 +299,6 @@ def _begin(connection: apsw.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
 
 
-def _commit(connection: apsw.Connection) -> None:
-    connection.execute("COMMIT")
-
-
 def _rollback(connection: apsw.Connection) -> None:
     if connection.in_transaction:
         connection.execute("ROLLBACK")
@@ -318,7 +310,7 @@ def _lost(path: str) -> StoreUnavailable:
     )
 
 
-def _lock(place: str) -> apsw.Connection | None:
+def lock_file(place: str) -> apsw.Connection | None:
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     if place.startswith(IN_MEMORY):
         flags |= apsw.SQLITE_OPEN_URI
@@ -336,7 +328,7 @@ def _lock(place: str) -> apsw.Connection | None:
         raise translate(error, place) from error
 
 
-def _create_reserve(path: str) -> str:
+def reserve_space(path: str) -> str:
     """Reserve a little space, and return why that is not possible; a temporary database needs
     none."""
     reserve = Path(f"{path}-reserve")
@@ -355,7 +347,7 @@ def _create_reserve(path: str) -> str:
     return ""
 
 
-def _prepare_file(path: Path) -> str:
+def prepare_file(path: Path) -> str:
     """Create the folder and the file; return the absolute path, in which `file:` is not special."""
     path = path.absolute()
     if "\0" in str(path):

@@ -61,33 +61,32 @@ def connect(path: str, *, create: bool = True) -> apsw.Connection:
 
     A file that is not ours is left as it is.
     """
+
+    def lower(*values: Any) -> Any:
+        (text,) = values
+        return text.lower() if isinstance(text, str) else text
+
     with translated(path):
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
-        connection = apsw.Connection(
-            path, flags=flags | (apsw.SQLITE_OPEN_URI if path.startswith(IN_MEMORY) else 0)
-        )
+        uri = apsw.SQLITE_OPEN_URI if path.startswith(IN_MEMORY) else 0
+        connection = apsw.Connection(path, flags=flags | uri)
         try:
-            _prepare(connection, path)
+            wait(connection, path)
+            # SQLite's own knows only the case of ASCII; a tag is found in any case of any script.
+            connection.create_scalar_function("lower", lower, 1, deterministic=True)
+            tables = {row[0] for row in connection.execute(_TABLES)}
+            if tables and not tables >= _OURS:
+                raise StoreDamaged(
+                    f"{path!r} is a SQLite database, but not one of Memorist: choose another file"
+                )
+            use_wal(connection)
+            for pragma in _PRAGMAS:
+                # takes effect only if read to its end
+                connection.execute(f"PRAGMA {pragma}").fetchall()
         except BaseException:
             connection.close()
             raise
         return connection
-
-
-def _prepare(connection: apsw.Connection, path: str) -> None:
-    wait(connection, path)
-    # SQLite's own knows only the case of ASCII, and a tag is found in any case of any script.
-    connection.create_scalar_function("lower", _lower, 1, deterministic=True)
-    tables = {
-        row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-    }
-    if tables and not tables >= _OURS:
-        raise StoreDamaged(
-            f"{path!r} is a SQLite database, but not one of Memorist: choose another file"
-        )
-    _use_wal(connection)
-    for pragma in _PRAGMAS:
-        connection.execute(f"PRAGMA {pragma}").fetchall()  # takes effect only if read to its end
 
 
 def wait(connection: apsw.Connection, path: str, seconds: int = BUSY_SECONDS) -> None:
@@ -104,7 +103,7 @@ def wait(connection: apsw.Connection, path: str, seconds: int = BUSY_SECONDS) ->
     connection.set_busy_handler(retry)
 
 
-def _use_wal(connection: apsw.Connection) -> None:
+def use_wal(connection: apsw.Connection) -> None:
     """Switch to WAL. Changing the journal does not wait for locks by itself, so it is retried."""
     until = time.monotonic() + BUSY_SECONDS
     while True:
@@ -115,11 +114,6 @@ def _use_wal(connection: apsw.Connection) -> None:
             if time.monotonic() > until:
                 raise
             time.sleep(0.01)
-
-
-def _lower(*values: Any) -> Any:
-    (text,) = values
-    return text.lower() if isinstance(text, str) else text
 
 
 def migrations() -> list[Migration]:
