@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..index.snapshot import NO_TIME, Snapshot
+from ..ports import Vectors
 from ..text import clock, normalize, tokens
 from ..text.tokens import FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
 from ..types import KINDS, Memory
@@ -41,9 +42,9 @@ class SnapshotSearch:
     profile: Profile
     snapshot: Snapshot
     question: ParsedQuestion
-    vector: NDArray[np.float32] | None  # of the question
     usable: NDArray[np.bool_]  # what may be returned
     now: datetime
+    vector: Vectors | None = None  # of the question
     channel: int = -1  # code of the channel of the question; -1 if it has none
 
     @cached_property
@@ -132,10 +133,9 @@ def bm25(snapshot: Snapshot, terms: Sequence[int]) -> tuple[Scores, float]:
 
 def role(search: SnapshotSearch, at: Places) -> NDArray[np.bool_]:
     """Mark what the side said that is not asked about: nearly always the assistant."""
-    assistant = search.snapshot.marked[FROM_ASSISTANT]
-    if search.question.asks_assistant and assistant.any():
-        return search.snapshot.marked[FROM_USER][at]
-    return assistant[at]
+    marked = search.snapshot.marked
+    is_asked = search.question.asks_assistant and marked[FROM_ASSISTANT].any()
+    return marked[FROM_USER if is_asked else FROM_ASSISTANT][at]
 
 
 def speaker(search: SnapshotSearch, at: Places) -> NDArray[np.bool_] | None:
@@ -174,10 +174,8 @@ def recency(search: SnapshotSearch, at: Places) -> NDArray[Any] | None:
         today = np.float32(now / 86_400_000_000)
         days = np.maximum(today - search.snapshot.days[at], _NOTHING)
         return np.asarray(np.exp2(-days / np.float32(fading.scale / 86_400)))
-    age = np.maximum(now - search.snapshot.created[at], 0) / 1e6
-    if fading.shape == "hyperbolic":
-        return np.asarray(1.0 / (1.0 + age / fading.scale))
-    return np.asarray(np.exp(-age / fading.scale))
+    age = np.maximum(now - search.snapshot.created[at], 0) / 1e6 / fading.scale
+    return np.asarray(1.0 / (1.0 + age) if fading.shape == "hyperbolic" else np.exp(-age))
 
 
 def channel(search: SnapshotSearch, at: Places) -> Column | None:

@@ -113,7 +113,7 @@ def configure_log(kind: str, observers: list[Observer]) -> None:
 @contextmanager
 def log_line(what: str) -> Iterator[ReportCount]:
     """Log one line for a verb or job."""
-    begun = perf_counter()
+    started = perf_counter()
     about = dict[str, Any]()
     try:
         yield lambda count: about.update(memories=count)
@@ -121,7 +121,7 @@ def log_line(what: str) -> Iterator[ReportCount]:
         about["error"] = type(error).__name__
         raise
     finally:
-        about["ms"] = round(1000 * (perf_counter() - begun), 1)
+        about["ms"] = round(1000 * (perf_counter() - started), 1)
         log.info(what, extra={"about": about})
 
 

@@ -86,9 +86,7 @@ class Caller:
                 raise NotAllowed(f"This key is only for the {what} {own!r}")
         if self.agent is not None:
             labels["agent"] = self.agent
-        return engine.scope(
-            self.user, space if self.space is None else self.space, self.tenant, **labels
-        )
+        return engine.scope(self.user, self.space or space, self.tenant, **labels)
 
 
 class Claims(BaseModel, strict=True):

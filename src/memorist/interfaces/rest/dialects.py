@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
+from ...dialects.clanker import Clanker
 from ...errors import NotAllowed
 from ...types import GUILD, Memory
 from .auth import ClientAccess
@@ -74,8 +75,6 @@ async def refresh(access: Operator) -> RefreshedSnapshot:
 @routes.get("/api/memory/search")
 async def search(access: Reader, query: Annotated[GuildQuery, Query()]) -> GuildFacts:
     """Search the durable facts of a guild, about any subject. Empty without `q` or `guildId`."""
-    from ...dialects.clanker import Clanker  # loaded for the guilds of a dialect only
-
     caller = access.caller
     client = access.client
     if caller.user != GUILD:  # who reads all guilds is an operator

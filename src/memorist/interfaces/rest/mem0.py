@@ -27,7 +27,6 @@ _SUPPORTED = (
     "Filters are user_id, agent_id, run_id and app_id, or AND of these: "
     "OR, NOT and other conditions are not supported"
 )
-_MAX_PAGES = 1000
 
 
 class Mem0Names(BaseModel):
@@ -96,7 +95,7 @@ class Mem0Search(Mem0List):
 class Mem0Paging(BaseModel):
     """Which page."""
 
-    page: Annotated[int, Field(ge=1, le=_MAX_PAGES)] = 1
+    page: Annotated[int, Field(ge=1, le=1000)] = 1
     page_size: Annotated[int, Field(ge=1, le=100)] = 100
 
 

@@ -301,13 +301,13 @@ async def answer_once(
         response = await answer(request)
         if response.status_code < 300:
             body: Any = json.loads(bytes(response.body) or b"null")
-            kept: dict[str, Any] = {"status": response.status_code, "body": body}
+            saved: dict[str, Any] = {"status": response.status_code, "body": body}
             if is_memory:
-                del kept["body"]
-                kept |= {"memory": body["id"], "space": body["scope"]["space"]}
+                del saved["body"]
+                saved |= {"memory": body["id"], "space": body["scope"]["space"]}
             elif isinstance(body, dict) and "say" in body:
                 body["say"] = ""
-            record = json.dumps(kept)
+            record = json.dumps(saved)
     finally:
         await requests.end(caller.name, key, record, begun=now)
     return response
@@ -320,12 +320,12 @@ async def replay(engine: Client, caller: Caller, stored: str) -> Response:
     if stored == "pending":
         wait = {"Retry-After": "1"}
         raise HTTPException(409, "The same request is still being processed", headers=wait)
-    kept = json.loads(stored)
+    saved = json.loads(stored)
     headers = {"Idempotency-Replayed": "true"}
-    body = kept.get("body")
-    if "memory" in kept:
-        memory = await caller.scope(engine, kept["space"]).get(kept["memory"])
+    body = saved.get("body")
+    if "memory" in saved:
+        memory = await caller.scope(engine, saved["space"]).get(saved["memory"])
         body = codec.dump(memory)
         headers["ETag"] = f'"{memory.revision}"'
     content = b"" if body is None else json.dumps(body)
-    return Response(content, kept["status"], media_type="application/json", headers=headers)
+    return Response(content, saved["status"], media_type="application/json", headers=headers)

@@ -86,7 +86,7 @@ def render_bar(parts: Sequence[float], whole: float) -> Markup:
 
 def render_lines(days: Sequence[str], series: Mapping[str, Sequence[float]]) -> Markup:
     """Render one line per series over days, with a dot at the last day."""
-    top = max((max(values, default=0) for values in series.values()), default=0) or 1
+    top = max(map(max, series.values())) or 1
     xs = np.linspace(LEFT, WIDTH - RIGHT, len(days))
     svg = [
         f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="xMidYMid"'
@@ -101,8 +101,9 @@ def render_lines(days: Sequence[str], series: Mapping[str, Sequence[float]]) -> 
         number = f"{value / 1000:.0f}k" if value >= 10_000 else f"{value:g}"
         svg.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
         svg.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{number}</text>')
-    for x, anchor, day in ((xs[0], "start", days[0]), (xs[-1], "end", days[-1])):
-        svg.append(f'<text x="{x:.1f}" y="{HEIGHT - 4}" text-anchor="{anchor}">{day}</text>')
+    for end, anchor in ((0, "start"), (-1, "end")):
+        place = f'x="{xs[end]:.1f}" y="{HEIGHT - 4}" text-anchor="{anchor}"'
+        svg.append(f"<text {place}>{days[end]}</text>")
     for index, values in enumerate(series.values()):
         points = [f"{x:.1f} {height(value):.1f}" for x, value in zip(xs, values, strict=True)]
         last_x, last_y = points[-1].split()

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @route("GET", "/", "read")
 async def search(page: PageRequest) -> Response:
-    """Search results, or the latest memories."""
+    """Show search results, or the latest memories."""
     question = page.param("q")
     if question:
         answer = await page.memories.recall(
@@ -63,6 +63,7 @@ async def search(page: PageRequest) -> Response:
 
 @route("POST", "/remember", "remember")
 async def remember(page: PageRequest) -> Response:
+    """Remember a text."""
     text = page.value("text")
     receipt = await page.memories.remember(text, tags=page.tags(), manually_saved=True)
     outcome = receipt.outcomes[0]
@@ -78,8 +79,8 @@ async def remember(page: PageRequest) -> Response:
 
 
 @route("GET", "/m/{id}", "read")
-async def memory(page: PageRequest) -> Response:
-    """One memory with its evidence, revisions, history and related memories."""
+async def show_memory(page: PageRequest) -> Response:
+    """Show one memory with its evidence, revisions, history and related memories."""
     memories = page.memories
     id = page.id
     evidence = await memories.why(id)
@@ -128,13 +129,14 @@ async def edit(page: PageRequest) -> Response:
 
 @route("POST", "/m/{id}/restore", "write")
 async def restore(page: PageRequest) -> Response:
+    """Restore a memory."""
     memory = await page.memories.restore(page.id, actor=page.caller.user)
     return page.redirect(f"/m/{memory.id}", "Restored.")
 
 
 @route("GET", "/m/{id}/forget", "write")
 async def confirm_forget(page: PageRequest) -> Response:
-    """What forgetting a memory would delete."""
+    """Show what forgetting a memory would delete."""
     found = await page.memories.get(page.id)
     where = Filter(ids=(page.id,), states=STATES)
     preview = await page.memories.forget_where(where=where, dry_run=True)
@@ -165,8 +167,8 @@ async def forget(page: PageRequest) -> Response:
 
 
 @route("GET", "/threads", "read")
-async def threads(page: PageRequest) -> Response:
-    """Recent threads, or the memories and changes of one."""
+async def show_threads(page: PageRequest) -> Response:
+    """Show recent threads, or the memories and changes of one."""
     name = page.param("thread")
     since = page.number("since", 2**31) or 0
     if not name:
@@ -188,7 +190,7 @@ async def threads(page: PageRequest) -> Response:
 
 @route("GET", "/decide", "read")
 async def review(page: PageRequest) -> Response:
-    """Conflicts and proposals that wait for a decision."""
+    """Show conflicts and proposals that wait for a decision."""
     consent = page.memories.consent
     return await page.render(
         "decide.html",
@@ -226,8 +228,8 @@ async def answer_proposal(page: PageRequest) -> Response:
 
 
 @route("GET", "/trash", "read")
-async def trash(page: PageRequest) -> Response:
-    """Memories that can be restored."""
+async def show_trash(page: PageRequest) -> Response:
+    """Show memories that can be restored."""
     found = await page.list_memories(Filter(states=("soft_deleted", "archived")))
     # Earlier versions are restored together with their memory.
     rows = [each for each in found if each.superseded_by is None]
@@ -235,8 +237,8 @@ async def trash(page: PageRequest) -> Response:
 
 
 @route("GET", "/relations", "read")
-async def relations(page: PageRequest) -> Response:
-    """A graph of related memories, around one memory or among the latest."""
+async def show_relations(page: PageRequest) -> Response:
+    """Show a graph of related memories, around one memory or among the latest."""
     center = page.param("id")
     memories = page.memories
     depth, limit = (2, 6) if center else (1, 3)
@@ -272,8 +274,8 @@ async def relations(page: PageRequest) -> Response:
 
 
 @route("GET", "/figures", "read")
-async def statistics(page: PageRequest) -> Response:
-    """Events and LLM usage by day; for administrators also jobs and latencies."""
+async def show_statistics(page: PageRequest) -> Response:
+    """Show events and LLM usage by day; for administrators also jobs and latencies."""
     today = page.engine.ctx.clock()
     days = [f"{today - timedelta(days=ago):%Y-%m-%d}" for ago in reversed(range(DAYS))]
     counts = defaultdict[str, Counter[str]](Counter)  # by event, by day
@@ -302,8 +304,8 @@ async def statistics(page: PageRequest) -> Response:
 
 
 @route("GET", "/settings", "read")
-async def settings(page: PageRequest) -> Response:
-    """Privacy settings of the space, and which space the page shows."""
+async def show_settings(page: PageRequest) -> Response:
+    """Show the privacy settings of the space, and which space the page shows."""
     scope = page.memories.scope
     spaces = {scope.space}
     if page.caller.space is None:
@@ -319,6 +321,7 @@ async def settings(page: PageRequest) -> Response:
 
 @route("POST", "/settings", "write")
 async def save_settings(page: PageRequest) -> Response:
+    """Save the privacy settings of the space."""
     names = ("memory_enabled", "incognito_default", "sharing")
     chosen = {name: bool(page.value(name)) for name in names}
     await page.memories.privacy.set(**chosen, actor=page.caller.user)
@@ -352,20 +355,16 @@ async def set_incognito(page: PageRequest) -> Response:
     return page.redirect("/settings", message, memorist_in_session=session)
 
 
-@route("GET", "/keys", "admin")
-async def keys(page: PageRequest) -> Response:
-    """The API keys of this user."""
-    return await render_keys(page)
-
-
 async def list_keys(page: PageRequest) -> list[Key]:
     """Return the keys of this user, oldest first."""
     owner = (page.caller.user, page.caller.tenant)
-    return [key for key in await page.engine.keys() if (key.user, key.tenant) == owner]
+    keys = await page.engine.keys()
+    return [key for key in keys if (key.user, key.tenant) == owner]
 
 
-async def render_keys(page: PageRequest, token: str = "") -> Response:
-    """Render the keys, and the token of one that was just created."""
+@route("GET", "/keys", "admin")
+async def show_keys(page: PageRequest, token: str = "") -> Response:
+    """Show the API keys of this user, and the token of one that was just created."""
     rights = [right for right in RIGHTS if right in page.caller.rights]
     keys = await list_keys(page)
     return await page.render("keys.html", keys=keys[::-1], rights=rights, token=token)
@@ -387,7 +386,7 @@ async def create_key(page: PageRequest) -> Response:
         rights=rights,
         days=page.number("days", 36_500),
     )
-    return await render_keys(page, token)
+    return await show_keys(page, token)
 
 
 @route("POST", "/keys/{id}/revoke", "admin")

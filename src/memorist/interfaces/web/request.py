@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import jinja2
@@ -277,13 +277,13 @@ class PageRequest(Request):
         return response
 
 
-Handler = Callable[[PageRequest], Awaitable[Response]]
+H = TypeVar("H", bound=Callable[[PageRequest], Awaitable[Response]])
 
 
-def route(method: str, path: str, right: str = "") -> Callable[[Handler], Handler]:
+def route(method: str, path: str, right: str = "") -> Callable[[H], H]:
     """Register a page or a form action. Without a right, it is public."""
 
-    def register(answer: Handler) -> Handler:
+    def register(answer: H) -> H:
         async def handle(request: Request) -> Response:
             page = PageRequest(request.scope, request.receive)
             try:
@@ -305,6 +305,7 @@ def route(method: str, path: str, right: str = "") -> Callable[[Handler], Handle
 
 @route("GET", "/login")
 async def show_login(page: PageRequest) -> Response:
+    """Ask for an API key."""
     return page.respond("login.html", to=page.query_params.get("to", "/"), error="")
 
 
@@ -337,6 +338,7 @@ async def sign_out(page: PageRequest) -> Response:
 
 @route("POST", "/theme")
 async def set_theme(page: PageRequest) -> Response:
+    """Choose light or dark colors."""
     theme = page.fields.get("theme", "")
     theme = theme if theme in THEMES else "auto"
     to = page.fields.get("to", "/")
@@ -347,6 +349,7 @@ for _name in _STATIC:
 
     @route("GET", f"/static/{_name}")
     async def send_file(page: PageRequest) -> Response:
+        """Send a static file."""
         name = page.url.path.rpartition("/")[2]
         headers = {"Cache-Control": "no-cache"}
         return FileResponse(FOLDER / "static" / name, media_type=_STATIC[name], headers=headers)
