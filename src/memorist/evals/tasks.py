@@ -184,7 +184,7 @@ def read_task(path: Path) -> EvalTask:
     return task
 
 
-def unlike(task: EvalTask) -> list[EvalSession]:
+def small_talk(task: EvalTask) -> list[EvalSession]:
     """Return small talk for the weeks before the question.
 
     It leaves out lines that say what the task is about.
@@ -316,7 +316,7 @@ async def filled_memory(
         settings |= {"state_dir": folder, "journal_dir": None, "vector_index": None}
         async with aio.open(":memory:", **{**settings, "memory_enabled": True}) as memory:
             for done, task in enumerate(tasks, 1):
-                sessions = [*task.sessions, *(unlike(task) if task.chatter else ())]
+                sessions = [*task.sessions, *(small_talk(task) if task.chatter else ())]
                 sessions.sort(key=lambda each: each.at)
                 for number, session in enumerate(sessions):
                     await remember_session(memory, task, str(number), session)
