@@ -7,20 +7,25 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
+
+from pydantic import SecretStr
 
 from .client import Client
 from .context import Context
 from .dialects import catalog
+from .embedders import Cached
+from .embedders.hashing import Hashing
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import policies
 from .jobs.index_sync import IndexSync, StoreSearch
 from .jobs.worker import Worker
+from .llms.budget import Breaker, MeteredModel
 from .offline import Down, Switch
 from .offline.outage import Offline
 from .offline.spool import Spool
-from .ports import BudgetedModel, Embedder, NearestRows, Reranker
+from .ports import Embedder, NearestRows, Reranker
 from .retrieve import profiles
 from .settings import Options, Settings, allowlists, load
 from .storage import copy as copying
@@ -31,11 +36,6 @@ from .storage.store import AccessLog, Store
 from .telemetry import span_observer
 from .text import tokens
 from .text.clock import utcnow
-
-if TYPE_CHECKING:
-    from pydantic import SecretStr
-
-    from .llms.budget import Breaker
 
 ARCHIVE = ".jsonl"  # what the name of a store that is a text file ends with
 JOB_BATCH = 8  # memories embedded together in the background of a process that also answers
@@ -63,6 +63,12 @@ async def open_client(
     spool = Spool.of(chosen)
     store = await (_open_store(chosen) if spool is None else _offline_store(chosen, spool, down))
     external_index, usual = await _external_index(chosen, store, embedder)
+    llm = None
+    if model is not None:
+        user_cap, tenant_cap = chosen.llm_daily_tokens_per_user, chosen.llm_daily_tokens_per_tenant
+        llm = MeteredModel(
+            model, store.llm_usage, user_cap=user_cap, tenant_cap=tenant_cap, clock=utcnow
+        )
     ctx = Context(
         store=store,
         index=SnapshotCache(
@@ -78,7 +84,7 @@ async def open_client(
         policies=dict(catalog.POLICIES),
         embedder=embedder,
         reranker=reranker,
-        llm=None if model is None else _metered(chosen, model, store),
+        llm=llm,
         external_index=external_index,
         has_spool=spool is not None,
         count_tokens=count_tokens or tokens.count_tokens,
@@ -224,8 +230,6 @@ def _embedder(settings: Settings) -> Embedder | None:
         case "none":
             return None
         case "hashing":
-            from .embedders.hashing import Hashing
-
             return Hashing()
         case "openai":
             from .embedders.openai import MODEL, OpenAIEmbedder
@@ -240,8 +244,6 @@ def _embedder(settings: Settings) -> Embedder | None:
             model = MiniLM()
     if settings.cache_mb == 0:
         return model
-    from .embedders import Cached
-
     directory = settings.state_dir / "embeddings_cache"
     return Cached(model, directory, limit_bytes=settings.cache_mb << 20)
 
@@ -251,7 +253,6 @@ def language_model(settings: Settings) -> Breaker | None:
     kind, _, named = settings.llm.partition(":")
     if kind == "none":
         return None
-    from .llms.budget import Breaker
     from .llms.servers import AnthropicModel, OpenAIModel
 
     provider = OpenAIModel if kind == "openai" else AnthropicModel
@@ -268,18 +269,6 @@ def _key(setting: str, given: SecretStr | None, url: str | None, variable: str) 
             f"Setting {setting!r} is missing: set it or {variable}, or name a server of your own"
         )
     return os.environ[variable]
-
-
-def _metered(settings: Settings, model: Breaker, store: Store) -> BudgetedModel:
-    from .llms.budget import MeteredModel
-
-    return MeteredModel(
-        model,
-        store.llm_usage,
-        user_cap=settings.llm_daily_tokens_per_user,
-        tenant_cap=settings.llm_daily_tokens_per_tenant,
-        clock=utcnow,
-    )
 
 
 def _reranker(settings: Settings, embedder: Embedder | None) -> Reranker | None:

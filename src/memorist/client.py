@@ -26,7 +26,7 @@ from .types import Receipt, Scope
 
 
 class Client:
-    """An open memory. Whoever opened it closes it."""
+    """An open memory. The caller that opened it closes it."""
 
     def __init__(self, ctx: Context, offline: Offline | None = None) -> None:
         self.ctx, self.offline = ctx, offline

@@ -19,7 +19,7 @@ from llm_server import Request, Server
 from memorist import evals
 from memorist.dialects import catalog
 from memorist.errors import ModelUnavailable
-from memorist.evals.run import filled_memory
+from memorist.evals.tasks import filled_memory
 from memorist.ingest import policies
 from memorist.interfaces.cli import app
 from memorist.manage.chat_commands import parse

@@ -195,8 +195,8 @@ KNOWN = (
     *(
         "checkpoints._LARGE",
         "rules._IMAGE",
-        "classify._CODE_SHAPE",
-        "classify._TECHNICAL_ENDING",
+        "entities._CODE_SHAPE",
+        "entities._TECHNICAL_ENDING",
     ),
     *("journal._LINK", "entities._POSSESSIVE", "entities._HUMPS"),
 )

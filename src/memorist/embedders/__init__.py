@@ -7,12 +7,12 @@ damaged costs time but never raises.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import blake2b, sha256
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 import apsw
 import numpy as np
@@ -32,8 +32,6 @@ _SEAL = 8  # bytes
 _OVERHEAD = 300  # bytes of a vector beside itself: key, seal, indexes, free space in a page
 _BUSY_MS = 2_000
 _NEAR = 1e-3  # of a length to 1: what rounding may do
-
-Result = TypeVar("Result")
 
 
 async def encode(embedder: Embedder, texts: Sequence[str]) -> Vectors:
@@ -164,107 +162,88 @@ class VectorFile:
 
     def read(self, names: Sequence[bytes]) -> dict[bytes, Vectors]:
         """Return what is there and sound; it counts as used now."""
-
-        def select(file: apsw.Connection) -> dict[bytes, Vectors]:
-            found: dict[bytes, Vectors] = {}
+        found: dict[bytes, Vectors] = {}
+        with self._ignore_failures():
+            file = self._open()
             for start in range(0, len(names), _FEW):
                 some = names[start : start + _FEW]
                 marks = ", ".join("?" * len(some))
                 sql = f"SELECT key, vector FROM vectors WHERE key IN ({marks})"
                 rows: list[Any] = file.execute(sql, some).fetchall()
                 for name, content in rows:
-                    vector = self._unseal(name, content)
-                    if vector is not None:
-                        found[name] = vector
+                    if isinstance(content, bytes) and len(content) == self._size + _SEAL:
+                        vector = np.frombuffer(content[: self._size], "<f4").astype(np.float32)
+                        if _seal(name, vector) == content:
+                            found[name] = vector
             with suppress(apsw.ReadOnlyError, apsw.BusyError), file:  # a file may be read-only
                 sql = f"UPDATE vectors SET used = {_NEXT} WHERE key = ?"
                 file.executemany(sql, [(name,) for name in found])
-            return found
-
-        return self._try(select) or {}
+        return found
 
     def write(self, vectors: dict[bytes, Vectors]) -> None:
         """Store vectors; those used longest ago make room for them."""
         sealed = [(name, _seal(name, vector)) for name, vector in vectors.items()][: self._most]
-
-        def insert(file: apsw.Connection) -> None:
-            with file:
-                rows = _count_rows(file) if self._rows is None else self._rows
-                self._rows = rows + len(sealed)
-                if self._rows > self._most:
-                    left = max(0, int(self._most * _ROOM) - len(sealed))
-                    oldest = "SELECT rowid FROM vectors ORDER BY used, rowid LIMIT max(0, ? - ?)"
-                    sql = f"DELETE FROM vectors WHERE rowid IN ({oldest})"
-                    file.execute(sql, (_count_rows(file), left))
-                    self._rows = left + len(sealed)
-                sql = f"INSERT INTO vectors (key, vector, used) VALUES (?, ?, {_NEXT}) "
-                sql += "ON CONFLICT (key) DO UPDATE SET vector = excluded.vector"
-                file.executemany(sql, sealed)
-
-        self._try(insert)
+        with self._ignore_failures(), self._open() as file:
+            rows = _count_rows(file) if self._rows is None else self._rows
+            self._rows = rows + len(sealed)
+            if self._rows > self._most:
+                left = max(0, int(self._most * _ROOM) - len(sealed))
+                oldest = "SELECT rowid FROM vectors ORDER BY used, rowid LIMIT max(0, ? - ?)"
+                sql = f"DELETE FROM vectors WHERE rowid IN ({oldest})"
+                file.execute(sql, (_count_rows(file), left))
+                self._rows = left + len(sealed)
+            sql = f"INSERT INTO vectors (key, vector, used) VALUES (?, ?, {_NEXT}) "
+            sql += "ON CONFLICT (key) DO UPDATE SET vector = excluded.vector"
+            file.executemany(sql, sealed)
 
     def delete(self, names: Sequence[bytes]) -> None:
         """Leave no trace of vectors, neither in the file nor in its log."""
-
-        def remove(file: apsw.Connection) -> None:
+        with self._ignore_failures():
+            file = self._open()
             file.executemany("DELETE FROM vectors WHERE key = ?", [(name,) for name in names])
             file.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-
-        self._try(remove)
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
         self._connection = None
 
-    def _try(self, step: Callable[[apsw.Connection], Result]) -> Result | None:
-        """Run a step; None if it fails. Opens the file on first use, and replaces a damaged one."""
-        for _ in range(2):
-            try:
-                if self._connection is None:
-                    self._connection = _connect(self._path)
-                return step(self._connection)
-            except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError):
-                self.close()
-                self._rows = None
-                for end in ("", "-wal", "-shm"):
-                    with suppress(OSError):
-                        Path(f"{self._path}{end}").unlink()
-            except (OSError, apsw.Error):
-                return None
-        return None
+    def _open(self) -> apsw.Connection:
+        if self._connection is None:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            connection = apsw.Connection(str(self._path))
+            connection.set_busy_timeout(_BUSY_MS)
+            for statement in _PREPARE:
+                connection.execute(statement).fetchall()
+            self._connection = connection
+        return self._connection
 
-    def _unseal(self, name: bytes, content: object) -> Vectors | None:
-        if not isinstance(content, bytes) or len(content) != self._size + _SEAL:
-            return None
-        vector = np.frombuffer(content[: self._size], dtype="<f4").astype(np.float32)
-        return vector if _seal(name, vector) == content else None
+    @contextmanager
+    def _ignore_failures(self) -> Iterator[None]:
+        """Go on without the file if it fails; remove a damaged one, so that a new one is made."""
+        try:
+            yield
+        except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError):
+            self.close()
+            self._rows = None
+            for end in ("", "-wal", "-shm"):
+                with suppress(OSError):
+                    Path(f"{self._path}{end}").unlink()
+        except (OSError, apsw.Error):
+            return
 
 
 _NEXT = "(SELECT coalesce(max(used), 0) + 1 FROM vectors)"
-_PRAGMAS = (
-    "page_size = 16384",
-    "journal_mode = WAL",
-    "wal_autocheckpoint = 64",
-    "synchronous = OFF",  # vectors lost in a power cut are computed again
-    "secure_delete = ON",
-)
-_SCHEMA = (
+_PREPARE = (
+    "PRAGMA page_size = 16384",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA wal_autocheckpoint = 64",
+    "PRAGMA synchronous = OFF",  # vectors lost in a power cut are computed again
+    "PRAGMA secure_delete = ON",
     "CREATE TABLE IF NOT EXISTS vectors "
     "(key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL, used INTEGER NOT NULL)",
     "CREATE INDEX IF NOT EXISTS vectors_used ON vectors (used)",
 )
-
-
-def _connect(path: Path) -> apsw.Connection:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    connection = apsw.Connection(str(path))
-    connection.set_busy_timeout(_BUSY_MS)
-    for pragma in _PRAGMAS:
-        connection.execute(f"PRAGMA {pragma}").fetchall()
-    for statement in _SCHEMA:
-        connection.execute(statement)
-    return connection
 
 
 def _count_rows(file: apsw.Connection) -> int:

@@ -9,9 +9,19 @@ report.run("memory").accuracy
 ```
 """
 
-from .run import Answerer, Report, Result, Run, evaluate
 from .sweeps import Point, SweepReport, sweep
-from .tasks import EvalSession, EvalTask, EvalTurn, from_folder, packaged
+from .tasks import (
+    Answerer,
+    EvalSession,
+    EvalTask,
+    EvalTurn,
+    Report,
+    Result,
+    Run,
+    evaluate,
+    from_folder,
+    packaged,
+)
 
 __all__ = [
     "Answerer",

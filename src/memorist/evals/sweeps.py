@@ -17,8 +17,7 @@ from typing import Any
 
 from ..dialects.catalog import THEORIA
 from ..retrieve.profiles import DAY, DEFAULT, Profile, Recency
-from .run import Advance, Run, ask_all, filled_memory
-from .tasks import EvalTask
+from .tasks import Advance, EvalTask, Run, ask_all, filled_memory
 
 TRISCORE, FUSION, OURS = "theoria.triscore", "RRF alone", "default"
 USUAL: Mapping[str, Mapping[str, float]] = {
@@ -158,8 +157,8 @@ def front(points: Sequence[Point]) -> list[Point]:
     """Return the settings that no other beats in both accuracy and tokens, shortest first.
 
     >>> results = ((0.6, 30), (0.8, 20), (0.5, 9))
-    >>> made = [Point(ranking="x", values={}, accuracy=p, tokens=t) for p, t in results]
-    >>> [each.tokens for each in front(made)]
+    >>> points = [Point(ranking="x", values={}, accuracy=p, tokens=t) for p, t in results]
+    >>> [each.tokens for each in front(points)]
     [9, 20]
     """
     kept: list[Point] = []

@@ -19,7 +19,7 @@ from unicodedata import normalize as to_form
 from ..storage.changes import Event
 from ..text import authority, normalize
 from ..text.entities import is_common
-from ..types import Draft, Outcome
+from ..types import Draft
 from .analyze import Item
 from .policies import Policy
 
@@ -192,20 +192,6 @@ def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
             event = Event(node="hotpath", op="classify", at=draft.told_at, status="skipped")
             events.append(replace(event, thread=thread))
     return events
-
-
-def explain(item: Item, user: str) -> Outcome | None:
-    """Return the outcome with a reason if the caller asked for more authority than who said it
-    has.
-    """
-    outcome, given = item.outcome, item.given
-    if outcome is None or outcome.status != "created" or outcome.reason:
-        return outcome
-    for name in ("kind", "category", "item_type", "fact_type"):
-        is_lowered = getattr(given, name) not in (None, getattr(item.draft, name))
-        if is_lowered and not authority.is_own(given.labels.role, given.speaker, user):
-            return replace(outcome, reason=LOWERED)
-    return outcome
 
 
 def find_refusal(draft: Draft, policy: Policy, user: str) -> str:

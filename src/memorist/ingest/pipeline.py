@@ -33,6 +33,8 @@ FULL = "the scope is full of what counts for more; it can be restored"
 # Of several chunks, the first of these is the status of the draft.
 _ORDER: tuple[Status, ...] = ("created", "updated", "merged", "refused", "skipped")
 
+_CLAIMS = ("kind", "category", "item_type", "fact_type")  # that only the person's words may make
+
 Seen = dict[str, tuple[str, Outcome]]  # messages by id: the digest of their text, and their outcome
 
 
@@ -130,8 +132,22 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
 
 
 def outcomes(items: Iterable[Item], user: str) -> list[Outcome]:
-    """Return the outcomes of items that are done."""
-    return [outcome for item in items if (outcome := guard.explain(item, user)) is not None]
+    """Return the outcomes of items that are done.
+
+    One gets a reason if the caller asked for more authority than who said it has.
+    """
+    done = []
+    for item in items:
+        outcome, given, draft = item.outcome, item.given, item.draft
+        if outcome is None:
+            continue
+        if given is not draft and outcome.status == "created" and not outcome.reason:
+            claimed = {(getattr(given, name), getattr(draft, name)) for name in _CLAIMS}
+            is_lowered = any(asked not in (None, kept) for asked, kept in claimed)
+            if is_lowered and not authority.is_own(given.labels.role, given.speaker, user):
+                outcome = replace(outcome, reason=guard.LOWERED)
+        done.append(outcome)
+    return done
 
 
 async def load_seen(reading: Reader, scope: Scope, items: Iterable[Item]) -> Seen:

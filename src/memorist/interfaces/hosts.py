@@ -160,12 +160,8 @@ def message_text(record: dict[str, Any]) -> str:
     message = record.get("message")
     content = message.get("content") if isinstance(message, dict) else None
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    texts = []
-    for part in parts:
-        if isinstance(part, dict) and part.get("type") == "text":
-            text = part.get("text")
-            if isinstance(text, str):
-                texts.append(text)
+    objects = [part for part in parts if isinstance(part, dict)]
+    texts = [_text(part.get("text")) for part in objects if part.get("type") == "text"]
     joined = _text("\n".join(texts)).strip()
     return "" if _FROM_HOST.match(joined) else joined
 
@@ -244,10 +240,10 @@ def export_settings(call: Call) -> dict[str, str]:
         field = Settings.model_fields.get(name)
         if field and "Secret" in str(field.annotation):
             continue
-        value = getattr(call, name, None) if name in ("db", "user", "space", "tenant") else None
-        value = value or os.environ.get(f"MEMORIST_{name.upper()}")
+        variable = f"MEMORIST_{name.upper()}"
+        value = getattr(call, name, None) or os.environ.get(variable)  # an option, such as db
         if value:
-            found[f"MEMORIST_{name.upper()}"] = str(value)
+            found[variable] = value
     return found
 
 

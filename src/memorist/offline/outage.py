@@ -283,7 +283,7 @@ class Offline:
 
     def _lose(self, way: Way, error: StoreUnavailable) -> None:
         """Note that the store is down, so that calls fail at once until it is back."""
-        if isinstance(error, StoreFull):  # waiting does not help: somebody has to make room
+        if isinstance(error, StoreFull):  # waiting does not help: someone has to free space
             raise error
         self.down["writing"] = str(error)
         self.down[way] = str(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
@@ -20,43 +19,32 @@ async def explain(
     answer = await pipeline.recall(ctx, query, profile, now)
     for rank, hit in enumerate(answer.hits, 1):
         if hit.memory.id == memory.id:
-            reason = Reason(id=memory.id, returned=True, reason="it was returned", rank=rank)
-            return replace(reason, score=hit.score, parts=hit.parts)
-    ranked = await _rank_of(ctx, query, memory, profile, now)
-    if ranked is None:
-        return Reason(id=memory.id, returned=False, reason=_why_absent(memory, query))
-    why = "others fit the question as well"
-    if ranked.rank is not None and ranked.rank > 1:
-        why = f"{ranked.rank - 1} memories fit the question better"
-    own = [cut.reason for cut in answer.cut if cut.id == memory.id]
-    if own:
-        why = own[0]
-    elif not answer.hits:
-        why = "nothing that is remembered counts as evidence"
-        if answer.cut:
-            why = answer.cut[0].reason
-    return replace(ranked, reason=why)
-
-
-async def _rank_of(
-    ctx: Context, query: Query, memory: Memory, profile: Profile, now: datetime
-) -> Reason | None:
-    """Rank one memory among all that match; None if it does not."""
+            why = "it was returned"
+            return Reason(
+                id=memory.id, returned=True, reason=why, rank=rank, score=hit.score, parts=hit.parts
+            )
     search, _ = await pipeline.prepare(ctx, query, profile, now)
     found = pipeline.select(search, query, everything=True)
-    if profile.feature_names & {"lexical", "related"}:
+    if search.used & {"lexical", "related"}:
         found = await pipeline.read(found, search, query, ctx.store, {})
     parts, total = score.score_all(profile, found)
     rows = await ctx.store.rows_where(query.scope, Filter(ids=(memory.id,), states=()))
     places = np.flatnonzero(np.isin(search.snapshot.row[found.positions], rows))
     if not len(places):
-        return None
+        return Reason(id=memory.id, returned=False, reason=_why_absent(memory, query))
     i = int(places[0])
+    better = int((total > total[i]).sum())
+    reasons = [cut.reason for cut in answer.cut if cut.id == memory.id]
+    if not answer.hits:
+        reasons += [cut.reason for cut in answer.cut]
+        reasons.append("nothing that is remembered counts as evidence")
+    if better:
+        reasons.append(f"{better} memories fit the question better")
     return Reason(
         id=memory.id,
         returned=False,
-        reason="",
-        rank=int((total > total[i]).sum()) + 1,
+        reason=[*reasons, "others fit the question as well"][0],
+        rank=better + 1,
         score=float(total[i]),
         parts={name: float(column[i]) for name, column in parts.items() if column[i]},
     )

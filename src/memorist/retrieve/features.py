@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..index.arrays import Bools, Positions
 from ..index.snapshot import NO_TIME, Snapshot
+from ..ports import Vectors
 from ..text import clock, normalize, tokens
 from ..text.tokens import FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
 from ..types import KINDS, Memory
@@ -26,7 +28,7 @@ from .question import ParsedQuestion
 
 Scores = NDArray[np.float32]  # one per position
 Column = NDArray[np.float64]  # one per candidate
-Places = NDArray[np.intp] | slice  # positions for which a feature is wanted
+Places = Positions | slice  # positions for which a feature is wanted
 K1, B = 1.2, 0.9  # of BM25
 TOLD_WITHIN = timedelta(days=31)  # people tell what happened some weeks later
 _INSIGHT = KINDS.index("insight")
@@ -41,9 +43,9 @@ class SnapshotSearch:
     profile: Profile
     snapshot: Snapshot
     question: ParsedQuestion
-    vector: NDArray[np.float32] | None  # of the question
-    usable: NDArray[np.bool_]  # what may be returned
+    usable: Bools  # what may be returned
     now: datetime
+    vector: Vectors | None = None  # of the question
     channel: int = -1  # code of the channel of the question; -1 if it has none
 
     @cached_property
@@ -130,15 +132,14 @@ def bm25(snapshot: Snapshot, terms: Sequence[int]) -> tuple[Scores, float]:
     return scores, 0.6 * (K1 + 1.0) * total
 
 
-def role(search: SnapshotSearch, at: Places) -> NDArray[np.bool_]:
+def role(search: SnapshotSearch, at: Places) -> Bools:
     """Mark what the side said that is not asked about: nearly always the assistant."""
-    assistant = search.snapshot.marked[FROM_ASSISTANT]
-    if search.question.asks_assistant and assistant.any():
-        return search.snapshot.marked[FROM_USER][at]
-    return assistant[at]
+    marked = search.snapshot.marked
+    is_asked = search.question.asks_assistant and marked[FROM_ASSISTANT].any()
+    return marked[FROM_USER if is_asked else FROM_ASSISTANT][at]
 
 
-def speaker(search: SnapshotSearch, at: Places) -> NDArray[np.bool_] | None:
+def speaker(search: SnapshotSearch, at: Places) -> Bools | None:
     """Mark what the person said whom the question names, if it names exactly one."""
     named = search.question.speakers
     return search.snapshot.speaker[at] == named[0] if len(named) == 1 else None
@@ -174,10 +175,8 @@ def recency(search: SnapshotSearch, at: Places) -> NDArray[Any] | None:
         today = np.float32(now / 86_400_000_000)
         days = np.maximum(today - search.snapshot.days[at], _NOTHING)
         return np.asarray(np.exp2(-days / np.float32(fading.scale / 86_400)))
-    age = np.maximum(now - search.snapshot.created[at], 0) / 1e6
-    if fading.shape == "hyperbolic":
-        return np.asarray(1.0 / (1.0 + age / fading.scale))
-    return np.asarray(np.exp(-age / fading.scale))
+    age = np.maximum(now - search.snapshot.created[at], 0) / 1e6 / fading.scale
+    return np.asarray(1.0 / (1.0 + age) if fading.shape == "hyperbolic" else np.exp(-age))
 
 
 def channel(search: SnapshotSearch, at: Places) -> Column | None:
@@ -227,7 +226,7 @@ COMPUTED: dict[str, Feature] = {
 }
 
 
-def compute(search: SnapshotSearch, positions: NDArray[np.intp]) -> dict[str, Column]:
+def compute(search: SnapshotSearch, positions: Positions) -> dict[str, Column]:
     """Return the features that are used, of some positions, exact enough to be added up."""
     found = {}
     for name, feature in COMPUTED.items():

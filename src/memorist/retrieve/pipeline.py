@@ -8,12 +8,11 @@ from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..context import Context
 from ..embedders import encode
 from ..errors import ProviderFailed, StoreDamaged
-from ..index.snapshot import WORKING, Snapshot
+from ..index.snapshot import WORKING
 from ..ports import Vectors
 from ..storage.queries import Reader
 from ..text.tokens import IS_EXTRACTED
@@ -88,55 +87,50 @@ async def prepare(
         usable = usable & ((snapshot.kind != WORKING) | here)
     speakers = tuple(snapshot.codes["speaker"])
     question = understand(query.text, speakers, now, ctx.settings.language)
-    vector, legs = None, {"sparse": "ok"}
-    if profile.needs_vector and len(query.text.strip()) >= profile.shortest:
-        vector, legs["dense"] = await _embed(ctx, question.dense_text, snapshot)
-    if snapshot.is_lean and vector is not None:
-        scores, _ = features.bm25(snapshot, question.terms)
-        snapshot, status = await _load_nearest(ctx, query, snapshot, vector, usable, scores)
-        if legs["dense"] == "ok":
-            legs["dense"] = status
     search = SnapshotSearch(
         profile=profile,
         snapshot=snapshot,
         question=question,
-        vector=vector,
         usable=usable,
         now=now,
         channel=snapshot.code("channel", query.labels.channel),
     )
+    legs = {"sparse": "ok"}
+    if profile.needs_vector and len(query.text.strip()) >= profile.shortest:
+        search, legs["dense"] = await _embed(ctx, search)
+        if snapshot.is_lean and search.vector is not None:
+            search, status = await _load_nearest(ctx, query, search, search.vector)
+            if legs["dense"] == "ok":
+                legs["dense"] = status
     return search, legs
 
 
-async def _embed(ctx: Context, text: str, snapshot: Snapshot) -> tuple[Vectors | None, str]:
-    """Return the question's vector, and "ok" or why the dense leg does not see everything."""
+async def _embed(ctx: Context, search: SnapshotSearch) -> tuple[SnapshotSearch, str]:
+    """Add the question's vector, and return "ok" or why the dense leg does not see everything."""
     if ctx.embedder is None:
-        return None, "no embedding model is configured"
+        return search, "no embedding model is configured"
     try:
-        vectors = await encode(ctx.embedder, [text])
+        vectors = await encode(ctx.embedder, [search.question.dense_text])
     except ProviderFailed as error:
-        return None, str(error)
-    if not snapshot.unembedded:
-        return vectors[0], "ok"
-    missing = f"{snapshot.unembedded} of {snapshot.count} memories have no vector yet"
-    return vectors[0], f"{missing}: run `memorist index`"
+        return search, str(error)
+    status, snapshot = "ok", search.snapshot
+    if snapshot.unembedded:
+        missing = f"{snapshot.unembedded} of {snapshot.count} memories have no vector yet"
+        status = f"{missing}: run `memorist index`"
+    return replace(search, vector=vectors[0]), status
 
 
 async def _load_nearest(
-    ctx: Context,
-    query: Query,
-    snapshot: Snapshot,
-    vector: Vectors,
-    usable: NDArray[np.bool_],
-    scores: features.Scores,
-) -> tuple[Snapshot, str]:
-    """Return the snapshot with the vectors near the question, and "ok" or what is wrong.
+    ctx: Context, query: Query, search: SnapshotSearch, vector: Vectors
+) -> tuple[SnapshotSearch, str]:
+    """Add the vectors near the question, and return "ok" or what is wrong.
 
     For a scope whose vectors another index holds. The index only proposes rows: what is not in the
     scope is dropped, and every cosine is computed again from the store's own vectors. The best
     matches by words are compared, too, so that without the index, or with a stale one, an answer is
     poorer but never wrong.
     """
+    snapshot, usable = search.snapshot, search.usable
     if int(usable.sum()) <= min(EXACT, snapshot.count - 1):
         rows, status = snapshot.row[usable].tolist(), "ok"
     else:
@@ -148,12 +142,13 @@ async def _load_nearest(
                 )
             except ProviderFailed as error:
                 status = str(error)
+        scores, _ = search.bm25
         matching = np.flatnonzero(usable & (scores > 0))
         best = matching[np.argsort(-scores[matching], kind="stable")[:BY_WORDS]]
         rows = [*rows, *snapshot.row[best].tolist()]
     distinct = list(dict.fromkeys(rows))
     vectors = await ctx.store.vectors(query.scope, distinct, model=snapshot.model)
-    return snapshot.with_vectors(vectors), status
+    return replace(search, snapshot=snapshot.with_vectors(vectors)), status
 
 
 def select(search: SnapshotSearch, query: Query, *, everything: bool = False) -> Candidates:

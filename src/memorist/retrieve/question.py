@@ -28,9 +28,7 @@ _TOLD_MYSELF = re.compile(rf"\bI (?:\w+ )?{_TOLD}\b|\bdid I (?:\w+ )?{_TELL}\b",
 _WORD = re.compile(r"[^\W\d_][^\W_]*")
 
 MOST_TERMS = 512
-MOST_READ = (
-    2000  # characters in which names and dates are looked for: a pasted document is not a question
-)
+MOST_READ = 2000  # characters searched for names and dates: a pasted document is not a question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +38,7 @@ class ParsedQuestion:
     text: str
     terms: tuple[int, ...]  # ids of the distinct terms, in the order of the text
     dense_text: str  # what to embed
-    speakers: tuple[
-        int, ...
-    ] = ()  # the speakers of the scope that it names, as indices, first named first
+    speakers: tuple[int, ...] = ()  # of the scope, as indices, in the order they are named
     intervals: tuple[Interval, ...] = ()
     asks_when: bool = False
     asks_assistant: bool = False  # about what the assistant said
@@ -72,7 +68,7 @@ def understand(
 
 
 def named_speakers(text: str, speakers: Sequence[str]) -> tuple[int, ...]:
-    """Which speakers a text names, by their first name or in full; a role is not a name.
+    """Return which speakers a text names, by first name or in full; a role is not a name.
 
     >>> named_speakers("Will Art come with MELANIE?", ["Melanie Roy", "Art", "Will", "user"])
     (1, 0)
@@ -85,9 +81,7 @@ def named_speakers(text: str, speakers: Sequence[str]) -> tuple[int, ...]:
             continue
         before = text[max(match.start() - 2, 0) : match.start()].strip()
         is_marked = word[0].isupper() and at > 0 and before not in (".", "!", "?")
-        if is_marked or not is_common(
-            folded
-        ):  # a common word ("will") needs a capital in a sentence
+        if is_marked or not is_common(folded):  # "will" needs a capital in a sentence
             numbers = by_word[folded]
             in_full = [n for n in numbers if speakers[n].casefold() in text.casefold()]
             found |= dict.fromkeys(in_full or numbers)
@@ -95,7 +89,7 @@ def named_speakers(text: str, speakers: Sequence[str]) -> tuple[int, ...]:
 
 
 def as_told(text: str, speaker: str) -> str:
-    """The question in the words of the person it is about, who says "I" and "my".
+    """Return the question in the words of the person it is about, who says "I" and "my".
 
     >>> as_told("What did Caroline say about Melanie's book?", "Caroline")
     "What did I say about Melanie's book?"

@@ -22,24 +22,19 @@ _INVISIBLE = (
     "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-_STYLED = (
-    (0x2B0, 0x2C0),
-    (0x1D2C, 0x1D80),
-    (0x2071, 0x20A0),
-    (0x2100, 0x2150),
-    (0x24B6, 0x24EA),
-    (0xFF21, 0xFF5B),
-    (0x1D400, 0x1D6A8),
-    (0x1F130, 0x1F18A),
-)
+# Ranges of styled letters, such as 𝐦 or ⓔ.
+_STYLED = "2b0-2c0 1d2c-1d80 2071-20a0 2100-2150 24b6-24ea ff21-ff5b 1d400-1d6a8 1f130-1f18a"
 _FOREIGN = {"m": "мᴍ", "e": "еεᴇ", "o": "оοᴏ", "r": "гʀ", "y": "уγʏ"}  # letters that look the same
 
 
 def _alike(letter: str) -> str:
     """Return a character class of everything that a reader takes for this letter."""
-    styled = (chr(code) for first, last in _STYLED for code in range(first, last))
-    same = "".join(mark for mark in styled if normalize("NFKC", mark).casefold() == letter)
-    return f"[{letter}{same}{_FOREIGN[letter]}]"
+    same = letter + _FOREIGN[letter]
+    for part in _STYLED.split():
+        first, last = (int(code, 16) for code in part.split("-"))
+        styled = map(chr, range(first, last))
+        same += "".join(mark for mark in styled if normalize("NFKC", mark).casefold() == letter)
+    return f"[{same}]"
 
 
 _GAP = rf"[\s{_INVISIBLE}]{{0,9}}"
@@ -104,20 +99,22 @@ def labelled(items: Iterable[tuple[str, str, str]]) -> str:
     [EPISODIC] Shop (tool): Pay me.
     </memory>
     """
-    return _enclose(f"[{label.upper()}] {_prefix(who, text)}" for label, text, who in items)
+    lines = [f"[{label.upper()}] {_prefix(who, text)}" for label, text, who in items]
+    return "\n".join(["<memory>", *lines, "</memory>"]) if lines else ""
 
 
 def block(memories: Sequence[Memory]) -> str:
     """Render the same block, with the day and the speaker of each memory where they are known."""
-    lines = []
+    items = []
     for memory in memories:
-        known = [teller(memory)]
-        when = memory.valid_from or memory.occurred_at  # an edited text has its own day
+        who, when = (
+            teller(memory),
+            memory.valid_from or memory.occurred_at,
+        )  # an edit has its own day
         if when and (memory.speaker or memory.occurred_at):
-            known.insert(0, f"{when:%Y-%m-%d}")
-        text = _prefix(" ".join(filter(None, known)), memory.text)
-        lines.append(f"[{memory.kind.upper()}] {text}")
-    return _enclose(lines)
+            who = f"{when:%Y-%m-%d} {who}".rstrip()
+        items.append((memory.kind, memory.text, who))
+    return labelled(items)
 
 
 def bullets(memories: Sequence[Memory]) -> str:
@@ -191,11 +188,6 @@ def concise(memory: Memory) -> str:
     if memory.steps_text:
         return f"{memory.text}: {memory.steps_text}"
     return memory.summary if memory.summary and len(memory.text) > LONG else memory.text
-
-
-def _enclose(lines: Iterable[str]) -> str:
-    body = "\n".join(lines)
-    return f"<memory>\n{body}\n</memory>" if body else ""
 
 
 @lru_cache(maxsize=256)

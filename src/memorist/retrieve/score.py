@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..index.arrays import Positions
 from ..types import Cut, Memory
 from .features import COMPUTED, Column, Scores, SnapshotSearch, compute, relevance
 from .profiles import Gate, Profile
@@ -30,7 +30,7 @@ _LEAST = 0.001  # a best score below this is not stretched to 1
 class Candidates:
     """The candidates of one question as columns, with their memories once they are read."""
 
-    positions: NDArray[np.intp]  # in the snapshot
+    positions: Positions  # in the snapshot
     relevance: Column  # similarity, as a hit reports it
     features: Mapping[str, Column]
     memories: Sequence[Memory] = ()
@@ -40,7 +40,7 @@ class Candidates:
         """Whether the dense leg found anything at all: one switch for all candidates."""
         return "semantic" in self.features and bool((self.features["semantic"] > 0).any())
 
-    def pick(self, order: Sequence[int] | NDArray[np.intp]) -> Candidates:
+    def pick(self, order: Sequence[int] | Positions) -> Candidates:
         """Return some of the candidates, before they are read, in the given order."""
         return Candidates(
             positions=self.positions[order],
@@ -282,17 +282,14 @@ def keep(
 
 def passes(gate: Gate, candidate: Candidate, best: float) -> bool:
     """Whether a candidate is strong enough, beside the best score."""
-    score, features = candidate.score, candidate.features
-    is_strong = not gate.enough and gate.strong is None
-    is_strong = is_strong or _reaches(features, gate.enough)
+
+    def reaches(least: Mapping[str, float]) -> bool:
+        return any(candidate.features.get(name, 0.0) >= least[name] for name in least)
+
+    score, least = candidate.score, -math.inf if gate.floor is None else gate.floor
+    if gate.share_of_best is not None:
+        least = max(least, gate.share_of_best * max(best, 0.0))
+    is_strong = reaches(gate.enough) or (not gate.enough and gate.strong is None)
     if gate.strong is not None and score >= gate.strong:
-        is_strong = is_strong or not gate.signal or _reaches(features, gate.signal)
-    if gate.floor is not None and score < gate.floor:
-        return False
-    if gate.share_of_best is not None and score < gate.share_of_best * max(best, 0.0):
-        return False
-    return is_strong
-
-
-def _reaches(features: Mapping[str, float], least: Mapping[str, float]) -> bool:
-    return any(features.get(name, 0.0) >= enough for name, enough in least.items())
+        is_strong = is_strong or not gate.signal or reaches(gate.signal)
+    return is_strong and score >= least

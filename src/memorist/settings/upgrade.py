@@ -185,7 +185,7 @@ def _is_database(path: Path) -> bool:
 def spool_name(db: str) -> str:
     """Return the name of the folder that holds the spool of a database.
 
-    It stands for the file, or the server and the database on it, whoever asks.
+    It stands for the file, or the server and the database on it; users and passwords do not count.
     """
     place = os.path.realpath(db)
     if "://" in db:

@@ -154,14 +154,9 @@ def headline(memory: Memory) -> Text:
 
 def details(memory: Memory) -> Text:
     """Return the second line about a memory: its id and what it is."""
-    words: list[str] = [memory.kind]
-    if memory.category and memory.category != memory.kind:
-        words.append(memory.category)
-    if memory.state != "active":
-        words.append(memory.state)
-    if memory.pinned:
-        words.append("pinned")
-    return Text(f"{memory.id}  {plain(', '.join(words))}", style="dim")
+    words = [memory.kind, memory.category, memory.state, "pinned" if memory.pinned else ""]
+    shown = [word for word in dict.fromkeys(words) if word and word != "active"]
+    return Text(f"{memory.id}  {plain(', '.join(shown))}", style="dim")
 
 
 def score_parts(hit: Hit | Reason) -> Table:
@@ -336,11 +331,8 @@ def show_backlog(work: Backlog) -> None:
 
 
 def show_key(key: Key) -> None:
-    words = [key.id, key.name, key.user]
-    if key.space:
-        words.append(f"space {key.space}")
-    if key.agent:
-        words.append(f"agent {key.agent}")
+    space = key.space and f"space {key.space}"
+    agent = key.agent and f"agent {key.agent}"
     if key.revoked_at:
         validity = f"revoked {key.revoked_at:%Y-%m-%d %H:%M} UTC"
     elif key.expires_at is None:
@@ -348,4 +340,5 @@ def show_key(key: Key) -> None:
     else:
         state = "until" if key.is_good(datetime.now(UTC)) else "expired"
         validity = f"{state} {key.expires_at:%Y-%m-%d %H:%M} UTC"
-    line(plain("  ".join([*words, ", ".join(key.rights), validity])))
+    words = [key.id, key.name, key.user, space, agent, ", ".join(key.rights), validity]
+    line(plain("  ".join(filter(None, words))))
