@@ -125,7 +125,9 @@ async def disabled_reason(ctx: Context, scope: Scope, session: str | None) -> st
 
 async def traceable_session(ctx: Context, scope: Scope, session: str | None) -> str | None:
     """Return the session as the history may name it: None if it is incognito."""
-    return None if await disabled_reason(ctx, scope, session) == INCOGNITO else session
+    if session is None or await disabled_reason(ctx, scope, session) == INCOGNITO:
+        return None
+    return session
 
 
 async def refuse_incognito(ctx: Context, scope: Scope, session: str | None) -> None:
@@ -182,11 +184,11 @@ class Consent(PersonalVerbs):
         text, scope = _check_value(field, value), self._scope
         if why := await disabled_reason(self._ctx, scope, self._labels.session):
             raise Refused(f"Not proposed: {why}")
-        if not evidence or isinstance(evidence, str):
+        validation.texts("evidence", evidence)
+        if not evidence:
             raise InvalidInput(
                 "A proposal needs evidence: name the ids of the memories it was inferred from"
             )
-        validation.texts("evidence", evidence)
         async with self._ctx.store.transaction(scope) as tx:
             now = self._ctx.clock()
             found = await self._expire(tx, now)
