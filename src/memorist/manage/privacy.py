@@ -20,9 +20,9 @@ from datetime import datetime, timedelta
 from ..context import Context
 from ..errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused
 from ..ingest import validation
-from ..ingest.privacy import INCOGNITO as INCOGNITO
-from ..ingest.privacy import OFF as OFF
-from ..ingest.privacy import load_with_revision, note
+from ..ingest.guard import INCOGNITO as INCOGNITO
+from ..ingest.guard import OFF as OFF
+from ..ingest.guard import load_disabled, note_disabled
 from ..storage import person, proposals
 from ..storage.proposals import Proposal
 from ..storage.queries import SpaceSettings
@@ -105,16 +105,16 @@ class Privacy(PersonalVerbs):
             raise InvalidInput("Say which session: name it, or open the scope with `session`")
         session = validation.name("session", named)
         if is_on:  # from this moment on, whether the store is available or not
-            note(self._ctx, self._scope, session, INCOGNITO)
+            note_disabled(self._ctx, self._scope, session, INCOGNITO)
         async with self._ctx.store.transaction(self._scope) as tx:
             await person.set_incognito(tx, session, is_on, at=self._ctx.clock())
         if not is_on:
-            note(self._ctx, self._scope, session, "")
+            note_disabled(self._ctx, self._scope, session, "")
 
 
 async def check_recall(ctx: Context, scope: Scope, session: str | None) -> tuple[str, int | None]:
     """Return why nothing is recalled in a session, if so, and the revision of the scope."""
-    disabled, revision = await load_with_revision(ctx, ctx.store, scope, [session])
+    disabled, revision = await load_disabled(ctx, ctx.store, scope, [session])
     return disabled.get(session, ""), revision
 
 
