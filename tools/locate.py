@@ -31,6 +31,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _CLOSING = (")", "]", "}")
 _COMMON = frozenset("self scope ctx memory str int len list dict tuple now id text".split())
 _LEAST = 6  # tokens of the change and its surroundings that have to be unchanged
+_FEW = 5  # places of a name that tells where a short change belongs
 _WINDOW = 20  # tokens on each side that are compared
 _SIMILAR = 0.65  # share of equal tokens in the surroundings
 _CLEARLY = 0.12  # by which the best place is better than the second
@@ -135,7 +136,7 @@ class Tree:
         for size in range(max(len(left), len(right)), -1, -1):
             around = left[len(left) - min(size, len(left)) :]
             words = around + changed + right[:size]
-            if len(words) < _LEAST:
+            if len(words) < _LEAST and not self._is_telling(words):
                 break
             hits = list(self._occurrences(words))
             if len(hits) == 1:
@@ -173,6 +174,10 @@ class Tree:
             return None
         _, file, at = scored[0]
         return self._replace(file, at, at + len(changed), new, "similar")
+
+    def _is_telling(self, words: Sequence[str]) -> bool:
+        """Whether there is a name among these tokens that stands in few places."""
+        return any(_is_word(word) and len(self._index.get(word, ())) <= _FEW for word in words)
 
     def _occurrences(self, words: Sequence[str]) -> Iterator[tuple[str, int]]:
         """Yield the files and token numbers where these tokens stand."""

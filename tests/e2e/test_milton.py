@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -206,13 +207,17 @@ async def test_equal_items_are_all_kept(milton: Milton) -> None:
         {"content": "x", "tags": None},
         {"content": "x", "source": 7},
         {"content": "x", "ts": "yesterday"},
+        {"content": "x", "importance": True},
+        {"content": "x", "importance": "0.5"},
     ],
 )
 async def test_an_item_that_cannot_be_used_is_refused(
-    milton: Milton, wrong: dict[str, object]
+    milton: Milton, wrong: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidInput):
         await milton.add(**wrong)
+    with pytest.raises(InvalidInput):
+        await milton.store(MemoryItem(**wrong))
     assert await milton.query_recent(1) == []
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -73,7 +73,7 @@ class Milton:
     """Milton's API over one scope."""
 
     def __init__(self, scope: ScopedClient) -> None:
-        self._scope, self._ctx = scope, scope.ctx
+        self._client, self._ctx, self._scope = scope, scope.ctx, scope.scope
 
     async def add(self, **item: Any) -> str:
         """Store an item given by its fields and return its id.
@@ -87,22 +87,23 @@ class Milton:
 
         Raises InvalidInput, and RevisionConflict if the id has another content.
         """
-        if not isinstance(item, MemoryItem):
-            known = [field.name for field in fields(MemoryItem)]
-            unknown = [str(name) for name in item if name not in known]
-            if unknown or "content" not in item:
-                wrong = f"an unknown field {unknown[0]!r}" if unknown else "no 'content'"
-                raise InvalidInput(f"The item has {wrong}: it takes {', '.join(known)}")
-            item = codec.load(MemoryItem, item)
+        given = asdict(item) if isinstance(item, MemoryItem) else item
+        known = [field.name for field in fields(MemoryItem)]
+        unknown = [str(name) for name in given if name not in known]
+        if unknown or "content" not in given:
+            wrong = f"an unknown field {unknown[0]!r}" if unknown else "no 'content'"
+            raise InvalidInput(f"The item has {wrong}: it takes {', '.join(known)}")
+        codec.load(MemoryItem, {**given, "ts": None})  # times and numbers are checked as they are
+        item = MemoryItem(**given)
         kind = item.type
         if kind is None and (item.source or "").lower() in INBOUND:
             kind = "request"
         labels = {"agent": item.agent, "channel": item.source, "run": item.request_id}
         scope = ScopedClient(
             self._ctx,
-            self._scope.scope,
-            replace(self._scope.labels, **labels),
-            self._scope.offline,
+            self._scope,
+            replace(self._client.labels, **labels),
+            self._client.offline,
         )
         receipt = await scope.remember(
             Message(content=item.content, id=item.id, at=item.ts or self._ctx.clock()),
@@ -134,7 +135,7 @@ class Milton:
         """Return the items of the last hours that have one of the tags, newest first."""
         since = self._ctx.clock() - timedelta(hours=min(hours, MAX_HOURS))
         where = Filter(created_after=since, tags=tuple(tags or ()))
-        found = await self._ctx.store.find_all(self._scope.scope, where)
+        found = await self._ctx.store.find_all(self._scope, where)
         items = [item_of(memory) for memory in found]
         items.sort(key=lambda item: (item.ts, item.id), reverse=True)
         return items[:limit]
@@ -154,7 +155,7 @@ class Milton:
         profile = catalog.milton(recency_bias, semantic_weight, mode)
         if not text.strip():
             return []
-        answer = await self._scope.recall(text, limit=limit, profile=profile)
+        answer = await self._client.recall(text, limit=limit, profile=profile)
         return [item_of(memory) for memory in answer.memories]
 
     async def upsert_user_profile(
@@ -198,7 +199,7 @@ class Milton:
         is_number = isinstance(cutoff_hours, int | float) and not isinstance(cutoff_hours, bool)
         if not is_number or not cutoff_hours >= 0:
             raise InvalidInput(f"cutoff_hours is a number of at least 0, not {cutoff_hours!r:.60}")
-        ctx, scope, now = self._ctx, self._scope.scope, self._ctx.clock()
+        ctx, scope, now = self._ctx, self._scope, self._ctx.clock()
         before = now - timedelta(hours=min(cutoff_hours, MAX_HOURS))
         done = await records.promote(ctx.store, scope, before=before, now=now, erase=hard_delete)
         if done.words:
@@ -221,7 +222,7 @@ class Milton:
             raise InvalidInput(
                 "A long-term record needs evidence: name the ids of the items it rests on"
             )
-        if why := await self._scope.privacy.disabled_reason():
+        if why := await self._client.privacy.disabled_reason():
             raise Refused(f"Not added: {why}")
         added = Summary(
             id=new_id(),
@@ -231,24 +232,23 @@ class Milton:
             evidence_ids=tuple(evidence_ids),
             at=self._ctx.clock(),
         )
-        scope, offline = self._scope.scope, self._scope.offline
         made: Summary | None
-        if offline is None:
-            made = await records.add(self._ctx.store, scope, added)
+        if self._client.offline is None:
+            made = await records.add(self._ctx.store, self._scope, added)
         else:
-            made = await offline.add_record(scope, added)
+            made = await self._client.offline.add_record(self._scope, added)
         if made is None:
             return {**added.data, "last_updated": added.at, "evidence_ids": added.evidence_ids}
         return await self._fields(made)
 
     async def _load(self, kind: records.RecordType, name: str) -> dict[str, Any]:
-        versions = await person.load_summaries(self._ctx.store, self._scope.scope, kind)
+        versions = await person.load_summaries(self._ctx.store, self._scope, kind)
         record = records.newest(versions, name)
         return {} if record is None else await self._fields(record)
 
     async def _fields(self, record: Summary) -> dict[str, Any]:
         """Return the fields of a record, its evidence by the ids that the caller gave."""
-        found = await self._ctx.store.get(self._scope.scope, record.evidence_ids)
+        found = await self._ctx.store.get(self._scope, record.evidence_ids)
         ids = {memory.id: memory.source_message_id or memory.id for memory in found}
         lists = {
             name: tuple(record.data.get(name, ())) for name in records.LISTS[record.record_type]

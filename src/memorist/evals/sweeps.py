@@ -136,7 +136,7 @@ def _best(points: Sequence[Point]) -> Point:
     return min(points, key=lambda each: (-each.accuracy, each.tokens, each.label))
 
 
-def plan() -> list[tuple[str, Mapping[str, float]]]:
+def _plan() -> list[tuple[str, Mapping[str, float]]]:
     """Return every setting once."""
     usual = USUAL[TRISCORE]
     scored = [{**usual, axis: value} for axis, values in AXES.items() for value in values]
@@ -150,15 +150,15 @@ def plan() -> list[tuple[str, Mapping[str, float]]]:
     return list({str(each): each for each in found}.values())
 
 
-PLAN = plan()
+PLAN = _plan()
 
 
 def front(points: Sequence[Point]) -> list[Point]:
     """Return the settings that no other beats in both accuracy and tokens, shortest first.
 
     >>> results = ((0.6, 30), (0.8, 20), (0.5, 9))
-    >>> made = [Point(ranking="x", values={}, accuracy=p, tokens=t) for p, t in results]
-    >>> [each.tokens for each in front(made)]
+    >>> points = [Point(ranking="x", values={}, accuracy=p, tokens=t) for p, t in results]
+    >>> [each.tokens for each in front(points)]
     [9, 20]
     """
     kept: list[Point] = []

@@ -154,10 +154,10 @@ def from_folder(folder: str | Path) -> list[EvalTask]:
             f"There is no task in {str(folder)!r}: put one in a .json or .toml file, "
             "see the documentation"
         )
-    return list(map(read_task, found))
+    return list(map(_read_task, found))
 
 
-def read_task(path: Path) -> EvalTask:
+def _read_task(path: Path) -> EvalTask:
     """Read a task. Raises InvalidInput."""
     parse = json.loads if path.suffix == ".json" else tomllib.loads
     try:
@@ -184,7 +184,7 @@ def read_task(path: Path) -> EvalTask:
     return task
 
 
-def unlike(task: EvalTask) -> list[EvalSession]:
+def small_talk(task: EvalTask) -> list[EvalSession]:
     """Return small talk for the weeks before the question.
 
     It leaves out lines that say what the task is about.
@@ -294,7 +294,7 @@ async def evaluate(
             if not runs:
                 runs.append(Run(name="no memory", results=await ask(limit=0)))
             if name == "model":
-                model = configured_model(memory)
+                model = _configured_model(memory)
             else:
                 runs.append(Run(name=name, results=await ask(limit=limit)))
             if model:
@@ -316,10 +316,10 @@ async def filled_memory(
         settings |= {"state_dir": folder, "journal_dir": None, "vector_index": None}
         async with aio.open(":memory:", **{**settings, "memory_enabled": True}) as memory:
             for done, task in enumerate(tasks, 1):
-                sessions = [*task.sessions, *(unlike(task) if task.chatter else ())]
+                sessions = [*task.sessions, *(small_talk(task) if task.chatter else ())]
                 sessions.sort(key=lambda each: each.at)
                 for number, session in enumerate(sessions):
-                    await remember_session(memory, task, str(number), session)
+                    await _remember_session(memory, task, str(number), session)
                 progress(done)
             # Only what a write leaves to a worker: the daily jobs would clean up long before the
             # question.
@@ -330,7 +330,7 @@ async def filled_memory(
             yield memory
 
 
-async def remember_session(
+async def _remember_session(
     memory: aio.Client, task: EvalTask, name: str, session: EvalSession
 ) -> None:
     """Store a session at its time; chat commands of the user are executed, as an agent would do."""
@@ -380,7 +380,7 @@ async def ask_all(
     return tuple(results)
 
 
-def configured_model(memory: aio.Client) -> Answerer:
+def _configured_model(memory: aio.Client) -> Answerer:
     """Return the language model of the settings, within its budget."""
     model = cast(BudgetedModel, memory.ctx.llm)
     scope = memory.scope(USER, "answers").scope

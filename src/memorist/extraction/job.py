@@ -9,7 +9,7 @@ one transaction with the end of the task.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -45,16 +45,6 @@ class Extracted:
         return tuple(dict.fromkeys(id for outcome in self.outcomes for id in outcome.ids))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extraction:
-    """The facts that were read out of a turn, before any is stored."""
-
-    by: Literal["model", "rules", "nobody"]
-    why: str = ""
-    facts: Sequence[Fact] = ()
-    dropped: list[str] = field(default_factory=list)
-
-
 async def run(ctx: Context, task: Task) -> int:
     """Extract facts from the turn of a task; return how many memories that made or changed.
 
@@ -76,9 +66,9 @@ async def draw(
     """
     limits, now = policy.extract or Facts(policy=policy.name), ctx.clock()
     turn = await _load_turn(ctx.store, scope, ids)
-    found = await _read(ctx, scope, turn, limits)
+    found, facts = await _read(ctx, scope, turn, limits)
     left = await _count_left(ctx.store, scope, limits, now)
-    drafts, dropped = _choose(ctx, found, turn, scope, limits, left)
+    drafts, dropped = _choose(ctx, facts, turn, scope, limits, left)
     batch = await pipeline.prepare_derived(ctx, scope, drafts, limits.policy, now)
     async with ctx.store.transaction(scope) as tx:
         await pipeline.write(tx, batch)
@@ -99,7 +89,7 @@ async def draw(
         if task is not None:
             await tasks.finish(tx, task)
     outcomes = tuple(item.outcome for item in batch.items if item.outcome is not None)
-    return Extracted(by=found.by, why=found.why, outcomes=outcomes, dropped=tuple(dropped))
+    return replace(found, outcomes=outcomes, dropped=(*found.dropped, *dropped))
 
 
 async def _load_turn(reading: Reader, scope: Scope, ids: Sequence[str]) -> list[Memory]:
@@ -117,29 +107,32 @@ def _texts(turn: Sequence[Memory]) -> list[str]:
     return [memory.text for memory in turn]
 
 
-async def _read(ctx: Context, scope: Scope, turn: Sequence[Memory], limits: Facts) -> Extraction:
+async def _read(
+    ctx: Context, scope: Scope, turn: Sequence[Memory], limits: Facts
+) -> tuple[Extracted, Sequence[Fact]]:
     """Read the facts of a turn, by a model if it can and may, otherwise by rules."""
     from . import llm, rules  # compiling their patterns takes a tenth of a second
 
     if not turn:
-        return Extraction(by="nobody", why="it is not there any more")
+        return Extracted(by="nobody", why="it is not there any more"), ()
     first = turn[0]
     if not authority.is_own_role(first.labels.role) or first.evidence_ids:
-        return Extraction(by="nobody", why="only what people say themselves is drawn from")
+        why = "only what people say themselves is drawn from"
+        return Extracted(by="nobody", why=why), ()
     text = "\n".join(_texts(turn))
     who = rules.name_speaker(first.speaker, is_own=authority.is_persons(first))
     at, most = first.occurred_at or first.created_at, limits.found
     facts = rules.find_facts(text, who=who, at=at, most=most)
     is_sure = any(fact.confidence >= rules.CONFIDENT for fact in facts)
     if len(text) <= limits.longer and not is_sure:
-        return Extraction(by="nobody", why="it is short and holds nothing that lasts")
+        return Extracted(by="nobody", why="it is short and holds nothing that lasts"), ()
     if ctx.settings.extract != "model" or ctx.llm is None:
-        return Extraction(by="rules", facts=facts)
+        return Extracted(by="rules"), facts
     try:
         found, dropped = await llm.find_facts(ctx.llm, scope, text, who=who, at=at, most=most)
-        return Extraction(by="model", facts=found, dropped=dropped)
+        return Extracted(by="model", dropped=tuple(dropped)), found
     except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
-        return Extraction(by="rules", facts=facts, why=type(error).__name__)
+        return Extracted(by="rules", why=type(error).__name__), facts
 
 
 async def _count_left(reading: Reader, scope: Scope, limits: Facts, now: datetime) -> int:
@@ -152,25 +145,29 @@ async def _count_left(reading: Reader, scope: Scope, limits: Facts, now: datetim
 
 
 def _choose(
-    ctx: Context, found: Extraction, turn: Sequence[Memory], scope: Scope, limits: Facts, left: int
+    ctx: Context,
+    facts: Sequence[Fact],
+    turn: Sequence[Memory],
+    scope: Scope,
+    limits: Facts,
+    left: int,
 ) -> tuple[list[Draft], list[str]]:
     """Return the facts that may be stored, as drafts, and why each other one may not."""
     policy = policies.find(ctx.policies, limits.policy)
     said = {normalize.wording(each.text) for each in turn}
-    dropped, drafts = list(found.dropped), list[Draft]()
-    for fact in sorted(found.facts, key=lambda fact: (-fact.importance, -fact.confidence)):
+    dropped, drafts = list[str](), list[Draft]()
+    for fact in sorted(facts, key=lambda fact: (-fact.importance, -fact.confidence)):
         draft = _to_draft(fact, turn, limits)
-        why = guard.find_refusal(draft, policy, scope.user)
         if normalize.wording(fact.text) in said:
-            why = "it is the turn itself"
+            dropped.append("it is the turn itself")
         elif len(fact.text) > limits.longest:
-            why = f"it is longer than {limits.longest} characters"
-        if not why and len(drafts) >= limits.kept:
-            why = f"there are more than {limits.kept} in one turn"
-        elif not why and len(drafts) >= left:
-            why = f"there were {limits.daily} today"
-        if why:
+            dropped.append(f"it is longer than {limits.longest} characters")
+        elif why := guard.find_refusal(draft, policy, scope.user):
             dropped.append(why)
+        elif len(drafts) >= limits.kept:
+            dropped.append(f"there are more than {limits.kept} in one turn")
+        elif len(drafts) >= left:
+            dropped.append(f"there were {limits.daily} today")
         else:
             drafts.append(draft)
     return drafts, dropped

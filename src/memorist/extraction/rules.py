@@ -17,11 +17,11 @@ from datetime import datetime, timedelta
 from typing import get_args
 
 from ..ingest import guard
-from ..text import clock, dates, prompts
+from ..text import clock, prompts
 from ..text.authority import ROLE_WORDS, poses
-from ..text.normalize import one_line, remove_links
+from ..text.normalize import LINK, one_line
 from ..text.statements import parse, strip_preface
-from ..text.tokens import word_set
+from ..text.tokens import word_set, word_table
 from .patterns import ASKED, LIKES_THE, PAST, RULES, TIME, TIMED, VAGUE, WEAK_PAST, ClauseRule, Type
 
 TYPES: tuple[Type, ...] = get_args(Type)
@@ -93,14 +93,14 @@ def split_clauses(text: str) -> Iterator[str]:
     if _NOT_MEANT.search(text[: 2 * LONGEST_READ]):
         return
     for sentence in _SENTENCE.findall(_PASTED.sub("\n", first_sentences(text, LONGEST_READ))):
-        if (
-            not _DOUBT.search(sentence)
-            and not _REPORT.search(strip_preface(sentence))
-            and not _is_quoting(sentence)
-        ):
-            for clause in _CLAUSE.split(sentence):
-                if (bare := clause.strip(" \t,;:–—-")) and not _UNSURE.search(bare):
-                    yield bare
+        if _DOUBT.search(sentence) or _REPORT.search(strip_preface(sentence)):
+            continue
+        quoted = _QUOTED.findall(sentence)  # a title in quotation marks is nobody's words
+        if any(_PERSON.search(said) or said.count(" ") > 5 for said in quoted):
+            continue
+        for clause in _CLAUSE.split(sentence):
+            if (bare := clause.strip(" \t,;:–—-")) and not _UNSURE.search(bare):
+                yield bare
 
 
 def first_sentences(text: str, most: int) -> str:
@@ -109,11 +109,9 @@ def first_sentences(text: str, most: int) -> str:
     >>> first_sentences("I love tea. I hate gin.", 15), first_sentences("I love tea.", 4)
     ('I love tea.', '')
     """
-    return (
-        text
-        if len(text) <= most
-        else text[: max(text.rfind(mark, 0, most) for mark in ".!?\n") + 1]
-    )
+    if len(text) <= most:
+        return text
+    return text[: max(text.rfind(mark, 0, most) for mark in ".!?\n") + 1]
 
 
 _NAME = re.compile(r"[^\W\d_][\w'’.-]{0,30}(?: [^\W\d_][\w'’.-]{0,30}){0,3}")
@@ -159,11 +157,6 @@ _QUOTED = re.compile(r"[\"“”«]([^\"“”«»\n]{1,400})[\"“”»]")
 _PERSON = re.compile(r"\b(?:I|I['’]m|my|you|we|he|she|they)\b", re.IGNORECASE)
 
 
-def _is_quoting(sentence: str) -> bool:
-    """Return whether it holds someone's words; a title in quotation marks is none."""
-    return any(_PERSON.search(said) or said.count(" ") > 5 for said in _QUOTED.findall(sentence))
-
-
 # What a clause may begin with before its subject, and what is left out of it.
 _LEAD = re.compile(
     r"(?:(?:and|but|so|well|oh|also|yeah|yes|yep|hey|hi|hello|thanks|honestly|personally|actually"
@@ -194,58 +187,50 @@ def _read(clause: str, who: str, at: datetime) -> Fact | None:
     told = strip_clause(clause) if len(clause) <= LONGEST_CLAUSE else ""
     if len(told.split()) < (2 if told[1:2] in "'’" else 3):
         return None
-    rules = (*RULES, *(TIMED if TIME.search(told) or dates.intervals(told) else ()))
+    rules = (*RULES, *(TIMED if TIME.search(told) or clock.intervals(told) else ()))
     rules += ASKED if _ASKED.match(clause) else ()
-    rule, match = next(
-        ((rule, found) for rule in rules if (found := rule.pattern.match(told))), (None, None)
-    )
-    if rule is None or match is None or guard.find_injection(told, "contextual"):
+    for rule in rules:
+        if match := rule.pattern.match(told):
+            break
+    else:
         return None
-    text = _worded(told, rule, match.end(), who, at)
-    if not text:
+    text = _word(told, rule, match.end(), who, at)
+    if not text or guard.find_injection(told, "contextual"):
         return None
+    most = guard.LONGEST["evidence"]
     return Fact(
         text=text,
         type=rule.type,
         confidence=rule.confidence,
-        evidence=_evidence(clause),
+        evidence=clause if len(clause) <= most else clause[:most].rsplit(None, 1)[0],
         importance=_WORTH.get(rule.type, 0.8),
     )
 
 
-def _is_unclear(told: str, rule: ClauseRule, start: int) -> bool:
-    """Return whether a clause needs the conversation to be understood, or says no more than when."""
-    if (
-        VAGUE.search(told, start)
-        or _HANGING.search(told)
-        or (rule.type == "preference" and LIKES_THE.match(told))
-    ):
-        return True
-    return rule in TIMED and not TIME.sub("", told[start:]).strip(" ,.")
-
-
 def strip_clause(clause: str) -> str:
     """Remove what stands before the subject, and filler words within and after it."""
-    bare = strip_preface(_IMAGE.sub("", remove_links(one_line(clause))))
+    bare = strip_preface(_IMAGE.sub("", LINK.sub(" ", one_line(clause))))
     return _TAIL.sub("", _FILLER.sub("", _LEAD.sub("", bare, count=1)))
 
 
-def _evidence(clause: str) -> str:
-    """Return the words themselves, as many as are kept of a quotation."""
-    most = guard.LONGEST["evidence"]
-    return clause if len(clause) <= most else clause[:most].rsplit(None, 1)[0]
+def _word(told: str, rule: ClauseRule, start: int, who: str, at: datetime) -> str:
+    """Return the clause in the third person, cut where it can be understood; empty if it cannot.
 
-
-def _worded(told: str, rule: ClauseRule, start: int, who: str, at: datetime) -> str:
-    """Return the clause in the third person, cut where it can be understood; empty if it cannot."""
+    It is not understood if it needs the conversation, or says no more than when.
+    """
     least = start + (0 if rule.is_whole else 2)
     cuts = {match.start() for match in _CUT.finditer(told, least)}
     if rule.type == "relationship":
         cuts |= {match.start() for match in _WITH_THEIRS.finditer(told, least)}
     for end in (len(told), *sorted(cuts, reverse=True)):
         part = told[:end].rstrip(" ,")
+        is_vague = VAGUE.search(part, start) or _HANGING.search(part)
+        if end < least or is_vague or (rule.type == "preference" and LIKES_THE.match(part)):
+            continue
+        if rule in TIMED and not TIME.sub("", part[start:]).strip(" ,."):
+            continue
         text = prompts.trim(date(to_third_person(part, who), at))
-        if end >= least and not prompts.find_fault(text) and not _is_unclear(part, rule, start):
+        if not prompts.find_fault(text):
             return text
     return ""
 
@@ -278,7 +263,12 @@ def to_third_person(told: str, who: str) -> str:
     if subject is None:
         return said[0].upper() + said[1:]
     group = f"{who}{_owning(who)} group" if subject["we"] else who
-    return f"{group} {_verb(subject, said)}"
+    often = f"{subject['often'].lower()} " if subject["often"] else ""
+    said = re.sub(r"\bgonna\b", "going to", said)
+    if subject["short"]:
+        return f"{group} {_SHORT[subject['short'][1:].lower()]} {often}{said}"
+    first, _, rest = said.partition(" ")
+    return f"{group} {often}{_conjugate(first)} {rest}".rstrip()
 
 
 def _owning(name: str) -> str:
@@ -293,37 +283,17 @@ _SUBJECT = re.compile(
     re.IGNORECASE,
 )
 _SHORT = {"m": "is", "ve": "has", "ll": "will", "re": "is"}
-_IRREGULAR = {
-    "am": "is",
-    "have": "has",
-    "do": "does",
-    "go": "goes",
-    "don't": "does not",
-    "don’t": "does not",
-    "dont": "does not",
-    "can't": "cannot",
-    "can’t": "cannot",
-    "cant": "cannot",
-    "are": "is",
-}
+_IRREGULAR = {"am": "is", "are": "is", "have": "has", "do": "does", "go": "goes"}
+_IRREGULAR |= word_table({"does not": "don't don’t dont", "cannot": "can't can’t cant"})
 _SAME = word_set("was had did will cannot can has is been")
 _ENDING = re.compile(r"(?:s|sh|ch|x|z)$")
 _CONSONANT_Y = re.compile(r"[^aeiou]y$")
 
 
-def _verb(subject: re.Match[str], said: str) -> str:
-    often = f"{subject['often'].lower()} " if subject["often"] else ""
-    said = re.sub(r"\bgonna\b", "going to", said)
-    if subject["short"]:
-        return f"{_SHORT[subject['short'][1:].lower()]} {often}{said}"
-    first, _, rest = said.partition(" ")
-    return f"{often}{_conjugated(first)} {rest}".rstrip()
-
-
-def _conjugated(verb: str) -> str:
+def _conjugate(verb: str) -> str:
     """Return the verb as it follows "she".
 
-    >>> [_conjugated(verb) for verb in ("love", "study", "teach", "moved", "don't", "went")]
+    >>> [_conjugate(verb) for verb in ("love", "study", "teach", "moved", "don't", "went")]
     ['loves', 'studies', 'teaches', 'moved', 'does not', 'went']
     """
     lower = verb.lower()
@@ -350,34 +320,29 @@ def date(text: str, at: datetime) -> str:
     'Ana left in 2025'
     """
     ahead = "past" not in parse(text).marks
-    return TIME.sub(lambda match: _day(match, at, ahead=ahead), text)
+    return TIME.sub(lambda match: _write_date(match, at, ahead=ahead), text)
 
 
-def _day(match: re.Match[str], at: datetime, *, ahead: bool) -> str:
+def _write_date(match: re.Match[str], at: datetime, *, ahead: bool) -> str:
+    """Return the date, week, month or year that words such as "last week" mean."""
     before, words = match["before"] or "", match["time"].lower()
     which = "next " if ahead else "last "
-    found = dates.intervals(
-        re.sub(r"^(?:on|this|this coming|this past) (?=\w+day\b)", which, words), at
-    )
-    if (
-        not ahead
-        and len(found) == 1
-        and found[0].start > clock.utc(at)
-        and words.startswith("this ")
-    ):
-        found = dates.intervals(f"last {words.removeprefix('this ')}", at)
+    asked = re.sub(r"^(?:on|this|this coming|this past) (?=\w+day\b)", which, words)
+    found = clock.intervals(asked, at)
+    is_ahead = len(found) == 1 and found[0].start > clock.utc(at)
+    if not ahead and is_ahead and words.startswith("this "):
+        found = clock.intervals(f"last {words.removeprefix('this ')}", at)
     if len(found) != 1:
         return match[0]
     start, days = found[0].start, (found[0].end - found[0].start) // timedelta(days=1)
-    if days == 1:
-        return f"{before or 'on '}{start:%Y-%m-%d}"
+    if days <= 2:
+        day = f"{start:%Y-%m-%d}" if days == 1 else f"the weekend of {start:%Y-%m-%d}"
+        return f"{before or 'on '}{day}"
+    name = f"{words.split()[-1]} {start:%Y}"
     if days < 28:
-        usual, span = ("on ", "weekend") if days == 2 else ("in ", "week")
-        return f"{before or usual}the {span} of {start:%Y-%m-%d}"
-    if days < 32:
-        return f"{before or 'in '}{start:%B %Y}"
-    return (
-        f"{before or 'in '}{start:%Y}"
-        if days > 360
-        else f"{before or 'in '}{words.split()[-1]} {start:%Y}"
-    )
+        name = f"the week of {start:%Y-%m-%d}"
+    elif days < 32:
+        name = f"{start:%B %Y}"
+    elif days > 360:
+        name = f"{start:%Y}"
+    return f"{before or 'in '}{name}"

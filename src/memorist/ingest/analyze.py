@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import cast
 
 from ..ports import Vectors
-from ..text import dates, entities, normalize, tokens
+from ..text import clock, entities, normalize, tokens
 from ..text.entities import Entity
 from ..text.statements import Clause, Statement, parse, parse_clause
 from ..types import Draft, Kind, Memory, Outcome
@@ -36,19 +36,18 @@ class Chunk:
     kind: Kind
     category: str
     item_type: str | None
+    session: str | None
     is_turn: bool  # of a conversation: turns are kept apart, however alike
+    on_purpose: bool  # the person wants exactly this kept
     clause: Clause | None = None  # where contradictions are looked for
     about: list[Entity] = field(default_factory=list)  # names and topics
     tags: tuple[str, ...] = ()
+    confidence: float = 0.0  # in the tags
     takes_tags: bool = False  # of memories that are near
     heuristic: float = 0.0  # importance by its words
     salience: float = 0.0
     key: str | None = None  # under which a newer preference replaces an older one
     vector: Vectors | None = None
-
-    @property
-    def session(self) -> str | None:
-        return self.draft.labels.session
 
     @property
     def during(self) -> dict[str, str]:
@@ -84,7 +83,7 @@ class Chunk:
             return False
         said, other = self.draft.at, memory.occurred_at
         is_same_day = (said and said.date()) == (other and other.date())
-        return is_same_day or not dates.has_time(self.text)
+        return is_same_day or not clock.has_time(self.text)
 
 
 @dataclass(slots=True)
@@ -147,7 +146,9 @@ def analyze_text(draft: Draft, text: str, policy: Policy) -> Chunk:
         kind=kind,
         category=draft.category or classify.category(kind, item_type),
         item_type=item_type,
+        session=draft.labels.session,
         is_turn=is_turn(draft),
+        on_purpose=draft.on_purpose,
     )
     if policy.conflicts and not made.is_turn:
         made.clause = parse_clause(text)
@@ -163,11 +164,11 @@ def analyze_text(draft: Draft, text: str, policy: Policy) -> Chunk:
         # A turn of a conversation is about what the turns around it are about.
         made.takes_tags = draft.labels.session is None
         made.about = entities.about(text, names) if made.takes_tags else []
-        made.tags, confidence = entities.tags(made.about)
+        made.tags, made.confidence = entities.tags(made.about)
         made.heuristic = classify.heuristic_importance(
             text,
-            manually_saved=draft.on_purpose,
-            metadata_confidence=confidence,
+            manually_saved=made.on_purpose,
+            metadata_confidence=made.confidence,
             has_tags=bool(made.tags),
         )
     return made

@@ -9,14 +9,13 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput
-from ..text.entities import Entity, entities, is_common, is_technical_word
-from ..text.normalize import remove_links
+from ..text.entities import Entity, entities, rarity
+from ..text.normalize import LINK
 from ..text.tokens import ENGLISH, word_set, word_table, words
 from ..types import ITEM_TYPES, KINDS
 
@@ -117,14 +116,6 @@ _NUMBER_OR_DATE = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W_](?:[\w.-]*\w|\+\+|#)?(?:['’]\w+)?")
-_CODE_SHAPE = re.compile(
-    r"\w*[a-z][A-Z]\w*|[A-Z]{2,}[a-z]\w+|\w+_\w+|\w+\.[a-z]{1,5}\d?|\w*[a-z]\w*\d\w*|\w+(?:\+\+|#)"
-)
-_LONGEST_WORD = 64  # longer ones are noise, and would make the patterns slow
-_TECHNICAL_ENDING = re.compile(
-    r"\w{3,}(?:potent|ential|ization|isation|ology|metric|ware|base|sync|izer|iser|ector|gorithm"
-    r"|byte|script)s?"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,25 +300,11 @@ def is_technical(text: str) -> bool:
     >>> is_technical("We had dinner with my sister and talked about the holidays")
     False
     """
-    found = _WORD.findall(remove_links(text))
-    rarities = [_rarity(word) for word in found if word.lower() not in ENGLISH]
+    found = _WORD.findall(LINK.sub(" ", text))
+    rarities = [rarity(word) for word in found if word.lower() not in ENGLISH]
     if rarities and sum(rarities) / len(rarities) >= TECHNICAL_FROM:
         return True
     return not TECHNICAL_WORDS.isdisjoint(map(str.lower, found))
-
-
-@lru_cache(maxsize=1 << 14)
-def _rarity(word: str) -> float:
-    """Return how rare a word is: 0 if everyday, 1 if technical."""
-    lower = word.lower()
-    if len(word) > _LONGEST_WORD:
-        return 0.2
-    if _CODE_SHAPE.fullmatch(word) or is_technical_word(lower):
-        return 1.0
-    if is_common(lower) or lower.isdecimal():
-        return 0.0
-    # Unknown words are names, of another language, or rarer.
-    return 1.0 if _TECHNICAL_ENDING.fullmatch(lower) else 0.2
 
 
 def novelty_importance(novelty: float, salience: float) -> float:

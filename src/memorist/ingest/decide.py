@@ -149,14 +149,13 @@ def _find_same_subject(snapshot: Snapshot, chunk: Chunk) -> NDArray[np.bool_]:
     if chunk.clause is None:
         return nowhere
     verb = chunk.clause.verb.removesuffix("s")
+    words = (*chunk.clause.subject.split(), _SAID_AS.get(verb, verb))
+    groups = [list(map(tokens.term_id, tokens.analyze(each))) for each in words]
     found: NDArray[np.bool_] | None = None
-    for words in (*chunk.clause.subject.split(), _SAID_AS.get(verb, verb)):
-        stems = tokens.analyze(words)
-        if not stems:
-            continue
+    for terms in filter(None, groups):
         here = nowhere.copy()
-        for stem in stems:
-            here[snapshot.postings(tokens.term_id(stem))[0]] = True
+        for term in terms:
+            here[snapshot.postings(term)[0]] = True
         found = here if found is None else found & here
         if not found.any():
             break
@@ -166,7 +165,7 @@ def _find_same_subject(snapshot: Snapshot, chunk: Chunk) -> NDArray[np.bool_]:
 def decide(chunk: Chunk, known: WriteSession) -> Decision:
     """Decide what becomes of a chunk."""
     policy, draft = known.policy, chunk.draft
-    may_return = draft.on_purpose or not known.forgotten  # on purpose is the person's right
+    may_return = chunk.on_purpose or not known.forgotten  # on purpose is the person's right
     if not may_return and normalize.wording(chunk.text) in known.forgotten:
         return Decision(outcome=Outcome(status="refused", reason=FORGOTTEN))
     neighbors: Neighbors = ()
@@ -185,7 +184,7 @@ def decide(chunk: Chunk, known: WriteSession) -> Decision:
             return _update(old, chunk, known)
         return _merge(old, chunk, known)
     memory = build_memory(chunk, known)
-    if not is_kept(memory.importance, policy.gate, on_purpose=draft.on_purpose):
+    if policy.gate and not is_kept(memory.importance, policy.gate, on_purpose=chunk.on_purpose):
         reason = f"importance {memory.importance:.2f} is below {policy.gate}"
         return Decision(outcome=Outcome(status="skipped", reason=reason))
     if chunk.key is not None and chunk.key in known.keyed:
@@ -335,7 +334,9 @@ def build_memory(chunk: Chunk, known: WriteSession) -> Memory:
     draft, policy = chunk.draft, known.policy
     told = draft.told_at or known.now
     importance, parts = score(chunk, policy, known.snapshot.centroid)
-    tags, confidence = entities.tags([*chunk.about, *propose_tags(chunk, known)])
+    tags, confidence = chunk.tags, chunk.confidence
+    if proposed := propose_tags(chunk, known):
+        tags, confidence = entities.tags([*chunk.about, *proposed])
     session = chunk.session
     form = "preference" if draft.steps_text is None else "workflow"
     is_procedural = chunk.kind == "procedural"

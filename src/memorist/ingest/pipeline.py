@@ -21,7 +21,7 @@ from ..storage.transaction import Transaction
 from ..text import authority, normalize
 from ..text.clock import new_id
 from ..types import Draft, Message, Outcome, Scope, Status
-from . import guard, links, policies, privacy, trim
+from . import guard, links, policies, trim
 from .analyze import Chunk, Item, analyze
 from .decide import FORGOTTEN, WriteSession, decide, find_near_rows
 from .policies import Policy
@@ -32,6 +32,8 @@ NO_MODEL = "not embedded: no embedding model is configured"
 FULL = "the scope is full of what counts for more; it can be restored"
 # Of several chunks, the first of these is the status of the draft.
 _ORDER: tuple[Status, ...] = ("created", "updated", "merged", "refused", "skipped")
+
+_CLAIMS = ("kind", "category", "item_type", "fact_type")  # that only the person's words may make
 
 Seen = dict[str, tuple[str, Outcome]]  # messages by id: the digest of their text, and their outcome
 
@@ -58,13 +60,15 @@ async def remember(
     """Store drafts in one transaction; return their outcomes in the same order."""
     items = [Item(draft, draft) for draft in drafts]
     sessions = {draft.labels.session for draft in drafts}
-    privacy.refuse(items, await privacy.load(ctx, ctx.store, scope, sessions))
+    disabled, _ = await guard.load_disabled(ctx, ctx.store, scope, sessions)
+    guard.refuse_disabled(items, disabled)
     refusals = guard.refuse(items, policy, scope.user)
     batch = await prepare(ctx, scope, items, policy, now)
     if any(item.outcome is None for item in items):
         async with ctx.store.transaction(scope) as tx:
             await tx.read_ahead(sessions, {chunk.content_hash for chunk in batch.chunks})
-            privacy.refuse(items, await privacy.load(ctx, tx, scope, sessions))
+            disabled, _ = await guard.load_disabled(ctx, tx, scope, sessions)
+            guard.refuse_disabled(items, disabled)
             await write(tx, batch)
     ctx.access_log.note(scope, refusals)
     return outcomes(items, scope.user)
@@ -130,8 +134,22 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
 
 
 def outcomes(items: Iterable[Item], user: str) -> list[Outcome]:
-    """Return the outcomes of items that are done."""
-    return [outcome for item in items if (outcome := guard.explain(item, user)) is not None]
+    """Return the outcomes of items that are done.
+
+    One gets a reason if the caller asked for more authority than who said it has.
+    """
+    done = []
+    for item in items:
+        outcome, given, draft = item.outcome, item.given, item.draft
+        if outcome is None:
+            continue
+        if given is not draft and outcome.status == "created" and not outcome.reason:
+            claimed = {(getattr(given, name), getattr(draft, name)) for name in _CLAIMS}
+            is_lowered = any(asked not in (None, kept) for asked, kept in claimed)
+            if is_lowered and not authority.is_own(given.labels.role, given.speaker, user):
+                outcome = replace(outcome, reason=guard.LOWERED)
+        done.append(outcome)
+    return done
 
 
 async def load_seen(reading: Reader, scope: Scope, items: Iterable[Item]) -> Seen:

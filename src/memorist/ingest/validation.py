@@ -81,13 +81,15 @@ def moment(at: datetime | str | None) -> datetime | None:
         raise InvalidInput(f"{at!r} is not a time: write it as in 2026-05-31T14:00:00Z") from error
 
 
-def text(value: object, most: int) -> None:
-    """Check a text that is to be remembered."""
+def text(value: object, most: int) -> str:
+    """Return a text that is to be remembered, as it can be stored."""
     if not isinstance(value, str):
         raise InvalidInput(f"A memory is text, not {type(value).__name__}")
-    if not normalize.storable(value).strip():
+    stored = normalize.storable(value)
+    if not stored.strip():
         raise InvalidInput("There is nothing to remember in a blank text")
     size(value, most)
+    return stored
 
 
 def size(value: str, most: int) -> None:
@@ -162,8 +164,7 @@ def drafts(
     evidence for itself, and its speaker and time come along.
     """
     if isinstance(what, str):
-        text(what, longest)
-        stored = normalize.storable(what)
+        stored = text(what, longest)
         return [Draft(text=stored, labels=labels, speaker=labels.role, at=at, **common)]
     given = [what] if isinstance(what, (Message, Mapping)) else what
     if not isinstance(given, Sequence) or isinstance(given, (bytes, bytearray)):

@@ -20,7 +20,7 @@ import numpy as np
 from ..context import Context
 from ..errors import StoreFull, StoreUnavailable
 from ..index import SnapshotCache
-from ..ingest import guard, privacy
+from ..ingest import guard
 from ..ingest import pipeline as ingest
 from ..ingest.analyze import Item, analyze
 from ..ingest.policies import Policy
@@ -165,7 +165,8 @@ class Offline:
     ) -> list[Outcome]:
         items = [Item(draft, draft) for draft in drafts]
         sessions = {draft.labels.session for draft in drafts}
-        privacy.refuse(items, await privacy.load(ctx, ctx.store, scope, sessions))
+        disabled, _ = await guard.load_disabled(ctx, ctx.store, scope, sessions)
+        guard.refuse_disabled(items, disabled)
         ctx.access_log.note(scope, guard.refuse(items, policy, scope.user))
         admitted = [item for item in items if item.outcome is None]
         for item in admitted:

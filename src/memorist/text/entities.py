@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
-from .dates import MONTHS, WEEKDAYS
-from .normalize import remove_links
+from .clock import MONTHS, WEEKDAYS
+from .normalize import LINK
 from .tokens import ENGLISH, word_set
 
 MOST_TOPICS = 12
@@ -143,6 +143,14 @@ GIVEN_NAMES = word_set("""
     tony valentina vera victor victoria vincent vladimir walter wei william yuki yusuf zoe
     """)
 
+_LONGEST_WORD = 64  # longer ones are noise, and would make the patterns slow
+_CODE_SHAPE = re.compile(
+    r"\w*[a-z][A-Z]\w*|[A-Z]{2,}[a-z]\w+|\w+_\w+|\w+\.[a-z]{1,5}\d?|\w*[a-z]\w*\d\w*|\w+(?:\+\+|#)"
+)
+_TECHNICAL_ENDING = re.compile(
+    r"\w{3,}(?:potent|ential|ization|isation|ology|metric|ware|base|sync|izer|iser|ector|gorithm"
+    r"|byte|script)s?"
+)
 _ENDINGS = ("ing", "est", "ers", "ies", "ied", "es", "ed", "er", "ly", "s")
 _WORD = re.compile(r"(?<![\w.])@[^\W_]\w{0,60}|[^\W_][\w'’&+#-]{0,60}")
 _PHRASE_WORD = re.compile(r"[^\W\d_][\w'’-]{0,60}|[^\s\w]|\n|\d+")
@@ -176,13 +184,21 @@ def is_common(word: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 14)
-def is_technical_word(word: str) -> bool:
-    """Return whether a lower-case word, or its plain form, is technical.
+def rarity(word: str) -> float:
+    """Return how rare a word is: 0 if everyday, 1 if technical.
 
-    >>> is_technical_word("endpoints"), is_technical_word("refactored"), is_technical_word("dinner")
-    (True, True, False)
+    >>> rarity("endpoints"), rarity("parseTree"), rarity("dinner")
+    (1.0, 1.0, 0.0)
     """
-    return not TECHNICAL.isdisjoint(_plain_forms(word))
+    lower = word.lower()
+    if len(word) > _LONGEST_WORD:
+        return 0.2
+    if _CODE_SHAPE.fullmatch(word) or not TECHNICAL.isdisjoint(_plain_forms(lower)):
+        return 1.0
+    if is_common(lower) or lower.isdecimal():
+        return 0.0
+    # Unknown words are names, of another language, or rarer.
+    return 1.0 if _TECHNICAL_ENDING.fullmatch(lower) else 0.2
 
 
 def _plain_forms(word: str) -> list[str]:
@@ -204,7 +220,7 @@ def entities(text: str) -> list[Entity]:
     >>> [entity.text for entity in entities(text)]
     ['Anna Weber', 'ACME', 'GitHub', 'Lisbon']
     """
-    words = _words(remove_links(text))
+    words = _words(LINK.sub(" ", text))
     long = [word.text for word in words if len(word.text) > 1]
     if len(long) > 2 and sum(map(str.isupper, long)) > 0.6 * len(long):  # everything is shouted
         words = [word for word in words if word.text.startswith("@")]
@@ -313,7 +329,7 @@ def keyphrases(text: str) -> list[Entity]:
     """
     counts: Counter[str] = Counter()
     run: list[str] = []
-    for token in [*_PHRASE_WORD.findall(remove_links(text).lower()), "."]:
+    for token in [*_PHRASE_WORD.findall(LINK.sub(" ", text).lower()), "."]:
         word = _POSSESSIVE.sub("", token)
         if len(word) > 2 and not is_common(word) and word not in _EMPTY:
             run.append(word)

@@ -25,7 +25,7 @@ LONGEST_RUN_OF_MARKS = 30  # as in Unicode's Stream-Safe Text Format; real text 
 NEAR = 3  # bits that may differ between two fingerprints of one text
 _BATCH = 65_536  # features counted at a time: bounds the memory that a long text needs
 
-_URL = re.compile(
+LINK = re.compile(
     r"""(?<![A-Za-z0-9])(?:(?:https?|ftp)://|www\.)[^\s<>"“”‘’«»\u2e80-\U0010ffff]+""",
     re.IGNORECASE,
 )
@@ -95,16 +95,7 @@ def for_hash(text: str) -> str:
     >>> for_hash("Tea  [12] is GOOD (Smith, 2020), see https://tea.example/x?y=1")
     'tea is good , see'
     """
-    return one_line(remove_citations(remove_links(compose(text)))).lower()
-
-
-def remove_links(text: str) -> str:
-    """Remove web addresses.
-
-    >>> remove_links("see https://a.example/b and www.c.example")
-    'see   and  '
-    """
-    return _URL.sub(" ", text)
+    return one_line(remove_citations(LINK.sub(" ", compose(text)))).lower()
 
 
 def find_links(text: str) -> list[str]:
@@ -114,7 +105,7 @@ def find_links(text: str) -> list[str]:
     ['a.example/b']
     """
     found = []
-    for match in _URL.finditer(text):
+    for match in LINK.finditer(text):
         address = match[0].lower().split("://", 1)[-1].removeprefix("www.")
         found.append(re.split("[?#]", address)[0].rstrip("/.,;:!')]*_`"))
     return found
@@ -137,7 +128,7 @@ def compact(text: str) -> str:
     >>> compact("Ça va? <:wave:42> https://a.example C++ & नमस्ते!")
     'ça va c नमस्ते'
     """
-    bare = _CUSTOM_EMOJI.sub(" ", remove_links(compose(text))).lower()
+    bare = _CUSTOM_EMOJI.sub(" ", LINK.sub(" ", compose(text))).lower()
     # Vowel signs of Indic scripts are marks.
     gaps = {mark for mark in set(bare) if not mark.isalnum() and category(mark)[0] != "M"}
     return one_line(bare.translate({ord(mark): " " for mark in gaps}))

@@ -13,9 +13,9 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from . import tokens
-from .dates import MONTH_NUMBERS, MONTHS
+from .clock import MONTH_NUMBERS, MONTHS
 from .entities import GIVEN_NAMES, is_common
-from .normalize import compose, for_hash, remove_links
+from .normalize import LINK, compose, for_hash
 from .tokens import ENGLISH, word_groups, word_set, word_table
 from .values import Values, is_value, read_values, value_tokens
 
@@ -158,14 +158,14 @@ class Statement:
     @cached_property
     def vocabulary(self) -> frozenset[str]:
         """All words in lower case, without the 's of a possessive."""
-        found = _WORD.findall(remove_links(compose(self.text)))
+        found = _WORD.findall(LINK.sub(" ", compose(self.text)))
         return frozenset(_POSSESSIVE.sub("", word).lower() for word in found)
 
     @cached_property
     def names(self) -> tuple[set[str], set[str]]:
         """Names, and uncommon words that may have a capital only because they begin a sentence."""
         sure, possible = set(), set()
-        plain = remove_links(compose(self.text))
+        plain = LINK.sub(" ", compose(self.text))
         for match in _WORD.finditer(plain):
             word = _POSSESSIVE.sub("", match[0])
             lower, start = word.lower(), match.start()

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from .entities import GIVEN_NAMES
-from .normalize import AUTHOR_YEAR, compose, find_links, remove_citations, remove_links
+from .normalize import AUTHOR_YEAR, LINK, compose, find_links, remove_citations
 from .tokens import ENGLISH, word_groups, word_set, word_table
 
 T = TypeVar("T")
@@ -215,7 +215,7 @@ def _look_up(words: Iterable[str], table: Mapping[str, T]) -> tuple[T, ...]:
 
 def _remove_references(text: str) -> str:
     """Remove links and citations, and the full stops inside abbreviations."""
-    without = remove_citations(remove_links(text))
+    without = remove_citations(LINK.sub(" ", text))
     return _DOTTED.sub(lambda match: match[0].replace(".", "") + " ", without)
 
 

@@ -150,7 +150,7 @@ def test_small_talk_never_says_what_a_task_is_about() -> None:
     task = evals.EvalTask(
         name="cat", sessions=(told,), question="Which cat?", asked_at=asked, must=("cat",)
     )
-    lines = [turn.content for session in tasks.unlike(task) for turn in session.messages]
+    lines = [turn.content for session in tasks.small_talk(task) for turn in session.messages]
     assert len(lines) > 40
     assert not any(tasks.says(line, "cat") for line in lines)
-    assert all(session.at < asked for session in tasks.unlike(task))
+    assert all(session.at < asked for session in tasks.small_talk(task))

@@ -1,6 +1,6 @@
 """The program: how commands are declared, options of all commands, groups, and exit codes.
 
-Commands that only call a method of the client are made from the verb table, at the end.
+Commands that only call a method of the client are built from the verb table, at the end.
 
 Nothing here is slow to import, so that `memorist --help` answers at once.
 """

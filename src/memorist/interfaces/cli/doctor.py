@@ -86,8 +86,8 @@ def examine(db: str | None) -> list[Finding]:
         settings = load("settings").load(db=db)
     except MemoristError as error:
         seen = str(error).removesuffix(". See `memorist doctor`")
-        mend = "fix it in the environment or in memorist.toml"
-        return [*found, Finding("settings", "bad", seen, mend)]
+        fix = "fix it in the environment or in memorist.toml"
+        return [*found, Finding("settings", "bad", seen, fix)]
     checks = check_settings, check_model, check_language_model, check_cache, check_file, check_spool
     run(*checks, given=(settings,))
     return found
@@ -131,19 +131,19 @@ def check_settings(settings: Settings) -> Findings:
     for variable in sorted(os.environ):
         name = variable.removeprefix("MEMORIST_").lower()
         if variable.startswith("MEMORIST_") and name not in known:
-            mend = "correct the name or remove it"
+            fix = "correct the name or remove it"
             if close := get_close_matches(name, known, n=1):
-                mend = f"did you mean MEMORIST_{close[0].upper()}?"
-            yield "settings", "poor", f"unknown variable {variable}", mend
+                fix = f"did you mean MEMORIST_{close[0].upper()}?"
+            yield "settings", "poor", f"unknown variable {variable}", fix
 
 
 def check_model(settings: Settings) -> Findings:
-    mend = "set MEMORIST_EMBEDDER=minilm, then run `memorist index`"
+    fix = "set MEMORIST_EMBEDDER=minilm, then run `memorist index`"
     kind, _, name = settings.embedder.partition(":")
     if kind == "none":
-        yield "model", "poor", "none: only words are compared, not meanings", mend
+        yield "model", "poor", "none: only words are compared, not meanings", fix
     elif kind == "hashing":
-        yield "model", "poor", "hashing: for tests, it compares no meanings", mend
+        yield "model", "poor", "hashing: for tests, it compares no meanings", fix
     elif kind == "openai":
         where = _without_password(settings.embedder_url or "OpenAI")
         yield "model", "good", f"{name or kind}, remote: every text is sent to {where}"
@@ -162,8 +162,8 @@ def check_model(settings: Settings) -> Findings:
         try:
             milliseconds = 1000 * asyncio.run(encode())
         except MemoristError as error:
-            mend = "reinstall: pip install --force-reinstall memorist"
-            yield "model", "bad", str(error), mend
+            fix = "reinstall: pip install --force-reinstall memorist"
+            yield "model", "bad", str(error), fix
         else:
             size = f"{minilm.DIMENSIONS} dimensions, {milliseconds:.0f} ms per sentence"
             yield "model", "good", f"{minilm.MODEL}, packaged, {size}"
@@ -192,8 +192,8 @@ def check_cache(settings: Settings) -> Findings:
     elif _is_writable(folder):
         yield "cache", "good", f"{folder}, at most {settings.cache_mb} MB"
     else:
-        mend = "set MEMORIST_STATE_DIR to a writable folder"
-        yield "cache", "poor", f"{folder} is not writable: each text is embedded again", mend
+        fix = "set MEMORIST_STATE_DIR to a writable folder"
+        yield "cache", "poor", f"{folder} is not writable: each text is embedded again", fix
 
 
 def _is_writable(path: Path) -> bool:
@@ -202,28 +202,38 @@ def _is_writable(path: Path) -> bool:
     return existing.is_dir() and os.access(existing, os.W_OK)
 
 
+def _has_reserve(path: Path) -> bool:
+    """Return whether space is reserved beside a database that is open, unless it is temporary."""
+    is_temporary = load("storage.sqlite").is_temporary(path.absolute())
+    return is_temporary or path.with_name(f"{path.name}-reserve").exists()
+
+
 def check_file(settings: Settings) -> Findings:
     place = settings.db
     if place != ":memory:" and "://" not in place and not Path(place).exists():
         if _is_writable(Path(place).parent):
             yield "file", "good", f"{place} will be created by the first `memorist remember`"
         else:
-            mend = "name a file in a writable folder with --db or MEMORIST_DB"
-            yield "file", "bad", f"{place} cannot be created", mend
+            fix = "name a file in a writable folder with --db or MEMORIST_DB"
+            yield "file", "bad", f"{place} cannot be created", fix
         return
     try:
         with memorist.open(place) as memory:
             counts, problems = memory.stats(), memory.check()
+            has_reserve = place == ":memory:" or "://" in place or _has_reserve(Path(place))
     except MemoristError as error:  # its message says what to do
         yield "file", "bad", str(error)
         return
     stored, size, missing = counts["memories"], counts["bytes"], counts["without_embeddings"]
     yield "file", "good", f"{_without_password(place)}, {stored} memories, {size:,} bytes"
+    if not has_reserve:
+        seen = "no space is reserved: forgetting may fail when the disk is full"
+        yield "disk", "poor", seen, "free a few megabytes, or make the folder writable"
     if not problems:
         yield "health", "good", "no problems in the stored data"
     for problem in problems[:10]:
-        mend = "`memorist export`, then import into a new file, or restore a backup"
-        yield "health", "bad", problem, "" if "memorist" in problem else mend
+        fix = "`memorist export`, then import into a new file, or restore a backup"
+        yield "health", "bad", problem, "" if "memorist" in problem else fix
     if len(problems) > 10:
         yield "health", "bad", f"and {len(problems) - 10} more like these"
     if settings.embedder == "none":
@@ -243,11 +253,11 @@ def check_spool(settings: Settings) -> Findings:
         return
     waiting, aside = len(spool.waiting()), spool.set_aside()
     if waiting:
-        mend = "bring the store back, then run `memorist db replay`"
-        yield "spool", "poor", f"{waiting} waiting in {spool.folder}", mend
+        fix = "bring the store back, then run `memorist db replay`"
+        yield "spool", "poor", f"{waiting} waiting in {spool.folder}", fix
     for path in aside:
-        mend = "read the lines, remember what they say, and remove the file"
-        yield "spool", "poor", f"lines that could not be used: {path}", mend
+        fix = "read the lines, remember what they say, and remove the file"
+        yield "spool", "poor", f"lines that could not be used: {path}", fix
     if not waiting and not aside:
         yield "spool", "good", f"empty; its files would be in {spool.folder}"
 

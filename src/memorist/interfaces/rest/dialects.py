@@ -92,4 +92,10 @@ async def search(access: Reader, query: Annotated[GuildQuery, Query()]) -> Guild
         found = await Clanker(client).search_durable_facts(
             guild, text, channel_id=channel, limit=limit
         )
-    return GuildFacts(results=found, queryText=text, guildId=guild, channelId=channel, limit=limit)
+    return GuildFacts(
+        results=found,
+        queryText=text,
+        guildId=guild,
+        channelId=channel,
+        limit=limit,
+    )
