@@ -29,7 +29,7 @@ from ..storage.queries import SpaceSettings
 from ..storage.transaction import Transaction
 from ..text import authority, normalize
 from ..text.clock import new_id
-from ..types import Labels, Scope
+from ..types import Labels, Memory, Scope
 
 SHARED = "share:"  # tag prefix of what another space may recall; its name follows
 SENSITIVE = ("preferred_name", "pronouns", "city", "language")  # only the person decides
@@ -218,14 +218,7 @@ class Consent(PersonalVerbs):
             if made == known:
                 return made
             decision = "proposed" if known is new else "supported"
-            said: dict[str, int] = {}  # how often each message was said
-            is_sure = False
-            for memory in await tx.get(scope, made.evidence):
-                if memory.kind != "insight":
-                    said[memory.source_message_id or memory.id] = 1 + memory.repeat_count
-                elif memory.confidence >= SURE:
-                    is_sure = True
-            if field in BENIGN and (is_sure or sum(said.values()) >= ENOUGH):
+            if field in BENIGN and is_corroborated(await tx.get(scope, made.evidence)):
                 decision = "corroborated"
                 made = replace(made, decided=decision, decided_at=now)
             await person.decide_proposal(tx, made, decision, at=now, actor=actor)
@@ -296,6 +289,17 @@ class Consent(PersonalVerbs):
             else:
                 left.append(each)
         return left
+
+
+def is_corroborated(evidence: Iterable[Memory]) -> bool:
+    """Whether two statements of the person support something, or one confident insight."""
+    counts: dict[str, int] = {}  # how often each message was said
+    for memory in evidence:
+        if memory.kind != "insight":
+            counts[memory.source_message_id or memory.id] = 1 + memory.repeat_count
+        elif memory.confidence >= SURE:
+            return True
+    return sum(counts.values()) >= ENOUGH
 
 
 def _find_in_force(proposals: Iterable[Proposal]) -> list[Proposal]:
