@@ -557,6 +557,13 @@ def test_the_doctor_says_what_is_degraded_and_how_to_mend_it(unembedded: Run) ->
     assert "MEMORIST_EMBEDDER=minilm" in shown
 
 
+def test_the_doctor_says_when_no_space_can_be_reserved(run: Run, place: Path) -> None:
+    assert run("remember", "I like tea.").exit_code == 0
+    assert "no space is reserved" not in " ".join(run("doctor").stdout.split())
+    (place / "memory.db-reserve").symlink_to(place / "nowhere" / "file")
+    assert "no space is reserved" in " ".join(run("doctor").stdout.split())
+
+
 def test_the_doctor_finds_a_damaged_file(run: Run, place: Path) -> None:
     (place / "memory.db").write_bytes(b"garbage" * 1000)
     answer = run("doctor", "--json")

@@ -41,13 +41,11 @@ class OpenAIEmbedder:
             raise Misconfigured(
                 f"Setting 'embedder_dimensions': say how many numbers {model!r} makes of a text"
             )
-        self._name, self.dimensions = model, int(dimensions or known or 0)
-        self.model, self._shortened = model, dict[str, int]()
-        if known is not None and known != self.dimensions:
-            self.model, self._shortened = (
-                f"{model}@{self.dimensions}",
-                {"dimensions": self.dimensions},
-            )
+        self._request: dict[str, Any] = {"model": model, "encoding_format": "float"}
+        self.model, self.dimensions = model, int(dimensions or known or 0)
+        if known not in (None, self.dimensions):
+            self.model = f"{model}@{self.dimensions}"
+            self._request["dimensions"] = self.dimensions
         self._timeout = timeout
         self._server = http.ModelServer(
             "openai",
@@ -77,42 +75,28 @@ class OpenAIEmbedder:
 
     async def _encode(self, batch: Sequence[str]) -> Vectors:
         if wait := self._circuit.wait:
-            raise EmbedderUnavailable(
-                f"The embedder {self.model} failed and is asked again in {wait:.0f} s"
-            )
+            raise self._unavailable(f"failed and is asked again in {wait:.0f} s")
         await self._server.ready()
-        is_trial, worked = self._circuit.begin(), None
         try:
-            async with asyncio.timeout(self._timeout):
-                data = await self._server.ask(
-                    model=self._name, input=list(batch), encoding_format="float", **self._shortened
-                )
-            worked = True
+            with self._circuit.call((TimeoutError, http.Failed)):
+                async with asyncio.timeout(self._timeout):
+                    data = await self._server.ask(input=list(batch), **self._request)
         except (TimeoutError, http.Failed) as error:
-            worked = False
-            raise EmbedderUnavailable(
-                f"The embedder {self.model} failed: {error or 'it took too long'}"
-            ) from None
-        finally:
-            self._circuit.end(is_trial, worked=worked)
-        return self._rows(data, len(batch))
+            raise self._unavailable(f"failed: {error or 'it took too long'}") from None
+        return self.read_vectors(data, len(batch))
 
-    def _rows(self, data: Any, wanted: int) -> Vectors:
+    def read_vectors(self, data: Any, wanted: int) -> Vectors:
         """Return the vectors in an answer, in the order of the texts, at unit length."""
         found, placed = http.at(data, "data"), {}
         for row in found if isinstance(found, list) else ():
             place = http.at(row, "index")
             placed[place if isinstance(place, int) else None] = http.at(row, "embedding")
         if placed.keys() != set(range(wanted)):
-            raise EmbedderUnavailable(
-                f"The embedder {self.model} did not give one vector for each text"
-            )
+            raise self._unavailable("did not give one vector for each text")
         try:
-            rows: Vectors = np.array([placed[place] for place in range(wanted)], dtype=np.float32)
+            rows: Vectors = np.array([placed[place] for place in range(wanted)], np.float32)
         except (TypeError, ValueError):
-            raise EmbedderUnavailable(
-                f"The embedder {self.model} gave something else than numbers"
-            ) from None
+            raise self._unavailable("gave something else than numbers") from None
         if rows.shape != (wanted, self.dimensions):
             raise WrongDimensions(
                 f"The embedder {self.model} gives vectors of {rows.shape[-1]} numbers, "
@@ -120,8 +104,11 @@ class OpenAIEmbedder:
             )
         lengths: Vectors = np.linalg.norm(rows, axis=1, keepdims=True)
         if not np.all(np.isfinite(lengths) & (lengths > 0)):
-            raise EmbedderUnavailable(f"The embedder {self.model} gave vectors without a direction")
+            raise self._unavailable("gave vectors without a direction")
         return rows / lengths
+
+    def _unavailable(self, why: str) -> EmbedderUnavailable:
+        return EmbedderUnavailable(f"The embedder {self.model} {why}")
 
 
 def batches(texts: Sequence[str]) -> Iterator[list[str]]:

@@ -12,6 +12,12 @@ from numpy.typing import NDArray
 from ..ports import Vectors
 from ..text import tokens
 
+Bools = NDArray[np.bool_]
+Bytes = NDArray[np.uint8]
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Floats = NDArray[np.float32]
+Positions = NDArray[np.intp]  # in a snapshot
 _FEW = 4  # vectors, up to which one product per row is as fast as a matrix product
 _SPARE = 0.125  # room for rows to come, as a share of those there
 
@@ -70,10 +76,10 @@ def products(rows: Vectors, asked: Vectors) -> Vectors:
 class PartialVectors:
     """The vectors of some positions, ascending, where a scope is too large to hold all."""
 
-    positions: NDArray[np.intp]
+    positions: Positions
     vectors: Vectors
 
-    def similarity(self, vector: Vectors, n: int) -> NDArray[np.float32]:
+    def similarity(self, vector: Vectors, n: int) -> Floats:
         """Return the cosine to each of n positions; 0 where no vector is known.
 
         >>> known = PartialVectors(np.array([2]), np.array([[0.6, 0.8]], np.float32))
@@ -84,7 +90,7 @@ class PartialVectors:
         near[self.positions] = self.vectors @ vector
         return near
 
-    def at(self, positions: NDArray[np.intp]) -> Vectors:
+    def at(self, positions: Positions) -> Vectors:
         """Return the vectors at these positions, zero where none is known."""
         found = np.zeros((len(positions), self.vectors.shape[1]), np.float32)
         if len(self.positions):
@@ -99,8 +105,8 @@ class Segment:
     """Postings of some positions, sorted by term."""
 
     terms: NDArray[np.uint32]
-    positions: NDArray[np.int32]
-    counts: NDArray[np.uint8]
+    positions: Ints
+    counts: Bytes
 
     @staticmethod
     def of(packed: Sequence[bytes], first: int) -> Segment:
@@ -136,14 +142,14 @@ class Neighbors:
     `before`, `after` and `group` have one number per position; one past the last stands for none.
     """
 
-    order: NDArray[np.intp]  # positions by session and place in it
-    starts: NDArray[np.intp]  # where in `order` each session begins
-    before: NDArray[np.intp]  # position of the turn before, in the same session
-    after: NDArray[np.intp]
-    group: NDArray[np.intp]  # which of the sessions
+    order: Positions  # positions by session and place in it
+    starts: Positions  # where in `order` each session begins
+    before: Positions  # position of the turn before, in the same session
+    after: Positions
+    group: Positions  # which of the sessions
 
     @staticmethod
-    def of(order: NDArray[np.int32], session: NDArray[np.int32]) -> Neighbors:
+    def of(order: Ints, session: Ints) -> Neighbors:
         """Find the sessions among ordered positions, by the session of each position.
 
         >>> found = Neighbors.of(np.array([2, 0, 1], np.int32), np.array([7, -1, 7], np.int32))

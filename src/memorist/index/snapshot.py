@@ -21,7 +21,20 @@ from ..ports import ChangeSource, IndexRow, Vectors
 from ..text import clock
 from ..text.tokens import ENDS_ASKING, FLAGS
 from ..types import KINDS, STATES, Scope
-from .arrays import Matrix, Neighbors, PartialVectors, Segment, add_segment, products
+from .arrays import (
+    Bools,
+    Bytes,
+    Floats,
+    Ints,
+    Longs,
+    Matrix,
+    Neighbors,
+    PartialVectors,
+    Positions,
+    Segment,
+    add_segment,
+    products,
+)
 
 NO_TIME = clock.NO_TIME
 ACTIVE, COMPRESSED, SUPERSEDED = (STATES.index(s) for s in ("active", "compressed", "superseded"))
@@ -38,25 +51,25 @@ _UNIT = 0.01  # how far the square of a vector's length may be from 1
 class Columns:
     """One value per position."""
 
-    row: NDArray[np.int64]  # number of the row in the store
-    state: NDArray[np.uint8]
-    kind: NDArray[np.uint8]
-    flags: NDArray[np.uint8]  # as `text.index` sets them
-    pinned: NDArray[np.bool_]
-    embedded: NDArray[np.bool_]
-    session: NDArray[np.int32]  # codes; -1 means none
-    sequence: NDArray[np.int32]
-    speaker: NDArray[np.int32]
-    channel: NDArray[np.int32]
-    occurred: NDArray[np.int64]  # microseconds since 1970, or NO_TIME
-    created: NDArray[np.int64]
-    updated: NDArray[np.int64]
-    valid_from: NDArray[np.int64]
-    valid_to: NDArray[np.int64]
-    importance: NDArray[np.float32]
-    confidence: NDArray[np.float32]
+    row: Longs  # number of the row in the store
+    state: Bytes
+    kind: Bytes
+    flags: Bytes  # as `text.index` sets them
+    pinned: Bools
+    embedded: Bools
+    session: Ints  # codes; -1 means none
+    sequence: Ints
+    speaker: Ints
+    channel: Ints
+    occurred: Longs  # microseconds since 1970, or NO_TIME
+    created: Longs
+    updated: Longs
+    valid_from: Longs
+    valid_to: Longs
+    importance: Floats
+    confidence: Floats
     simhash: NDArray[np.uint64]
-    length: NDArray[np.float32]  # terms of the text
+    length: Floats  # terms of the text
 
 
 _DTYPES: dict[str, type[np.generic]] = {
@@ -73,8 +86,8 @@ class Snapshot(Columns):
     revision: int
     matrix: Matrix | None  # of all vectors; None if another index holds them and `partial` some
     segments: tuple[Segment, ...]
-    present: NDArray[np.bool_]  # not replaced, not gone
-    alive: NDArray[np.bool_]  # counts for this question
+    present: Bools  # not replaced, not gone
+    alive: Bools  # counts for this question
     codes: Mapping[str, Mapping[str, int]]  # of sessions, speakers and channels
     partial: PartialVectors
     sum: NDArray[np.float64]  # of the active vectors; without a matrix, of all that were ever added
@@ -120,7 +133,7 @@ class Snapshot(Columns):
         return float(self.length[self.alive].mean()) if self.count else 0.0
 
     @cached_property
-    def length_share(self) -> NDArray[np.float32]:
+    def length_share(self) -> Floats:
         """The length of each text as a share of the mean."""
         return self.length / max(self.mean_length, 1e-9)
 
@@ -135,12 +148,12 @@ class Snapshot(Columns):
         return held + (self.matrix.rows.nbytes if self.matrix else 0)
 
     @cached_property
-    def marked(self) -> Mapping[int, NDArray[np.bool_]]:
+    def marked(self) -> Mapping[int, Bools]:
         """Which positions have each flag."""
         return {flag: self.flags & flag != 0 for flag in FLAGS}
 
     @cached_property
-    def replies(self) -> NDArray[np.intp]:
+    def replies(self) -> Positions:
         """The positions of turns whose turn before ends in a question."""
         asking = np.append(self.marked[ENDS_ASKING], False)
         return np.flatnonzero(asking[self.neighbors.before])
@@ -149,7 +162,7 @@ class Snapshot(Columns):
         """Return the number of a session, speaker or channel; -1 for None, -2 if unknown."""
         return -1 if name is None else self.codes[column].get(name, -2)
 
-    def postings(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def postings(self, term: int) -> tuple[Ints, Floats]:
         """Return where a term occurs among what is alive, and how often."""
         wanted = np.uint32(term)
         found, often = [np.empty(0, np.int32)], [np.empty(0, np.uint8)]
@@ -165,13 +178,13 @@ class Snapshot(Columns):
         is_alive = self.alive[where]
         return where[is_alive], counts[is_alive]
 
-    def similarity(self, vector: Vectors) -> NDArray[np.float32]:
+    def similarity(self, vector: Vectors) -> Floats:
         """Return the cosine of every position to a vector, or to each column of several."""
         if self.matrix is None:
             return self.partial.similarity(vector, self.n)
         return products(self.matrix.first(self.n), vector)
 
-    def vectors(self, positions: NDArray[np.intp]) -> Vectors:
+    def vectors(self, positions: Positions) -> Vectors:
         """Return the vectors at these positions, zero where there is none."""
         if self.matrix is None:
             return self.partial.at(positions)
@@ -192,7 +205,7 @@ class Snapshot(Columns):
         return Neighbors.of(positions[order], self.session)
 
     @cached_property
-    def days(self) -> NDArray[np.float32]:
+    def days(self) -> Floats:
         """When each was said, in days since 1970; minus infinity where that is unknown."""
         known = np.where(self.occurred == NO_TIME, -np.inf, self.occurred.astype(np.float64))
         return (known / _MICROS_A_DAY).astype(np.float32)
@@ -205,7 +218,7 @@ class Snapshot(Columns):
         count = int(np.count_nonzero(self.alive & self.embedded))
         return (self.sum / count).astype(np.float32) if count else None
 
-    def positions(self, rows: Sequence[int]) -> NDArray[np.intp]:
+    def positions(self, rows: Sequence[int]) -> Positions:
         """Return the current positions of the given rows; those that are gone are left out."""
         return np.flatnonzero(np.isin(self.row, np.asarray(rows, np.int64)) & self.present)
 

@@ -72,17 +72,9 @@ class Breaker:
         Raises ModelUnavailable at once while it is not asked.
         """
         self.check()
-        is_trial, worked = self._circuit.begin(), None
-        try:
-            answer = await self.inner.answer(ask)
-            worked = True
-            return answer
-        except (BadModelAnswer, ModelUnavailable) as error:
-            # A bad answer may be the fault of the text: the model is up.
-            worked = isinstance(error, BadModelAnswer)
-            raise
-        finally:
-            self._circuit.end(is_trial, worked=worked)
+        # A bad answer may be the fault of the text: the model is up.
+        with self._circuit.call((ModelUnavailable,), successes=(BadModelAnswer,)):
+            return await self.inner.answer(ask)
 
     async def close(self) -> None:
         await self.inner.close()

@@ -12,7 +12,8 @@ import importlib.util
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..errors import Misconfigured
 
 FAILURES = 3  # in a row, after which no call is made for a while
 FIRST_PAUSE, LONGEST_PAUSE = 30.0, 600.0  # seconds
+Errors = tuple[type[Exception], ...]
 _NEVER_ARRIVED = {"ConnectError", "ConnectTimeout", "PoolTimeout"}
 
 
@@ -59,10 +61,8 @@ class ModelServer:
         try:
             raw = await call(**request)
         except sdk.APIStatusError as error:
-            status, said = (
-                error.status_code,
-                str(error.body)[:200].lower(),
-            )  # the rest may be an echo
+            status = error.status_code
+            said = str(error.body)[:200].lower()  # the rest may be an echo
             is_free = 400 <= status < 500
             raise Failed(f"status {status}", status=status, said=said, is_free=is_free) from None
         except Exception as error:  # what a library and those below it raise shares no base class
@@ -131,9 +131,7 @@ def _limited_client(sdk: Any, limit: int) -> Any:
 
 
 class Circuit:
-    """A circuit breaker: after a few failures in a row only one trial call is allowed once in a
-    while.
-    """
+    """A circuit breaker: after a few failures in a row it only allows a trial call now and then."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -147,22 +145,30 @@ class Circuit:
             return 0.0
         return max(1.0 if self._trying else 0.0, self._until - self._clock())
 
-    def begin(self) -> bool:
-        """Start a call that `wait` allows; return whether it is the trial call. `end` has to
-        follow.
-        """
-        is_trial = self._failures >= FAILURES
-        self._trying = self._trying or is_trial
-        return is_trial
+    @contextmanager
+    def call(self, failures: Errors, successes: Errors = ()) -> Iterator[None]:
+        """Make a call that `wait` allows; whether it worked is told by what the body raises.
 
-    def end(self, is_trial: bool, *, worked: bool | None) -> None:
-        """Finish a call; `worked` is None if that is unknown."""
-        if is_trial:
-            self._trying = False
-        if worked:
-            self._failures, self._pause = 0, FIRST_PAUSE
-        elif worked is False:
-            self._failures += 1
-            if self._failures == FAILURES or is_trial:
-                self._until = self._clock() + self._pause
-                self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        Any other error, such as a cancellation, says nothing about the server.
+        """
+        is_trial, worked = self._failures >= FAILURES, None
+        self._trying = self._trying or is_trial
+        try:
+            yield
+            worked = True
+        except failures:
+            worked = False
+            raise
+        except successes:
+            worked = True
+            raise
+        finally:
+            if is_trial:
+                self._trying = False
+            if worked:
+                self._failures, self._pause = 0, FIRST_PAUSE
+            elif worked is False:
+                self._failures += 1
+                if self._failures == FAILURES or is_trial:
+                    self._until = self._clock() + self._pause
+                    self._pause = min(2 * self._pause, LONGEST_PAUSE)

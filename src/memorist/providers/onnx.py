@@ -33,8 +33,8 @@ _WINDOW = 2_048  # characters looked at in one go
 _CACHED_WORDS = 32_768
 _CACHED_CHARACTERS = 65_536
 
-# Removed, as of Unicode 8: control, format and private-use characters, non-spacing marks, U+FFFD. Lone surrogates,
-# which the reference cannot be given, vanish like the U+FFFD that stands for them elsewhere.
+# Removed, as of Unicode 8: control, format and private-use characters, non-spacing marks, U+FFFD.
+# Lone surrogates, which the reference cannot be given, vanish like the U+FFFD that stands for them.
 _REMOVED = """
     0-8 b-c e-1f 7f-9f ad 300-36f 483-487 591-5bd 5bf 5c1-5c2 5c4-5c5 5c7 600-605 610-61a 61c
     64b-65f 670 6d6-6dd 6df-6e4 6e7-6e8 6ea-6ed 70f 711 730-74a 7a6-7b0 7eb-7f3 816-819 81b-823
@@ -64,7 +64,7 @@ _REMOVED = """
     1daa1-1daaf 1e8d0-1e8d6 e0001 e0020-e007f e0100-e01ef f0000-ffffd 100000-10fffd
 """
 
-# Punctuation in Unicode 8, and the ASCII symbols that BERT counts as punctuation: each is a word of its own.
+# Punctuation in Unicode 8, and the ASCII symbols that BERT counts as such: each is a word of its own.
 _PUNCTUATION = """
     21-2f 3a-40 5b-60 7b-7e a1 a7 ab b6-b7 bb bf 37e 387 55a-55f 589-58a 5be 5c0 5c3 5c6 5f3-5f4
     609-60a 60c-60d 61b 61e-61f 66a-66d 6d4 700-70d 7f7-7f9 830-83e 85e 964-965 970 af0 df4 e4f
@@ -100,7 +100,7 @@ def load_runtime() -> Any:
 
 
 def load_model(folder: Path, threads: int = 0) -> tuple[WordPiece, Any]:
-    """Return the tokenizer and the session, which has no types, of a model; 0 threads: all cores."""
+    """Return the tokenizer of a model and its session, which has no types; 0 threads: all cores."""
     onnxruntime = load_runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -186,7 +186,7 @@ class _Ranges:
 
 
 class _Fold(dict[int, str]):
-    """A table for str.translate, filled as it is used: lower case, no accents, spaces around marks."""
+    """A table for str.translate, filled as it is used: lower case, no accents, marks apart."""
 
     removed = _Ranges(_REMOVED)
     punctuation = _Ranges(_PUNCTUATION)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..index.arrays import Bools, Positions
 from ..index.snapshot import NO_TIME, Snapshot
 from ..ports import Vectors
 from ..text import clock, normalize, tokens
@@ -27,7 +28,7 @@ from .question import ParsedQuestion
 
 Scores = NDArray[np.float32]  # one per position
 Column = NDArray[np.float64]  # one per candidate
-Places = NDArray[np.intp] | slice  # positions for which a feature is wanted
+Places = Positions | slice  # positions for which a feature is wanted
 K1, B = 1.2, 0.9  # of BM25
 TOLD_WITHIN = timedelta(days=31)  # people tell what happened some weeks later
 _INSIGHT = KINDS.index("insight")
@@ -42,7 +43,7 @@ class SnapshotSearch:
     profile: Profile
     snapshot: Snapshot
     question: ParsedQuestion
-    usable: NDArray[np.bool_]  # what may be returned
+    usable: Bools  # what may be returned
     now: datetime
     vector: Vectors | None = None  # of the question
     channel: int = -1  # code of the channel of the question; -1 if it has none
@@ -131,14 +132,14 @@ def bm25(snapshot: Snapshot, terms: Sequence[int]) -> tuple[Scores, float]:
     return scores, 0.6 * (K1 + 1.0) * total
 
 
-def role(search: SnapshotSearch, at: Places) -> NDArray[np.bool_]:
+def role(search: SnapshotSearch, at: Places) -> Bools:
     """Mark what the side said that is not asked about: nearly always the assistant."""
     marked = search.snapshot.marked
     is_asked = search.question.asks_assistant and marked[FROM_ASSISTANT].any()
     return marked[FROM_USER if is_asked else FROM_ASSISTANT][at]
 
 
-def speaker(search: SnapshotSearch, at: Places) -> NDArray[np.bool_] | None:
+def speaker(search: SnapshotSearch, at: Places) -> Bools | None:
     """Mark what the person said whom the question names, if it names exactly one."""
     named = search.question.speakers
     return search.snapshot.speaker[at] == named[0] if len(named) == 1 else None
@@ -225,7 +226,7 @@ COMPUTED: dict[str, Feature] = {
 }
 
 
-def compute(search: SnapshotSearch, positions: NDArray[np.intp]) -> dict[str, Column]:
+def compute(search: SnapshotSearch, positions: Positions) -> dict[str, Column]:
     """Return the features that are used, of some positions, exact enough to be added up."""
     found = {}
     for name, feature in COMPUTED.items():

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..index.arrays import Positions
 from ..types import Cut, Memory
 from .features import COMPUTED, Column, Scores, SnapshotSearch, compute, relevance
 from .profiles import Gate, Profile
@@ -30,7 +30,7 @@ _LEAST = 0.001  # a best score below this is not stretched to 1
 class Candidates:
     """The candidates of one question as columns, with their memories once they are read."""
 
-    positions: NDArray[np.intp]  # in the snapshot
+    positions: Positions  # in the snapshot
     relevance: Column  # similarity, as a hit reports it
     features: Mapping[str, Column]
     memories: Sequence[Memory] = ()
@@ -40,7 +40,7 @@ class Candidates:
         """Whether the dense leg found anything at all: one switch for all candidates."""
         return "semantic" in self.features and bool((self.features["semantic"] > 0).any())
 
-    def pick(self, order: Sequence[int] | NDArray[np.intp]) -> Candidates:
+    def pick(self, order: Sequence[int] | Positions) -> Candidates:
         """Return some of the candidates, before they are read, in the given order."""
         return Candidates(
             positions=self.positions[order],

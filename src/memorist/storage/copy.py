@@ -17,7 +17,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -170,7 +170,11 @@ async def write_archive(store: Store, path: Path, report: Report) -> Copied:
     """
     database = store.database
     with new_archive(path) as file:
-        head = {"memorist": "archive", "format": ARCHIVE_FORMAT, "key": await _secret_of(store)}
+        head = {
+            "memorist": "archive",
+            "format": ARCHIVE_FORMAT,
+            "key": await _meta(database, "secret"),
+        }
         await asyncio.to_thread(_write_lines, file, [head])
         done = 0
         async for page in read_pages(database):
@@ -201,18 +205,15 @@ async def read_archive(path: Path, store: Store, report: Report) -> Copied:
         raise InvalidInput(
             f"{str(path)!r} is not an archive of a memory; `memorist import` reads an export"
         )
-    if await _load_progress(database) is None and await store.scopes():
+    if await _meta(database, MARK) is None and await store.scopes():
         raise RevisionConflict("The target holds memories already: take a new database")
     await _begin(database, {"secret": head["key"]})
     done = 0
     sums: dict[str, list[Any]] | None = None
     while batch := await asyncio.to_thread(lambda: list(islice(records, PAGE))):
         sums = batch.pop()["sums"] if "sums" in batch[-1] else None
-        by_table: dict[str, list[dict[str, Any]]] = {}
-        for record in batch:
-            by_table.setdefault(str(record.pop("table", None)), []).append(record)
-        for table, rows in by_table.items():
-            await _insert(database, await to_page(database, table, rows), {})
+        for table, group in groupby(batch, lambda record: str(record.pop("table", None))):
+            await _insert(database, await to_page(database, table, list(group)), {})
         done += len(batch)
         report(done, done)
     if sums is None:
@@ -229,20 +230,23 @@ async def read_archive(path: Path, store: Store, report: Report) -> Copied:
 async def begin_copy(source: Store, target: Store) -> Progress | None:
     """Return the progress of an earlier run, or None if it was finished. Raises
     RevisionConflict."""
-    secret = await _secret_of(source)
-    is_same = secret == await _secret_of(target)
-    progress = await _load_progress(target.database)
-    if progress is not None and not is_same:
+    secret = await _meta(source.database, "secret")
+    is_same = secret == await _meta(target.database, "secret")
+    mark = await _meta(target.database, MARK)
+    if mark is not None and not is_same:
         raise RevisionConflict(
             "The target is an unfinished copy of another store: finish that one, or take a new one"
         )
-    if progress is not None or is_same:
+    if mark is not None:
+        progress: Progress = json.loads(mark)
         return progress
+    if is_same:
+        return None
     if await target.scopes():
         raise RevisionConflict(
             "The target holds memories: copy into a new database, or `memorist import` into this"
         )
-    await _begin(target.database, {"secret": secret})
+    await _begin(target.database, {"secret": str(secret)})
     return {}
 
 
@@ -322,17 +326,10 @@ def comparable(value: Any) -> Any:
     return value
 
 
-async def _secret_of(store: Store) -> str:
-    """Return the key of the digests, as it is stored now."""
-    found = await store.database.rows("SELECT value FROM meta WHERE key = 'secret'")
-    return str(found[0][0])
-
-
-async def _load_progress(database: Database) -> Progress | None:
-    """Return how far a copy into this store is, or None if none is under way."""
-    found = await database.rows("SELECT value FROM meta WHERE key = ?", (MARK,))
-    progress: Progress | None = json.loads(found[0][0]) if found else None
-    return progress
+async def _meta(database: Database, key: str) -> str | None:
+    """Return what the database stores about itself under a key."""
+    found = await database.rows("SELECT value FROM meta WHERE key = ?", (key,))
+    return found[0][0] if found else None
 
 
 async def to_page(database: Database, table: str, records: Sequence[dict[str, Any]]) -> TablePage:

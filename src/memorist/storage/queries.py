@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -294,14 +295,13 @@ class Reader:
                 values += [number, json.dumps(list(keys))]
             if kind == "tombstone" and keys:
                 values.append(clock.iso(now or _LONG_AGO))
-        found = await self.read_checks(number, " UNION ALL ".join(parts), values)
-        by_kind: dict[str, dict[str, tuple[str, str]]] = {kind: {} for kind in wanted}
-        for kind, key, *rest in found:
-            by_kind.setdefault(kind, {})[key] = (rest[0], rest[1])
+        by_kind: dict[str, dict[str, list[str]]] = defaultdict(dict)
+        for kind, key, *rest in await self.read_checks(number, " UNION ALL ".join(parts), values):
+            by_kind[kind][key] = rest
         settings = SpaceSettings(
             **{
                 key: value == "true"
-                for key, (value, _) in by_kind.get("setting", {}).items()
+                for key, (value, _) in by_kind["setting"].items()
                 if key in SpaceSettings.__slots__
             }
         )

@@ -16,6 +16,8 @@ from numbers import Real
 from types import NoneType
 from typing import Any, TypeVar
 
+import numpy as np
+
 from ..errors import InvalidInput, StoreDamaged
 from ..ports import IndexRow
 from ..text import clock, normalize
@@ -39,6 +41,14 @@ HASHED = ("id", *LABELS, *_NAMED)
 # What changes with every recall is not hashed.
 _USE = ("last_accessed", "access_count", "last_scores")
 COLUMNS = (*HASHED, "row_hash", *_USE)
+_WRITTEN = ("scope", "changed", *COLUMNS, "flags", "terms")
+UPSERT = f"""INSERT INTO memories ({", ".join(_WRITTEN)})
+VALUES ({", ".join("?" * len(_WRITTEN))}) ON CONFLICT (scope, id) DO UPDATE SET
+{", ".join(f"{name} = excluded.{name}" for name in _WRITTEN if name not in ("id", "scope"))}"""
+INSERT_VECTOR = """INSERT INTO vectors (scope, memory, model, dims, embedding)
+SELECT scope, row, ?, ?, ? FROM memories WHERE scope = ? AND id = ?
+ON CONFLICT (scope, memory, model)
+DO UPDATE SET dims = excluded.dims, embedding = excluded.embedding"""
 _AFTER_LABELS = 1 + len(LABELS)
 # What the index reads of a memory, with the types that its columns return.
 _INDEX = """row int, state str, session str?, sequence int?, speaker str?, channel str?, kind str,
@@ -199,6 +209,12 @@ def parse(kind: Callable[..., Value], row: Sequence[Any]) -> Value:
         read = _READERS.get(re.split(r"\W", str(field.type))[0])
         made[field.name] = value if read is None or value is None else read(value)
     return kind(**made)
+
+
+def vector_row(model: str | None, vector: Any, number: int, memory_id: str) -> tuple[Any, ...]:
+    """Return the values of `INSERT_VECTOR`."""
+    numbers = np.asarray(vector, "<f4")
+    return (model, len(numbers), numbers, number, memory_id)
 
 
 def event_row(number: int, user: str, event: Event) -> LogRow:

@@ -26,7 +26,7 @@ from .keys import Keys, Requests
 from .llm_usage import UsageLedger
 from .queries import Reader
 from .tasks import EmbeddingQueue, Tasks
-from .transaction import UPSERT, Transaction
+from .transaction import Transaction
 
 PAGE = 500
 MOST_ACCESSES = 256  # held back before they are written
@@ -220,7 +220,7 @@ async def _update_terms(tx: Transaction) -> None:
                 needs_embedding=memory.needs_embedding or row_number not in embedded,
             )
             written.append(tx.memory_row(updated, number, changed))
-        await tx.touch((UPSERT, written))
+        await tx.touch((rows.UPSERT, written))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

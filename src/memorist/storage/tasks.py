@@ -22,7 +22,7 @@ from . import rows
 from .database import EVERY, Database, execute
 from .queries import Reader
 from .rows import placeholders, portions
-from .transaction import INSERT_VECTOR, Transaction, vector_row
+from .transaction import Transaction
 
 MAX_ATTEMPTS = 8  # of a task with a key, before it is set aside
 SEEDED = 1000  # scopes that get a recurring task at a time
@@ -365,14 +365,14 @@ async def save_embeddings(tx: Transaction, made: Sequence[Embedding]) -> None:
     if not made:
         return
     number, changed = await tx.next_revision()
-    vectors = [vector_row(each.model, each.vector, number, each.memory_id) for each in made]
+    vectors = [rows.vector_row(each.model, each.vector, number, each.memory_id) for each in made]
     done = []
     for memory in await tx.get(tx.scope, [each.memory_id for each in made]):
         row_hash = rows.values(replace(memory, needs_embedding=False))[len(rows.HASHED)]
         done.append((row_hash, changed, number, memory.id))
     sql = """UPDATE memories SET needs_embedding = 0, row_hash = ?, changed = ?
     WHERE scope = ? AND id = ?"""
-    await tx.touch((INSERT_VECTOR, vectors), (sql, done))
+    await tx.touch((rows.INSERT_VECTOR, vectors), (sql, done))
 
 
 def _parse_memory(row: Sequence[Any]) -> tuple[int, Memory]:

@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-import numpy as np
-
 from ..errors import InvalidInput
 from ..text import clock, normalize, tokens
 from ..text.clock import new_id
@@ -29,14 +27,6 @@ from .queries import Checks, Reader
 
 CAPACITY = "capacity"  # the reason why a memory is hidden in a full scope
 THREAD_CHANGES_KEPT = 1000  # of each thread
-_WRITTEN = ("scope", "changed", *rows.COLUMNS, "flags", "terms")
-UPSERT = f"""INSERT INTO memories ({", ".join(_WRITTEN)})
-VALUES ({", ".join("?" * len(_WRITTEN))}) ON CONFLICT (scope, id) DO UPDATE SET
-{", ".join(f"{name} = excluded.{name}" for name in _WRITTEN if name not in ("id", "scope"))}"""
-INSERT_VECTOR = """INSERT INTO vectors (scope, memory, model, dims, embedding)
-SELECT scope, row, ?, ?, ? FROM memories WHERE scope = ? AND id = ?
-ON CONFLICT (scope, memory, model)
-DO UPDATE SET dims = excluded.dims, embedding = excluded.embedding"""
 _DELETE_STALE_VECTORS = """DELETE FROM vectors WHERE scope = ? AND memory =
 (SELECT row FROM memories WHERE scope = ? AND id = ? AND text <> ?)"""
 _MESSAGE = """INSERT INTO messages
@@ -249,12 +239,16 @@ class Transaction(Reader):
         for save in saves:
             memory = save.memory
             if save.vector is not None:
-                vectors.append(vector_row(save.model, save.vector, number, memory.id))
+                vectors.append(rows.vector_row(save.model, save.vector, number, memory.id))
             is_wanted = memory.manually_saved or memory.pinned or save.event == "restored"
             if memory.is_active and is_wanted:
                 wanted.append((number, self.digest(normalize.wording(memory.text))))
         reported = [save for save in saves if save.event is not None]
-        log = [self._save_row(number, save, reported, before) for save in reported]
+        replacing = set()  # a thread reports a memory once: as created, not as superseded
+        for save in reported:
+            if save.event in ("created", "merged"):
+                replacing.add((save.memory.id, _thread_of(save.memory)))
+        log = [self._save_row(number, save, replacing, before) for save in reported]
         log += [rows.event_row(number, self.scope.user, event) for event in events]
         # Without an entry to report, the log still moves the scope to its new revision.
         log = log or [LogRow(scope=number, at="")]
@@ -263,19 +257,23 @@ class Transaction(Reader):
         await self._write_log(
             log,
             (_DELETE_STALE_VECTORS, stale),  # a vector belongs to one text, whatever its model
-            (UPSERT, [self.memory_row(save.memory, number, changed) for save in saves]),
-            (INSERT_VECTOR, vectors),
+            (rows.UPSERT, [self.memory_row(save.memory, number, changed) for save in saves]),
+            (rows.INSERT_VECTOR, vectors),
             ("DELETE FROM tombstones WHERE scope = ? AND digest = ?", wanted),
         )
 
     def memory_row(self, memory: Memory, number: int, changed: int) -> tuple[Any, ...]:
-        """Return the values of `UPSERT`."""
+        """Return the values of `rows.UPSERT`."""
         values = rows.values(memory)  # refuses what cannot be stored
         terms = tokens.terms_of(memory, self.language)
         return (number, changed, *values, tokens.flags_of(memory), terms)
 
     def _save_row(
-        self, number: int, save: Save, saves: Sequence[Save], before: dict[str, Memory]
+        self,
+        number: int,
+        save: Save,
+        replacing: Collection[tuple[str, str | None]],
+        before: dict[str, Memory],
     ) -> LogRow:
         """Return what is logged of a saved memory. The history gets what is needed to undo it:
         operation, session, the fields before."""
@@ -309,7 +307,10 @@ class Transaction(Reader):
             actor=save.actor,
             entry_meta=rows.dump_json({**save.meta, **undo}),
         )
-        if thread is None or save.event == "linked" or _is_told_by_another(save, saves):
+        is_replaced = (memory.superseded_by, thread) in replacing
+        if thread is None or save.event == "linked":
+            return row
+        if save.event == "superseded" and is_replaced:
             return row
         line = "updated" if save.event == "superseded" else save.event
         return row._replace(line_id=new_id(), line_event=line, line_meta=rows.dump_json(save.meta))
@@ -393,24 +394,6 @@ class Transaction(Reader):
         await self.link_history()
 
 
-def vector_row(model: str | None, vector: Any, number: int, memory_id: str) -> Values:
-    """Return the values of `INSERT_VECTOR`."""
-    numbers = np.asarray(vector, "<f4")
-    return (model, len(numbers), numbers, number, memory_id)
-
-
 def _thread_of(memory: Memory) -> str | None:
     """Return the thread whose changes a change of this memory belongs to."""
     return memory.labels.thread or memory.labels.session
-
-
-def _is_told_by_another(save: Save, saves: Sequence[Save]) -> bool:
-    """Return whether a memory is replaced by one of the same thread, whose change says so."""
-    if save.event != "superseded":
-        return False
-    for other in saves:
-        is_newer = other.memory.id == save.memory.superseded_by
-        is_here = _thread_of(other.memory) == _thread_of(save.memory)
-        if is_newer and is_here and other.event in ("created", "merged"):
-            return True
-    return False

@@ -202,6 +202,12 @@ def _is_writable(path: Path) -> bool:
     return existing.is_dir() and os.access(existing, os.W_OK)
 
 
+def _has_reserve(path: Path) -> bool:
+    """Return whether space is reserved beside a database that is open, unless it is temporary."""
+    is_temporary = load("storage.sqlite").is_temporary(path.absolute())
+    return is_temporary or path.with_name(f"{path.name}-reserve").exists()
+
+
 def check_file(settings: Settings) -> Findings:
     place = settings.db
     if place != ":memory:" and "://" not in place and not Path(place).exists():
@@ -214,11 +220,15 @@ def check_file(settings: Settings) -> Findings:
     try:
         with memorist.open(place) as memory:
             counts, problems = memory.stats(), memory.check()
+            has_reserve = place == ":memory:" or "://" in place or _has_reserve(Path(place))
     except MemoristError as error:  # its message says what to do
         yield "file", "bad", str(error)
         return
     stored, size, missing = counts["memories"], counts["bytes"], counts["without_embeddings"]
     yield "file", "good", f"{_without_password(place)}, {stored} memories, {size:,} bytes"
+    if not has_reserve:
+        seen = "no space is reserved: forgetting may fail when the disk is full"
+        yield "disk", "poor", seen, "free a few megabytes, or make the folder writable"
     if not problems:
         yield "health", "good", "no problems in the stored data"
     for problem in problems[:10]:

@@ -332,11 +332,10 @@ def reserve_space(path: str) -> str:
     """Reserve a little space, and return why that is not possible; a temporary database needs
     none."""
     reserve = Path(f"{path}-reserve")
-    folder = reserve.parent
-    if reserve.exists() or (folder.name.startswith("tmp") and folder.parent == Path(gettempdir())):
+    if reserve.exists() or is_temporary(reserve):
         return ""
     try:
-        if shutil.disk_usage(folder).free < 4 * RESERVE_BYTES:
+        if shutil.disk_usage(reserve.parent).free < 4 * RESERVE_BYTES:
             return f"The disk that holds {path!r} is nearly full"
         create_private(reserve)
         reserve.write_bytes(os.urandom(RESERVE_BYTES))  # some file systems store zeros as nothing
@@ -345,6 +344,12 @@ def reserve_space(path: str) -> str:
             reserve.unlink()
         return f"{str(reserve)!r} cannot be written: {error.strerror}"
     return ""
+
+
+def is_temporary(path: Path) -> bool:
+    """Return whether a file is in a folder of its own that the system made for temporary files."""
+    folder = path.parent
+    return folder.name.startswith("tmp") and folder.parent == Path(gettempdir())
 
 
 def prepare_file(path: Path) -> str:
