@@ -21,14 +21,14 @@ class Embedder(Protocol):
 
     @property
     def model(self) -> str:
-        """Names the vector space: vectors of different models never meet."""
+        """The name of the vector space: vectors of different models are never compared."""
         ...
 
     @property
     def dimensions(self) -> int: ...
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
-        """One unit-length row per text, in order: shape (len(texts), dimensions).
+        """Return one unit-length row per text, in order: shape (len(texts), dimensions).
 
         The row of a text does not depend on the other texts. Raises EmbedderUnavailable.
         """
@@ -39,21 +39,21 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class Forgetful(Protocol):
-    """An embedder that keeps what it has seen, and can let go of it."""
+    """An embedder that caches texts or their vectors, and can delete them."""
 
     async def forget(self, texts: Sequence[str]) -> None:
-        """Keep nothing of these texts."""
+        """Delete everything that is cached of these texts."""
         ...
 
 
 class Reranker(Protocol):
-    """Looks at a question and each text together, slower and closer than vectors can."""
+    """Scores a question and each text together: slower and more precise than vectors."""
 
     @property
     def name(self) -> str: ...
 
     async def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """How well each text answers, in [0, 1] and in order. Raises ProviderFailed."""
+        """Return how well each text answers, in [0, 1] and in order. Raises ProviderFailed."""
         ...
 
     async def close(self) -> None: ...
@@ -66,7 +66,7 @@ class LanguageModel(Protocol):
     def name(self) -> str: ...
 
     async def answer(self, ask: Prompt) -> ModelAnswer:
-        """An answer that fits the schema, asked for once more if the first does not.
+        """Return an answer that fits the schema; ask once more if the first does not.
 
         Raises ModelUnavailable if none comes in time, BadModelAnswer if none can be used.
         """
@@ -76,10 +76,10 @@ class LanguageModel(Protocol):
 
 
 class BudgetedModel(Protocol):
-    """A language model within the budget of whoever it works for; `llms.metered` makes one."""
+    """A language model that charges each call to the budget of a scope."""
 
     async def answer(self, scope: Scope, ask: Prompt) -> Mapping[str, Any]:
-        """A value that fits the schema of the question; what it cost is in the ledger of the scope.
+        """Return a value that fits the schema of the question, and charge its cost to the scope.
 
         Raises ModelUnavailable, BadModelAnswer or OverBudget: then rules do the work, and the
         receipt says so.
@@ -125,7 +125,7 @@ class Delta:
 
 
 class ChangeSource(Protocol):
-    """Tells what changed in a scope, to bring a snapshot of it up to date."""
+    """Reports what changed in a scope, to bring a snapshot of it up to date."""
 
     async def changed_since(
         self, scope: Scope, revision: int, *, model: str, limit: int, after: int = 0
@@ -173,9 +173,8 @@ class IndexEntry:
 
     row: int
     vector: Vectors
-    about: Mapping[
-        str, str | float | bool
-    ]  # user_id, session_id, memory_type, importance, compressed, created_at …
+    # user_id, session_id, memory_type, importance, compressed, created_at …
+    about: Mapping[str, str | float | bool]
 
 
 class VectorIndex(Protocol):
@@ -187,7 +186,7 @@ class VectorIndex(Protocol):
 
     @property
     def name(self) -> str:
-        """Names the index and where it is: what was put into another one is not in this one."""
+        """The name of the index and its place: another name is another, empty index."""
         ...
 
     async def put(self, scope: Scope, entries: Sequence[IndexEntry]) -> None:
@@ -195,12 +194,12 @@ class VectorIndex(Protocol):
         ...
 
     async def delete(self, scope: Scope, rows: Sequence[int]) -> None:
-        """Remove rows; what is not there is no error."""
+        """Remove rows; a missing row is not an error."""
         ...
 
     async def nearest(self, scope: Scope, vector: Vectors, *, limit: int) -> list[int]:
-        """The rows of a scope whose vectors are nearest by cosine, nearest first, about as well
-        as it can."""
+        """Return the rows of a scope whose vectors are nearest by cosine, nearest first; the
+        search may be approximate."""
         ...
 
     async def clear(self) -> None:
@@ -208,7 +207,7 @@ class VectorIndex(Protocol):
         ...
 
     async def count(self) -> int:
-        """How many entries of this store and model it holds."""
+        """Return the number of entries of this store and model."""
         ...
 
     async def close(self) -> None: ...

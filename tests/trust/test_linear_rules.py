@@ -20,8 +20,8 @@ from memorist.ingest.analyze import analyze
 from memorist.manage import chat_commands
 from memorist.retrieve import question, render
 from memorist.text import (
+    clock,
     compare,
-    dates,
     entities,
     normalize,
     prompts,
@@ -119,9 +119,9 @@ RULES: dict[str, Callable[[str], Any]] = {
     "compact": normalize.compact,
     "normalized wording": normalize.wording,
     "secret": guard.find_secret,
-    "intervals": lambda text: dates.intervals(text, NOW),
-    "has_time": dates.has_time,
-    "asks_when": dates.asks_when,
+    "intervals": lambda text: clock.intervals(text, NOW),
+    "has_time": clock.has_time,
+    "asks_when": clock.asks_when,
     "entities": entities.entities,
     "about": entities.about,
     "values": read_values,

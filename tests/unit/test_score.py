@@ -16,7 +16,7 @@ from memorist.retrieve.features import SnapshotSearch, bm25
 from memorist.retrieve.profiles import DEFAULT
 from memorist.retrieve.question import understand
 from memorist.retrieve.score import floor, reciprocal_rank, score_all, select_best
-from memorist.text import clock, dates, tokens
+from memorist.text import clock, tokens
 
 MAY, JUNE = datetime(2023, 5, 8, tzinfo=UTC), datetime(2023, 6, 8, tzinfo=UTC)
 NOW = datetime(2023, 9, 1, tzinfo=UTC)
@@ -87,7 +87,7 @@ class TinySnapshot:
 
 
 def _flags(text: str, speaker: str) -> int:
-    marks = 1 * tokens.is_question(text) | 2 * dates.has_time(text) | 16 * tokens.ends_asking(text)
+    marks = 1 * tokens.is_question(text) | 2 * clock.has_time(text) | 16 * tokens.ends_asking(text)
     return marks | {"user": 4, "assistant": 8}.get(speaker, 0)
 
 

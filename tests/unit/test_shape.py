@@ -45,7 +45,7 @@ ALLOWED = {
 
 
 def part(module: str) -> str:
-    """The layer's name of a module: `memorist.text.dates` is `text`."""
+    """The layer's name of a module: `memorist.text.clock` is `text`."""
     return module.removeprefix("memorist").lstrip(".").split(".")[0]
 
 
@@ -69,7 +69,7 @@ def imports(path: Path, *, late: bool) -> Iterator[str]:
 
 
 def _module(package: str, name: str) -> str:
-    """`from .text import dates` names a module, `from .model import Memory` does not."""
+    """`from .text import clock` names a module, `from .model import Memory` does not."""
     return f"{package}.{name}" if f"{package}.{name}" in MODULES else package
 
 

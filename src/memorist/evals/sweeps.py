@@ -136,7 +136,7 @@ def _best(points: Sequence[Point]) -> Point:
     return min(points, key=lambda each: (-each.accuracy, each.tokens, each.label))
 
 
-def plan() -> list[tuple[str, Mapping[str, float]]]:
+def _plan() -> list[tuple[str, Mapping[str, float]]]:
     """Return every setting once."""
     usual = USUAL[TRISCORE]
     scored = [{**usual, axis: value} for axis, values in AXES.items() for value in values]
@@ -150,7 +150,7 @@ def plan() -> list[tuple[str, Mapping[str, float]]]:
     return list({str(each): each for each in found}.values())
 
 
-PLAN = plan()
+PLAN = _plan()
 
 
 def front(points: Sequence[Point]) -> list[Point]:

@@ -154,10 +154,10 @@ def from_folder(folder: str | Path) -> list[EvalTask]:
             f"There is no task in {str(folder)!r}: put one in a .json or .toml file, "
             "see the documentation"
         )
-    return list(map(read_task, found))
+    return list(map(_read_task, found))
 
 
-def read_task(path: Path) -> EvalTask:
+def _read_task(path: Path) -> EvalTask:
     """Read a task. Raises InvalidInput."""
     parse = json.loads if path.suffix == ".json" else tomllib.loads
     try:
@@ -294,7 +294,7 @@ async def evaluate(
             if not runs:
                 runs.append(Run(name="no memory", results=await ask(limit=0)))
             if name == "model":
-                model = configured_model(memory)
+                model = _configured_model(memory)
             else:
                 runs.append(Run(name=name, results=await ask(limit=limit)))
             if model:
@@ -319,7 +319,7 @@ async def filled_memory(
                 sessions = [*task.sessions, *(small_talk(task) if task.chatter else ())]
                 sessions.sort(key=lambda each: each.at)
                 for number, session in enumerate(sessions):
-                    await remember_session(memory, task, str(number), session)
+                    await _remember_session(memory, task, str(number), session)
                 progress(done)
             # Only what a write leaves to a worker: the daily jobs would clean up long before the
             # question.
@@ -330,7 +330,7 @@ async def filled_memory(
             yield memory
 
 
-async def remember_session(
+async def _remember_session(
     memory: aio.Client, task: EvalTask, name: str, session: EvalSession
 ) -> None:
     """Store a session at its time; chat commands of the user are executed, as an agent would do."""
@@ -380,7 +380,7 @@ async def ask_all(
     return tuple(results)
 
 
-def configured_model(memory: aio.Client) -> Answerer:
+def _configured_model(memory: aio.Client) -> Answerer:
     """Return the language model of the settings, within its budget."""
     model = cast(BudgetedModel, memory.ctx.llm)
     scope = memory.scope(USER, "answers").scope

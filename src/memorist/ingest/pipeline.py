@@ -21,7 +21,7 @@ from ..storage.transaction import Transaction
 from ..text import authority, normalize
 from ..text.clock import new_id
 from ..types import Draft, Message, Outcome, Scope, Status
-from . import guard, links, policies, privacy, trim
+from . import guard, links, policies, trim
 from .analyze import Chunk, Item, analyze
 from .decide import FORGOTTEN, WriteSession, decide, find_near_rows
 from .policies import Policy
@@ -60,13 +60,15 @@ async def remember(
     """Store drafts in one transaction; return their outcomes in the same order."""
     items = [Item(draft, draft) for draft in drafts]
     sessions = {draft.labels.session for draft in drafts}
-    privacy.refuse(items, await privacy.load(ctx, ctx.store, scope, sessions))
+    disabled, _ = await guard.load_disabled(ctx, ctx.store, scope, sessions)
+    guard.refuse_disabled(items, disabled)
     refusals = guard.refuse(items, policy, scope.user)
     batch = await prepare(ctx, scope, items, policy, now)
     if any(item.outcome is None for item in items):
         async with ctx.store.transaction(scope) as tx:
             await tx.read_ahead(sessions, {chunk.content_hash for chunk in batch.chunks})
-            privacy.refuse(items, await privacy.load(ctx, tx, scope, sessions))
+            disabled, _ = await guard.load_disabled(ctx, tx, scope, sessions)
+            guard.refuse_disabled(items, disabled)
             await write(tx, batch)
     ctx.access_log.note(scope, refusals)
     return outcomes(items, scope.user)

@@ -72,11 +72,17 @@ def answer(moment: str, call: Call, given: str) -> str:
             call = replace(call, space=project(folder))
         mine = call.scope(memory)
         if moment == "prompt":
-            context = handle_prompt(mine, settings, _text(event.get("prompt")))
+            context = _handle_prompt(mine, settings, _text(event.get("prompt")))
         elif moment != "session-start":
-            mine.remember(last_turn(_text(event.get("transcript_path")), mine, settings))
+            mine.remember(_last_turn(_text(event.get("transcript_path")), mine, settings))
         elif not mine.privacy.disabled_reason():
-            context = start_context(mine, settings)
+            # Pinned memories, then the most important recent ones, within the limits.
+            limit = settings.memory_context_limit
+            pinned = mine.list(Filter(pinned=True), limit=max(1, limit))
+            recent = mine.list(Filter(pinned=False), limit=CANDIDATES)
+            rest = sorted(recent, key=lambda memory: -memory.importance)
+            caps = budget.Caps(limit=limit, chars=settings.memory_context_max_chars)
+            context = budget.fit([*pinned, *rest], caps, render.block, skip=False).text
     if not context:
         return ""
     output = {"hookEventName": HOOKS[moment], "additionalContext": context}
@@ -92,17 +98,7 @@ def project(folder: str) -> str | None:
     return Path(folder).name[:200].strip() or None
 
 
-def start_context(mine: BlockingScope, settings: Settings) -> str:
-    """Return pinned memories, then the most important recent ones, within the limits."""
-    limit = settings.memory_context_limit
-    pinned = mine.list(Filter(pinned=True), limit=max(1, limit))
-    recent = mine.list(Filter(pinned=False), limit=CANDIDATES)
-    rest = sorted(recent, key=lambda memory: -memory.importance)
-    caps = budget.Caps(limit=limit, chars=settings.memory_context_max_chars)
-    return budget.fit([*pinned, *rest], caps, render.block, skip=False).text
-
-
-def handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
+def _handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
     """Return context for a prompt, then store the prompt, so that it does not answer itself."""
     if not text.strip() or _FROM_HOST.match(text):
         return ""
@@ -123,12 +119,17 @@ def _prompt_message(mine: BlockingScope, text: str, at: str | None = None) -> Me
     return Message(id=f"prompt-{digest}", content=text, role="user", at=parse_time(at))
 
 
-def last_turn(path: str, mine: BlockingScope, settings: Settings) -> list[Message]:
+def _last_turn(path: str, mine: BlockingScope, settings: Settings) -> list[Message]:
     """Return the last prompt in a transcript, and the replies to it if those are stored."""
     turn: list[Message] = []
-    for record in read_transcript(path):
-        text, at, id = message_text(record), record.get("timestamp"), record.get("uuid")
-        if not text:
+    for record in _read_transcript(path):
+        message, at, id = record.get("message"), record.get("timestamp"), record.get("uuid")
+        content = message.get("content") if isinstance(message, dict) else None
+        parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        objects = [part for part in parts if isinstance(part, dict)]
+        texts = [_text(part.get("text")) for part in objects if part.get("type") == "text"]
+        text = _text("\n".join(texts)).strip()
+        if not text or _FROM_HOST.match(text):  # a tool result, or written by the host
             continue
         if record["type"] == "user":
             turn = [_prompt_message(mine, text, at)]
@@ -137,7 +138,7 @@ def last_turn(path: str, mine: BlockingScope, settings: Settings) -> list[Messag
     return turn
 
 
-def read_transcript(path: str) -> Iterator[dict[str, Any]]:
+def _read_transcript(path: str) -> Iterator[dict[str, Any]]:
     """Yield the messages at the end of a transcript, without damaged ones."""
     if not path:
         return
@@ -153,17 +154,6 @@ def read_transcript(path: str) -> Iterator[dict[str, Any]]:
                 continue
             if not record.get("isMeta") and not record.get("isSidechain"):
                 yield record
-
-
-def message_text(record: dict[str, Any]) -> str:
-    """Return the text of a record, without tool results, commands and marks of the host."""
-    message = record.get("message")
-    content = message.get("content") if isinstance(message, dict) else None
-    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    objects = [part for part in parts if isinstance(part, dict)]
-    texts = [_text(part.get("text")) for part in objects if part.get("type") == "text"]
-    joined = _text("\n".join(texts)).strip()
-    return "" if _FROM_HOST.match(joined) else joined
 
 
 def _text(given: object) -> str:
@@ -205,20 +195,22 @@ def plan_changes(host: str, call: Call, options: Sequence[str], *, hooks: bool) 
     path = shutil.which("memorist")
     program = [os.path.abspath(path)] if path else [sys.executable, "-m", "memorist"]
     entry: dict[str, Any] = {"command": program[0], "args": [*program[1:], "mcp", *options]}
-    environment = export_settings(call)
+    environment = _export_settings(call)
     if environment:
         entry["env"] = environment
     edits: dict[Path, Callable[[str], str]] = {}
     if host == "codex":
         file = _config_dir("CODEX_HOME", ".codex") / "config.toml"
-        edits[file] = partial(add_toml_table, entry=entry)
+        edits[file] = partial(_add_toml_table, entry=entry)
     else:
-        edits[config_file(host)] = partial(edit_json, edit=partial(add_server, entry=entry))
+        edits[_config_file(host)] = partial(
+            edit_json, section="mcpServers", edit=lambda servers: servers.update({NAME: entry})
+        )
     if hooks:
         variables = [f"{name}={quote(value)}" for name, value in environment.items()]
         command = " ".join([*variables, *map(quote, program), "hook"])
         file = _config_dir("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
-        edits[file] = partial(edit_json, edit=partial(add_hooks, command=command))
+        edits[file] = partial(edit_json, section="hooks", edit=partial(_add_hooks, command=command))
     changes = []
     for file, edit in edits.items():
         try:
@@ -233,7 +225,7 @@ def plan_changes(host: str, call: Call, options: Sequence[str], *, hooks: bool) 
     return changes
 
 
-def export_settings(call: Call) -> dict[str, str]:
+def _export_settings(call: Call) -> dict[str, str]:
     """Return the settings that hold here as environment variables: all but secrets."""
     found = {}
     for name in (*Settings.model_fields, "config"):
@@ -252,7 +244,7 @@ def _config_dir(variable: str, default: str) -> Path:
     return Path(configured) if configured else Path.home() / default
 
 
-def config_file(host: str) -> Path:
+def _config_file(host: str) -> Path:
     """Return the file with the MCP servers of a host that configures them in JSON."""
     if host == "claude-code":
         return _config_dir("CLAUDE_CONFIG_DIR", "") / ".claude.json"
@@ -264,31 +256,24 @@ def config_file(host: str) -> Path:
     return folder / "Claude" / "claude_desktop_config.json"
 
 
-def edit_json(text: str, edit: Callable[[dict[str, Any]], None]) -> str:
-    """Change an object in a JSON text, which keeps its indentation. Raises ValueError."""
+def edit_json(text: str, section: str, edit: Callable[[dict[str, Any]], None]) -> str:
+    """Change a section of a JSON text, which keeps its indentation. Raises ValueError."""
     data = json.loads(text) if text.strip() else {}
     before = json.dumps(data)
     if not isinstance(data, dict):
         raise ValueError("not a JSON object")
-    edit(data)
+    values = data.setdefault(section, {})
+    if not isinstance(values, dict):
+        raise ValueError(f"{section} is not an object")
+    edit(values)
     if json.dumps(data) == before:
         return text
     indent = re.search(r"^\{\r?\n([ \t]+)", text)
     return json.dumps(data, indent=indent[1] if indent else 2, ensure_ascii=False) + "\n"
 
 
-def add_server(data: dict[str, Any], entry: Mapping[str, Any]) -> None:
-    servers = data.setdefault("mcpServers", {})
-    if not isinstance(servers, dict):
-        raise ValueError("mcpServers is not an object")
-    servers[NAME] = entry
-
-
-def add_hooks(data: dict[str, Any], command: str) -> None:
+def _add_hooks(hooks: dict[str, Any], command: str) -> None:
     """Add each hook once, replacing an older one of ours."""
-    hooks = data.setdefault("hooks", {})
-    if not isinstance(hooks, dict):
-        raise ValueError("hooks is not an object")
     for argument, event in HOOKS.items():
         groups = hooks.setdefault(event, [])
         if not isinstance(groups, list) or not all(isinstance(each, dict) for each in groups):
@@ -306,7 +291,7 @@ def add_hooks(data: dict[str, Any], command: str) -> None:
         hooks[event] = [*kept, {"hooks": [hook]}]
 
 
-def add_toml_table(text: str, entry: Mapping[str, Any]) -> str:
+def _add_toml_table(text: str, entry: Mapping[str, Any]) -> str:
     """Put our table at the end; comments and the order of the rest stay as they are."""
     before = tomllib.loads(text)
     if before.get("mcp_servers", {}).get(NAME) == entry:

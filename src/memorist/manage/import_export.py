@@ -24,7 +24,7 @@ from ..context import Context
 from ..errors import InvalidInput
 from ..ingest import guard, policies, validation
 from ..ingest.decide import FORGOTTEN
-from ..ingest.privacy import INCOGNITO, load
+from ..ingest.guard import INCOGNITO, load_disabled
 from ..storage import codec, person, rows
 from ..storage.changes import HistoryEntry, Save, SeenMessage
 from ..storage.export import export
@@ -282,7 +282,7 @@ async def admit(values: Sequence[Value], scope: Scope, how: Import) -> tuple[lis
     """
     drafts = [to_draft(value) for value in values]
     sessions = {draft.labels.session for draft in drafts}
-    disabled = await load(how.ctx, how.ctx.store, scope, sessions)
+    disabled, _ = await load_disabled(how.ctx, how.ctx.store, scope, sessions)
     policy = policies.find(how.ctx.policies, how.ctx.settings.policy)
     admitted, reasons = list[Any](), list[str]()
     for value, draft in zip(values, drafts, strict=True):

@@ -20,16 +20,16 @@ from datetime import datetime, timedelta
 from ..context import Context
 from ..errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused
 from ..ingest import validation
-from ..ingest.privacy import INCOGNITO as INCOGNITO
-from ..ingest.privacy import OFF as OFF
-from ..ingest.privacy import load_with_revision, note
+from ..ingest.guard import INCOGNITO as INCOGNITO
+from ..ingest.guard import OFF as OFF
+from ..ingest.guard import load_disabled, note_disabled
 from ..storage import person, proposals
 from ..storage.proposals import Proposal
 from ..storage.queries import SpaceSettings
 from ..storage.transaction import Transaction
 from ..text import authority, normalize
 from ..text.clock import new_id
-from ..types import Labels, Scope
+from ..types import Labels, Memory, Scope
 
 SHARED = "share:"  # tag prefix of what another space may recall; its name follows
 SENSITIVE = ("preferred_name", "pronouns", "city", "language")  # only the person decides
@@ -105,16 +105,16 @@ class Privacy(PersonalVerbs):
             raise InvalidInput("Say which session: name it, or open the scope with `session`")
         session = validation.name("session", named)
         if is_on:  # from this moment on, whether the store is available or not
-            note(self._ctx, self._scope, session, INCOGNITO)
+            note_disabled(self._ctx, self._scope, session, INCOGNITO)
         async with self._ctx.store.transaction(self._scope) as tx:
             await person.set_incognito(tx, session, is_on, at=self._ctx.clock())
         if not is_on:
-            note(self._ctx, self._scope, session, "")
+            note_disabled(self._ctx, self._scope, session, "")
 
 
 async def check_recall(ctx: Context, scope: Scope, session: str | None) -> tuple[str, int | None]:
     """Return why nothing is recalled in a session, if so, and the revision of the scope."""
-    disabled, revision = await load_with_revision(ctx, ctx.store, scope, [session])
+    disabled, revision = await load_disabled(ctx, ctx.store, scope, [session])
     return disabled.get(session, ""), revision
 
 
@@ -218,14 +218,7 @@ class Consent(PersonalVerbs):
             if made == known:
                 return made
             decision = "proposed" if known is new else "supported"
-            said: dict[str, int] = {}  # how often each message was said
-            is_sure = False
-            for memory in await tx.get(scope, made.evidence):
-                if memory.kind != "insight":
-                    said[memory.source_message_id or memory.id] = 1 + memory.repeat_count
-                elif memory.confidence >= SURE:
-                    is_sure = True
-            if field in BENIGN and (is_sure or sum(said.values()) >= ENOUGH):
+            if field in BENIGN and is_corroborated(await tx.get(scope, made.evidence)):
                 decision = "corroborated"
                 made = replace(made, decided=decision, decided_at=now)
             await person.decide_proposal(tx, made, decision, at=now, actor=actor)
@@ -296,6 +289,17 @@ class Consent(PersonalVerbs):
             else:
                 left.append(each)
         return left
+
+
+def is_corroborated(evidence: Iterable[Memory]) -> bool:
+    """Whether two statements of the person support something, or one confident insight."""
+    counts: dict[str, int] = {}  # how often each message was said
+    for memory in evidence:
+        if memory.kind != "insight":
+            counts[memory.source_message_id or memory.id] = 1 + memory.repeat_count
+        elif memory.confidence >= SURE:
+            return True
+    return sum(counts.values()) >= ENOUGH
 
 
 def _find_in_force(proposals: Iterable[Proposal]) -> list[Proposal]:

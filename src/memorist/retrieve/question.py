@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
-from ..text import dates, tokens
-from ..text.dates import Interval
+from ..text import clock, tokens
+from ..text.clock import Interval
 from ..text.entities import is_common
 
 _TOLD = (  # in the past: "can you suggest …" is a request, not a question about what was suggested
@@ -61,8 +61,8 @@ def understand(
         terms=tuple(terms)[:MOST_TERMS],
         dense_text=as_told(text, speakers[named[0]]) if named else text,
         speakers=named,
-        intervals=tuple(dates.intervals(head, now)),
-        asks_when=dates.asks_when(head),
+        intervals=tuple(clock.intervals(head, now)),
+        asks_when=clock.asks_when(head),
         asks_assistant=bool(_ASKS_ASSISTANT.search(head)) and not _TOLD_MYSELF.search(head),
     )
 

@@ -22,10 +22,9 @@ def _adapter(kind: type[Any]) -> Any:
 
 
 def dump(value: Any, *, strict: bool = False) -> dict[str, Any]:
-    """A value as JSON knows it: times as ISO 8601 text, tuples as lists.
+    """Return a value as JSON: times as ISO 8601 text, tuples as lists.
 
-    A field of the wrong type is warned of, or raises ValueError if the value has to be as it
-    should.
+    A field of the wrong type is a warning, or a ValueError if `strict`.
     """
     warnings = "error" if strict else "warn"
     plain: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json", warnings=warnings)
@@ -33,7 +32,7 @@ def dump(value: Any, *, strict: bool = False) -> dict[str, Any]:
 
 
 def load(kind: type[Value], data: Mapping[str, Any]) -> Value:
-    """The value that `dump` made plain. Raises InvalidInput, naming the field."""
+    """Return the value that `dump` was given. Raises InvalidInput, naming the field."""
     from pydantic import ValidationError
 
     try:
@@ -42,6 +41,4 @@ def load(kind: type[Value], data: Mapping[str, Any]) -> Value:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or kind.__name__
-        raise InvalidInput(
-            f"This is no {kind.__name__.lower()}: {where}: {first['msg']}"
-        ) from error
+        raise InvalidInput(f"Invalid {kind.__name__.lower()}: {where}: {first['msg']}") from error

@@ -1,16 +1,124 @@
-"""Times in UTC, written so that they sort as text, and ids that sort by time."""
+"""Times in UTC, written so that they sort as text, ids that sort by time, and the times that a text
+names.
+
+Of a text only what can be read without guessing: English names of months and days, ISO dates and
+common relative expressions. "May", "march" and the like count as dates only where the words around
+them say so. The patterns run in time linear in the text.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import time
 import uuid
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 NO_TIME = -(2**63)  # stands for "unknown" where times are numbers
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAIVE_EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
+MONTHS = tuple(
+    "january february march april may june july august september october november december".split()
+)
+WEEKDAYS = tuple("monday tuesday wednesday thursday friday saturday sunday".split())
+# Stands for every year in a yearly interval; not a leap year, so that it fits them all.
+ANY_YEAR = 2001
+
+MONTH_NUMBERS = {name[:3]: number for number, name in enumerate(MONTHS, 1)}
+MONTH_NUMBERS |= {
+    "spr": 3,
+    "sum": 6,
+    "aut": 9,
+    "fal": 9,
+    "win": 12,
+}  # seasons; each lasts three months
+_DAYS = {
+    "day before yesterday": -2,
+    "yesterday": -1,
+    "last night": -1,
+    "today": 0,
+    "tonight": 0,
+    "tomorrow": 1,
+}
+_DAYS_IN = {"day": 1, "week": 7, "month": 31, "year": 366}  # at most
+_MONTHS_IN = {"month": 1, "year": 12}
+_NUMBER_OF = {
+    word: number
+    for number, word in enumerate("zero one two three four five six seven eight nine ten".split())
+}
+_NUMBER_OF |= {"a": 1, "an": 1, "couple of": 2, "few": 3, "several": 4}
+_BACK = ("last", "past", "this past", "previous")
+_AHEAD = ("next", "coming", "upcoming")
+
+_MONTH = "|".join(MONTHS)
+_WEEKDAY = "|".join(WEEKDAYS)
+_COUNT = (
+    r"\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|(?:a )?(?:couple of|few)|several"
+)
+_M = rf"(?P<month>{_MONTH}|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\b\.?"
+_CLEAR_M = rf"(?P<month>{'|'.join(month for month in MONTHS if month not in ('may', 'march'))})\b"
+_D = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
+_Y = r"(?P<year>(?:19|20)\d\d)\b"
+_S = r"(?P<season>spring|summer|autumn|fall|winter)\b"
+_WHICH = rf"(?P<which>{'|'.join((*_BACK, *_AHEAD, 'this'))})"
+_IN = r"(?:in|during|since|throughout|around|from|early|mid|late|month of)(?: the)?"
+_UNIT = r"(?P<unit>day|week|month|year)s?\b"
+_COUNTED = (
+    "dollars|euros|pounds|people|steps|calories|words|miles|km|meters|metres|points|copies"
+    "|followers|hours|times"
+)
+_DATES = (  # the most precise first; those from "which" and "word" on are relative to a day
+    r"(?P<year>(?:19|20)\d\d)[-/](?P<month>[01]\d)[-/](?P<day>[0-3]\d)(?!\d)",
+    rf"{_D}(?: of)? {_M},? ?{_Y}",
+    rf"{_M} {_D},? {_Y}",
+    rf"{_D}(?: of)? {_M}",
+    rf"{_M} {_D}\b(?!:)",
+    rf"{_M},?(?: of)? {_Y}",
+    rf"{_WHICH} {_M}",
+    rf"{_IN} {_M}",
+    _CLEAR_M,
+    rf"{_S},?(?: of)? {_Y}",
+    rf"{_WHICH} {_S}",
+    rf"(?:in|during|over|for) (?:the )?{_S}",
+    rf"(?<![$€£#.,\d]){_Y}(?![.,]\d|%| (?:{_COUNTED})\b)",
+    rf"(?P<word>{'|'.join(_DAYS)})\b",
+    rf"(?:{_WHICH}|on) (?P<weekday>{_WEEKDAY})\b",
+    rf"(?P<number>{_COUNT}) {_UNIT} (?P<ago>ago)\b",
+    rf"(?:last|past) (?P<number>{_COUNT}) {_UNIT}",
+    rf"{_WHICH} (?P<unit>weekend|week|month|year)\b",
+)
+_RULES = tuple(re.compile(rf"\b{pattern}", re.IGNORECASE) for pattern in _DATES)
+_RELATIVE = {"which", "word", "weekday", "number"}
+# Without one of these no rule finds anything.
+_HINT = re.compile(
+    r"(?:19|20)\d\d|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|spring|summer|autumn|fall"
+    r"|winter|tonight|last night|tomorrow|day|week|month|year",
+    re.IGNORECASE,
+)
+_TIME_EXPRESSIONS = (
+    r"day before yesterday|yesterday|today|tonight|tomorrow|last night|recently|lately"
+    r"|the other day|just now",
+    r"(?:last|past|this|next|previous|coming|upcoming|every) (?:few )?(?:day|night|morning"
+    r"|evening|week|weekend|month|"
+    rf"year|spring|summer|autumn|fall|winter|{_WEEKDAY}|(?!may\b|march\b)(?:{_MONTH}))s?\b",
+    rf"(?:{_COUNT}) (?:second|minute|hour|day|week|weekend|month|year|decade)s? (?:ago|later"
+    rf"|earlier|before)\b",
+    rf"(?:for|over|since|in) (?:the (?:last|past) )?(?:{_COUNT}) (?:day|week|month|year)s?\b",
+    rf"(?:on|since|until|by) (?:{_WEEKDAY})s?\b|in the (?:spring|summer|autumn|fall|winter)\b",
+    rf"(?:in|since|until|during|by|around|early|mid|late|last|next) (?:{_MONTH}|(?:19|20)\d\d)\b",
+    rf"(?:{_MONTH}) \d{{1,2}}(?:st|nd|rd|th)?\b|[0-3]?\d(?:st|nd|rd|th)?(?: of)? (?:{_MONTH})\b",
+    r"(?:since|when) (?:i|we|he|she|they) (?:was|were)\b",
+)
+_TIME = re.compile(rf"\b(?:{'|'.join(_TIME_EXPRESSIONS)})", re.IGNORECASE)
+_WHEN = re.compile(
+    r"(?:^|[,;.!?] |\band )when (?:did|do|does|is|are|was|were|will|has|have|had|can|could|should"
+    r"|would|exactly)\b|"
+    r"\b(?:what|which) (?:date|day|month|year|time|week|season)\b|\bhow long\b|\bsince when\b|"
+    r"\bwhen\W*$|\b(?:know|remember|tell me) when\b",
+    re.IGNORECASE,
+)
 
 
 def utcnow() -> datetime:
@@ -74,3 +182,154 @@ def new_id() -> str:
     value = (millis << 80) | int.from_bytes(os.urandom(10), "big")
     value = value & ~(0xF << 76) | (7 << 76)
     return str(uuid.UUID(int=value & ~(0b11 << 62) | (0b10 << 62)))
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """From start up to, not including, end, in UTC. A yearly one means the same days of every
+    year.
+    """
+
+    start: datetime
+    end: datetime
+    yearly: bool = False  # "in June": start lies in ANY_YEAR
+
+    def within(self, first: datetime, last: datetime) -> list[tuple[datetime, datetime]]:
+        """Return the intervals that are meant, as far as they touch first … last.
+
+        >>> june, july = (datetime(ANY_YEAR, month, 1, tzinfo=UTC) for month in (6, 7))
+        >>> first, last = datetime(2022, 8, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)
+        >>> found = Interval(june, july, yearly=True).within(first, last)
+        >>> [start.year for start, _ in found]
+        [2023]
+        """
+        years = [self.start.year]
+        if self.yearly:
+            years = list(range(max(first.year - 1, 1), min(last.year, 9998) + 1))
+        longer = self.end.year - self.start.year  # a winter ends in the year after
+        moved = [(_in_year(self.start, year), _in_year(self.end, year + longer)) for year in years]
+        return [(start, end) for start, end in moved if end > first and start <= last]
+
+
+def intervals(text: str, now: datetime | None = None) -> list[Interval]:
+    """Return the intervals a text names, earliest first; relative ones ("last week") only with
+    `now`.
+
+    >>> [f"{each.start:%Y-%m-%d}" for each in intervals("in May 2023 or on 7 July, 2022")]
+    ['2022-07-07', '2023-05-01']
+    >>> [f"{each.end:%Y-%m-%d}" for each in intervals("in May 2023 or on 7 July, 2022")]
+    ['2022-07-08', '2023-06-01']
+    >>> intervals("we may march on")
+    []
+    >>> [f"{i.start:%Y-%m-%d}" for i in intervals("yesterday", datetime(2023, 5, 8, 9, tzinfo=UTC))]
+    ['2023-05-07']
+    """
+    if not _HINT.search(text):
+        return []
+    found: list[Interval] = []
+    today = datetime(ANY_YEAR, 1, 1, tzinfo=UTC)
+    if now is not None:  # the beginning of the day where the asker is
+        aware = now if now.tzinfo else utc(now)
+        today = aware.replace(hour=0, minute=0, second=0, microsecond=0)
+
+    def take(match: re.Match[str]) -> str:
+        """Read one expression; what has been read is hidden from the rules that follow."""
+        fields = {name: value.lower() for name, value in match.groupdict().items() if value}
+        try:
+            interval = _read(fields, today)
+        except (ValueError, OverflowError):  # 31 June, or beyond the calendar
+            return match[0]
+        found.extend([interval] if interval else [])
+        return ";" if interval else match[0]
+
+    for rule in _RULES:
+        if now is not None or _RELATIVE.isdisjoint(rule.groupindex):
+            text = rule.sub(take, text)
+    return sorted(found, key=lambda interval: (interval.start, interval.end))
+
+
+def has_time(text: str) -> bool:
+    """Return whether a text says when something happens.
+
+    >>> has_time("We met last Friday"), has_time("I may march on")
+    (True, False)
+    """
+    return _TIME.search(text) is not None
+
+
+def asks_when(text: str) -> bool:
+    """Return whether a question asks for a time.
+
+    >>> asks_when("When did she leave?"), asks_when("What did she say when she left?")
+    (True, False)
+    """
+    return _WHEN.search(text) is not None
+
+
+def _read(fields: dict[str, str], today: datetime) -> Interval | None:
+    """Return what an expression means, by the named groups of its match, in lower case."""
+    which, unit = fields.get("which"), fields.get("unit", "")
+    step = -1 if which in _BACK else 1 if which in _AHEAD else 0
+    if "word" in fields:
+        return _days(today, _DAYS[fields["word"]], 1)
+    if "weekday" in fields:
+        behind = (today.weekday() - WEEKDAYS.index(fields["weekday"])) % 7 or 7
+        is_ahead = step > 0 or which == "this"
+        return _days(today, (7 - behind or 7) if is_ahead else -behind, 1)
+    if not unit:
+        return _read_date(fields, step, today)
+    months = _MONTHS_IN.get(unit, 0)
+    if "number" in fields:
+        count = fields["number"].removeprefix("a ")
+        number = int(count) if count.isdigit() else _NUMBER_OF[count]
+        if "ago" not in fields:  # the last so many units, up to and including today
+            days = number * _DAYS_IN[unit]
+            return _days(today, -days, days + 1)
+        if not months:  # the interval is as wide as the unit
+            return _days(today, -number, 1) if unit == "day" else _days(today, -7 * number - 3, 7)
+        step = -number
+    if not months:  # by the calendar; weeks start on Monday
+        monday = 7 * step - today.weekday()
+        return _days(today, monday + 5, 2) if unit == "weekend" else _days(today, monday, 7)
+    start = today.replace(day=1) if unit == "month" else today.replace(day=1, month=1)
+    return _utc(_add_months(start, step * months), _add_months(start, (step + 1) * months))
+
+
+def _read_date(fields: dict[str, str], step: int, today: datetime) -> Interval | None:
+    """Read a full or partial date: missing parts widen it."""
+    name, day = fields.get("season") or fields.get("month"), fields.get("day")
+    length = 3 if "season" in fields else 1 if name else 12
+    month = 1
+    if name:
+        month = int(name) if name.isdigit() else MONTH_NUMBERS[name[:3]]
+    if "which" not in fields:
+        start = datetime(int(fields.get("year", ANY_YEAR)), month, int(day or 1), tzinfo=UTC)
+        end = start + timedelta(days=1) if day else _add_months(start, length)
+        return Interval(start, end, yearly="year" not in fields)
+    if fields["which"] == "this" and name in ("may", "march", "mar"):
+        return None  # "this may be"
+    start = datetime(today.year, month, 1, tzinfo=UTC)
+    if step < 0:
+        step = -int(_add_months(start, length) > today)
+    elif step > 0:
+        step = int(start <= today)
+    start = _in_year(start, start.year + step)
+    return Interval(start, _add_months(start, length))
+
+
+def _days(today: datetime, offset: int, length: int) -> Interval:
+    start = today + timedelta(days=offset)
+    return _utc(start, start + timedelta(days=length))
+
+
+def _utc(start: datetime, end: datetime) -> Interval:
+    return Interval(start.astimezone(UTC), end.astimezone(UTC))
+
+
+def _add_months(start: datetime, months: int) -> datetime:
+    years, month = divmod(start.month - 1 + months, 12)
+    return start.replace(year=start.year + years, month=month + 1)
+
+
+def _in_year(moment: datetime, year: int) -> datetime:
+    return moment if moment.year == year else moment.replace(year=year)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
-from .dates import MONTHS, WEEKDAYS
+from .clock import MONTHS, WEEKDAYS
 from .normalize import LINK
 from .tokens import ENGLISH, word_set
 

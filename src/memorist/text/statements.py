@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from . import tokens
-from .dates import MONTH_NUMBERS, MONTHS
+from .clock import MONTH_NUMBERS, MONTHS
 from .entities import GIVEN_NAMES, is_common
 from .normalize import LINK, compose, for_hash
 from .tokens import ENGLISH, word_groups, word_set, word_table

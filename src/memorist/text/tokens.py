@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..types import GUILD, Memory
-from . import clock, dates
+from . import clock
 
 T = TypeVar("T")
 
@@ -224,7 +224,7 @@ def sparse_text(text: str, speaker: str | None = None, occurred_at: datetime | N
     if speaker and speaker.casefold() not in ROLES:
         text = f"{speaker}: {text}"
     if occurred_at:
-        month = dates.MONTHS[occurred_at.month - 1].title()
+        month = clock.MONTHS[occurred_at.month - 1].title()
         text = f"[{occurred_at.day} {month} {occurred_at.year}] {text}"
     return text
 
@@ -263,7 +263,7 @@ def flags_of(memory: Memory) -> int:
     text, voice = memory.text, memory.labels.role or memory.speaker
     claims = {
         IS_QUESTION: is_question(text),
-        HAS_TIME: dates.has_time(text),
+        HAS_TIME: clock.has_time(text),
         FROM_USER: voice == "user",
         FROM_ASSISTANT: voice == "assistant",
         ENDS_ASKING: ends_asking(text),

@@ -96,17 +96,18 @@ def vacuum(call: Call) -> object:
 
 
 @command("db replay")
-def replay(call: Call) -> object:
+def replay(call: Call) -> None:
     """Replay writes that were spooled while the store was down. This also happens automatically."""
     with call.memory() as memory:
         done = memory.replay()
         aside = memory.stats().get("set_aside", [])
+    answer: tuple[Any, str] = None, "another process is replaying"
+    if done is not None:
+        text = f"{done.taken_in} replayed, {done.waiting} waiting"
+        answer = {**asdict(done), "files": aside}, text
+    result(answer, json=call.json)
     for file in aside:
         note(f"Lines that could not be used are in {file}.")
-    if done is None:
-        return None, "another process is replaying"
-    text = f"{done.taken_in} replayed, {done.waiting} waiting"
-    return {**asdict(done), "files": aside}, text
 
 
 @command("index update")
@@ -202,7 +203,7 @@ def run(call: Call, *, only: Words = None, retry: bool = False, batch_size: int 
         done = memory.run_jobs(
             only=only or (), retry=retry, batch_size=batch_size, progress=advance
         )
-    show_jobs(call, done.jobs)
+    _show_jobs(call, done.jobs)
     if any(job.failed for job in done.jobs.values()):
         note("Failed jobs are retried by the next `memorist jobs run`. See `memorist doctor`.")
         raise typer.Exit(FAILED)
@@ -223,10 +224,10 @@ def worker(call: Call, *, batch_size: int = 32) -> None:
             on_signals(working.stop)
             return await working.run()
 
-    show_jobs(call, asyncio.run(work()).jobs)
+    _show_jobs(call, asyncio.run(work()).jobs)
 
 
-def show_jobs(call: Call, jobs: Mapping[str, Any]) -> None:
+def _show_jobs(call: Call, jobs: Mapping[str, Any]) -> None:
     lines = []
     for name, job in jobs.items():
         counts = f"{job.runs} done, {job.changed} changed, {job.failed} failed"

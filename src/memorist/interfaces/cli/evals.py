@@ -74,8 +74,15 @@ def demo(call: Call) -> object:
         end = time.perf_counter()
     if call.json:
         seconds = {"taking_in": round(asked - start, 3), "asking": round(end - asked, 3)}
-        return {"messages": len(messages), "questions": plain_answers(answers), "seconds": seconds}
-    show_demo(script, answers)
+        asked_and_found = []
+        for answer in answers:
+            found = []
+            for hit in answer.hits:
+                memory_fields = {"text": hit.memory.text, "speaker": hit.memory.speaker}
+                found.append({**memory_fields, "score": hit.score, "parts": dict(hit.parts)})
+            asked_and_found.append({"question": answer.query.text, "answers": found})
+        return {"messages": len(messages), "questions": asked_and_found, "seconds": seconds}
+    _show_demo(script, answers)
     milliseconds = 1000 * (end - asked) / len(answers)
     took = f"{asked - start:.1f} s, including loading the model"
     draw(
@@ -86,7 +93,7 @@ def demo(call: Call) -> object:
     return None
 
 
-def show_demo(script: Mapping[str, Any], answers: Sequence[Recall]) -> None:
+def _show_demo(script: Mapping[str, Any], answers: Sequence[Recall]) -> None:
     """Print how each session begins, the best memories for each question, and one score."""
     messages = script["messages"]
     first: dict[str, Any] = {}
@@ -118,18 +125,6 @@ def show_demo(script: Mapping[str, Any], answers: Sequence[Recall]) -> None:
     (hit, *_) = next(each.hits for each in answers if each.query.text == question)
     title = f"\nWhy this answers {question!r}: the parts add up to {hit.score:.2f}\n"
     draw(text, table, Text(title, style="bold"), headline(hit.memory), score_parts(hit))
-
-
-def plain_answers(answers: Sequence[Recall]) -> list[dict[str, Any]]:
-    """Return the questions and answers as JSON values."""
-    questions = []
-    for answer in answers:
-        found = []
-        for hit in answer.hits:
-            memory = {"text": hit.memory.text, "speaker": hit.memory.speaker}
-            found.append({**memory, "score": hit.score, "parts": dict(hit.parts)})
-        questions.append({"question": answer.query.text, "answers": found})
-    return questions
 
 
 CAVEAT = (
@@ -180,16 +175,25 @@ def eval_(
     if plot and swept:
         Path(plot).write_text(load("evals.sweeps").svg(swept), encoding="utf-8")
     if call.json:
-        as_json(plain_report(report, swept))
+        runs = []
+        for run in report.runs:
+            results = [{**asdict(each), "passed": each.passed} for each in run.results]
+            figures = {"passed": run.accuracy, "found": run.found, "tokens": run.tokens}
+            runs.append({"name": run.name, **figures, "tasks": results})
+        values: dict[str, Any] = {"runs": runs}
+        if swept:
+            best = {"usual": swept.usual, "best": swept.best, "default": swept.ours}
+            values["sweep"] = {"points": swept.points, **best}
+        as_json(values)
     else:
-        show_report(report, swept)
+        _show_report(report, swept)
     passed = report.best_equipped.accuracy
     if min is not None and passed < min:
         note(f"{passed:.0%} of the tasks passed; {min:.0%} are required")
         raise typer.Exit(FAILED)
 
 
-def show_report(report: Report, swept: SweepReport | None) -> None:
+def _show_report(report: Report, swept: SweepReport | None) -> None:
     """Print how each run did, also by kind of task, why tasks failed, and the sweep."""
     results = report.runs[0].results
     table = Table(title=f"{len(results)} tasks", title_justify="left", title_style="bold")
@@ -236,16 +240,3 @@ def show_report(report: Report, swept: SweepReport | None) -> None:
     for name, point in points.items():
         result = f"{point.accuracy:.0%} with {point.tokens:.0f} tokens ({point.label})"
         draw(Text(f"{name}: {result}"))
-
-
-def plain_report(report: Report, swept: SweepReport | None) -> dict[str, Any]:
-    """Return the report as JSON values."""
-    runs = []
-    for run in report.runs:
-        tasks = [{**asdict(each), "passed": each.passed} for each in run.results]
-        figures = {"passed": run.accuracy, "found": run.found, "tokens": run.tokens}
-        runs.append({"name": run.name, **figures, "tasks": tasks})
-    if swept is None:
-        return {"runs": runs}
-    best = {"usual": swept.usual, "best": swept.best, "default": swept.ours}
-    return {"runs": runs, "sweep": {"points": swept.points, **best}}

@@ -67,7 +67,7 @@ def import_(call: Call, file: str, *, restore: bool = False) -> None:
             for batch in _batches(lines):
                 is_scoped = batch[0].is_message or call.names_a_scope
                 target: Any = call.scope(memory) if is_scoped else memory
-                outcomes += import_batch(batch, target, restore=restore)
+                outcomes += _import_batch(batch, target, restore=restore)
                 read += len(batch)
                 advance(batch[-1].read)
         new = counted.stats()["memories"] - before
@@ -103,7 +103,7 @@ def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
         raise invalid
 
 
-def import_batch(batch: list[Line], target: Any, *, restore: bool) -> list[Outcome]:
+def _import_batch(batch: list[Line], target: Any, *, restore: bool) -> list[Outcome]:
     """Import lines together; if one is invalid, one by one, so that the error can name it."""
     try:
         return list(target.import_([line.record for line in batch], restore=restore).outcomes)
@@ -114,7 +114,7 @@ def import_batch(batch: list[Line], target: Any, *, restore: bool) -> list[Outco
             raise InvalidInput(f"Line {batch[0].number}{between}{message}") from error
     outcomes = []
     for line in batch:
-        outcomes += import_batch([line], target, restore=restore)
+        outcomes += _import_batch([line], target, restore=restore)
     return outcomes
 
 

@@ -253,7 +253,7 @@ def show(result: Any) -> None:
                 ids = "  ".join(outcome.ids)
                 line(f"{outcome.status:<9}  {ids}  {plain(outcome.reason)}".rstrip())
         case "Evidence":
-            show_evidence(result)
+            _show_evidence(result)
         case "Reason":
             place = ""
             if result.rank and result.score is not None:
@@ -284,9 +284,9 @@ def show(result: Any) -> None:
             words = plain("  ".join(filter(None, about)))
             line(f"{start}{result.status:<8}{words}".rstrip())
         case "Backlog":
-            show_backlog(result)
+            _show_backlog(result)
         case "Key":
-            show_key(result)
+            _show_key(result)
         case "SummaryReport":
             would = "would be " if result.dry_run else ""
             memories = len(result.memories)
@@ -301,7 +301,7 @@ def show(result: Any) -> None:
             line(plain(str(result)))
 
 
-def show_evidence(evidence: Evidence) -> None:
+def _show_evidence(evidence: Evidence) -> None:
     show(evidence.memory)
     for message in evidence.messages:
         when = f"{message.at:%Y-%m-%d %H:%M} " if message.at else ""
@@ -315,7 +315,7 @@ def show_evidence(evidence: Evidence) -> None:
         note("It was stored directly: there is no other evidence.")
 
 
-def show_backlog(work: Backlog) -> None:
+def _show_backlog(work: Backlog) -> None:
     parts = [f"{work.waiting} waiting"]
     if work.oldest is not None:
         age = timedelta(seconds=round((datetime.now(UTC) - work.oldest).total_seconds()))
@@ -330,7 +330,7 @@ def show_backlog(work: Backlog) -> None:
     line(f"{work.name}: {', '.join(parts)}")
 
 
-def show_key(key: Key) -> None:
+def _show_key(key: Key) -> None:
     space = key.space and f"space {key.space}"
     agent = key.agent and f"agent {key.agent}"
     if key.revoked_at:

@@ -234,7 +234,7 @@ def hook(call: Call, when: Moments, text: str | None = None, *, reply: str | Non
     Example: memorist hook before "Where shall we eat tonight?"
     """
     if when not in ("before", "after"):
-        run_host_hook(call, when)
+        _run_host_hook(call, when)
         return None
     if text is None:
         raise typer.BadParameter("Missing TEXT, or - for stdin")
@@ -248,7 +248,7 @@ def hook(call: Call, when: Moments, text: str | None = None, *, reply: str | Non
     return None
 
 
-def run_host_hook(call: Call, when: str) -> None:
+def _run_host_hook(call: Call, when: str) -> None:
     """Answer within limits of time and size. Errors go to stderr, and the host continues."""
     hooks = load("interfaces.hosts")
     answers: list[str] = []

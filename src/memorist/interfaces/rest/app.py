@@ -104,7 +104,10 @@ def describe(app: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document."""
     if app.openapi_schema is None:
         document = get_openapi(
-            title=app.title, version=app.version, description=app.description, routes=app.routes
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            routes=app.routes,
         )
         document["components"]["schemas"]["Problem"] = Problem.model_json_schema()
         key = {"type": "http", "scheme": "bearer", "description": _KEY}

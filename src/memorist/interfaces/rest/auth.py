@@ -14,7 +14,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from http.client import HTTPException as HttpClientError
 from pathlib import Path
 from typing import Annotated, Any
@@ -252,31 +252,31 @@ class Authenticator:
         return replace(caller, rights=rights)
 
 
+@dataclass
 class RateLimiter:
     """Counts the requests of callers: one token bucket for each, in this process."""
 
-    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._per_minute = per_minute
-        self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+    per_minute: int
+    clock: Callable[[], float] = time.monotonic
+    buckets: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
 
     def take(self, caller: str) -> dict[str, str]:
         """Count one request. Return headers that say how many are left, unless there is no limit.
 
         Raises HTTPException 429 if none is left.
         """
-        capacity = self._per_minute
+        capacity = self.per_minute
         if not capacity:
             return {}
-        now = self._clock()
-        left, at = self._buckets.pop(caller, (capacity, now))
+        now = self.clock()
+        left, at = self.buckets.pop(caller, (capacity, now))
         left = min(capacity, left + (now - at) * capacity / 60)
         is_over = left < 1
         if not is_over:
             left -= 1
-        self._buckets[caller] = left, now
-        if len(self._buckets) > MAX_CALLERS:
-            self._buckets.popitem(last=False)
+        self.buckets[caller] = left, now
+        if len(self.buckets) > MAX_CALLERS:
+            self.buckets.popitem(last=False)
         full_in = math.ceil((capacity - left) * 60 / capacity)
         headers = {
             "RateLimit-Policy": f'"default";q={capacity};w=60',
@@ -313,11 +313,11 @@ class ClientAccess:
         return self.caller.scope(self.client, **labels)
 
 
+@dataclass(frozen=True)
 class Requires:
     """The dependency of a route that requires a right. Its route class has checked it."""
 
-    def __init__(self, right: str) -> None:
-        self.right = right
+    right: str
 
     async def __call__(self, connection: HTTPConnection) -> ClientAccess:
         return ClientAccess(connection.state.caller, connection.app.state.engine)

@@ -185,7 +185,12 @@ async def search(access: Reader, body: Mem0Search) -> dict[str, list[dict[str, A
     """Search memories."""
     mine = find_scope(access, body.filters)
     where = Filter(labels=mine.labels, categories=tuple(body.categories or ()))
-    answer = await mine.recall(body.query, limit=body.top_k, rerank=body.rerank, where=where)
+    answer = await mine.recall(
+        body.query,
+        limit=body.top_k,
+        rerank=body.rerank,
+        where=where,
+    )
     threshold = body.threshold or 0.0
     results = [
         {**to_item(access, hit.memory), "score": hit.relevance}
@@ -260,7 +265,11 @@ async def delete_entity(name: Name, access: Writer) -> dict[str, str]:
 
 async def forget_all(mine: ScopedClient) -> None:
     """Forget all memories with the labels of a scope, as of now."""
-    where = Filter(states=STATES, labels=mine.labels, created_before=mine.ctx.clock())
+    where = Filter(
+        states=STATES,
+        labels=mine.labels,
+        created_before=mine.ctx.clock(),
+    )
     await mine.forget_where(where=where, dry_run=False, actor=mine.scope.user)
 
 

@@ -117,7 +117,11 @@ async def summary(access: Reader, query: ScopeParams) -> SpaceSummary:
     """Summarize what is stored in a space, for people to read."""
     mine = access.scope(query)
     text = await mine.overview()
-    return SpaceSummary(space=mine.scope.space, summary=text, counts=await mine.stats())
+    return SpaceSummary(
+        space=mine.scope.space,
+        summary=text,
+        counts=await mine.stats(),
+    )
 
 
 @routes.get("/entries", responses=declare(404))
@@ -215,7 +219,11 @@ async def undo(
     mine = access.caller.scope(access.client, body.space)
     done = await mine.undo(**body.model_dump(exclude={"space"}), actor=access.caller.user)
     ids = [memory.id for memory in done.memories]
-    return UndoResult(operations=list(done.operations), ids=ids, dry_run=done.dry_run)
+    return UndoResult(
+        operations=list(done.operations),
+        ids=ids,
+        dry_run=done.dry_run,
+    )
 
 
 @routes.post("/recall")
@@ -288,7 +296,12 @@ async def privacy_status(mine: ScopedClient) -> PrivacyStatus:
     """Return the privacy settings of a space or session."""
     reason = await mine.privacy.disabled_reason()
     settings = asdict(await mine.privacy.settings())
-    return PrivacyStatus(space=mine.scope.space, **settings, on=not reason, reason=reason)
+    return PrivacyStatus(
+        space=mine.scope.space,
+        **settings,
+        on=not reason,
+        reason=reason,
+    )
 
 
 @routes.get("/settings")

@@ -13,9 +13,11 @@ import inspect
 import json
 import logging
 import re
+import sys
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -137,20 +139,23 @@ def _answer_invalid(request: Request, error: RequestValidationError) -> Response
     return problem(request, 422, detail, kind="InvalidInput", errors=found)
 
 
+@dataclass
 class RequestMiddleware:
     """Rejects cross-site and oversized requests; sets the request id and headers; logs requests."""
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int, local_only: bool) -> None:
-        self._app = app
-        self._max_bytes = max_bytes
-        self._local_only = local_only
-        self._too_large = (
-            f"A request has at most {max_bytes:,} bytes: send less at once, or raise `max_body_mb`"
-        )
+    app: ASGIApp
+    max_bytes: int
+    local_only: bool
+
+    def check_size(self, size: int) -> None:
+        """Raise HTTPException for a request that is too large."""
+        if size > self.max_bytes:
+            limit = f"A request has at most {self.max_bytes:,} bytes"
+            raise HTTPException(413, f"{limit}: send less at once, or raise `max_body_mb`")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         request = Request(scope)
         state: dict[str, Any] = scope.setdefault("state", {})
@@ -175,13 +180,12 @@ class RequestMiddleware:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self._max_bytes:
-                raise HTTPException(413, self._too_large)
+            self.check_size(received)
             return message
 
         try:
             self.check(request)
-            await self._app(scope, receive_limited, send_with_headers)
+            await self.app(scope, receive_limited, send_with_headers)
         except Exception as error:
             if status:
                 raise
@@ -200,7 +204,7 @@ class RequestMiddleware:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
             raise HTTPException(421, "`Host` is not a valid host name") from None
-        if self._local_only and not is_loopback(name):
+        if self.local_only and not is_loopback(name):
             raise HTTPException(421, "This server only answers as localhost")
         origin = headers.get("origin")
         site = headers.get("sec-fetch-site", "none")
@@ -209,8 +213,7 @@ class RequestMiddleware:
         if is_cross_site and request.method not in ("GET", "HEAD", "OPTIONS"):
             raise HTTPException(403, "Cross-site requests may not change anything")
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > self._max_bytes:
-            raise HTTPException(413, self._too_large)
+        self.check_size(int(length) if length.isdigit() else sys.maxsize)
 
 
 class StrictRequest(Request):

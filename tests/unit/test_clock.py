@@ -4,14 +4,14 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from memorist.text import dates
+from memorist.text import clock
 
 NOW = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)  # a Monday
 
 
 def read(text: str, now: datetime | None = NOW) -> list[str]:
     return [
-        f"{i.start:%Y-%m-%d}/{i.end:%Y-%m-%d}{'*' * i.yearly}" for i in dates.intervals(text, now)
+        f"{i.start:%Y-%m-%d}/{i.end:%Y-%m-%d}{'*' * i.yearly}" for i in clock.intervals(text, now)
     ]
 
 
@@ -48,7 +48,7 @@ def test_a_time_is_read_as_an_interval(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize("text", ["in June", "on 5 June", "June 5th", "in the summer"])
 def test_a_month_without_a_year_means_every_year(text: str) -> None:
-    assert [interval.yearly for interval in dates.intervals(text)] == [True]
+    assert [interval.yearly for interval in clock.intervals(text)] == [True]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_relative_times_need_to_know_the_present() -> None:
 
 def test_the_day_is_that_of_the_asker() -> None:
     tokyo = datetime(2023, 5, 8, 1, tzinfo=timezone(timedelta(hours=9)))
-    assert dates.intervals("today", tokyo)[0].start == datetime(2023, 5, 7, 15, tzinfo=UTC)
+    assert clock.intervals("today", tokyo)[0].start == datetime(2023, 5, 7, 15, tzinfo=UTC)
 
 
 def test_several_times_come_in_order() -> None:
@@ -82,7 +82,7 @@ def test_several_times_come_in_order() -> None:
 
 
 def test_a_yearly_winter_reaches_into_the_next_year() -> None:
-    (winter,) = dates.intervals("in winter")
+    (winter,) = clock.intervals("in winter")
     january = datetime(2023, 1, 15, tzinfo=UTC)
     assert [(start.year, end.year) for start, end in winter.within(january, january)] == [
         (2022, 2023)
@@ -99,23 +99,23 @@ def test_impossible_times_are_left_out() -> None:
     ["I went yesterday", "in 2019 we met", "on Friday", "next month", "for ten years", "May 5"],
 )
 def test_a_turn_may_speak_of_a_time(text: str) -> None:
-    assert dates.has_time(text)
+    assert clock.has_time(text)
 
 
 @pytest.mark.parametrize("text", ["I like tea", "you may go", "we march", "it cost 2019 dollars"])
 def test_a_turn_may_speak_of_no_time(text: str) -> None:
-    assert not dates.has_time(text)
+    assert not clock.has_time(text)
 
 
 @pytest.mark.parametrize(
     "text", ["When did he go?", "What year was it?", "How long ago was that?", "Do you know when?"]
 )
 def test_a_question_may_ask_for_a_time(text: str) -> None:
-    assert dates.asks_when(text)
+    assert clock.asks_when(text)
 
 
 @pytest.mark.parametrize(
     "text", ["When I was sad, what helped?", "Where did he go?", "What did he do when it rained?"]
 )
 def test_a_question_may_ask_for_something_else(text: str) -> None:
-    assert not dates.asks_when(text)
+    assert not clock.asks_when(text)
