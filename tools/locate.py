@@ -5,8 +5,9 @@ A patch is an old text and a new one. It is searched in steps, each of which has
 1. the old text, in the file that the patch names;
 2. the same tokens anywhere: other line breaks, trailing commas and split strings make no difference, and names are
    replaced by their successors (tools/mutants/renames.toml);
-3. the tokens that the patch changes, with as much of their surroundings as still stands unchanged;
-4. the tokens that the patch changes, where the surroundings are the most similar, and clearly more so than elsewhere.
+3. the tokens that the patch changes, with as much of their surroundings as still stands unchanged, in the same part
+   of the package;
+4. there, the tokens that the patch changes where the surroundings are the most similar, clearly more so than elsewhere.
 
 What is found must still be Python and must not use a name that does not exist: such a change would always be noticed.
 """
@@ -143,6 +144,8 @@ class Tree:
                 file, at = hits[0]
                 start = at + len(around)
                 step = "tokens" if len(words) == len(before) else "part"
+                if step == "part" and not _is_same_part(file, path):
+                    break
                 return self._replace(file, start, start + len(changed), text, step)
             if len(hits) > 1:
                 break
@@ -165,14 +168,15 @@ class Tree:
             end = at + len(changed)
             score = _similar(left[-_WINDOW:], words[max(0, at - _WINDOW) : at])
             score += _similar(right[:_WINDOW], words[end : end + _WINDOW])
-            is_same_part = file.split("/")[0] == path.split("/")[0]
-            scored.append((score / 2 + 0.05 * is_same_part, file, at))
+            scored.append((score / 2, file, at))
         scored.sort(reverse=True)
         if not scored or scored[0][0] < _SIMILAR:
             return None
         if len(scored) > 1 and scored[0][0] - scored[1][0] < _CLEARLY:
             return None
         _, file, at = scored[0]
+        if not _is_same_part(file, path):
+            return None
         return self._replace(file, at, at + len(changed), new, "similar")
 
     def _is_telling(self, words: Sequence[str]) -> bool:
@@ -238,6 +242,11 @@ def code_of(source: str) -> str:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             node.value = ast.Constant("")
     return ast.dump(tree)
+
+
+def _is_same_part(path: str, other: str) -> bool:
+    """Whether two files stand in the same part of the package: elsewhere only the whole text counts."""
+    return path.split("/")[0] == other.split("/")[0]
 
 
 def _is_word(token: str) -> bool:

@@ -21,7 +21,7 @@ from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, ProviderFailed
 from memorist.interfaces.cli import app
 from memorist.jobs.schedule import backoff, next_due, next_turn
-from memorist.jobs.worker import Job, JobResult, Worker
+from memorist.jobs.worker import Job, JobResult, Worker, list_jobs
 from memorist.manage import privacy
 from memorist.storage import tasks
 from memorist.storage.tasks import NewTask, Task
@@ -472,3 +472,28 @@ def test_while_a_model_is_away_the_other_duties_are_done(tmp_path: Path) -> None
         tended = memory.run_jobs()
     assert tended["embed"].failed == 2
     assert tended["purge"].runs == 1
+
+
+async def test_each_job_has_its_period(tmp_path: Path) -> None:
+    async with memorist.aio.open(
+        tmp_path / "m.db",
+        embedder="hashing",
+        policy="supervisor",
+        capacity=100,
+        journal_dir=tmp_path / "j",
+        extract="rules",
+        llm="openai:small",
+        llm_url="http://127.0.0.1:9/v1",
+        rollup_days=90,
+        compression_threshold=10,
+    ) as opened:
+        assert {job.name: job.every for job in list_jobs(opened.ctx)} == {
+            "purge": DAY,
+            "trim": DAY,
+            "snapshot": HOUR,
+            "extract": None,
+            "consolidate": DAY,
+            "reflect": DAY,
+            "compress": DAY,
+            "rollup": 7 * DAY,
+        }

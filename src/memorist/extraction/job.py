@@ -48,8 +48,8 @@ class Extracted:
 async def run(ctx: Context, task: Task) -> int:
     """Extract facts from the turn of a task; return how many memories that made or changed.
 
-    What was forgotten or hidden since gives none. Raises RevisionConflict if another worker has the task,
-    or the turn changed.
+    What was forgotten or hidden since gives none. Raises RevisionConflict if another worker has
+    the task, or the turn changed.
     """
     policy = ctx.policies.get(str(task.payload.get("policy")), policies.DEFAULT)
     ids = [str(id) for id in task.payload.get("ids", ())]
@@ -61,8 +61,8 @@ async def draw(
 ) -> Extracted:
     """Extract facts from a turn that was stored under these ids.
 
-    Raises RevisionConflict if it changed meanwhile. A model that is unavailable, over its budget or of no
-    use is no error.
+    Raises RevisionConflict if it changed meanwhile. A model that is unavailable, over its budget
+    or of no use is no error.
     """
     limits, now = policy.extract or Facts(policy=policy.name), ctx.clock()
     turn = await _load_turn(ctx.store, scope, ids)

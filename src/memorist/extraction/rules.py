@@ -69,7 +69,7 @@ def name_speaker(speaker: str | None, *, is_own: bool = True) -> str:
 def find_facts(text: str, *, who: str, at: datetime, most: int = 5) -> list[Fact]:
     """Return the facts in a turn, each once, in the order in which they are said.
 
-    >>> told = "I'm a nurse and I moved to Porto yesterday. Would I like tea? My sister Eva hates tea."
+    >>> told = "I'm a nurse and I moved to Porto yesterday. Would I? My sister Eva hates tea."
     >>> [(fact.type, fact.text) for fact in find_facts(told, who="Ana", at=datetime(2026, 5, 8))]
     [('profile', 'Ana is a nurse.'), ('event', 'Ana moved to Porto on 2026-05-07.'),
      ('relationship', "Ana's sister Eva hates tea.")]

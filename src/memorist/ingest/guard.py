@@ -238,7 +238,7 @@ def refuse_disabled(items: Iterable[Item], disabled: Disabled) -> None:
 
 
 def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
-    """Refuse what may not be stored, limit the rest to the authority of its speaker; return events."""
+    """Refuse what may not be stored, limit the rest to its speaker's authority; return events."""
     events = []
     for item in items:
         draft = item.draft

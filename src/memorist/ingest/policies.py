@@ -37,7 +37,7 @@ class Links:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Which facts are drawn out of what people say, after it was taken in, where the setting
+    """Which facts are extracted from what people say, after it is stored, where the setting
     `extract` asks for it.
     """
 
@@ -52,7 +52,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """One way to take things in. The order of the steps is that of `ingest.pipeline`."""
+    """One way to store drafts. The order of the steps is that of `ingest.pipeline`."""
 
     name: str
     chunk: tuple[int, int] | None = (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from ..errors import StoreUnavailable
+from ..errors import StoreFull, StoreUnavailable
 from ..ports import Vectors
 from ..storage.database import Connection, Database, Dialect, Query, Rows, Values, VectorSearch
 from ..types import Scope
@@ -19,58 +19,82 @@ Down: TypeAlias = dict[Way, str]  # what does not work, and why; a file may stil
 class Switch:
     """A database that may be down. Implements `Database` and `VectorSearch`.
 
-    While it is known to be down, calls fail at once instead of waiting for it again and again.
+    The call that finds it down is the last one that waits: from then on calls fail at once.
     """
 
     def __init__(self, inner: Database | None, down: Down) -> None:
         self.inner = inner  # None: it was down when the client was opened
         self.down = down
+        self.on_loss: Callable[[], object] = lambda: None
 
-    def _use(self, way: Way = "reading") -> Database:
+    @contextmanager
+    def _use(self, way: Way = "reading") -> Iterator[Database]:
         if self.inner is None or way in self.down:
             raise StoreUnavailable(self.down.get(way))
-        return self.inner
+        try:
+            yield self.inner
+        except StoreFull:  # waiting does not help
+            raise
+        except StoreUnavailable as error:
+            self.down["writing"] = self.down[way] = str(error)
+            self.on_loss()
+            raise
 
     @property
     def dialect(self) -> Dialect:
-        return self._use().dialect
+        with self._use() as inner:
+            return inner.dialect
 
     @property
     def secret(self) -> bytes:
-        return self._use().secret
+        with self._use() as inner:
+            return inner.secret
 
     async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
-        return await self._use().rows(sql, values, scope=scope)
+        with self._use() as inner:
+            return await inner.rows(sql, values, scope=scope)
 
     async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
-        return await self._use().read(queries, scope=scope)
+        with self._use() as inner:
+            return await inner.read(queries, scope=scope)
 
-    def transaction(
+    @asynccontextmanager
+    async def transaction(
         self, scope: Scope | None = None, *, number: int | None = None
-    ) -> AbstractAsyncContextManager[Connection]:
-        return self._use("writing").transaction(scope, number=number)
+    ) -> AsyncIterator[Connection]:
+        with self._use("writing") as inner:
+            async with inner.transaction(scope, number=number) as connection:
+                yield connection
 
-    def try_lock(self, name: str) -> AbstractAsyncContextManager[bool]:
-        return self._use("writing").try_lock(name)
+    @asynccontextmanager
+    async def try_lock(self, name: str) -> AsyncIterator[bool]:
+        with self._use("writing") as inner:
+            async with inner.try_lock(name) as is_mine:
+                yield is_mine
 
     async def nearest(
         self, scope: int, vector: Vectors, *, model: str, limit: int
     ) -> list[tuple[int, float]]:
-        inner = self._use()
-        assert isinstance(inner, VectorSearch)
-        return await inner.nearest(scope, vector, model=model, limit=limit)
+        with self._use() as inner:
+            assert isinstance(inner, VectorSearch)
+            return await inner.nearest(scope, vector, model=model, limit=limit)
 
     async def wait_for_change(self, seconds: float) -> None:
-        await self._use().wait_for_change(seconds)
+        with self._use() as inner:
+            await inner.wait_for_change(seconds)
 
     async def backup(self, path: Path) -> None:
-        await self._use().backup(path)
+        if self.inner is None:
+            raise StoreUnavailable(self.down.get("reading"))
+        await self.inner.backup(path)  # a target that cannot be written is not an outage
 
     async def vacuum(self) -> None:
-        await self._use("writing").vacuum()
+        with self._use("writing") as inner:
+            await inner.vacuum()
 
     def make_room(self) -> bool:
-        return self._use().make_room()
+        with self._use() as inner:
+            return inner.make_room()
 
     async def close(self) -> None:
         if self.inner is not None:

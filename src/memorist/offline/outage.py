@@ -125,6 +125,8 @@ class Offline:
         self._stand_in = StandIn(ctx)
         self._task: asyncio.Task[None] | None = None
         ctx.store.on_commit = self._recent.note_commit
+        if isinstance(ctx.store.database, Switch):
+            ctx.store.database.on_loss = self._watch
 
     async def start(self) -> None:
         """Begin to replay what an earlier outage left behind, or to look for a store that is down."""
@@ -301,23 +303,19 @@ class Offline:
             await asyncio.sleep(wait)
             wait = min(max(2 * wait, FIRST_LOOK), LONGEST)
             try:
-                if await self._is_back() and self._spool.is_empty:
+                await (await self._reach()).revision(Scope(user="nobody"))
+                self.down.pop("reading", None)
+                if await self.replay() is None:  # another process is doing it
+                    continue
+                self.down.pop("writing", None)
+                await self.replay()  # what was spooled meanwhile
+                if self._spool.is_empty:
                     await self._stand_in.close()
                     return
             except StoreUnavailable:
                 continue
             except Exception as error:  # the spool is safe, and the next attempt may work
                 log.warning("the writes in %s cannot be stored: %s", self._spool.folder, error)
-
-    async def _is_back(self) -> bool:
-        """Return whether the store can be read and written, and has everything that was spooled."""
-        store = await self._reach()
-        await store.revision(Scope(user="nobody"))
-        self.down.pop("reading", None)
-        if await self.replay() is None:  # another process is doing it
-            return False
-        self.down.pop("writing", None)
-        return await self.replay() is not None  # what was spooled meanwhile
 
     async def _reach(self) -> Store:
         """Return the store, even if it is marked as down. Raises StoreUnavailable."""

@@ -64,7 +64,7 @@ _REMOVED = """
     1daa1-1daaf 1e8d0-1e8d6 e0001 e0020-e007f e0100-e01ef f0000-ffffd 100000-10fffd
 """
 
-# Punctuation in Unicode 8, and the ASCII symbols that BERT counts as such: each is a word of its own.
+# Punctuation in Unicode 8, and the ASCII symbols that BERT counts as such: each is its own word.
 _PUNCTUATION = """
     21-2f 3a-40 5b-60 7b-7e a1 a7 ab b6-b7 bb bf 37e 387 55a-55f 589-58a 5be 5c0 5c3 5c6 5f3-5f4
     609-60a 60c-60d 61b 61e-61f 66a-66d 6d4 700-70d 7f7-7f9 830-83e 85e 964-965 970 af0 df4 e4f

@@ -66,8 +66,8 @@ _WHICH = rf"(?P<which>{'|'.join((*_BACK, *_AHEAD, 'this'))})"
 _IN = r"(?:in|during|since|throughout|around|from|early|mid|late|month of)(?: the)?"
 _UNIT = r"(?P<unit>day|week|month|year)s?\b"
 _COUNTED = (
-    "dollars|euros|pounds|people|steps|calories|words|miles|km|meters|metres|points|copies|followers"
-    "|hours|times"
+    "dollars|euros|pounds|people|steps|calories|words|miles|km|meters|metres|points|copies"
+    "|followers|hours|times"
 )
 _DATES = (  # the most precise first; those from "which" and "word" on are relative to a day
     r"(?P<year>(?:19|20)\d\d)[-/](?P<month>[01]\d)[-/](?P<day>[0-3]\d)(?!\d)",
@@ -93,8 +93,8 @@ _RULES = tuple(re.compile(rf"\b{pattern}", re.IGNORECASE) for pattern in _DATES)
 _RELATIVE = {"which", "word", "weekday", "number"}
 # Without one of these no rule finds anything.
 _HINT = re.compile(
-    r"(?:19|20)\d\d|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|spring|summer|autumn|fall|winter"
-    r"|tonight|last night|tomorrow|day|week|month|year",
+    r"(?:19|20)\d\d|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|spring|summer|autumn|fall"
+    r"|winter|tonight|last night|tomorrow|day|week|month|year",
     re.IGNORECASE,
 )
 _TIME_EXPRESSIONS = (

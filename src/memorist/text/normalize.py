@@ -36,7 +36,7 @@ _YEAR = r"(?:1[5-9]|20)\d\d[a-z]?(?:, ?pp?\. ?[\d–-]{1,12})?"
 AUTHOR_YEAR = re.compile(rf"[(\[]{_AUTHORS},? {_YEAR}(?:; {_AUTHORS},? {_YEAR}){{0,8}}[)\]]")
 _NUMBERED = re.compile(
     r"""\[\^[\w-]{1,40}\]              # [^3] a footnote
-    | \[[1-9]\d{0,2}(?:\s?[,;–-]\s?[1-9]\d{0,2}){0,20}\](?![\w(\[=]|\s?=)   # [12] [1, 2] [3–5], not x[1] = 2
+    | \[[1-9]\d{0,2}(?:\s?[,;–-]\s?[1-9]\d{0,2}){0,20}\](?![\w(\[=]|\s?=)  # [12] [3–5], not x[1] = 2
     | 【[^】\n]{1,60}】                # 【12†source】
     | \\cite[a-z]{0,8}\{[^}\n]{1,200}\}
     | \[@[\w:-]{1,60}(?:;\s?@[\w:-]{1,60}){0,8}\]
@@ -77,8 +77,8 @@ def compose(text: str) -> str:
     """
     if text.isascii():
         return text
-    # NFC sorts each run of marks in quadratic time, so runs are cut before; and again after, because
-    # some marks decompose.
+    # NFC sorts each run of marks in quadratic time, so runs are cut before; and again after,
+    # because some marks decompose.
     return _limit_marks(normalize("NFC", _limit_marks(text)))
 
 

@@ -81,8 +81,10 @@ def object_schema(**properties: Any) -> dict[str, Any]:
 def to_statement(text: str, kind: Literal["semantic", "episodic"] = "semantic") -> str:
     """Return the text on one line and within its bounds; empty if it cannot stand by itself.
 
-    >>> to_statement("Ana lives  in Porto!"), to_statement("She lives in Porto."), to_statement("  ")
-    ('Ana lives in Porto.', '', '')
+    >>> to_statement("Ana lives  in Porto!"), to_statement("She lives in Porto.")
+    ('Ana lives in Porto.', '')
+    >>> to_statement("  ")
+    ''
     """
     made = trim(text)
     return "" if find_fault(made, kind) else made

@@ -57,6 +57,16 @@ async def require_operator(access: Admin) -> ClientAccess:
     return access
 
 
+async def require_guild_reader(access: Reader) -> ClientAccess:
+    """Return the access of the guild user or of an operator."""
+    if access.caller.user != GUILD:
+        access.caller.require("admin")
+    if access.caller.tenant != access.client.settings.tenant:
+        raise NotAllowed("The guilds of this server belong to another tenant")
+    return access
+
+
+GuildReader = Annotated[ClientAccess, Depends(require_guild_reader)]
 Operator = Annotated[ClientAccess, Depends(require_operator)]
 
 
@@ -73,14 +83,10 @@ async def refresh(access: Operator) -> RefreshedSnapshot:
 
 
 @routes.get("/api/memory/search")
-async def search(access: Reader, query: Annotated[GuildQuery, Query()]) -> GuildFacts:
+async def search(access: GuildReader, query: Annotated[GuildQuery, Query()]) -> GuildFacts:
     """Search the durable facts of a guild, about any subject. Empty without `q` or `guildId`."""
     caller = access.caller
     client = access.client
-    if caller.user != GUILD:  # who reads all guilds is an operator
-        caller.require("admin")
-    if caller.tenant != client.settings.tenant:
-        raise NotAllowed("The guilds of this server belong to another tenant")
     guild = query.guildId or ""
     text = query.q.strip()
     channel = query.channelId
