@@ -170,7 +170,7 @@ class MemoristStore(BaseStore):
         embedder = self._ctx.embedder
         most = self._ctx.settings.max_checkpoint_mb
         values = {key: to_json(op.value, most) for key, op in ops.items() if op.value is not None}
-        texts = {key: self._texts(ops[key]) for key in values} if embedder else {}
+        texts = {key: self.texts_of(ops[key]) for key in values} if embedder else {}
         every = [text for named in texts.values() for text in named.values()]
         vectors = iter(await encode(embedder, every) if embedder and every else ())
         puts: list[NewDocument] = []
@@ -185,7 +185,7 @@ class MemoristStore(BaseStore):
         gone = [key for key in ops if key not in values]
         await self._items.change(puts, gone, embedder.model if embedder else "", now)
 
-    def _texts(self, op: PutOp) -> dict[str, str]:
+    def texts_of(self, op: PutOp) -> dict[str, str]:
         """Return the texts of an item to embed, by the name of their field."""
         texts: dict[str, str] = {}
         for path in self._fields if op.index is None else op.index or ():
