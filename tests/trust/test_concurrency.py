@@ -212,9 +212,6 @@ async def wait_for_all(calls: list[Awaitable[Any]]) -> int:
     return len(stuck)
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason=f"{POOL}: concurrent undos deadlock the pool (c02)"
-)
 async def test_twenty_undos_at_once_all_end(ready_database: str) -> None:
     async with memorist.aio.open(ready_database, embedder="hashing") as memory:
         users = [memory.scope(f"user{n}") for n in range(20)]
