@@ -131,6 +131,8 @@ async def copy_store(
 
 def _check(settings: Settings) -> None:
     """Raise Misconfigured for a name that does not exist, before anything is opened."""
+    if "\0" in settings.db:
+        raise Misconfigured(f"Setting 'db': {settings.db!r} contains a NUL character: name a file")
     try:
         profiles.find(catalog.PROFILES, settings.profile)
         policies.find(catalog.POLICIES, settings.policy)

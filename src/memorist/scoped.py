@@ -9,6 +9,7 @@ from typing import Any
 
 from .ingest import pipeline as ingest
 from .ingest import policies, validation
+from .ingest.guard import load_disabled
 from .manage import (
     access,
     chat_commands,
@@ -143,12 +144,13 @@ class ScopedClient(ManagedScope):
             include_compressed=include_compressed,
             rerank=rerank,
         )
-        why, revision = await privacy.check_recall(self.ctx, self.scope, self.labels.session)
-        if why:
-            return Recall(
-                query=asked, profile=by.name, hits=(), text="", tokens=0, legs={"memory": why}
-            )
-        ctx, updates, fitted = self.ctx, None, asked
+        ctx, session = self.ctx, self.labels.session
+        disabled, revision = await load_disabled(ctx, ctx.store, self.scope, [session])
+        if disabled:
+            legs = {"memory": disabled[session]}
+            return Recall(query=asked, profile=by.name, hits=(), text="", tokens=0, legs=legs)
+        updates = None
+        fitted = asked
         if since is not None:
             updates, fitted = await recall.reserve_header(ctx, asked, since)
         find = retrieve.recall if self.offline is None else self.offline.recall

@@ -17,7 +17,7 @@ from ..errors import InvalidInput, Refused, RevisionConflict, StoreUnavailable
 from ..ingest import validation
 from ..manage import forget, records
 from ..retrieve import render
-from ..retrieve.budget import Caps, fit
+from ..retrieve.render import Caps, fit
 from ..scoped import ScopedClient
 from ..storage import codec, person
 from ..storage.person import Summary

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import InvalidInput
 from ..manage.access import limit_categories
 from ..retrieve import render
-from ..retrieve.budget import Caps, fit
+from ..retrieve.render import Caps, fit
 from ..scoped import ScopedClient
 from ..settings import allowlists
 from ..text import normalize

@@ -17,7 +17,7 @@ from typing import Any
 from ..context import Context
 from ..errors import InvalidInput, KeyRefused, NotAllowed, NotFound
 from ..ingest import validation
-from ..retrieve import budget, profiles, render
+from ..retrieve import profiles, render
 from ..settings import allowlists
 from ..settings.allowlists import Access, Category
 from ..storage.keys import Key
@@ -125,9 +125,9 @@ async def query(
     for memory in limit_categories(found, access):
         category = access.category(memory.category or memory.kind)
         items.append(to_item(memory, category, is_full=shape == "full"))
-    fitted = budget.fit(
+    fitted = render.fit(
         items,
-        budget.Caps(tokens=budget_tokens),
+        render.Caps(tokens=budget_tokens),
         lambda _: "",
         count,
         cost=lambda item: count(json.dumps(item, ensure_ascii=False)),  # as it is sent

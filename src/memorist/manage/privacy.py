@@ -112,15 +112,10 @@ class Privacy(PersonalVerbs):
             note_disabled(self._ctx, self._scope, session, "")
 
 
-async def check_recall(ctx: Context, scope: Scope, session: str | None) -> tuple[str, int | None]:
-    """Return why nothing is recalled in a session, if so, and the revision of the scope."""
-    disabled, revision = await load_disabled(ctx, ctx.store, scope, [session])
-    return disabled.get(session, ""), revision
-
-
 async def disabled_reason(ctx: Context, scope: Scope, session: str | None) -> str:
     """Return why memory is off in a session; empty if it is on."""
-    return (await check_recall(ctx, scope, session))[0]
+    disabled, _ = await load_disabled(ctx, ctx.store, scope, [session])
+    return disabled.get(session, "")
 
 
 async def traceable_session(ctx: Context, scope: Scope, session: str | None) -> str | None:

@@ -13,14 +13,14 @@ from datetime import datetime
 
 from ..context import Context
 from ..errors import InvalidInput, ProviderFailed, StoreUnavailable
-from ..ingest import trim, validation
+from ..ingest import validation
 from ..retrieve import pipeline, profiles, render
-from ..retrieve.budget import Caps
 from ..retrieve.profiles import Profile
+from ..retrieve.render import Caps
 from ..storage.changes import Event
 from ..storage.history import ThreadChange, Updates, shown_revision, thread_changes
 from ..storage.queries import Reader
-from ..storage.store import MemoryAccess, record_access
+from ..storage.store import MemoryAccess, access_scores, record_access
 from ..text import compare, normalize
 from ..types import Filter, Labels, Memory, Query, Recall, Scope
 from . import privacy
@@ -96,9 +96,11 @@ async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recal
 
     The caller waits until the scores are stored only if the profile says so.
     """
-    now, scope, uses = ctx.clock(), query.scope, list[MemoryAccess]()
+    now = ctx.clock()
+    scope = query.scope
+    uses = []
     for hit in answer.hits:
-        scores = trim.scores(hit.memory, hit.relevance, now)
+        scores = access_scores(hit.memory, hit.relevance, now)
         uses.append(MemoryAccess(memory_id=hit.memory.id, at=now, scores=scores))
     if uses and profile.scores_first:
         with suppress(ProviderFailed):  # an answer does not fail because of its statistics

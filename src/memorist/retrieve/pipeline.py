@@ -18,11 +18,9 @@ from ..storage.queries import Reader
 from ..text.tokens import IS_EXTRACTED
 from ..types import Cut, Hit, Memory, Query, Recall
 from . import features, reorder, score
-from .budget import Caps, fit
-from .features import SnapshotSearch
+from .features import SnapshotSearch, understand
 from .profiles import Profile
-from .question import understand
-from .render import RENDERERS
+from .render import RENDERERS, Caps, fit
 from .score import Candidate, Candidates
 
 # Of a scope whose vectors another index holds:
