@@ -82,6 +82,9 @@ class Pair:
 async def find_near(ctx: Context, scope: Scope, bands: Bands, now: datetime) -> list[NearRows]:
     """Return the pairs that are near by their vectors; none if an external index holds the
     vectors.
+
+    Compared is what changed in the last three days, is important, or is recalled frequently, with
+    everything that changed in the last ninety days. Turns of a conversation are left out.
     """
     snapshot = await ctx.index.current(scope, ctx.store)
     if snapshot.is_lean:
@@ -93,28 +96,18 @@ async def find_near(ctx: Context, scope: Scope, bands: Bands, now: datetime) -> 
             if memory.access_count:
                 used.append((-memory.access_count, memory.id, row))
     frequent = [row for _, _, row in sorted(used)[: int(len(rows) * DECILE)]]
-    compared, others = select_positions(snapshot, frequent, now)
-    return await asyncio.to_thread(compare_vectors, snapshot, compared, others, bands.fallback_low)
-
-
-def select_positions(
-    snapshot: Snapshot, frequent: Iterable[int], now: datetime
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the positions to compare, and the positions to compare them with.
-
-    Compared is what changed in the last three days, is important, or is recalled frequently, with
-    everything that changed in the last ninety days. Turns of a conversation are left out.
-    """
     is_turn = (snapshot.session >= 0) & (snapshot.speaker >= 0)
     recent = snapshot.alive & snapshot.embedded & ~is_turn
     recent &= snapshot.kind != KINDS.index("working")
     recent &= snapshot.updated >= clock.micros(now - RECENT)
     chosen = snapshot.updated >= clock.micros(now - NEW)
     chosen |= snapshot.importance > (LEVEL - 1) / 5 + 1e-6
-    chosen |= np.isin(snapshot.row, list(frequent))
+    chosen |= np.isin(snapshot.row, frequent)
     found = np.flatnonzero(recent & chosen)
     newest = np.lexsort((-snapshot.row[found], -snapshot.updated[found]))[:MAX_COMPARED]
-    return found[newest], np.flatnonzero(recent)
+    compared = found[newest]
+    others = np.flatnonzero(recent)
+    return await asyncio.to_thread(compare_vectors, snapshot, compared, others, bands.fallback_low)
 
 
 def compare_vectors(

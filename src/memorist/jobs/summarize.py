@@ -83,7 +83,7 @@ async def compress(
 
     Pinned and manually saved memories stay as they are. Each session is one transaction.
     """
-    candidates = oldest_sessions(await ctx.index.current(scope, ctx.store))
+    candidates = _oldest_sessions(await ctx.index.current(scope, ctx.store))
     most = max(1, threshold // 2) if sessions is None else sessions
     done = SummaryReport(dry_run=dry_run)
     if len(candidates) <= threshold:
@@ -99,7 +99,7 @@ async def compress(
     return done
 
 
-def oldest_sessions(snapshot: Snapshot) -> list[str]:
+def _oldest_sessions(snapshot: Snapshot) -> list[str]:
     """Return the sessions with uncompressed turns, in the order in which they began."""
     is_open = snapshot.present & (snapshot.state == STATES.index("active"))
     is_open &= snapshot.kind == KINDS.index("episodic")
@@ -173,7 +173,7 @@ async def _add_group(
     """
     summaries: tuple[str, ...] = ()
     if not report.dry_run:
-        summary = await replace_by_summary(ctx, memories, state, session)
+        summary = await _replace_by_summary(ctx, memories, state, session)
         if summary is None:
             return replace(report, left=report.left + 1)
         summaries = (summary,)
@@ -185,7 +185,7 @@ async def _add_group(
     )
 
 
-async def replace_by_summary(
+async def _replace_by_summary(
     ctx: Context, memories: Sequence[Memory], state: State, session: str | None
 ) -> str | None:
     """Summarize memories by a model if possible, otherwise by rules, and set their state; return

@@ -98,9 +98,9 @@ def list_jobs(ctx: Context) -> Iterator[Job]:
     policy = policies.find(ctx.policies, settings.policy, settings.capacity)
     yield Job("purge", expire.run, DAILY)
     if policy.capacity is not None:
-        yield Job("trim", trim_scope, DAILY)
+        yield Job("trim", _trim_scope, DAILY)
     if settings.journal_dir is not None:
-        yield Job("snapshot", write_snapshot, HOURLY, whole_store=True)
+        yield Job("snapshot", _write_snapshot, HOURLY, whole_store=True)
     if settings.extract != "off":
         yield Job(extraction.NAME, extraction.run, derives=True)  # queued by writes
     if policy.bands is not None:
@@ -113,7 +113,7 @@ def list_jobs(ctx: Context) -> Iterator[Job]:
         yield Job("rollup", summarize.run_roll_up, WEEKLY, derives=True)
 
 
-async def trim_scope(ctx: Context, task: Task) -> int:
+async def _trim_scope(ctx: Context, task: Task) -> int:
     """Trim a scope to the capacity of the write policy; return how many were trimmed."""
     settings, now = ctx.settings, ctx.clock()
     capacity = policies.find(ctx.policies, settings.policy, settings.capacity).capacity
@@ -124,7 +124,7 @@ async def trim_scope(ctx: Context, task: Task) -> int:
     return len(trimmed)
 
 
-async def write_snapshot(ctx: Context, task: Task) -> None:
+async def _write_snapshot(ctx: Context, task: Task) -> None:
     """Write what is known to MEMORY.md."""
     await journal.snapshot(ctx, refresh=True)
     await finish(ctx, task, HOURLY)

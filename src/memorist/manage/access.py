@@ -115,7 +115,7 @@ async def query(
         validation.fields({"confidence": threshold})
         gate = profiles.Gate(enough={"semantic": threshold})
     access, count = ctx.allowlists, ctx.count_tokens
-    where = to_filter(scope, access, agent, categories, filters or {})
+    where = _to_filter(scope, access, agent, categories, filters or {})
     if not where.categories:
         return []
     workflows = allowlists.PROCEDURAL in where.categories
@@ -135,7 +135,7 @@ async def query(
     return [items[i] for i in fitted.taken]
 
 
-def to_filter(
+def _to_filter(
     scope: Scope,
     access: Access,
     agent: str,

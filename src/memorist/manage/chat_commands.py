@@ -200,7 +200,7 @@ class Chat:
     async def change(self, command: Command, about: Sequence[str]) -> Reply:
         """Forget, pin or unpin what is meant; ask if that is not clear."""
         ctx, scope, verb = self.ctx, self.scope, command.command
-        found = await self.find_meant(command, about)
+        found = await self._find_meant(command, about)
         is_clear = len(found) == 1 or (found and command.which == "all")
         if command.topic or not is_clear:  # a search may find something else: the person looks
             say = "I cannot tell which memory you mean."
@@ -222,7 +222,7 @@ class Chat:
             say = f"{'Pinned' if verb == 'pin' else 'No longer pinned'}:\n{_number(found)}"
         return Reply(command=verb, say=say, done=True, ids=_ids(found))
 
-    async def find_meant(self, command: Command, about: Sequence[str]) -> list[Memory]:
+    async def _find_meant(self, command: Command, about: Sequence[str]) -> list[Memory]:
         """Return the memories that a command may mean: several if that is not clear."""
         if command.topic:
             return (await self.find(command.topic))[:CHOICES]

@@ -54,7 +54,12 @@ async def edit(
     """
     if text is not None:
         validation.text(text, ctx.settings.max_text_chars)
-    fields = check_fields(given)
+    fields = {name: value for name, value in given.items() if value is not None}
+    validation.fields(fields)
+    if (length := len(fields.get("summary", ""))) > LONGEST_SUMMARY:
+        raise InvalidInput(f"A summary has at most {LONGEST_SUMMARY} characters, not {length}")
+    if "tags" in fields:
+        fields["tags"] = tuple(dict.fromkeys(map(str.lower, fields["tags"])))
     names = sorted(fields if text is None else [*fields, "text"])
     texts = [memory.text for memory in await ctx.store.get(scope, [str(id)])]
     by = None
@@ -87,20 +92,6 @@ async def edit(
         if by is not None and snapshot is not None:
             await links.link(tx, scope, snapshot, [put], by, now)
     return put.memory
-
-
-def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an edit as they are stored, without those not given.
-
-    Raises InvalidInput.
-    """
-    fields = {name: value for name, value in given.items() if value is not None}
-    validation.fields(fields)
-    if (length := len(fields.get("summary", ""))) > LONGEST_SUMMARY:
-        raise InvalidInput(f"A summary has at most {LONGEST_SUMMARY} characters, not {length}")
-    if "tags" in fields:
-        fields["tags"] = tuple(dict.fromkeys(map(str.lower, fields["tags"])))
-    return fields
 
 
 async def change(

@@ -76,9 +76,6 @@ class Record:
     scope: Scope | None  # where it is stored
     origin: Any = None  # the scope it names
 
-    def is_like(self, other: Record) -> bool:
-        return (self.kind, self.origin) == (other.kind, other.origin)
-
 
 async def export_records(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
     """Yield all records as plain values: the format, history, memories, messages, summaries."""
@@ -96,12 +93,12 @@ async def import_records(records: Iterable[Mapping[str, Any]], how: Import) -> R
     if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
         raise InvalidInput(f"import_ takes an iterable of records, not {type(records).__name__}")
     outcomes: list[Outcome] = []
-    for batch in read_batches(records, how):
-        outcomes += await store_batch(batch, how)
+    for batch in _read_batches(records, how):
+        outcomes += await _store_batch(batch, how)
     return Receipt(tuple(outcomes))
 
 
-def read_batches(records: Iterable[Mapping[str, Any]], how: Import) -> Iterator[list[Record]]:
+def _read_batches(records: Iterable[Mapping[str, Any]], how: Import) -> Iterator[list[Record]]:
     """Yield records that are stored together: of one kind and from one scope."""
     batch: list[Record] = []
     for number, given in enumerate(records, 1):
@@ -111,9 +108,12 @@ def read_batches(records: Iterable[Mapping[str, Any]], how: Import) -> Iterator[
             if batch:
                 yield batch
             raise InvalidInput(f"Record {number}: {error}") from error
-        if len(batch) == BATCH or (batch and not batch[0].is_like(record)):
-            yield batch
-            batch = []
+        if batch:
+            first = batch[0]
+            is_like = first.kind == record.kind and first.origin == record.origin
+            if len(batch) == BATCH or not is_like:
+                yield batch
+                batch = []
         batch.append(record)
     if batch:
         yield batch
@@ -145,7 +145,7 @@ def read(record: Mapping[str, Any], how: Import) -> Record:
     return Record(kind=kind, value=value, scope=scope, origin=origin)
 
 
-def read_memory(data: Mapping[str, Any]) -> Memory:
+def _read_memory(data: Mapping[str, Any]) -> Memory:
     """Return a memory as it was, except what is computed from its text, its place and its uses.
 
     Raises InvalidInput for what no verb would have stored.
@@ -173,7 +173,7 @@ def read_memory(data: Mapping[str, Any]) -> Memory:
     return edit.reword(memory, normalize.storable(memory.text), tags=tags)
 
 
-def read_message(data: Mapping[str, Any]) -> SeenMessage:
+def _read_message(data: Mapping[str, Any]) -> SeenMessage:
     text = data.get("text")
     plain = {name: data.get(name) for name in ("id", "role", "name", "session")}
     plain |= {"content": "" if text is None else text, "at": validation.moment(data.get("at"))}
@@ -189,7 +189,7 @@ def read_message(data: Mapping[str, Any]) -> SeenMessage:
     )
 
 
-def read_entry(data: Mapping[str, Any]) -> HistoryEntry:
+def _read_entry(data: Mapping[str, Any]) -> HistoryEntry:
     entry = codec.load(HistoryEntry, data)
     try:
         UUID(entry.id)
@@ -203,7 +203,7 @@ def read_entry(data: Mapping[str, Any]) -> HistoryEntry:
     return entry
 
 
-def read_summary(data: Mapping[str, Any]) -> Summary:
+def _read_summary(data: Mapping[str, Any]) -> Summary:
     summary = codec.load(Summary, data)
     if not summary.evidence_ids:
         raise InvalidInput("a long-term record names the memories that it rests on (evidence_ids)")
@@ -216,11 +216,11 @@ def read_summary(data: Mapping[str, Any]) -> Summary:
 
 
 _READERS: dict[str, Callable[[Mapping[str, Any]], Value]] = {
-    "memory": read_memory,
-    "history": read_entry,
-    "message": read_message,
-    "user_profile": read_summary,
-    "project_memory": read_summary,
+    "memory": _read_memory,
+    "history": _read_entry,
+    "message": _read_message,
+    "user_profile": _read_summary,
+    "project_memory": _read_summary,
 }
 
 
@@ -246,7 +246,7 @@ def check_sizes(value: object, how: Import) -> None:
                 raise InvalidInput(f"{name} is too long: {limits}; {_HOW_TO_RESTORE}")
 
 
-async def store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome]:
+async def _store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome]:
     """Store records of one kind; return what became of memories and messages, and refusals."""
     kind, scope = batch[0].kind, batch[0].scope
     values = [record.value for record in batch]
@@ -256,13 +256,13 @@ async def store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome]
         return []
     values, reasons = await admit(values, scope, how)
     if kind == "memory":
-        return await store_memories(values, reasons, scope, how.ctx)
+        return await _store_memories(values, reasons, scope, how.ctx)
     allowed = [value for value, why in zip(values, reasons, strict=True) if not why]
     if kind == "history":
         if batch[0].origin != asdict(scope):  # there an entry has an id of its own, always the same
             name = "\0".join((scope.tenant, scope.user, scope.space))
             allowed = [replace(each, id=str(uuid5(UUID(each.id), name))) for each in allowed]
-        await store_history(allowed, scope, how.ctx)
+        await _store_history(allowed, scope, how.ctx)
     elif kind == "message":
         async with how.ctx.store.transaction(scope) as tx:
             for number, seen in enumerate(allowed):
@@ -271,7 +271,7 @@ async def store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome]
                     allowed[number] = replace(seen, keep_text=False)
             await tx.save_messages(allowed)
     else:
-        reasons += await store_summaries(allowed, scope, how)
+        reasons += await _store_summaries(allowed, scope, how)
     return [Outcome(status="refused", reason=why) for why in reasons if why]
 
 
@@ -280,7 +280,7 @@ async def admit(values: Sequence[Value], scope: Scope, how: Import) -> tuple[lis
 
     A record that claims to be pinned or manually saved gets no exception.
     """
-    drafts = [to_draft(value) for value in values]
+    drafts = [_to_draft(value) for value in values]
     sessions = {draft.labels.session for draft in drafts}
     disabled, _ = await load_disabled(how.ctx, how.ctx.store, scope, sessions)
     policy = policies.find(how.ctx.policies, how.ctx.settings.policy)
@@ -303,7 +303,7 @@ async def admit(values: Sequence[Value], scope: Scope, how: Import) -> tuple[lis
     return admitted, reasons
 
 
-def to_draft(value: Value) -> Draft:
+def _to_draft(value: Value) -> Draft:
     """Return the text and the speaker of a value as a draft, for the guard to check."""
     if isinstance(value, Memory):
         given = {name: getattr(value, name) for name in _CHECKED.split()}
@@ -320,7 +320,7 @@ def to_draft(value: Value) -> Draft:
     return Draft(text="", labels=Labels(session=session if isinstance(session, str) else None))
 
 
-async def store_memories(
+async def _store_memories(
     memories: Sequence[Memory], refusals: Sequence[str], scope: Scope, ctx: Context
 ) -> list[Outcome]:
     """Store memories as they are, with vectors of the current model; those already here stay.
@@ -361,7 +361,7 @@ async def store_memories(
     return outcomes
 
 
-async def store_history(entries: Sequence[HistoryEntry], scope: Scope, ctx: Context) -> None:
+async def _store_history(entries: Sequence[HistoryEntry], scope: Scope, ctx: Context) -> None:
     """Add entries, without the words of what was forgotten here and out of the reach of `undo`."""
     words: dict[str, str] = {}
     for entry in entries:
@@ -379,7 +379,7 @@ async def store_history(entries: Sequence[HistoryEntry], scope: Scope, ctx: Cont
         await tx.import_history(imported)
 
 
-async def store_summaries(records: Sequence[Summary], scope: Scope, how: Import) -> list[str]:
+async def _store_summaries(records: Sequence[Summary], scope: Scope, how: Import) -> list[str]:
     """Store long-term records that are not here yet; return why others are refused."""
     reasons: list[str] = []
     async with how.ctx.store.transaction(scope) as tx:

@@ -213,7 +213,7 @@ class Consent(PersonalVerbs):
             if made == known:
                 return made
             decision = "proposed" if known is new else "supported"
-            if field in BENIGN and is_corroborated(await tx.get(scope, made.evidence)):
+            if field in BENIGN and _is_corroborated(await tx.get(scope, made.evidence)):
                 decision = "corroborated"
                 made = replace(made, decided=decision, decided_at=now)
             await person.decide_proposal(tx, made, decision, at=now, actor=actor)
@@ -286,7 +286,7 @@ class Consent(PersonalVerbs):
         return left
 
 
-def is_corroborated(evidence: Iterable[Memory]) -> bool:
+def _is_corroborated(evidence: Iterable[Memory]) -> bool:
     """Whether two statements of the person support something, or one confident insight."""
     counts: dict[str, int] = {}  # how often each message was said
     for memory in evidence:

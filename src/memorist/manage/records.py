@@ -110,7 +110,7 @@ async def promote(
         async with store.transaction(scope) as tx:
             batch = await tx.get(scope, ids)
             batch = [item for item in batch if item.is_active and not item.on_purpose]
-            for patch in make_patches(batch, now):
+            for patch in _make_patches(batch, now):
                 await merge(tx, scope, patch)
                 written.add((patch.record_type, patch.name))
             changes: list[Change] = []
@@ -133,7 +133,7 @@ async def promote(
     )
 
 
-def make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
+def _make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
     """Return what is to be added to which record; nothing for an item that belongs to none.
 
     An item belongs to the records of its projects, in the list that a tag or else its type names;

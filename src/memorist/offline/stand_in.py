@@ -108,8 +108,15 @@ async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome
             await records.add(ctx.store, scope, first)
             return {}
         there = {memory.id for memory in await ctx.store.get(scope, [each.id for each in batch])}
-        new = [each.what for each in batch if each.id not in there]
-        drafts = [_as_message(draft) for draft in new if isinstance(draft, Draft)]
+        drafts: list[Draft] = []
+        for each in batch:
+            draft = each.what
+            if each.id in there or not isinstance(draft, Draft):
+                continue
+            if draft.message_id is None:  # as a message, so that storing it twice counts once
+                sources = (draft.id or "", *draft.source_ids)
+                draft = replace(draft, message_id=draft.id, source_ids=sources)
+            drafts.append(draft)
         names = (batch[0].policy, batch[0].policy.split(".")[0], "default")
         nearest = next(name for name in names if name in ctx.policies)
         policy = policies.find(ctx.policies, nearest, ctx.settings.capacity)
@@ -125,13 +132,6 @@ async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome
             found |= await hand_over(ctx, [one])
         return found
     return {draft.id or "": outcome for draft, outcome in zip(drafts, outcomes, strict=True)}
-
-
-def _as_message(draft: Draft) -> Draft:
-    """Make a draft a message, so that storing it twice counts once."""
-    if draft.message_id is not None:
-        return draft
-    return replace(draft, message_id=draft.id, source_ids=(draft.id or "", *draft.source_ids))
 
 
 def batches(spooled: Sequence[Pending]) -> Iterator[list[Pending]]:

@@ -50,10 +50,10 @@ async def recall(
         ranked = score.put_repeats_last(ranked, query.limit)
     if profile.preferences_first:
         ranked = await reorder.put_preferences_first(ranked, query, ctx.store)
-    hits, cut, text = select_fitting(ranked, profile, query, ctx.count_tokens)
+    hits, cut, text = _select_fitting(ranked, profile, query, ctx.count_tokens)
     related: tuple[Memory, ...] = ()
     if profile.related and hits and query.as_of is None:
-        related, text = await add_related(ctx, profile, query, hits, text)
+        related, text = await _add_related(ctx, profile, query, hits, text)
     return Recall(
         query=query,
         profile=profile.name,
@@ -198,7 +198,7 @@ async def read(
     return found
 
 
-def select_fitting(
+def _select_fitting(
     ranked: list[Candidate], profile: Profile, query: Query, count: Callable[[str], int]
 ) -> tuple[tuple[Hit, ...], list[Cut], str]:
     """Return the hits that fit into the budget, what was cut, and the text."""
@@ -223,7 +223,7 @@ def select_fitting(
     return tuple(hits), cut, fitted.text
 
 
-async def add_related(
+async def _add_related(
     ctx: Context, profile: Profile, query: Query, hits: Sequence[Hit], text: str
 ) -> tuple[tuple[Memory, ...], str]:
     """Return what the hits are linked to, nearest first, as far as it fits, and the text with it.

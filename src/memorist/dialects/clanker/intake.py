@@ -18,7 +18,7 @@ from ...client import Client
 from ...errors import InvalidInput, MemoristError, Misconfigured, ProviderFailed
 from ...extraction import job
 from ...ingest import guard
-from ...jobs.schedule import Debounced
+from ...jobs.schedule import Debounced, cancel
 from ...jobs.worker import EMBED
 from ...text.clock import new_id
 from ...types import Message, Outcome
@@ -63,10 +63,7 @@ class Intake:
 
     async def __aexit__(self, *_: object) -> None:
         await self.drain_ingest_queue(SHUTDOWN_SECONDS)
-        left = self._running()
-        for each in left:
-            each.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await cancel(*self._running())
         if self._refresh is not None:
             await self._refresh.close()
 
