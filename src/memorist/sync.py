@@ -107,7 +107,8 @@ class Facade:
     """Blocking verbs over the async ones of another object."""
 
     def __init__(self, inner: Any, loop: Loop) -> None:
-        self._inner, self._loop = inner, loop
+        self._inner = inner
+        self._loop = loop
 
 
 class BlockingCheckpoints(Facade):
@@ -146,7 +147,8 @@ class BlockingScope(Facade):
 
     def __init__(self, inner: ScopedClient, loop: Loop) -> None:
         super().__init__(inner, loop)
-        self.scope, self.labels = inner.scope, inner.labels
+        self.scope = inner.scope
+        self.labels = inner.labels
 
     @property
     def checkpoints(self) -> BlockingCheckpoints:

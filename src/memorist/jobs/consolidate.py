@@ -85,7 +85,8 @@ class _Run:
 
     async def join_by_rules(self) -> list[Pair]:
         """Join what rules find to be the same; return the other pairs, nearest first."""
-        store, scope = self.ctx.store, self.task.scope
+        store = self.ctx.store
+        scope = self.task.scope
         left: list[Pair] = []
         for near in portions(await pairs.find_near(self.ctx, scope, self.bands, self.now)):
             rows = {row for a, b, _ in near for row in (a, b)}
@@ -110,7 +111,8 @@ class _Run:
 
         Raises ModelUnavailable, OverBudget.
         """
-        store, scope = self.ctx.store, self.task.scope
+        store = self.ctx.store
+        scope = self.task.scope
         asked = await store.compared_since(scope, self.now - ASK_AGAIN)
         today = await store.compared_since(scope, self.now - DAILY)
         most = self.ctx.settings.consolidate_pairs - len(today)
@@ -121,7 +123,10 @@ class _Run:
                 await self.write(None, compared=batch)
 
     def choose(
-        self, left: Sequence[Pair], asked: set[tuple[str, str, float]], most: int
+        self,
+        left: Sequence[Pair],
+        asked: set[tuple[str, str, float]],
+        most: int,
     ) -> list[Pair]:
         """Return the pairs to ask about, nearest first, a few of each memory."""
         chosen: list[Pair] = []
@@ -166,7 +171,8 @@ class _Run:
         """Return what follows from the model's answer that both state the same fact, as far as it
         can be trusted.
         """
-        ctx, scope = self.ctx, self.task.scope
+        ctx = self.ctx
+        scope = self.task.scope
         old, new = pair.statements
         if not compare.may_be_same(new, old):
             return pairs.supersede(pair, self.now)
@@ -183,7 +189,8 @@ class _Run:
         is_forgotten = await ctx.store.tombstones(scope, [wording], self.now)
         if text in (old.text, new.text) or is_forgotten:
             return pairs.merge(pair, self.now)
-        vector, name = None, ""
+        vector = None
+        name = ""
         if ctx.embedder is not None:
             name = ctx.embedder.model
             with suppress(ProviderFailed):  # then the vector is made later
@@ -199,7 +206,11 @@ class _Run:
         return False
 
     async def write(
-        self, pair: Pair | None, changes: Sequence[Change] = (), *, compared: Sequence[Pair] = ()
+        self,
+        pair: Pair | None,
+        changes: Sequence[Change] = (),
+        *,
+        compared: Sequence[Pair] = (),
     ) -> None:
         """Apply changes in one transaction, unless the pair was changed since it was read."""
         if not changes and not compared:

@@ -111,7 +111,10 @@ async def find_near(ctx: Context, scope: Scope, bands: Bands, now: datetime) -> 
 
 
 def compare_vectors(
-    snapshot: Snapshot, compared: NDArray[np.intp], others: NDArray[np.intp], low: float
+    snapshot: Snapshot,
+    compared: NDArray[np.intp],
+    others: NDArray[np.intp],
+    low: float,
 ) -> list[NearRows]:
     """Return the pairs with a cosine of at least `low`, nearest first: a few per memory, of the
     same speaker.
@@ -173,7 +176,8 @@ def choose(pair: Pair) -> tuple[Memory, Memory] | None:
 
     What was saved manually stays; otherwise what says more, the longer text, or the older memory.
     """
-    old, new = pair.old, pair.new
+    old = pair.old
+    new = pair.new
     if old.on_purpose and new.on_purpose:
         return None
     old_stays = old.on_purpose
@@ -198,7 +202,11 @@ def merge(pair: Pair, now: datetime) -> list[Save]:
 
 
 def recreate(
-    pair: Pair, text: str, now: datetime, vector: Vectors | None, model: str
+    pair: Pair,
+    text: str,
+    now: datetime,
+    vector: Vectors | None,
+    model: str,
 ) -> list[Save]:
     """Replace both by a new memory whose text was made of both."""
     ids = pair.old.id, pair.new.id
@@ -245,7 +253,11 @@ def supersede(pair: Pair, now: datetime) -> list[Change]:
 
 
 def _supersede(
-    memory: Memory, by: str, now: datetime, *, event: Literal["superseded", "merged"]
+    memory: Memory,
+    by: str,
+    now: datetime,
+    *,
+    event: Literal["superseded", "merged"],
 ) -> Save:
     gone = transitions.supersede(memory, now, by=by)
     return Save(memory=gone, event=event, actor=ACTOR, meta={"superseded_by": by})

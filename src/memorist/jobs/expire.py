@@ -47,7 +47,9 @@ async def run(ctx: Context, task: Task) -> int:
 
 async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
     """Soft-delete what is unused and erase what is due; with `dry_run` only say what would go."""
-    store, settings, now = ctx.store, ctx.settings, ctx.clock()
+    store = ctx.store
+    settings = ctx.settings
+    now = ctx.clock()
     unused = await _find_unused(ctx, scope)
     summarized = await _find_summarized(ctx, scope)
     due = await store.find_all(scope, Filter(states=("soft_deleted",), purge_before=now))
@@ -101,7 +103,8 @@ def find_lapsed(proposals: Iterable[Proposal], now: datetime) -> list[Proposal]:
 
 async def _find_unused(ctx: Context, scope: Scope) -> list[str]:
     """Return the ids of memories that expire now."""
-    settings, now = ctx.settings, ctx.clock()
+    settings = ctx.settings
+    now = ctx.clock()
     days = [days for days in settings.ttl_days.values() if days > 0]
     if not days:
         return []

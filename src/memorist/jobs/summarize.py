@@ -33,7 +33,8 @@ ROLE = "summary"  # of a text that is nobody's own words any more
 MAX_TAGS = 12
 DAYS = 90.0  # without use, before a memory is rolled up
 NEAR = 0.6  # cosine to the first memory of a topic
-FEWEST, MOST = 3, 12  # memories of a topic
+FEWEST = 3  # memories of a topic
+MOST = 12
 MAX_MEMORIES = 2000  # per roll-up, the oldest ones
 
 
@@ -111,7 +112,11 @@ def _oldest_sessions(snapshot: Snapshot) -> list[str]:
 
 
 async def roll_up(
-    ctx: Context, scope: Scope, *, days: float = DAYS, dry_run: bool = False
+    ctx: Context,
+    scope: Scope,
+    *,
+    days: float = DAYS,
+    dry_run: bool = False,
 ) -> SummaryReport:
     """Make one memory of each topic among the memories that were not used for so many days.
 
@@ -186,12 +191,16 @@ async def _add_group(
 
 
 async def _replace_by_summary(
-    ctx: Context, memories: Sequence[Memory], state: State, session: str | None
+    ctx: Context,
+    memories: Sequence[Memory],
+    state: State,
+    session: str | None,
 ) -> str | None:
     """Summarize memories by a model if possible, otherwise by rules, and set their state; return
     the id of the summary, None if they were left alone.
     """
-    sources, why = in_order(memories), ""
+    sources = in_order(memories)
+    why = ""
     turns = turns_of(sources)
     try:
         if ctx.llm is not None:
@@ -229,7 +238,8 @@ async def _save(
 
     Raises SourceChanged.
     """
-    now, scope = ctx.clock(), sources[0].scope
+    now = ctx.clock()
+    scope = sources[0].scope
     ids = tuple(memory.id for memory in sources)
     draft = Draft(
         text=text,

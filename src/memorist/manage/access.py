@@ -57,7 +57,8 @@ async def create_key(
         )
     if days is not None:
         validation.days(days)
-    now, secret = ctx.clock(), secrets.token_urlsafe(32)
+    now = ctx.clock()
+    secret = secrets.token_urlsafe(32)
     key = Key(
         id=secrets.token_hex(8),
         name=name,
@@ -114,7 +115,8 @@ async def query(
     if threshold is not None:
         validation.fields({"confidence": threshold})
         gate = profiles.Gate(enough={"semantic": threshold})
-    access, count = ctx.allowlists, ctx.count_tokens
+    access = ctx.allowlists
+    count = ctx.count_tokens
     where = _to_filter(scope, access, agent, categories, filters or {})
     if not where.categories:
         return []

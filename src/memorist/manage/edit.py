@@ -70,7 +70,8 @@ async def edit(
     vectors = await encode(ctx, texts)  # before the write lock
     model = ctx.index.model
     async with ctx.store.transaction(scope) as tx:
-        old, now = await load(tx, scope, id), ctx.clock()
+        old = await load(tx, scope, id)
+        now = ctx.clock()
         if old.state in ("superseded", "soft_deleted"):
             raise InvalidInput(
                 f"Memory {id!r} is {old.state}: edit the current version, or restore it first"
@@ -155,7 +156,8 @@ async def carry_versions(tx: Transaction, old: Memory, new: Memory) -> list[Save
 
 def reword(memory: Memory, text: str, **fields: Any) -> Memory:
     """Return the memory with another text and what is computed from it."""
-    content_hash, simhash = normalize.content_hash(text), normalize.simhash64(text)
+    content_hash = normalize.content_hash(text)
+    simhash = normalize.simhash64(text)
     return replace(memory, text=text, content_hash=content_hash, simhash=simhash, **fields)
 
 
@@ -186,7 +188,11 @@ async def encode(ctx: Context, texts: Sequence[str]) -> dict[str, Vectors]:
 
 
 async def list_conflicts(
-    reading: Reader, scope: Scope, *, limit: int, id: str | None = None
+    reading: Reader,
+    scope: Scope,
+    *,
+    limit: int,
+    id: str | None = None,
 ) -> list[Conflict]:
     """Return the conflicts that wait for a decision, newest first.
 
@@ -197,7 +203,8 @@ async def list_conflicts(
     memories = {memory.id: memory for memory in await reading.get(scope, ids)}
     found: list[Conflict] = []
     for relation in relations:
-        new, old = memories.get(relation.from_id), memories.get(relation.to_id)
+        new = memories.get(relation.from_id)
+        old = memories.get(relation.to_id)
         if new is None or old is None or not new.is_active:
             continue
         if old.state == "superseded" and old.superseded_by == new.id:
@@ -206,7 +213,12 @@ async def list_conflicts(
 
 
 async def decide(
-    ctx: Context, scope: Scope, id: str, actor: str | None, *, is_confirmed: bool
+    ctx: Context,
+    scope: Scope,
+    id: str,
+    actor: str | None,
+    *,
+    is_confirmed: bool,
 ) -> Memory:
     """Keep the newer memory of a conflict, or make the older one current again.
 
@@ -218,7 +230,9 @@ async def decide(
             raise NotFound(
                 f"Memory {id!r} contradicts nothing that waits for a decision: see `conflicts`"
             )
-        new, old, now = found[0].new, found[0].old, ctx.clock()
+        new = found[0].new
+        old = found[0].old
+        now = ctx.clock()
         meta: dict[str, Any] = {"decision": "confirmed", "between": [new.id, old.id]}
         if is_confirmed:
             kept = transitions.revise(new, now)

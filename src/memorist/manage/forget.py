@@ -84,7 +84,11 @@ class Plan:
 
 
 async def find(
-    ctx: Context, scope: Scope, labels: Labels, query: str | None, where: Filter | None
+    ctx: Context,
+    scope: Scope,
+    labels: Labels,
+    query: str | None,
+    where: Filter | None,
 ) -> list[str]:
     """Return the ids of what a query finds, best first, or of all that a filter matches.
 
@@ -118,9 +122,11 @@ async def forget(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner)
 
 async def make_plan(reading: Reader, scope: Scope, ids: Sequence[str]) -> Plan:
     """Follow evidence and replaced statements from these memories on, until nothing is added."""
-    replaced, derived = dict[str, None](), dict[str, None]()
+    replaced: dict[str, None] = {}
+    derived: dict[str, None] = {}
     touched: dict[str, Memory] = {}
-    gone, new = set(ids), list(dict.fromkeys(ids))
+    gone = set(ids)
+    new = list(dict.fromkeys(ids))
     while new:
         touched |= await _load_derived(reading, scope, new)
         before: list[Memory] = []
@@ -177,10 +183,14 @@ async def clear_copies(ctx: Context, words: Sequence[str]) -> None:
 
 
 async def _erase(
-    ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner
+    ctx: Context,
+    scope: Scope,
+    ids: Sequence[str],
+    manner: Manner,
 ) -> tuple[Plan, list[str]]:
     """Erase memories in one transaction; return what was erased with them, and all their words."""
-    now, words = ctx.clock(), list[str]()
+    now = ctx.clock()
+    words: list[str] = []
     until = manner.tombstone_end(ctx, now)
     async with ctx.store.transaction(scope) as tx:
         for id in ids:

@@ -7,15 +7,7 @@ the values in batches, each in one transaction.
 from __future__ import annotations
 
 import json
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 from uuid import UUID, uuid5
@@ -25,7 +17,7 @@ from ..errors import InvalidInput
 from ..ingest import guard, policies, validation
 from ..ingest.decide import FORGOTTEN
 from ..ingest.guard import INCOGNITO, load_disabled
-from ..storage import codec, person, rows
+from ..storage import codec, rows
 from ..storage.changes import HistoryEntry, Save, SeenMessage
 from ..storage.export import export
 from ..storage.person import Summary
@@ -33,19 +25,20 @@ from ..storage.store import Store
 from ..text import authority, normalize
 from ..types import HISTORY_EVENTS, Draft, Labels, Memory, Message, Outcome, Receipt, Scope, Status
 from . import edit
-from .records import LISTS
+from .records import LISTS, add_missing
 
 FORMAT = 1
 BATCH = 256
 _HEADS = ("memorist", "recollect")  # the first record; version 0.1 wrote "recollect"
 _IGNORED = (*_HEADS, "damaged", "proposal")  # about other records, or agreed to elsewhere
 _MESSAGE = "said"  # a message with `content`, which is no exported record
-_MOST_NAME, _MOST_LABEL, _MOST_SUMMARY = 200, 1_000, 2_000  # characters
+_MOST_NAME = 200  # characters
+_MOST_LABEL = 1_000  # characters
+_MOST_SUMMARY = 2_000  # characters
 _MOST_LISTED = 10_000  # entries of a list, each as long as a label may be
-_MOST_COUNT = 10**9
 _RANGES = {
     **dict.fromkeys("importance base_importance confidence metadata_confidence".split(), 1),
-    **dict.fromkeys("repeat_count access_count".split(), _MOST_COUNT),
+    **dict.fromkeys("repeat_count access_count".split(), 10**9),
 }
 _NOT_IMPORTED = "last_scores revision sequence needs_embedding".split()
 _CHECKED = "labels speaker kind category item_type fact_type evidence evidence_text steps_text"
@@ -98,7 +91,7 @@ async def import_records(records: Iterable[Mapping[str, Any]], how: Import) -> R
     return Receipt(tuple(outcomes))
 
 
-def _read_batches(records: Iterable[Mapping[str, Any]], how: Import) -> Iterator[list[Record]]:
+def _read_batches(records: Iterable[Mapping[str, Any]], how: Import) -> Iterable[list[Record]]:
     """Yield records that are stored together: of one kind and from one scope."""
     batch: list[Record] = []
     for number, given in enumerate(records, 1):
@@ -128,16 +121,18 @@ def read(record: Mapping[str, Any], how: Import) -> Record:
             raise InvalidInput("it is a message: name its owner, with a scope or --user")
         validation.message(record, how.labels)
         return Record(kind=_MESSAGE, value=record, scope=how.scope)
-    kind, data = record.get("record_type"), record.get("data")
+    kind = record.get("record_type")
+    data = record.get("data")
     if kind not in (*_IGNORED, *_READERS) or not isinstance(data, Mapping):
         raise InvalidInput("it is neither an exported record nor a message with 'content'")
     if kind in _HEADS and data.get("format") != FORMAT:
         raise InvalidInput(f"its format is {data.get('format')!r}, this version reads {FORMAT}")
-    origin, scope = data.get("scope"), how.scope
+    origin = data.get("scope")
     if kind in _IGNORED:
-        return Record(kind=kind, value=None, scope=scope, origin=origin)
+        return Record(kind=kind, value=None, scope=how.scope, origin=origin)
     value = _READERS[kind](data)
     check_sizes(value, how)
+    scope = how.scope
     if scope is None:
         if not isinstance(origin, Mapping) or set(origin) != {"tenant", "user", "space"}:
             raise InvalidInput(f"it needs a scope with tenant, user and space, not {origin!r:.60}")
@@ -227,12 +222,14 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Value]] = {
 def check_sizes(value: object, how: Import) -> None:
     """Raise InvalidInput for texts and lists that are too long; an own export may hold longer."""
     for each in fields(value):  # type: ignore[arg-type]
-        name, part = each.name, getattr(value, each.name)
+        name = each.name
+        part = getattr(value, each.name)
         if isinstance(part, Labels | Message | Outcome):
             check_sizes(part, how)
             continue
         if isinstance(part, Mapping):
-            name, part = "text", json.dumps(part, default=str)
+            name = "text"
+            part = json.dumps(part, default=str)
         listed = part if isinstance(part, tuple) else (part,)
         texts = [text for text in listed if isinstance(text, str)]
         if any("\0" in text for text in texts):
@@ -248,7 +245,8 @@ def check_sizes(value: object, how: Import) -> None:
 
 async def _store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome]:
     """Store records of one kind; return what became of memories and messages, and refusals."""
-    kind, scope = batch[0].kind, batch[0].scope
+    kind = batch[0].kind
+    scope = batch[0].scope
     values = [record.value for record in batch]
     if kind == _MESSAGE and how.remember is not None:
         return (await how.remember(values)).outcomes
@@ -271,7 +269,8 @@ async def _store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome
                     allowed[number] = replace(seen, keep_text=False)
             await tx.save_messages(allowed)
     else:
-        reasons += await _store_summaries(allowed, scope, how)
+        async with how.ctx.store.transaction(scope) as tx:
+            reasons += await add_missing(tx, scope, allowed, any_speaker=how.restore)
     return [Outcome(status="refused", reason=why) for why in reasons if why]
 
 
@@ -284,7 +283,8 @@ async def admit(values: Sequence[Value], scope: Scope, how: Import) -> tuple[lis
     sessions = {draft.labels.session for draft in drafts}
     disabled, _ = await load_disabled(how.ctx, how.ctx.store, scope, sessions)
     policy = policies.find(how.ctx.policies, how.ctx.settings.policy)
-    admitted, reasons = list[Any](), list[str]()
+    admitted: list[Any] = []
+    reasons: list[str] = []
     for value, draft in zip(values, drafts, strict=True):
         why = disabled.get(draft.labels.session, "")
         if why != INCOGNITO:
@@ -321,7 +321,10 @@ def _to_draft(value: Value) -> Draft:
 
 
 async def _store_memories(
-    memories: Sequence[Memory], refusals: Sequence[str], scope: Scope, ctx: Context
+    memories: Sequence[Memory],
+    refusals: Sequence[str],
+    scope: Scope,
+    ctx: Context,
 ) -> list[Outcome]:
     """Store memories as they are, with vectors of the current model; those already here stay.
 
@@ -336,7 +339,8 @@ async def _store_memories(
         reasons |= {id: FORGOTTEN for id, text in wordings.items() if text in forgotten}
         new = {each.id: each for each in memories if each.id not in here and not reasons[each.id]}
         saves: list[Save] = []
-        keys, last = set[str | None](), dict[str, int]()
+        keys: set[str | None] = set()
+        last: dict[str, int] = {}
         for memory in new.values():
             memory = await edit.release_key(tx, replace(memory, scope=scope))
             if memory.key in keys:
@@ -377,24 +381,3 @@ async def _store_history(entries: Sequence[HistoryEntry], scope: Scope, ctx: Con
                     meta[f"imported_{name}" if name in _UNDO_KEYS else name] = value
             imported.append(replace(entry, meta={**meta, "imported": True}))
         await tx.import_history(imported)
-
-
-async def _store_summaries(records: Sequence[Summary], scope: Scope, how: Import) -> list[str]:
-    """Store long-term records that are not here yet; return why others are refused."""
-    reasons: list[str] = []
-    async with how.ctx.store.transaction(scope) as tx:
-        here = {
-            known.id for kind in LISTS for known in await person.load_summaries(tx, scope, kind)
-        }
-        for record in records:
-            if record.id in here:
-                continue
-            found = await tx.get(scope, record.evidence_ids)
-            is_own = how.restore or all(map(authority.is_persons, found))
-            if not {memory.id for memory in found}.issuperset(record.evidence_ids):
-                reasons.append(f"the {record.record_type} rests on memories that are not here")
-            elif record.record_type == "user_profile" and not is_own:
-                reasons.append("a profile rests on the person's own words")
-            else:
-                await person.save_summary(tx, record)
-    return reasons

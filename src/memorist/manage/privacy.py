@@ -47,7 +47,9 @@ class PersonalVerbs:
     """What the verbs of a person work on: one scope, with the labels of the caller."""
 
     def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
-        self._ctx, self._scope, self._labels = ctx, scope, labels
+        self._ctx = ctx
+        self._scope = scope
+        self._labels = labels
 
 
 class Privacy(PersonalVerbs):
@@ -163,11 +165,17 @@ class Consent(PersonalVerbs):
 
     async def list(self) -> builtins.list[Proposal]:
         """Return what waits for a decision, oldest first; it lapses after seven days."""
-        now, found = self._ctx.clock(), await proposals.load(self._ctx.store, self._scope)
+        now = self._ctx.clock()
+        found = await proposals.load(self._ctx.store, self._scope)
         return [each for each in found if each.decided is None and now < each.lapses_at]
 
     async def propose(
-        self, field: str, value: str, *, evidence: Sequence[str], actor: str | None = None
+        self,
+        field: str,
+        value: str,
+        *,
+        evidence: Sequence[str],
+        actor: str | None = None,
     ) -> Proposal:
         """Propose what was inferred of the person from these memories; `decided` if it is in force.
 
@@ -176,7 +184,8 @@ class Consent(PersonalVerbs):
         is not the person's own words; ConsentMissing if they denied it before; Refused while
         memory is off.
         """
-        text, scope = _check_value(field, value), self._scope
+        text = _check_value(field, value)
+        scope = self._scope
         if why := await disabled_reason(self._ctx, scope, self._labels.session):
             raise Refused(f"Not proposed: {why}")
         validation.texts("evidence", evidence)
@@ -220,7 +229,11 @@ class Consent(PersonalVerbs):
         return made
 
     async def approve(
-        self, id: str, *, shown: str | None = None, actor: str | None = None
+        self,
+        id: str,
+        *,
+        shown: str | None = None,
+        actor: str | None = None,
     ) -> Proposal:
         """Put a proposal in force, as it was shown. Raises NotFound if it does not wait.
 
@@ -234,7 +247,8 @@ class Consent(PersonalVerbs):
 
     async def set(self, field: str, value: str, *, actor: str | None = None) -> Proposal:
         """Store what the person says of themselves; it is in force at once. Raises InvalidInput."""
-        text, now = _check_value(field, value), self._ctx.clock()
+        text = _check_value(field, value)
+        now = self._ctx.clock()
         await refuse_incognito(self._ctx, self._scope, self._labels.session)
         made = Proposal(id=new_id(), field=field, value=text, at=now, lapses_at=now)
         made = replace(made, decided="told", decided_at=now)
@@ -255,11 +269,16 @@ class Consent(PersonalVerbs):
         return len(gone)
 
     async def _decide(
-        self, id: str, decision: str, shown: str | None, actor: str | None
+        self,
+        id: str,
+        decision: str,
+        shown: str | None,
+        actor: str | None,
     ) -> Proposal:
         validation.fields({"actor": actor})
         async with self._ctx.store.transaction(self._scope) as tx:
-            now, state = self._ctx.clock(), "it was decided, has lapsed, or never was"
+            now = self._ctx.clock()
+            state = "it was decided, has lapsed, or never was"
             for each in await self._expire(tx, now):
                 if each.id == str(id) and each.decided is None:
                     if shown not in (None, each.value):

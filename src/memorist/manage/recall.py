@@ -70,7 +70,12 @@ def build_query(
 
 
 async def look_up(
-    ctx: Context, scope: Scope, labels: Labels, text: str, limit: int, where: Filter | None = None
+    ctx: Context,
+    scope: Scope,
+    labels: Labels,
+    text: str,
+    limit: int,
+    where: Filter | None = None,
 ) -> tuple[Memory, ...]:
     """Return what matches, also while memory is off: this is the person looking.
 
@@ -115,7 +120,11 @@ async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recal
 
 
 async def read_updates(
-    ctx: Context, scope: Scope, labels: Labels, since: int | None, thread: str | None = None
+    ctx: Context,
+    scope: Scope,
+    labels: Labels,
+    since: int | None,
+    thread: str | None = None,
 ) -> Updates:
     """Return what changed in a thread after a revision, or after what was read last.
 
@@ -214,7 +223,8 @@ async def record_feedback(
         raise InvalidInput("Pass either `used` (ids) or `reply` (the text of the reply)")
     question = ""
     if isinstance(recalled, Recall):
-        memories, question = [*recalled.memories], recalled.query.text
+        memories = [*recalled.memories]
+        question = recalled.query.text
     else:
         validation.texts("recalled", recalled)
         memories = await ctx.store.get(scope, recalled)

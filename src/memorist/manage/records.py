@@ -87,13 +87,47 @@ async def merge(tx: Transaction, scope: Scope, patch: Summary) -> Summary:
     return record
 
 
+async def add_missing(
+    tx: Transaction,
+    scope: Scope,
+    imported: Sequence[Summary],
+    *,
+    any_speaker: bool,
+) -> list[str]:
+    """Store imported versions that are not here yet; return why others are refused.
+
+    Without `any_speaker`, a profile has to rest on the person's own words.
+    """
+    here: set[str] = set()
+    for kind in LISTS:
+        here.update(known.id for known in await person.load_summaries(tx, scope, kind))
+    reasons: list[str] = []
+    for record in imported:
+        if record.id in here:
+            continue
+        found = await tx.get(scope, record.evidence_ids)
+        is_own = any_speaker or all(map(authority.is_persons, found))
+        if not {memory.id for memory in found}.issuperset(record.evidence_ids):
+            reasons.append(f"the {record.record_type} rests on memories that are not here")
+        elif record.record_type == "user_profile" and not is_own:
+            reasons.append("a profile rests on the person's own words")
+        else:
+            await person.save_summary(tx, record)
+    return reasons
+
+
 def newest(versions: Sequence[Summary], name: str) -> Summary | None:
     """Return the last version of the record of that name."""
     return next((version for version in versions if version.name == name.casefold()), None)
 
 
 async def promote(
-    store: Store, scope: Scope, *, before: datetime, now: datetime, erase: bool = False
+    store: Store,
+    scope: Scope,
+    *,
+    before: datetime,
+    now: datetime,
+    erase: bool = False,
 ) -> PromotionReport:
     """Write the items from before a time into the records they belong to, and archive or erase
     them.
@@ -102,7 +136,8 @@ async def promote(
     """
     where = Filter(item_types=ITEM_TYPES, created_before=before, pinned=False, manually_saved=False)
     items = sorted(await store.find_all(scope, where), key=lambda item: (item.created_at, item.id))
-    count, written = 0, set[tuple[str, str]]()
+    count = 0
+    written: set[tuple[str, str]] = set()
     words: list[str] = []
     reason = "compressed into long-term memory"
     for start in range(0, len(items), BATCH):
@@ -118,7 +153,11 @@ async def promote(
                 if erase:
                     words += await tx.versions(scope, item.id)
                     change: Change = Forget(
-                        memory_id=item.id, at=now, until=now, reason=reason, purged=True
+                        memory_id=item.id,
+                        at=now,
+                        until=now,
+                        reason=reason,
+                        purged=True,
                     )
                 else:
                     archived = transitions.archive(item, now)
@@ -129,7 +168,10 @@ async def promote(
         count += len(batch)
     projects = sum(kind == "project_memory" for kind, _ in written)
     return PromotionReport(
-        compressed=count, projects=projects, profile=len(written) - projects, words=tuple(words)
+        compressed=count,
+        projects=projects,
+        profile=len(written) - projects,
+        words=tuple(words),
     )
 
 

@@ -92,7 +92,12 @@ async def undo(
 
 
 async def _plan(
-    reading: Reader, *, scope: Scope, operation: str | None, session: str | None, now: datetime
+    reading: Reader,
+    *,
+    scope: Scope,
+    operation: str | None,
+    session: str | None,
+    now: datetime,
 ) -> tuple[tuple[str, ...], list[Step]]:
     """Return the operations that are undone, newest first, and how each memory was before."""
     name: Literal["operation", "session"] = "session" if operation is None else "operation"
@@ -117,12 +122,17 @@ async def _plan(
 
 
 def _go_back(
-    memory: Memory, entries: Sequence[HistoryEntry], chosen: set[str], now: datetime
+    memory: Memory,
+    entries: Sequence[HistoryEntry],
+    chosen: set[str],
+    now: datetime,
 ) -> Step:
     """Return a memory as it was before the chosen entries. Raises RevisionConflict if it was
     changed later.
     """
-    then, later, undone = memory, dict[str, Any](), list[HistoryEntry]()
+    then = memory
+    later: dict[str, Any] = {}
+    undone: list[HistoryEntry] = []
     for entry in reversed(entries):
         before = dict(entry.meta.get("before", {}))
         if entry.event == "ADD":  # it was not there

@@ -41,7 +41,10 @@ class StandIn:
 
     @asynccontextmanager
     async def holding(
-        self, scope: Scope, known: Sequence[Save], spooled: Sequence[Pending]
+        self,
+        scope: Scope,
+        known: Sequence[Save],
+        spooled: Sequence[Pending],
     ) -> AsyncIterator[tuple[Context, Made]]:
         """Yield a context whose store holds exactly this of a scope, and what drafts became."""
         async with self._turn:
@@ -58,14 +61,19 @@ class StandIn:
             yield ctx, made
 
     async def _apply(
-        self, ctx: Context, scope: Scope, known: Sequence[Save], spooled: set[str]
+        self,
+        ctx: Context,
+        scope: Scope,
+        known: Sequence[Save],
+        spooled: set[str],
     ) -> None:
         """Save what is new in it, and forget what is gone."""
         made = self._made[scope]
         wanted = {save.memory.id for save in known}
         changes: list[Change] = []
         for save in known:
-            key, memory = (scope, save.memory.id), save.memory
+            key = (scope, save.memory.id)
+            memory = save.memory
             if memory.id in made:  # it was replayed
                 self._held.setdefault(key, memory)
             if self._held.get(key) != memory:
@@ -94,7 +102,9 @@ class StandIn:
         async with self._turn:
             if self._open is not None:
                 await self._open.store.close()
-            self._open, self._held, self._made = None, {}, {}
+            self._open = None
+            self._held = {}
+            self._made = {}
 
 
 async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome]:
@@ -102,7 +112,8 @@ async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome
 
     What cannot be stored has the outcome `conflict`. Doing it twice changes nothing.
     """
-    scope, first = batch[0].scope, batch[0].what
+    scope = batch[0].scope
+    first = batch[0].what
     try:
         if isinstance(first, Summary):
             await records.add(ctx.store, scope, first)

@@ -32,7 +32,8 @@ from .profiles import Profile
 Scores = NDArray[np.float32]  # one per position
 Column = NDArray[np.float64]  # one per candidate
 Places = Positions | slice  # positions for which a feature is wanted
-K1, B = 1.2, 0.9  # of BM25
+K1 = 1.2  # of BM25
+B = 0.9  # of BM25
 TOLD_WITHIN = timedelta(days=31)  # people tell what happened some weeks later
 _INSIGHT = KINDS.index("insight")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -72,7 +73,10 @@ class ParsedQuestion:
 
 
 def understand(
-    text: str, speakers: Sequence[str] = (), now: datetime | None = None, language: str = "english"
+    text: str,
+    speakers: Sequence[str] = (),
+    now: datetime | None = None,
+    language: str = "english",
 ) -> ParsedQuestion:
     """Read a question against the speakers of its scope.
 
@@ -103,7 +107,8 @@ def named_speakers(text: str, speakers: Sequence[str]) -> tuple[int, ...]:
     by_word = _by_first_word(tuple(speakers))
     found: dict[int, None] = {}
     for at, match in enumerate(_WORD.finditer(text)) if by_word else ():
-        word, folded = match[0], match[0].casefold()
+        word = match[0]
+        folded = match[0].casefold()
         if folded not in by_word:
             continue
         before = text[max(match.start() - 2, 0) : match.start()].strip()
@@ -189,7 +194,8 @@ class SnapshotSearch:
     @cached_property
     def around(self) -> Scores:
         """The better match of the two turns around each: who speaks of a thing goes on about it."""
-        place, padded = self.snapshot.neighbors, np.append(self.own, _NOTHING)
+        place = self.snapshot.neighbors
+        padded = np.append(self.own, _NOTHING)
         return np.maximum(padded.take(place.before), padded.take(place.after))
 
     @cached_property
@@ -208,7 +214,8 @@ class SnapshotSearch:
         A reply of the assistant tells nothing about the person, so it counts only where the
         assistant is asked about.
         """
-        snapshot, replies = self.snapshot, self.snapshot.replies
+        snapshot = self.snapshot
+        replies = self.snapshot.replies
         if not self.question.asks_assistant:
             replies = replies[~snapshot.marked[FROM_ASSISTANT][replies]]
         found = np.zeros(snapshot.n, np.float32)
@@ -221,7 +228,8 @@ def bm25(snapshot: Snapshot, terms: Sequence[int]) -> tuple[Scores, float]:
 
     The bound makes the scores of different questions comparable.
     """
-    scores, total = np.zeros(snapshot.n, np.float32), 0.0
+    scores = np.zeros(snapshot.n, np.float32)
+    total = 0.0
     for term in terms:
         where, counts = snapshot.postings(term)
         weight = math.log1p((snapshot.count - len(where) + 0.5) / (len(where) + 0.5))
@@ -268,7 +276,8 @@ def time(search: SnapshotSearch, at: Places) -> Scores | None:
 
 def recency(search: SnapshotSearch, at: Places) -> NDArray[Any] | None:
     """Return how new each is: 1 for now, towards 0 with age; a date in the future is now."""
-    fading, now = search.profile.recency, clock.micros(search.now)
+    fading = search.profile.recency
+    now = clock.micros(search.now)
     if fading is None:
         return None
     if fading.shape == "half_life":

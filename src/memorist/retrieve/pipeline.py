@@ -30,7 +30,12 @@ EXACT = 2_000  # if a filter lets through no more than this, all of it is compar
 
 
 async def recall(
-    ctx: Context, query: Query, profile: Profile, now: datetime, *, revision: int | None = None
+    ctx: Context,
+    query: Query,
+    profile: Profile,
+    now: datetime,
+    *,
+    revision: int | None = None,
 ) -> Recall:
     """Answer a question from memory; `revision` is that of the scope, if it was read just now."""
     if not query.text.strip():
@@ -38,7 +43,8 @@ async def recall(
     search, legs = await prepare(ctx, query, profile, now, revision)
     found = await read(select(search, query), search, query, ctx.store, legs)
     ranked = score.rank(profile, found)
-    is_semantic, is_chance = found.has_semantic, score.is_chance(search, ranked)
+    is_semantic = found.has_semantic
+    is_chance = score.is_chance(search, ranked)
     if profile.rerank and ranked:
         ranked, legs["rerank"] = await reorder.rerank(
             query.text, profile, ctx.reranker, ranked, semantic=is_semantic
@@ -67,7 +73,11 @@ async def recall(
 
 
 async def prepare(
-    ctx: Context, query: Query, profile: Profile, now: datetime, revision: int | None = None
+    ctx: Context,
+    query: Query,
+    profile: Profile,
+    now: datetime,
+    revision: int | None = None,
 ) -> tuple[SnapshotSearch, dict[str, str]]:
     """Read the question against the scope as it is now, and tell which legs can answer."""
     snapshot = await ctx.index.current(query.scope, ctx.store, revision)
@@ -111,7 +121,8 @@ async def _embed(ctx: Context, search: SnapshotSearch) -> tuple[SnapshotSearch, 
         vectors = await encode(ctx.embedder, [search.question.dense_text])
     except ProviderFailed as error:
         return search, str(error)
-    status, snapshot = "ok", search.snapshot
+    status = "ok"
+    snapshot = search.snapshot
     if snapshot.unembedded:
         missing = f"{snapshot.unembedded} of {snapshot.count} memories have no vector yet"
         status = f"{missing}: run `memorist index`"
@@ -119,7 +130,10 @@ async def _embed(ctx: Context, search: SnapshotSearch) -> tuple[SnapshotSearch, 
 
 
 async def _load_nearest(
-    ctx: Context, query: Query, search: SnapshotSearch, vector: Vectors
+    ctx: Context,
+    query: Query,
+    search: SnapshotSearch,
+    vector: Vectors,
 ) -> tuple[SnapshotSearch, str]:
     """Add the vectors near the question, and return "ok" or what is wrong.
 
@@ -128,11 +142,14 @@ async def _load_nearest(
     matches by words are compared, too, so that without the index, or with a stale one, an answer is
     poorer but never wrong.
     """
-    snapshot, usable = search.snapshot, search.usable
+    snapshot = search.snapshot
+    usable = search.usable
     if int(usable.sum()) <= min(EXACT, snapshot.count - 1):
-        rows, status = snapshot.row[usable].tolist(), "ok"
+        rows = snapshot.row[usable].tolist()
+        status = "ok"
     else:
-        rows, status = [], "no vector index is configured for a scope of this size"
+        rows = []
+        status = "no vector index is configured for a scope of this size"
         if ctx.external_index is not None:
             try:
                 rows, status = await ctx.external_index.nearest(
@@ -151,7 +168,9 @@ async def _load_nearest(
 
 def select(search: SnapshotSearch, query: Query, *, everything: bool = False) -> Candidates:
     """Find candidates: a few more than are wanted, or everything that matches."""
-    profile, limit, pool = search.profile, query.limit, max(30, 4 * query.limit)
+    profile = search.profile
+    limit = query.limit
+    pool = max(30, 4 * query.limit)
     if everything:
         pool = search.snapshot.n
     elif profile.candidates in ("dense", "recent"):
@@ -166,7 +185,11 @@ def select(search: SnapshotSearch, query: Query, *, everything: bool = False) ->
 
 
 async def read(
-    found: Candidates, search: SnapshotSearch, query: Query, store: Reader, legs: dict[str, str]
+    found: Candidates,
+    search: SnapshotSearch,
+    query: Query,
+    store: Reader,
+    legs: dict[str, str],
 ) -> Candidates:
     """Read the memories, and add the features that need them, where the profile uses such.
 
@@ -199,7 +222,10 @@ async def read(
 
 
 def _select_fitting(
-    ranked: list[Candidate], profile: Profile, query: Query, count: Callable[[str], int]
+    ranked: list[Candidate],
+    profile: Profile,
+    query: Query,
+    count: Callable[[str], int],
 ) -> tuple[tuple[Hit, ...], list[Cut], str]:
     """Return the hits that fit into the budget, what was cut, and the text."""
     caps = Caps(limit=query.limit, tokens=query.budget, chars=query.max_chars)
@@ -224,7 +250,11 @@ def _select_fitting(
 
 
 async def _add_related(
-    ctx: Context, profile: Profile, query: Query, hits: Sequence[Hit], text: str
+    ctx: Context,
+    profile: Profile,
+    query: Query,
+    hits: Sequence[Hit],
+    text: str,
 ) -> tuple[tuple[Memory, ...], str]:
     """Return what the hits are linked to, nearest first, as far as it fits, and the text with it.
 

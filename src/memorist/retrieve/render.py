@@ -115,10 +115,8 @@ def block(memories: Sequence[Memory]) -> str:
     """Render the same block, with the day and the speaker of each memory where they are known."""
     items = []
     for memory in memories:
-        who, when = (
-            teller(memory),
-            memory.valid_from or memory.occurred_at,
-        )  # an edit has its own day
+        who = teller(memory)
+        when = memory.valid_from or memory.occurred_at  # an edit has its own day
         if when and (memory.speaker or memory.occurred_at):
             who = f"{when:%Y-%m-%d} {who}".rstrip()
         items.append((memory.kind, memory.text, who))
@@ -220,7 +218,8 @@ class Caps:
 
     def beside(self, text: str, count: Count) -> Caps:
         """Return the room that is left beside a text and a line break."""
-        tokens, chars = self.tokens, self.chars
+        tokens = self.tokens
+        chars = self.chars
         if tokens is not None:
             tokens = max(0, tokens - count(text) - 1)
         if chars is not None:
@@ -263,7 +262,10 @@ def fit(
             beyond = dict.fromkeys(range(limit, len(items)), f"beyond the limit of {limit}")
             taken = list(range(min(limit, len(items))))
             return Fitted(taken=taken, cut=beyond, text=text, tokens=tokens)
-    taken, cut, used, text = list[int](), dict[int, str](), 0, ""
+    taken = []
+    cut: dict[int, str] = {}
+    used = 0
+    text = ""
     for i, item in enumerate(items):
         if len(taken) == limit:
             cut[i] = f"beyond the limit of {limit}"
@@ -281,7 +283,8 @@ def fit(
             cut[i] = problem
         else:
             taken.append(i)
-            used, text = total, longer
+            used = total
+            text = longer
     return Fitted(taken=taken, cut=cut, text=text, tokens=used)
 
 

@@ -16,7 +16,8 @@ from ..types import Query
 from .profiles import Profile
 from .score import Candidate
 
-SIMILARITY, IMPORTANCE = 0.8, 0.2  # the mix that replaces a reranker
+SIMILARITY = 0.8  # the mix that replaces a reranker: this much of similarity
+IMPORTANCE = 0.2  # and this much of importance
 MOST_PREFERENCES = 100  # that are read, where all of them come first
 _TIE = 1e-9
 
@@ -39,13 +40,15 @@ async def rerank(
         if reranker is None:
             raise ProviderFailed("no re-ranker is configured: set `reranker`")
         scores = await reranker.score(question, [each.memory.text for each in candidates])
-        status, weight = "ok", profile.rerank_weight
+        status = "ok"
+        weight = profile.rerank_weight
         for each, value in zip(candidates, scores.tolist(), strict=True):
             parts.append(
                 {"rerank": value} if weight is None else {**each.parts, "rerank": weight * value}
             )
     except ProviderFailed as error:
-        status, leg = str(error), "semantic" if semantic else "sparse"
+        status = str(error)
+        leg = "semantic" if semantic else "sparse"
         if profile.candidates == "blend" or profile.rerank_weight is not None:
             return candidates, status
         for each in candidates:
@@ -60,7 +63,11 @@ async def rerank(
 
 
 def diversify(
-    candidates: list[Candidate], snapshot: Snapshot, trade: float, *, k: int
+    candidates: list[Candidate],
+    snapshot: Snapshot,
+    trade: float,
+    *,
+    k: int,
 ) -> list[Candidate]:
     """Return the best k candidates in the order of maximal marginal relevance."""
     if len(candidates) < 2:
@@ -94,7 +101,8 @@ def order(
     similar: NDArray[np.float64] = np.clip(vectors @ vectors.T, 0, 1).astype(np.float64)
     for i in np.flatnonzero(~vectors.any(axis=1)).tolist():
         similar[i] = similar[:, i] = [tag_overlap(tags[i], other) for other in tags]
-    low, high = values.min(), values.max()
+    low = values.min()
+    high = values.max()
     worth = (values - low) / (high - low) if high > low else np.ones(len(values))
     left = list(range(len(values)))
     chosen: list[int] = []
@@ -121,7 +129,9 @@ def tag_overlap(a: frozenset[str], b: frozenset[str]) -> float:
 
 
 async def put_preferences_first(
-    ranked: list[Candidate], query: Query, store: Reader
+    ranked: list[Candidate],
+    query: Query,
+    store: Reader,
 ) -> list[Candidate]:
     """Put all preferences before everything else, newest first, whether they match or not."""
     kinds = query.where.kinds

@@ -70,7 +70,8 @@ class Candidate:
 
 def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
     """Score every memory of the scope and return the best; equals are ordered by row."""
-    profile, own = search.profile, search.own
+    profile = search.profile
+    own = search.own
     total = own.copy()
     slack = 0.0
     for name, weight in profile.weights.items():
@@ -106,7 +107,8 @@ def lower_bound(scores: Scores, count: int) -> float:
 
 def select_by_legs(search: SnapshotSearch, *, limit: int, pool: int) -> Candidates:
     """Choose candidates by one leg, both, or the calendar, as the profile says."""
-    kind, snapshot = search.profile.candidates, search.snapshot
+    kind = search.profile.candidates
+    snapshot = search.snapshot
     fused: dict[int, float] = {}
     scores, _ = search.bm25
     if kind == "fused":
@@ -154,7 +156,8 @@ def reciprocal_rank(rankings: Sequence[Sequence[T]], *, k: int = 60) -> dict[T, 
 
 def score_all(profile: Profile, found: Candidates) -> tuple[dict[str, Column], Column]:
     """Return the parts of each score, by name, and their sum."""
-    weights, has_semantic = profile.weights, found.has_semantic
+    weights = profile.weights
+    has_semantic = found.has_semantic
     if profile.sparse_weights is not None and not has_semantic:
         weights = profile.sparse_weights
     parts = {}
@@ -175,7 +178,8 @@ def mix(deterministic: Column, semantic: Column, weight: float) -> dict[str, Col
     >>> {name: half.tolist() for name, half in halves.items()}
     {'deterministic': [0.5, 0.25], 'semantic': [0.5, 0.25]}
     """
-    best, nearest = deterministic.max(initial=_LEAST), semantic.max(initial=_LEAST)
+    best = deterministic.max(initial=_LEAST)
+    nearest = semantic.max(initial=_LEAST)
     return {
         "deterministic": (1 - weight) * (deterministic / best),
         "semantic": weight * (semantic / nearest),
@@ -254,7 +258,11 @@ def is_chance(search: SnapshotSearch, candidates: Sequence[Candidate]) -> bool:
 
 
 def keep(
-    profile: Profile, candidates: Sequence[Candidate], *, semantic: bool, chance: bool
+    profile: Profile,
+    candidates: Sequence[Candidate],
+    *,
+    semantic: bool,
+    chance: bool,
 ) -> tuple[list[Candidate], list[Cut]]:
     """Return those that pass the gate of the profile, in their order, and why the others do not."""
     gate = profile.gate
@@ -264,9 +272,11 @@ def keep(
     strong = [not (gate.grows and chance) and passes(gate, each, best) for each in candidates]
     if not gate.strict and not any(strong):
         strong = [True] * len(candidates)
-    kept, cut = [], []
+    kept = []
+    cut = []
     for each, is_strong in zip(candidates, strong, strict=True):
-        memory, reason = each.memory, ""
+        memory = each.memory
+        reason = ""
         if not is_strong:
             reason = "its score is too low to count as evidence"
         elif memory.importance < gate.importance_min and not memory.pinned:
@@ -286,7 +296,8 @@ def passes(gate: Gate, candidate: Candidate, best: float) -> bool:
     def reaches(least: Mapping[str, float]) -> bool:
         return any(candidate.features.get(name, 0.0) >= least[name] for name in least)
 
-    score, least = candidate.score, -math.inf if gate.floor is None else gate.floor
+    score = candidate.score
+    least = -math.inf if gate.floor is None else gate.floor
     if gate.share_of_best is not None:
         least = max(least, gate.share_of_best * max(best, 0.0))
     is_strong = reaches(gate.enough) or (not gate.enough and gate.strong is None)
