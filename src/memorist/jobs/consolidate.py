@@ -60,7 +60,13 @@ async def run(ctx: Context, task: Task) -> int:
     changes: list[Change] = []
     policy = policies.find(ctx.policies, ctx.settings.policy)
     assert policy.bands is not None
-    run = _Run(ctx=ctx, task=task, policy=policy, bands=policy.bands, now=ctx.clock())
+    run = _Run(
+        ctx=ctx,
+        task=task,
+        policy=policy,
+        bands=policy.bands,
+        now=ctx.clock(),
+    )
     undecided = await run.join_by_rules()
     if ctx.llm is not None:
         try:
@@ -88,7 +94,8 @@ class _Run:
         store = self.ctx.store
         scope = self.task.scope
         left: list[Pair] = []
-        for near in portions(await pairs.find_near(self.ctx, scope, self.bands, self.now)):
+        every = await pairs.find_near(self.ctx, scope, self.bands, self.now)
+        for near in portions(every):
             rows = {row for a, b, _ in near for row in (a, b)}
             read = await store.at_rows(scope, sorted(rows))
             for memory in read.values():
@@ -137,15 +144,17 @@ class _Run:
             pair = self.current(each)
             if pair is None or pair.fingerprint in asked or not self.matters(pair):
                 continue
-            if max(counts[pair.old.id], counts[pair.new.id]) < MAX_PER_MEMORY:
-                counts.update((pair.old.id, pair.new.id))
+            ids = (pair.old.id, pair.new.id)
+            if max(counts[id] for id in ids) < MAX_PER_MEMORY:
+                counts.update(ids)
                 chosen.append(pair)
         return chosen
 
     def matters(self, pair: Pair) -> bool:
         """Whether anything can follow from the model's answer."""
         old, new = pair.statements
-        if max(len(old.text), len(new.text)) > MAX_CHARS or pairs.choose(pair) is None:
+        longest = max(len(old.text), len(new.text))
+        if longest > MAX_CHARS or pairs.choose(pair) is None:
             return False
         if not compare.overlaps(old, new):
             return False

@@ -92,10 +92,13 @@ async def find_near(ctx: Context, scope: Scope, bands: Bands, now: datetime) -> 
     rows = await ctx.store.rows_where(scope, Filter())
     used: list[tuple[int, str, int]] = []
     for some in portions(rows, 1000):
-        for row, memory in (await ctx.store.at_rows(scope, some)).items():
+        memories = await ctx.store.at_rows(scope, some)
+        for row, memory in memories.items():
             if memory.access_count:
                 used.append((-memory.access_count, memory.id, row))
-    frequent = [row for _, _, row in sorted(used)[: int(len(rows) * DECILE)]]
+    used.sort()
+    most = int(len(rows) * DECILE)
+    frequent = [row for _, _, row in used[:most]]
     is_turn = (snapshot.session >= 0) & (snapshot.speaker >= 0)
     recent = snapshot.alive & snapshot.embedded & ~is_turn
     recent &= snapshot.kind != KINDS.index("working")
@@ -104,8 +107,8 @@ async def find_near(ctx: Context, scope: Scope, bands: Bands, now: datetime) -> 
     chosen |= snapshot.importance > (LEVEL - 1) / 5 + 1e-6
     chosen |= np.isin(snapshot.row, frequent)
     found = np.flatnonzero(recent & chosen)
-    newest = np.lexsort((-snapshot.row[found], -snapshot.updated[found]))[:MAX_COMPARED]
-    compared = found[newest]
+    newest = np.lexsort((-snapshot.row[found], -snapshot.updated[found]))
+    compared = found[newest[:MAX_COMPARED]]
     others = np.flatnonzero(recent)
     return await asyncio.to_thread(compare_vectors, snapshot, compared, others, bands.fallback_low)
 
@@ -128,9 +131,12 @@ def compare_vectors(
             is_near = (cosines >= low) & (others != at)
             is_near &= snapshot.speaker[others] == snapshot.speaker[at]
             near = np.flatnonzero(is_near)
-            best = near[np.lexsort((others[near], -cosines[near]))[:NEIGHBORS]]
-            for other, cosine in zip(others[best].tolist(), cosines[best].tolist(), strict=True):
-                a, b = sorted((int(snapshot.row[at]), int(snapshot.row[other])))
+            nearest = np.lexsort((others[near], -cosines[near]))
+            best = near[nearest[:NEIGHBORS]]
+            row = int(snapshot.row[at])
+            other_rows = snapshot.row[others[best]].tolist()
+            for other, cosine in zip(other_rows, cosines[best].tolist(), strict=True):
+                a, b = sorted((row, other))
                 found[a, b] = min(cosine, 1.0)
     ranked = sorted(found.items(), key=lambda each: (-round(each[1], 6), each[0]))
     return [(a, b, cosine) for (a, b), cosine in ranked[:MAX_PAIRS]]

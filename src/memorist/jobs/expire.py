@@ -35,7 +35,9 @@ class Purged:
     purged: tuple[str, ...] = ()  # erased
 
     def __add__(self, other: Purged) -> Purged:
-        return Purged(expired=self.expired + other.expired, purged=self.purged + other.purged)
+        expired = self.expired + other.expired
+        purged = self.purged + other.purged
+        return Purged(expired=expired, purged=purged)
 
 
 async def run(ctx: Context, task: Task) -> int:
@@ -52,7 +54,8 @@ async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
     now = ctx.clock()
     unused = await _find_unused(ctx, scope)
     summarized = await _find_summarized(ctx, scope)
-    due = await store.find_all(scope, Filter(states=("soft_deleted",), purge_before=now))
+    is_due = Filter(states=("soft_deleted",), purge_before=now)
+    due = await store.find_all(scope, is_due)
     due.sort(key=lambda memory: memory.superseded_by is not None)  # versions go with their memory
     erasable = [*(memory.id for memory in due), *summarized]
     if dry_run:
@@ -83,7 +86,14 @@ async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
                     reason = "summarized long ago"
                 else:
                     continue
-                changes.append(Forget(memory_id=id, at=now, until=now, reason=reason, purged=True))
+                erased = Forget(
+                    memory_id=id,
+                    at=now,
+                    until=now,
+                    reason=reason,
+                    purged=True,
+                )
+                changes.append(erased)
                 purged.append(id)
                 texts += await tx.versions(scope, id)
             await tx.apply(changes)
@@ -146,4 +156,5 @@ async def _find_summarized(ctx: Context, scope: Scope) -> list[str]:
     ids: dict[str, None] = {}
     for summary in await ctx.store.find_all(scope, where):
         ids |= dict.fromkeys((*summary.evidence_ids, *summary.source_ids))
-    return [memory.id for memory in await ctx.store.get(scope, list(ids)) if not memory.on_purpose]
+    memories = await ctx.store.get(scope, list(ids))
+    return [memory.id for memory in memories if not memory.on_purpose]

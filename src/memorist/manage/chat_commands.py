@@ -195,8 +195,10 @@ class Chat:
     async def find(self, topic: str) -> list[Memory]:
         """Return what is stored about a topic, also while memory is off: the person asks for it."""
         if topic.lower() in ("", "me", "myself"):
-            return list(await self.ctx.store.page(self.scope, Filter(), limit=SHOWN))
-        return list(await recall.look_up(self.ctx, self.scope, self.labels, topic, SHOWN))
+            page = await self.ctx.store.page(self.scope, Filter(), limit=SHOWN)
+            return list(page)
+        found = await recall.look_up(self.ctx, self.scope, self.labels, topic, SHOWN)
+        return list(found)
 
     async def change(self, command: Command, about: Sequence[str]) -> Reply:
         """Forget, pin or unpin what is meant; ask if that is not clear."""
@@ -237,7 +239,8 @@ class Chat:
             found = await self.ctx.store.get(self.scope, list(about))
         elif session is not None:
             where = Filter(labels=Labels(session=session))
-            found = list(await self.ctx.store.page(self.scope, where, limit=50))
+            page = await self.ctx.store.page(self.scope, where, limit=50)
+            found = list(page)
         if which == "said":
             return list(filter(authority.is_persons, found))[:1]
         if which.isdecimal():

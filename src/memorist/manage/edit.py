@@ -61,7 +61,8 @@ async def edit(
     if "tags" in fields:
         fields["tags"] = tuple(dict.fromkeys(map(str.lower, fields["tags"])))
     names = sorted(fields if text is None else [*fields, "text"])
-    texts = [memory.text for memory in await ctx.store.get(scope, [str(id)])]
+    stored = await ctx.store.get(scope, [str(id)])
+    texts = [memory.text for memory in stored]
     by = None
     if text is not None:
         text = normalize.clean(normalize.storable(text))
@@ -87,7 +88,9 @@ async def edit(
         if text is not None:
             new = reword(new, text, summary=fields.get("summary"), key=None, valid_from=now)
         snapshot = None if by is None else await ctx.index.current(scope, tx)
-        meta = {"fields": names} | ({"session": session} if session else {})
+        meta: dict[str, Any] = {"fields": names}
+        if session:
+            meta["session"] = session
         put = to_save(new, vectors, model, "updated", old_ref=before.id, actor=actor, meta=meta)
         await tx.apply([to_save(before, vectors, model, None), put])
         if by is not None and snapshot is not None:
@@ -113,9 +116,11 @@ async def change(
         meta["session"] = session
     async with ctx.store.transaction(scope) as tx:
         old = await load(tx, scope, id)
-        new = await release_key(tx, transitions.revise(old, ctx.clock(), **fields))
+        new = transitions.revise(old, ctx.clock(), **fields)
+        new = await release_key(tx, new)
         versions = await carry_versions(tx, old, new)
-        await tx.apply([Save(memory=new, event=event, actor=actor, meta=meta), *versions])
+        put = Save(memory=new, event=event, actor=actor, meta=meta)
+        await tx.apply([put, *versions])
     return new
 
 
@@ -131,8 +136,11 @@ async def release_key(tx: Transaction, memory: Memory) -> Memory:
     """Return the memory without its key if another active memory has that key by now."""
     if memory.key is None or not memory.is_active:
         return memory
-    taken = (await tx.by_key(memory.scope, [memory.key])).get(memory.key)
-    return memory if taken is None or taken.id == memory.id else replace(memory, key=None)
+    found = await tx.by_key(memory.scope, [memory.key])
+    taken = found.get(memory.key)
+    if taken is None or taken.id == memory.id:
+        return memory
+    return replace(memory, key=None)
 
 
 async def carry_versions(tx: Transaction, old: Memory, new: Memory) -> list[Save]:
@@ -182,7 +190,8 @@ async def encode(ctx: Context, texts: Sequence[str]) -> dict[str, Vectors]:
     if ctx.embedder is None:
         return {}
     try:
-        return dict(zip(texts, await embedders.encode(ctx.embedder, texts), strict=True))
+        vectors = await embedders.encode(ctx.embedder, texts)
+        return dict(zip(texts, vectors, strict=True))
     except ProviderFailed:
         return {}
 
@@ -247,7 +256,8 @@ async def decide(
                 Save(memory=gone, event="superseded", actor=actor, meta=meta),
                 Save(memory=kept, event="restored", actor=actor, meta=back),
             ]
-        await tx.apply([*puts, Unrelated(from_id=new.id, to_id=old.id, type=CONTRADICTS)])
+        solved = Unrelated(from_id=new.id, to_id=old.id, type=CONTRADICTS)
+        await tx.apply([*puts, solved])
     return kept
 
 

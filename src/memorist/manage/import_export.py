@@ -75,7 +75,9 @@ async def export_records(store: Store, scope: Scope | None) -> AsyncIterator[dic
     yield {"record_type": "memorist", "data": {"format": FORMAT}}
     async for record in export(store, scope):
         data = record["data"]
-        yield {**record, "data": data if isinstance(data, dict) else codec.dump(data)}
+        if not isinstance(data, dict):
+            data = codec.dump(data)
+        yield {**record, "data": data}
 
 
 async def import_records(records: Iterable[Mapping[str, Any]], how: Import) -> Receipt:
@@ -171,14 +173,16 @@ def _read_memory(data: Mapping[str, Any]) -> Memory:
 def _read_message(data: Mapping[str, Any]) -> SeenMessage:
     text = data.get("text")
     plain = {name: data.get(name) for name in ("id", "role", "name", "session")}
-    plain |= {"content": "" if text is None else text, "at": validation.moment(data.get("at"))}
+    plain["content"] = "" if text is None else text
+    plain["at"] = validation.moment(data.get("at"))
     message = codec.load(Message, plain)
     if message.id is None:
         raise InvalidInput("This is no message: it has no id")
+    outcome = rows.upgrade_outcome(data.get("outcome") or {})
     return SeenMessage(
         id=message.id,
         message=message,
-        outcome=codec.load(Outcome, rows.upgrade_outcome(data.get("outcome") or {})),
+        outcome=codec.load(Outcome, outcome),
         digest="" if text is None else normalize.digest(text),
         keep_text=data.get("kept") is True,
     )
@@ -317,7 +321,9 @@ def _to_draft(value: Value) -> Draft:
         lines = [line for each in value.data.values() for line in each]
         return Draft(text="\n".join(lines), labels=Labels(role="tool"))
     session = value.meta.get("session")
-    return Draft(text="", labels=Labels(session=session if isinstance(session, str) else None))
+    if not isinstance(session, str):
+        session = None
+    return Draft(text="", labels=Labels(session=session))
 
 
 async def _store_memories(
@@ -331,7 +337,8 @@ async def _store_memories(
     The memories of a session are numbered after those already stored, in the order of the file.
     """
     reasons = {each.id: why for each, why in zip(memories, refusals, strict=True)}
-    vectors = await edit.encode(ctx, [each.text for each in memories if not reasons[each.id]])
+    texts = [each.text for each in memories if not reasons[each.id]]
+    vectors = await edit.encode(ctx, texts)
     async with ctx.store.transaction(scope) as tx:
         here = {memory.id for memory in await tx.get(scope, list(reasons))}
         wordings = {memory.id: normalize.wording(memory.text) for memory in memories}

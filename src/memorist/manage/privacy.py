@@ -215,7 +215,13 @@ class Consent(PersonalVerbs):
             for each in _find_in_force(found):
                 if each in same:
                     return each
-            new = Proposal(id=new_id(), field=field, value=text, at=now, lapses_at=now + WAITS)
+            new = Proposal(
+                id=new_id(),
+                field=field,
+                value=text,
+                at=now,
+                lapses_at=now + WAITS,
+            )
             known = next((each for each in same if each.decided is None), new)
             ids = dict.fromkeys((*known.evidence, *(each.id for each in signals)))
             made = replace(known, evidence=tuple(ids))
@@ -321,7 +327,10 @@ def _find_in_force(proposals: Iterable[Proposal]) -> list[Proposal]:
     decided = [(each.decided_at, each.id, each) for each in proposals if each.decided_at]
     last: dict[str, Proposal] = {}
     for _, _, each in sorted(decided):
-        last[each.field if each.field != "goals_add" else _key(each.field, each.value)] = each
+        key = each.field
+        if key == "goals_add":
+            key = _key(key, each.value)
+        last[key] = each
     return list(last.values())
 
 

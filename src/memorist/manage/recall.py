@@ -93,7 +93,8 @@ async def look_up(
     )
     if await privacy.disabled_reason(ctx, scope, labels.session) == privacy.INCOGNITO:
         ctx = replace(ctx, embedder=None)
-    return (await pipeline.recall(ctx, query, profile, ctx.clock())).memories
+    answer = await pipeline.recall(ctx, query, profile, ctx.clock())
+    return answer.memories
 
 
 async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recall) -> None:
@@ -106,7 +107,8 @@ async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recal
     uses = []
     for hit in answer.hits:
         scores = access_scores(hit.memory, hit.relevance, now)
-        uses.append(MemoryAccess(memory_id=hit.memory.id, at=now, scores=scores))
+        use = MemoryAccess(memory_id=hit.memory.id, at=now, scores=scores)
+        uses.append(use)
     if uses and profile.scores_first:
         with suppress(ProviderFailed):  # an answer does not fail because of its statistics
             async with ctx.store.transaction(scope) as tx:
@@ -237,7 +239,12 @@ async def record_feedback(
         validation.texts("used", used)
         found = {memory.id: "told" for memory in memories if memory.id in (used or ())}
     if not await privacy.disabled_reason(ctx, scope, labels.session):
-        event = Event(node="context", op="use", at=ctx.clock(), status="ok" if found else "skipped")
+        event = Event(
+            node="context",
+            op="use",
+            at=ctx.clock(),
+            status="ok" if found else "skipped",
+        )
         thread = labels.thread or labels.session
         ctx.access_log.note(scope, [replace(event, thread=thread)])
     return found

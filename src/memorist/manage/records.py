@@ -35,7 +35,10 @@ _PROJECT_LISTS = {
 }
 
 RecordType = Literal["user_profile", "project_memory"]
-LISTS: dict[RecordType, tuple[str, ...]] = {"user_profile": PROFILE, "project_memory": PROJECT}
+LISTS: dict[RecordType, tuple[str, ...]] = {
+    "user_profile": PROFILE,
+    "project_memory": PROJECT,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +66,10 @@ async def merge(tx: Transaction, scope: Scope, patch: Summary) -> Summary:
     seen = await tx.seen(scope, dict.fromkeys(patch.evidence_ids, ""))
     evidence: dict[str, str] = {}  # the memory of each id; a message stands for its memory
     for id in patch.evidence_ids:
-        evidence[id] = next(iter(seen[id].outcome.ids), id) if id in seen else id
-    found = {memory.id: memory for memory in await tx.get(scope, list(evidence.values()))}
+        made = seen[id].outcome.ids if id in seen else ()
+        evidence[id] = made[0] if made else id
+    memories = await tx.get(scope, list(evidence.values()))
+    found = {memory.id: memory for memory in memories}
     for id, memory_id in evidence.items():
         if memory_id not in found:
             raise InvalidInput(f"No item with id {id!r}: evidence has to be stored first")
@@ -79,9 +84,13 @@ async def merge(tx: Transaction, scope: Scope, patch: Summary) -> Summary:
     old = newest(versions, patch.name) or replace(patch, data={}, evidence_ids=())
     lists = {}
     for name, values in patch.data.items():
-        lists[name] = transitions.union(tuple(old.data.get(name, ())), tuple(values))
+        before = tuple(old.data.get(name, ()))
+        lists[name] = transitions.union(before, tuple(values))
     ids = transitions.union(tuple(old.evidence_ids), tuple(evidence.values()))
-    at = patch.at if old.id == patch.id else max(patch.at, old.at + timedelta(microseconds=1))
+    at = patch.at
+    if old.id != patch.id:
+        after_old = old.at + timedelta(microseconds=1)
+        at = max(at, after_old)
     record = replace(patch, data=lists, at=at, evidence_ids=ids)
     await person.save_summary(tx, record)
     return record
@@ -135,7 +144,8 @@ async def promote(
     Pinned and manually saved items stay. Each few hundred items are one transaction.
     """
     where = Filter(item_types=ITEM_TYPES, created_before=before, pinned=False, manually_saved=False)
-    items = sorted(await store.find_all(scope, where), key=lambda item: (item.created_at, item.id))
+    items = await store.find_all(scope, where)
+    items.sort(key=lambda item: (item.created_at, item.id))
     count = 0
     written: set[tuple[str, str]] = set()
     words: list[str] = []
@@ -183,9 +193,11 @@ def _make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
     """
     found: dict[tuple[RecordType, str], list[tuple[str, Memory]]] = {}
     for item in items:
-        tags = [tag.casefold() for tag in item.tags if tag.casefold().startswith(PROJECT_TAG)]
-        named = dict.fromkeys(tag.removeprefix(PROJECT_TAG).strip() for tag in tags)
-        names = list(filter(None, named))
+        names: dict[str, None] = {}
+        for tag in map(str.casefold, item.tags):
+            name = tag.removeprefix(PROJECT_TAG).strip()
+            if tag.startswith(PROJECT_TAG) and name:
+                names[name] = None
         kind = "goals" if item.item_type == "project" else "next_steps"
         kind = next((each for tag, each in _PROJECT_LISTS.items() if tag in item.tags), kind)
         for name in names:

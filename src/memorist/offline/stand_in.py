@@ -84,7 +84,8 @@ class StandIn:
             gone.update(made.pop(id))
         for id in sorted(gone - wanted):
             self._held.pop((scope, id), None)
-            changes.append(Forget(memory_id=id, at=ctx.clock(), until=None, purged=True))
+            gone_now = Forget(memory_id=id, at=ctx.clock(), until=None, purged=True)
+            changes.append(gone_now)
         if changes:
             async with ctx.store.transaction(scope) as tx:
                 await tx.apply(changes)
@@ -118,7 +119,9 @@ async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome
         if isinstance(first, Summary):
             await records.add(ctx.store, scope, first)
             return {}
-        there = {memory.id for memory in await ctx.store.get(scope, [each.id for each in batch])}
+        ids = [each.id for each in batch]
+        stored = await ctx.store.get(scope, ids)
+        there = {memory.id for memory in stored}
         drafts: list[Draft] = []
         for each in batch:
             draft = each.what
@@ -128,7 +131,8 @@ async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome
                 sources = (draft.id or "", *draft.source_ids)
                 draft = replace(draft, message_id=draft.id, source_ids=sources)
             drafts.append(draft)
-        names = (batch[0].policy, batch[0].policy.split(".")[0], "default")
+        policy_name = batch[0].policy
+        names = (policy_name, policy_name.split(".")[0], "default")
         nearest = next(name for name in names if name in ctx.policies)
         policy = policies.find(ctx.policies, nearest, ctx.settings.capacity)
         items = [Item(draft, draft) for draft in drafts]
@@ -137,7 +141,8 @@ async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome
             outcomes = await pipeline.write(tx, ready)
     except (InvalidInput, RevisionConflict) as error:
         if len(batch) == 1:
-            return {batch[0].id: Outcome(status="conflict", reason=str(error))}
+            conflict = Outcome(status="conflict", reason=str(error))
+            return {batch[0].id: conflict}
         found: dict[str, Outcome] = {}
         for one in batch:
             found |= await hand_over(ctx, [one])

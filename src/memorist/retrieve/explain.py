@@ -37,8 +37,10 @@ async def explain(
     if search.used & {"lexical", "related"}:
         found = await pipeline.read(found, search, query, ctx.store, {})
     parts, total = score.score_all(profile, found)
-    rows = await ctx.store.rows_where(query.scope, Filter(ids=(memory.id,), states=()))
-    places = np.flatnonzero(np.isin(search.snapshot.row[found.positions], rows))
+    where = Filter(ids=(memory.id,), states=())
+    rows = await ctx.store.rows_where(query.scope, where)
+    candidates = search.snapshot.row[found.positions]
+    places = np.flatnonzero(np.isin(candidates, rows))
     if not len(places):
         return Reason(id=memory.id, returned=False, reason=_why_absent(memory, query))
     i = int(places[0])

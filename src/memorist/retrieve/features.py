@@ -111,7 +111,8 @@ def named_speakers(text: str, speakers: Sequence[str]) -> tuple[int, ...]:
         folded = match[0].casefold()
         if folded not in by_word:
             continue
-        before = text[max(match.start() - 2, 0) : match.start()].strip()
+        start = match.start()
+        before = text[max(start - 2, 0) : start].strip()
         is_marked = word[0].isupper() and at > 0 and before not in (".", "!", "?")
         if is_marked or not is_common(folded):  # "will" needs a capital in a sentence
             numbers = by_word[folded]
@@ -204,7 +205,8 @@ class SnapshotSearch:
         place = self.snapshot.neighbors
         best = np.zeros(len(place.starts) + 1, np.float32)
         if len(place.starts):
-            np.maximum.reduceat(self.own.take(place.order), place.starts, out=best[:-1])
+            ordered = self.own.take(place.order)
+            np.maximum.reduceat(ordered, place.starts, out=best[:-1])
         return best.take(place.group)
 
     @cached_property
@@ -232,11 +234,14 @@ def bm25(snapshot: Snapshot, terms: Sequence[int]) -> tuple[Scores, float]:
     total = 0.0
     for term in terms:
         where, counts = snapshot.postings(term)
-        weight = math.log1p((snapshot.count - len(where) + 0.5) / (len(where) + 0.5))
+        having = len(where) + 0.5
+        lacking = snapshot.count - len(where) + 0.5
+        weight = math.log1p(lacking / having)
         total += weight
         if len(where):
             norm = K1 * (1.0 - B + B * snapshot.length_share[where])
-            scores[where] += np.float32(weight * (K1 + 1.0)) * counts / (counts + norm)
+            most = np.float32(weight * (K1 + 1.0))
+            scores[where] += most * counts / (counts + norm)
     return scores, 0.6 * (K1 + 1.0) * total
 
 
@@ -285,7 +290,9 @@ def recency(search: SnapshotSearch, at: Places) -> NDArray[Any] | None:
         days = np.maximum(today - search.snapshot.days[at], _NOTHING)
         return np.asarray(np.exp2(-days / np.float32(fading.scale / 86_400)))
     age = np.maximum(now - search.snapshot.created[at], 0) / 1e6 / fading.scale
-    return np.asarray(1.0 / (1.0 + age) if fading.shape == "hyperbolic" else np.exp(-age))
+    if fading.shape == "hyperbolic":
+        return np.asarray(1.0 / (1.0 + age))
+    return np.asarray(np.exp(-age))
 
 
 def channel(search: SnapshotSearch, at: Places) -> Column | None:
@@ -293,13 +300,15 @@ def channel(search: SnapshotSearch, at: Places) -> Column | None:
     if search.channel == -1:
         return None
     there = search.snapshot.channel[at]
-    return np.where(there == search.channel, 1.0, np.where(there == -1, 0.25, 0.0))
+    elsewhere = np.where(there == -1, 0.25, 0.0)
+    return np.where(there == search.channel, 1.0, elsewhere)
 
 
 def level(search: SnapshotSearch, at: Places) -> Column:
     """Return the importance as one of five levels, from 0.2 to 1."""
     importance = search.snapshot.importance[at].astype(np.float64)
-    return np.asarray(np.clip(np.ceil(np.round(5 * importance, 6)), 1, 5) / 5)
+    levels = np.ceil(np.round(5 * importance, 6))
+    return np.asarray(np.clip(levels, 1, 5) / 5)
 
 
 def relevance(search: SnapshotSearch, at: Places) -> Scores:

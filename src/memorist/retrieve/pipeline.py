@@ -88,7 +88,8 @@ async def prepare(
         snapshot = snapshot.view(states, query.as_of)
     usable = snapshot.alive
     if not query.where.is_plain:
-        rows = await ctx.store.rows_where(query.scope, replace(query.where, states=()))
+        where = replace(query.where, states=())
+        rows = await ctx.store.rows_where(query.scope, where)
         usable = usable & np.isin(snapshot.row, np.array(rows, np.int64))
     if not profile.working_elsewhere:
         here = snapshot.session == snapshot.code("session", query.labels.session)
@@ -159,7 +160,8 @@ async def _load_nearest(
                 status = str(error)
         scores, _ = search.bm25
         matching = np.flatnonzero(usable & (scores > 0))
-        best = matching[np.argsort(-scores[matching], kind="stable")[:BY_WORDS]]
+        order = np.argsort(-scores[matching], kind="stable")
+        best = matching[order[:BY_WORDS]]
         rows = [*rows, *snapshot.row[best].tolist()]
     distinct = list(dict.fromkeys(rows))
     vectors = await ctx.store.vectors(query.scope, distinct, model=snapshot.model)
@@ -234,7 +236,8 @@ def _select_fitting(
     fitted = fit(memories, caps, RENDERERS[profile.render], count, cost=cost)
     cut = []
     for i, reason in fitted.cut.items():
-        cut.append(Cut(id=memories[i].id, reason=reason, score=ranked[i].score))
+        each = ranked[i]
+        cut.append(Cut(id=each.memory.id, reason=reason, score=each.score))
     hits = []
     for i in fitted.taken:
         each = ranked[i]
@@ -267,7 +270,8 @@ async def _add_related(
     ids = tuple(id for id in ends if id not in own)
     if not ids:
         return (), text
-    page = await ctx.store.page(query.scope, replace(query.where, ids=ids), limit=len(ids))
+    where = replace(query.where, ids=ids)
+    page = await ctx.store.page(query.scope, where, limit=len(ids))
     found = {each.id: each for each in page.memories if each.procedural_form != "workflow"}
     near = [found[id] for id in ids if id in found][: profile.related]
 

@@ -57,7 +57,8 @@ async def rerank(
     scored = []
     for each, named in zip(candidates, parts, strict=True):
         nonzero = {name: part for name, part in named.items() if part}
-        scored.append(replace(each, parts=nonzero, score=sum(named.values())))
+        total = sum(named.values())
+        scored.append(replace(each, parts=nonzero, score=total))
     scored.sort(key=lambda c: (-c.score, -c.memory.updated_at.timestamp(), c.memory.id))
     return scored, status
 
@@ -74,8 +75,10 @@ def diversify(
         return candidates
     values = np.array([each.score for each in candidates])
     tags = [frozenset(each.memory.tags) for each in candidates]
-    vectors = snapshot.vectors(np.array([each.position for each in candidates], np.intp))
-    return [candidates[i] for i in order(values, vectors, tags, trade=trade, k=k)]
+    positions = [each.position for each in candidates]
+    vectors = snapshot.vectors(np.array(positions, np.intp))
+    chosen = order(values, vectors, tags, trade=trade, k=k)
+    return [candidates[i] for i in chosen]
 
 
 def order(
@@ -103,7 +106,9 @@ def order(
         similar[i] = similar[:, i] = [tag_overlap(tags[i], other) for other in tags]
     low = values.min()
     high = values.max()
-    worth = (values - low) / (high - low) if high > low else np.ones(len(values))
+    worth = np.ones(len(values))
+    if high > low:
+        worth = (values - low) / (high - low)
     left = list(range(len(values)))
     chosen: list[int] = []
     chosen_tags: set[str] = set()
@@ -141,7 +146,8 @@ async def put_preferences_first(
     there = [each.memory for each in ranked if each.memory.kind == "procedural"]
     if query.as_of is None:
         where = replace(query.where, kinds=("procedural",))
-        page = await store.page(query.scope, where, limit=max(query.limit, MOST_PREFERENCES))
+        most = max(query.limit, MOST_PREFERENCES)
+        page = await store.page(query.scope, where, limit=most)
         there = list(page.memories)
     there.sort(key=lambda memory: memory.updated_at, reverse=True)
     wanted = [memory for memory in there if memory.procedural_form != "workflow"]

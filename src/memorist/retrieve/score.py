@@ -89,7 +89,8 @@ def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
     found = Candidates(positions=positions, relevance=similar, features=features)
     _, score = score_all(profile, found)
     rows = search.snapshot.row[positions]  # the same in every process
-    return found.pick(np.lexsort((rows, -np.round(score, 7)))[:pool])
+    order = np.lexsort((rows, -np.round(score, 7)))
+    return found.pick(order[:pool])
 
 
 def lower_bound(scores: Scores, count: int) -> float:
@@ -100,7 +101,8 @@ def lower_bound(scores: Scores, count: int) -> float:
     """
     if not 0 < count < len(scores):
         return -math.inf
-    blocks = np.arange(0, len(scores), max(1, len(scores) // (10 * count)))
+    size = max(1, len(scores) // (10 * count))
+    blocks = np.arange(0, len(scores), size)
     best = np.maximum.reduceat(scores, blocks)
     return float(np.partition(best, -count)[-count])
 
@@ -113,12 +115,15 @@ def select_by_legs(search: SnapshotSearch, *, limit: int, pool: int) -> Candidat
     scores, _ = search.bm25
     if kind == "fused":
         most = max(pool, PER_LEG)
-        legs = (_rank_leg(search, scores, most), _rank_leg(search, search.semantic, most))
+        by_words = _rank_leg(search, scores, most)
+        by_meaning = _rank_leg(search, search.semantic, most)
+        legs = (by_words, by_meaning)
         fused = reciprocal_rank(legs, k=search.profile.rrf_k)
         positions = np.array(list(fused), np.intp)
     elif kind == "dense":
         leg = search.semantic if (search.semantic * search.usable).any() else scores
-        positions = np.array(_rank_leg(search, leg, max(pool, 4 * limit)), np.intp)
+        best = _rank_leg(search, leg, max(pool, 4 * limit))
+        positions = np.array(best, np.intp)
     else:
         positions = np.flatnonzero(search.usable)
         if kind == "recent":
@@ -133,7 +138,8 @@ def select_by_legs(search: SnapshotSearch, *, limit: int, pool: int) -> Candidat
 def _rank_leg(search: SnapshotSearch, scores: Scores, most: int) -> list[int]:
     """Return usable positions with a score above 0, best first, equals by row."""
     usable = scores * search.usable
-    found = np.flatnonzero((usable > 0) & (usable >= lower_bound(usable, most)))
+    least = lower_bound(usable, most)
+    found = np.flatnonzero((usable > 0) & (usable >= least))
     order = np.lexsort((search.snapshot.row[found], -scores[found]))[:most]
     return [int(each) for each in found[order]]
 
@@ -148,7 +154,8 @@ def reciprocal_rank(rankings: Sequence[Sequence[T]], *, k: int = 60) -> dict[T, 
     for ranking in rankings:
         for rank, item in enumerate(ranking, 1):
             scores[item] = scores.get(item, 0.0) + 1.0 / (k + rank)
-    return dict(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])))
+    ranked = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
+    return dict(ranked)
 
 
 # Scoring
@@ -164,7 +171,9 @@ def score_all(profile: Profile, found: Candidates) -> tuple[dict[str, Column], C
     for name, weight in weights.items():
         if name in found.features:
             parts[name] = weight * found.features[name]
-    total = np.sum(list(parts.values()), axis=0) if parts else np.zeros(len(found.positions))
+    total = np.zeros(len(found.positions))
+    if parts:
+        total = np.sum(list(parts.values()), axis=0)
     if profile.semantic_weight is not None and has_semantic:
         parts = mix(total, found.features["semantic"], profile.semantic_weight)
         total = parts["deterministic"] + parts["semantic"]
@@ -242,7 +251,8 @@ def floor(count: int) -> float:
     [0.03, 0.12, 0.25, 0.25, 0.3]
     """
     size = max(count, 1)
-    short = min(max(0.03 + 0.4 * math.log10(size / 20), 0.03), 0.25)
+    growing = 0.03 + 0.4 * math.log10(size / 20)
+    short = min(max(growing, 0.03), 0.25)
     return max(short, min(0.12 * math.log10(size / 8), 0.3))
 
 
@@ -253,7 +263,8 @@ def is_chance(search: SnapshotSearch, candidates: Sequence[Candidate]) -> bool:
         return False
     evidence = 0.0
     for each in candidates:
-        evidence = max(evidence, each.parts.get("sparse", 0.0) + each.parts.get("semantic", 0.0))
+        legs = each.parts.get("sparse", 0.0) + each.parts.get("semantic", 0.0)
+        evidence = max(evidence, legs)
     return evidence < floor(snapshot.count)
 
 
