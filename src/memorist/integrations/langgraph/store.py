@@ -170,7 +170,7 @@ class MemoristStore(BaseStore):
         embedder = self._ctx.embedder
         most = self._ctx.settings.max_checkpoint_mb
         values = {key: to_json(op.value, most) for key, op in ops.items() if op.value is not None}
-        texts = {key: self._texts(ops[key]) for key in values} if embedder else {}
+        texts = {key: texts_to_embed(ops[key], self._fields) for key in values} if embedder else {}
         every = [text for named in texts.values() for text in named.values()]
         vectors = iter(await encode(embedder, every) if embedder and every else ())
         puts: list[NewDocument] = []
@@ -185,15 +185,16 @@ class MemoristStore(BaseStore):
         gone = [key for key in ops if key not in values]
         await self._items.change(puts, gone, embedder.model if embedder else "", now)
 
-    def _texts(self, op: PutOp) -> dict[str, str]:
-        """Return the texts of an item to embed, by the name of their field."""
-        texts: dict[str, str] = {}
-        for path in self._fields if op.index is None else op.index or ():
-            found = get_text_at_path(op.value, path)
-            for n, text in enumerate(map(normalize.storable, found)):
-                if text.strip():
-                    texts[f"{path}.{n}" if len(found) > 1 else path] = text
-        return texts
+
+def texts_to_embed(op: PutOp, usual: Sequence[str]) -> dict[str, str]:
+    """Return the texts of an item to embed, by the name of their field."""
+    texts: dict[str, str] = {}
+    for path in usual if op.index is None else op.index or ():
+        found = get_text_at_path(op.value, path)
+        for n, text in enumerate(map(normalize.storable, found)):
+            if text.strip():
+                texts[f"{path}.{n}" if len(found) > 1 else path] = text
+    return texts
 
 
 def to_json(value: Mapping[str, Any], most_mb: int) -> str:
