@@ -59,7 +59,14 @@ class _Splitter:
 
     def __init__(self, text: str, count: Callable[[str], int], minimum: int, maximum: int) -> None:
         self.text, self.count, self.minimum, self.maximum = text, count, minimum, maximum
-        fences = _find_fences(text)
+        fences: list[tuple[int, int]] = []  # blocks of code that are closed
+        opened: re.Match[str] | None = None
+        for match in _FENCE.finditer(text):
+            if opened is None:  # ```code``` on one line opens nothing
+                opened = match if "`" not in match[2] else None
+            elif match[1].startswith(opened[1]) and not match[2].strip():
+                fences.append((opened.start(), match.end()))
+                opened = None
         blank_lines = [match.end() for match in _BLANK_LINE.finditer(text)]
         ends = []
         for match in _SENTENCE_END.finditer(text):
@@ -181,19 +188,6 @@ class _Splitter:
             if self.minimum <= min(sizes) and max(sizes) <= self.maximum:
                 spans[-2:] = parts
                 return
-
-
-def _find_fences(text: str) -> list[tuple[int, int]]:
-    """Find the fenced blocks of code that are closed."""
-    found: list[tuple[int, int]] = []
-    opened: re.Match[str] | None = None
-    for match in _FENCE.finditer(text):
-        if opened is None:
-            opened = match if "`" not in match[2] else None  # ```code``` on one line opens nothing
-        elif match[1].startswith(opened[1]) and not match[2].strip():
-            found.append((opened.start(), match.end()))
-            opened = None
-    return found
 
 
 def _drop_fenced(cuts: Iterable[int], fences: list[tuple[int, int]]) -> list[int]:

@@ -133,7 +133,7 @@ def decide(chunk: Chunk, known: WriteSession) -> Decision:
         return Decision(outcome=Outcome(status="skipped", reason=reason))
     if chunk.key is not None and chunk.key in known.keyed:
         return _merge(known.keyed[chunk.key], chunk, known)
-    contradicted = find_contradicted(chunk, known, neighbors)
+    contradicted = _find_contradicted(chunk, known, neighbors)
     if contradicted is not None:
         memory = replace(memory, pinned=memory.pinned or contradicted.pinned)
         return _supersede(contradicted, memory, chunk, known, CONTRADICTS)
@@ -182,7 +182,7 @@ def compare_with(chunk: Chunk, memory: Memory) -> compare.Verdict:
     return compare.verdict(chunk.statement, parse(memory.text))
 
 
-def find_contradicted(chunk: Chunk, known: WriteSession, neighbors: Neighbors) -> Memory | None:
+def _find_contradicted(chunk: Chunk, known: WriteSession, neighbors: Neighbors) -> Memory | None:
     """Return the memory that a chunk replaces, because it gives another value to an attribute.
 
     What is said late about an earlier time replaces nothing, and "tomorrow" is another day on
@@ -279,7 +279,7 @@ def build_memory(chunk: Chunk, known: WriteSession) -> Memory:
     told = draft.told_at or known.now
     importance, parts = _score(chunk, known)
     tags, confidence = chunk.tags, chunk.confidence
-    if proposed := propose_tags(chunk, known):
+    if proposed := _propose_tags(chunk, known):
         tags, confidence = entities.tags([*chunk.about, *proposed])
     session = chunk.session
     form = "preference" if draft.steps_text is None else "workflow"
@@ -332,7 +332,7 @@ def _score(chunk: Chunk, known: WriteSession) -> tuple[float, Mapping[str, float
     return classify.unified(by_novelty, heuristic, given or 0.0), parts
 
 
-def propose_tags(chunk: Chunk, known: WriteSession) -> list[entities.Entity]:
+def _propose_tags(chunk: Chunk, known: WriteSession) -> list[entities.Entity]:
     """Return the tags that most of the near stored memories have, weighted by their cosine.
 
     Only what one speaker said in one role about one subject lends tags to each other. A tag that

@@ -91,7 +91,21 @@ async def prepare(
     for item in items:
         if item.outcome is None and item.draft.message_id not in seen:
             item.chunks = analyze(item.draft, policy)
-    batch.problem = await _embed(ctx, batch.chunks, policy)
+    chunks = batch.chunks
+    if not chunks or policy.embed == "deferred":
+        return batch
+    if ctx.embedder is None:
+        batch.problem = NO_MODEL
+        return batch
+    texts = list(dict.fromkeys(chunk.text for chunk in chunks))
+    try:
+        vectors = await encode(ctx.embedder, texts)
+    except ProviderFailed as error:
+        batch.problem = f"{FAILED}: {error}"
+        return batch
+    by_text = dict(zip(texts, vectors, strict=True))
+    for chunk in chunks:
+        chunk.vector = by_text[chunk.text]
     return batch
 
 
@@ -253,23 +267,6 @@ def _find_same_subject(snapshot: Snapshot, clause: Clause) -> NDArray[np.bool_]:
             here[snapshot.postings(term)[0]] = True
         found.append(here)
     return np.logical_and.reduce(found) if found else np.zeros(snapshot.n, np.bool_)
-
-
-async def _embed(ctx: Context, chunks: Sequence[Chunk], policy: Policy) -> str:
-    """Embed all chunks in one batch, unless that is done later; return why there are no vectors."""
-    if not chunks or policy.embed == "deferred":
-        return ""
-    if ctx.embedder is None:
-        return NO_MODEL
-    texts = list(dict.fromkeys(chunk.text for chunk in chunks))
-    try:
-        vectors = await encode(ctx.embedder, texts)
-    except ProviderFailed as error:
-        return f"{FAILED}: {error}"
-    by_text = dict(zip(texts, vectors, strict=True))
-    for chunk in chunks:
-        chunk.vector = by_text[chunk.text]
-    return ""
 
 
 def _write_item(item: Item, known: WriteSession, seen: Seen) -> None:
