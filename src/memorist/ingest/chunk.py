@@ -58,7 +58,10 @@ class _Splitter:
     """A text with the places where it may be cut, and how large its spans may be."""
 
     def __init__(self, text: str, count: Callable[[str], int], minimum: int, maximum: int) -> None:
-        self.text, self.count, self.minimum, self.maximum = text, count, minimum, maximum
+        self.text = text
+        self.count = count
+        self.minimum = minimum
+        self.maximum = maximum
         fences: list[tuple[int, int]] = []  # blocks of code that are closed
         opened: re.Match[str] | None = None
         for match in _FENCE.finditer(text):
@@ -181,7 +184,8 @@ class _Splitter:
         """
         if len(spans) < 2 or min(spans[-1].size, spans[-2].size) >= self.minimum:
             return
-        start, end = spans[-2].start, spans[-1].end
+        start = spans[-2].start
+        end = spans[-1].end
         for cut in self.middles(start, end)[:3]:
             parts = [self.span(start, cut), self.span(cut, end)]
             sizes = [part.size for part in parts]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Literal
 from unicodedata import category
 from unicodedata import normalize as to_form
@@ -250,8 +249,9 @@ def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
             item.draft = lower_authority(draft, policy, user)
         if why and draft.told_at is not None:
             thread = draft.labels.thread or draft.labels.session
-            event = Event(node="hotpath", op="classify", at=draft.told_at, status="skipped")
-            events.append(replace(event, thread=thread))
+            at = draft.told_at
+            event = Event(node="hotpath", op="classify", at=at, thread=thread, status="skipped")
+            events.append(event)
     return events
 
 

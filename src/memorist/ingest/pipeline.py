@@ -124,7 +124,10 @@ async def prepare_derived(
 
 async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     """Decide what becomes of each chunk and write it; return the outcomes of all items."""
-    ctx, scope, policy, now = batch.ctx, batch.scope, batch.policy, batch.now
+    ctx = batch.ctx
+    scope = batch.scope
+    policy = batch.policy
+    now = batch.now
     items = [item for item in batch.items if item.outcome is None]
     if not items:
         return outcomes(batch.items, scope.user)
@@ -162,7 +165,9 @@ def outcomes(items: Iterable[Item], user: str) -> list[Outcome]:
     """
     done = []
     for item in items:
-        outcome, given, draft = item.outcome, item.given, item.draft
+        outcome = item.outcome
+        given = item.given
+        draft = item.draft
         if outcome is None:
             continue
         if given is not draft and outcome.status == "created" and not outcome.reason:
@@ -198,7 +203,9 @@ async def load_seen(reading: Reader, scope: Scope, items: Iterable[Item]) -> See
 
 async def load(tx: Transaction, known: WriteSession, chunks: Sequence[Chunk]) -> None:
     """Read everything that the chunks may meet, in a few queries."""
-    scope, snapshot, policy = known.scope, known.snapshot, known.policy
+    scope = known.scope
+    snapshot = known.snapshot
+    policy = known.policy
     known.near = _find_near_rows(snapshot, chunks, policy)
     if policy.exact:
         same = await tx.same_text(scope, {chunk.content_hash for chunk in chunks})
@@ -271,7 +278,9 @@ def _find_same_subject(snapshot: Snapshot, clause: Clause) -> NDArray[np.bool_]:
 
 def _write_item(item: Item, known: WriteSession, seen: Seen) -> None:
     """Decide on the chunks of an item, one after the other, and note its message."""
-    draft, id, chunks = item.draft, item.draft.message_id, item.chunks
+    draft = item.draft
+    id = item.draft.message_id
+    chunks = item.chunks
     digest = normalize.digest(draft.text) if id is not None else ""
     if id is not None and id in seen:
         then, item.outcome = seen[id]
@@ -351,7 +360,8 @@ def _queue_extraction(items: Iterable[Item], known: WriteSession) -> list[tasks.
     """Queue the extraction of facts from what people said in a conversation and was written now."""
     queued: list[tasks.NewTask] = []
     for item in items:
-        draft, outcome = item.draft, item.outcome
+        draft = item.draft
+        outcome = item.outcome
         was_said = draft.labels.session is not None or draft.message_id not in (None, draft.id)
         is_derived = draft.evidence_ids or draft.compression_source
         if not was_said or is_derived or draft.kind not in (None, "episodic"):
