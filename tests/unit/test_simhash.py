@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorist.text.normalize import distance, find_near, simhash64, to_signed, to_unsigned
+from memorist.storage.rows import to_signed, to_unsigned
+from memorist.text.normalize import distance, find_near, simhash64
 
 WORDS = [f"word{n}" for n in range(70)]
 

@@ -70,7 +70,8 @@ class Cached:
         self, embedder: Embedder, directory: Path, *, limit_bytes: int = LIMIT_BYTES
     ) -> None:
         self.inner = embedder
-        self.model, self.dimensions = embedder.model, embedder.dimensions
+        self.model = embedder.model
+        self.dimensions = embedder.dimensions
         self._recent: OrderedDict[bytes, Vectors] = OrderedDict()
         self._file = VectorFile(directory / FILE, embedder.dimensions, limit_bytes)
         closed = EmbedderUnavailable(f"The embedder {embedder.model} is closed")

@@ -41,14 +41,16 @@ class Window:
 class MiniLM:
     """The packaged model as an Embedder. Safe to share between threads and event loops."""
 
-    model, dimensions = MODEL, DIMENSIONS
+    model = MODEL
+    dimensions = DIMENSIONS
 
     def __init__(self, *, directory: Path = PACKAGED, threads: int | None = None) -> None:
         """Read the model from `directory`; use `threads` cores, by default all that are allowed."""
         cores = os.cpu_count() or 1
         if hasattr(os, "sched_getaffinity"):
             cores = len(os.sched_getaffinity(0))
-        self._directory, self._threads = directory, threads or cores
+        self._directory = directory
+        self._threads = threads or cores
         closed = EmbedderUnavailable(f"The embedder {MODEL} is closed")
         self._thread = onnx.WorkerThread("minilm", closed)
         self._loaded: tuple[onnx.WordPiece, Any] | None = None  # used in that thread only

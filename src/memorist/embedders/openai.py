@@ -16,7 +16,8 @@ MODEL = "text-embedding-3-small"
 DIMENSIONS = {MODEL: 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
 URL = "https://api.openai.com/v1"
 LONGEST = 8_000  # bytes of a text that are sent: never more tokens than the models take
-_MOST_TEXTS, _MOST_BYTES = 128, 250_000  # of one request
+_MOST_TEXTS = 128
+_MOST_BYTES = 250_000  # of one request
 _BYTES_A_NUMBER = 32  # of an answer
 
 
@@ -42,7 +43,8 @@ class OpenAIEmbedder:
                 f"Setting 'embedder_dimensions': say how many numbers {model!r} makes of a text"
             )
         self._request: dict[str, Any] = {"model": model, "encoding_format": "float"}
-        self.model, self.dimensions = model, int(dimensions or known or 0)
+        self.model = model
+        self.dimensions = int(dimensions or known or 0)
         if known not in (None, self.dimensions):
             self.model = f"{model}@{self.dimensions}"
             self._request["dimensions"] = self.dimensions
@@ -87,7 +89,8 @@ class OpenAIEmbedder:
 
     def read_vectors(self, data: Any, wanted: int) -> Vectors:
         """Return the vectors in an answer, in the order of the texts, at unit length."""
-        found, placed = http.at(data, "data"), {}
+        found = http.at(data, "data")
+        placed = {}
         for row in found if isinstance(found, list) else ():
             place = http.at(row, "index")
             placed[place if isinstance(place, int) else None] = http.at(row, "embedding")
@@ -123,7 +126,8 @@ def batches(texts: Sequence[str]) -> Iterator[list[str]]:
         length = len(text.encode())
         if batch and (len(batch) == _MOST_TEXTS or size + length > _MOST_BYTES):
             yield batch
-            batch, size = [], 0
+            batch = []
+            size = 0
         batch.append(text)
         size += length
     if batch:

@@ -64,7 +64,8 @@ async def draw(
     Raises RevisionConflict if it changed meanwhile. A model that is unavailable, over its budget
     or of no use is no error.
     """
-    limits, now = policy.extract or Facts(policy=policy.name), ctx.clock()
+    limits = policy.extract or Facts(policy=policy.name)
+    now = ctx.clock()
     turn = await _load_turn(ctx.store, scope, ids)
     found, facts = await _read(ctx, scope, turn, limits)
     left = await _count_left(ctx.store, scope, limits, now)
@@ -121,7 +122,8 @@ async def _read(
         return Extracted(by="nobody", why=why), ()
     text = "\n".join(_texts(turn))
     who = rules.name_speaker(first.speaker, is_own=authority.is_persons(first))
-    at, most = first.occurred_at or first.created_at, limits.found
+    at = first.occurred_at or first.created_at
+    most = limits.found
     facts = rules.find_facts(text, who=who, at=at, most=most)
     is_sure = any(fact.confidence >= rules.CONFIDENT for fact in facts)
     if len(text) <= limits.longer and not is_sure:
@@ -152,12 +154,38 @@ def _choose(
     limits: Facts,
     left: int,
 ) -> tuple[list[Draft], list[str]]:
-    """Return the facts that may be stored, as drafts, and why each other one may not."""
+    """Return the facts that may be stored, as drafts, and why each other one may not.
+
+    A draft has the authority of the speaker, and the turn as its evidence.
+    """
+    dropped = list[str]()
+    drafts = list[Draft]()
+    if not facts:
+        return drafts, dropped
     policy = policies.find(ctx.policies, limits.policy)
     said = {normalize.wording(each.text) for each in turn}
-    dropped, drafts = list[str](), list[Draft]()
+    first = turn[0]
+    speaker = first.speaker
+    labels = replace(first.labels, session=None)
+    if limits.of_subject:
+        labels = Labels(subject=labels.subject or speaker, channel=labels.channel)
+        speaker = None
     for fact in sorted(facts, key=lambda fact: (-fact.importance, -fact.confidence)):
-        draft = _to_draft(fact, turn, limits)
+        is_instruction = limits.of_subject and fact.type == "preference"
+        draft = Draft(
+            text=fact.text,
+            labels=labels,
+            speaker=speaker,
+            at=first.occurred_at,
+            kind="procedural" if is_instruction else "semantic",
+            fact_type=guard.to_fact_type(fact.type),
+            category=fact.category,
+            tags=(TAG,),
+            evidence_ids=tuple(memory.id for memory in turn),
+            evidence_text=fact.evidence,
+            importance=fact.importance,
+            confidence=fact.confidence,
+        )
         if normalize.wording(fact.text) in said:
             dropped.append("it is the turn itself")
         elif len(fact.text) > limits.longest:
@@ -171,25 +199,3 @@ def _choose(
         else:
             drafts.append(draft)
     return drafts, dropped
-
-
-def _to_draft(fact: Fact, turn: Sequence[Memory], limits: Facts) -> Draft:
-    """Return a fact with the authority of its speaker, and the turn as its evidence."""
-    first = turn[0]
-    labels, speaker = replace(first.labels, session=None), first.speaker
-    if limits.of_subject:
-        labels, speaker = Labels(subject=labels.subject or speaker, channel=labels.channel), None
-    return Draft(
-        text=fact.text,
-        labels=labels,
-        speaker=speaker,
-        at=first.occurred_at,
-        kind="procedural" if limits.of_subject and fact.type == "preference" else "semantic",
-        fact_type=guard.to_fact_type(fact.type),
-        category=fact.category,
-        tags=(TAG,),
-        evidence_ids=tuple(memory.id for memory in turn),
-        evidence_text=fact.evidence,
-        importance=fact.importance,
-        confidence=fact.confidence,
-    )

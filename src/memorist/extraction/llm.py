@@ -137,7 +137,8 @@ def _check_claim(item: object, source: str, who: str, said_at: datetime) -> Fact
     text = normalize.storable(claim.fact)
     if len(text) > prompts.LONGEST:
         return f"it is longer than {prompts.LONGEST} characters"
-    text, shown = prompts.trim(text), normalize.one_line(source)
+    text = prompts.trim(text)
+    shown = normalize.one_line(source)
     words = normalize.one_line(claim.evidence).strip("\"'“”‘’ ")
     at = shown.find(words)
     if at < 0 and len(shown.lower()) == len(shown):
@@ -151,8 +152,13 @@ def _check_claim(item: object, source: str, who: str, said_at: datetime) -> Fact
         return "it reads like an order to the model"
     if guard.find_secret(f"{text}\n{quote}"):
         return "it holds what looks like a secret"
-    if why := _check_evidence(text, quote, source, who):
-        return why
+    quoted = set(_key_words(quote))
+    clauses = [each for each in split_clauses(source) if quoted.issubset(_key_words(each))]
+    differences = [_find_difference(text, clause, who) for clause in clauses]
+    if not quoted or not differences:
+        return "its evidence is not a clause that states something"
+    if all(differences):
+        return differences[0]
     text = date(text, said_at)
     if TIME.search(text):
         return "it names a day that is another one tomorrow"
@@ -166,19 +172,6 @@ def _check_claim(item: object, source: str, who: str, said_at: datetime) -> Fact
     )
 
 
-def _check_evidence(text: str, quote: str, source: str, who: str) -> str:
-    """Return why no clause of the source says this; empty if the one that was quoted does."""
-    quoted = set(_key_words(quote))
-    first_reason = ""
-    for clause in split_clauses(source):
-        if quoted and quoted.issubset(_key_words(clause)):
-            why = _find_difference(text, clause, who)
-            if not why:
-                return ""
-            first_reason = first_reason or why
-    return first_reason or "its evidence is not a clause that states something"
-
-
 def _find_difference(text: str, clause: str, who: str) -> str:
     """Return where a fact leaves what a clause says; empty if it says the same, or its first
     parts.
@@ -190,7 +183,17 @@ def _find_difference(text: str, clause: str, who: str) -> str:
     ours, theirs = _key_words(told), _key_words(bare)
     if not ours or theirs[: len(ours)] != ours:
         return "its words do not stand in the source like this"
-    if not _has_same_subject(text, bare, who):
+    # Both are about the speaker or what is theirs, or neither is about anyone.
+    words = tokens.words(bare.lower())
+    if words and words[0] in _FIRST_PERSON:
+        is_theirs = text[len(who) :][:1] in "'’"
+        is_same = text.lower().startswith(who.lower()) and is_theirs == (words[0] == "my")
+    else:
+        read = parse(text).clause
+        is_statement = read is not None and bool(read.subject and read.verb)
+        is_named = re.search(rf"(?<!\w){name}(?!\w)", text, re.IGNORECASE)
+        is_same = is_statement and not is_named and (_FIRST_PERSON | _ME).isdisjoint(words)
+    if not is_same or not _OTHERS.isdisjoint(words):
         return "it is about somebody else than the source"
     # A shortened fact ends where a part of the clause does, at a comma or an "and".
     is_cut = len(ours) < len(theirs)
@@ -206,22 +209,6 @@ def _find_difference(text: str, clause: str, who: str) -> str:
     ):
         return "it says something else with the words of the source"
     return ""
-
-
-def _has_same_subject(text: str, clause: str, who: str) -> bool:
-    """Return whether both are about the speaker or what is theirs, or neither is about anyone."""
-    words = tokens.words(clause.lower())
-    first = words[0] if words else ""
-    if not _OTHERS.isdisjoint(words):
-        return False
-    if first in _FIRST_PERSON:
-        is_theirs = text[len(who) :][:1] in "'’"
-        return text.lower().startswith(who.lower()) and is_theirs == (first == "my")
-    if re.search(rf"(?<!\w){re.escape(who)}(?!\w)", text, re.IGNORECASE):
-        return False
-    read = parse(text).clause
-    is_statement = read is not None and bool(read.subject and read.verb)
-    return is_statement and (_FIRST_PERSON | _ME).isdisjoint(words)
 
 
 def _key_words(text: str) -> list[str]:

@@ -75,10 +75,30 @@ def find_facts(text: str, *, who: str, at: datetime, most: int = 5) -> list[Fact
      ('relationship', "Ana's sister Eva hates tea.")]
     """
     found: dict[str, Fact] = {}
+    longest = guard.LONGEST["evidence"]
     for clause in split_clauses(text):
-        fact = _read(clause, who, at)
-        if fact is not None:
-            found.setdefault(fact.text.casefold(), fact)
+        told = strip_clause(clause) if len(clause) <= LONGEST_CLAUSE else ""
+        if len(told.split()) < (2 if told[1:2] in "'’" else 3):
+            continue
+        is_timed = TIME.search(told) or clock.intervals(told)
+        is_asked = _ASKED.match(clause)
+        rules = (*RULES, *(TIMED if is_timed else ()), *(ASKED if is_asked else ()))
+        for rule in rules:
+            if match := rule.pattern.match(told):
+                break
+        else:
+            continue
+        stated = _state(told, rule, match.end(), who, at)
+        if not stated or guard.find_injection(told, "contextual"):
+            continue
+        fact = Fact(
+            text=stated,
+            type=rule.type,
+            confidence=rule.confidence,
+            evidence=clause if len(clause) <= longest else clause[:longest].rsplit(None, 1)[0],
+            importance=_WORTH.get(rule.type, 0.8),
+        )
+        found.setdefault(stated.casefold(), fact)
     return list(found.values())[:most]
 
 
@@ -182,38 +202,13 @@ _TAIL = re.compile(
 _IMAGE = re.compile(r"\s*\[[^\]\n]{0,300}\]")
 
 
-def _read(clause: str, who: str, at: datetime) -> Fact | None:
-    """Return the fact of one clause, or None."""
-    told = strip_clause(clause) if len(clause) <= LONGEST_CLAUSE else ""
-    if len(told.split()) < (2 if told[1:2] in "'’" else 3):
-        return None
-    rules = (*RULES, *(TIMED if TIME.search(told) or clock.intervals(told) else ()))
-    rules += ASKED if _ASKED.match(clause) else ()
-    for rule in rules:
-        if match := rule.pattern.match(told):
-            break
-    else:
-        return None
-    text = _word(told, rule, match.end(), who, at)
-    if not text or guard.find_injection(told, "contextual"):
-        return None
-    most = guard.LONGEST["evidence"]
-    return Fact(
-        text=text,
-        type=rule.type,
-        confidence=rule.confidence,
-        evidence=clause if len(clause) <= most else clause[:most].rsplit(None, 1)[0],
-        importance=_WORTH.get(rule.type, 0.8),
-    )
-
-
 def strip_clause(clause: str) -> str:
     """Remove what stands before the subject, and filler words within and after it."""
     bare = strip_preface(_IMAGE.sub("", LINK.sub(" ", one_line(clause))))
     return _TAIL.sub("", _FILLER.sub("", _LEAD.sub("", bare, count=1)))
 
 
-def _word(told: str, rule: ClauseRule, start: int, who: str, at: datetime) -> str:
+def _state(told: str, rule: ClauseRule, start: int, who: str, at: datetime) -> str:
     """Return the clause in the third person, cut where it can be understood; empty if it cannot.
 
     It is not understood if it needs the conversation, or says no more than when.
@@ -319,30 +314,32 @@ def date(text: str, at: datetime) -> str:
     >>> date("Ana left last year", datetime(2026, 5, 8))
     'Ana left in 2025'
     """
-    ahead = "past" not in parse(text).marks
-    return TIME.sub(lambda match: _write_date(match, at, ahead=ahead), text)
+    is_past = "past" in parse(text).marks
 
+    def write(match: re.Match[str]) -> str:
+        """Return the date, week, month or year that words such as "last week" mean."""
+        words = match["time"].lower()
+        which = "last " if is_past else "next "
+        asked = re.sub(r"^(?:on|this|this coming|this past) (?=\w+day\b)", which, words)
+        found = clock.intervals(asked, at)
+        is_ahead = len(found) == 1 and found[0].start > clock.utc(at)
+        if is_past and is_ahead and words.startswith("this "):
+            found = clock.intervals(f"last {words.removeprefix('this ')}", at)
+        if len(found) != 1:
+            return match[0]
+        start = found[0].start
+        days = (found[0].end - start) // timedelta(days=1)
+        name = f"{words.split()[-1]} {start:%Y}"
+        if days == 1:
+            name = f"{start:%Y-%m-%d}"
+        elif days <= 2:
+            name = f"the weekend of {start:%Y-%m-%d}"
+        elif days < 28:
+            name = f"the week of {start:%Y-%m-%d}"
+        elif days < 32:
+            name = f"{start:%B %Y}"
+        elif days > 360:
+            name = f"{start:%Y}"
+        return (match["before"] or ("on " if days <= 2 else "in ")) + name
 
-def _write_date(match: re.Match[str], at: datetime, *, ahead: bool) -> str:
-    """Return the date, week, month or year that words such as "last week" mean."""
-    before, words = match["before"] or "", match["time"].lower()
-    which = "next " if ahead else "last "
-    asked = re.sub(r"^(?:on|this|this coming|this past) (?=\w+day\b)", which, words)
-    found = clock.intervals(asked, at)
-    is_ahead = len(found) == 1 and found[0].start > clock.utc(at)
-    if not ahead and is_ahead and words.startswith("this "):
-        found = clock.intervals(f"last {words.removeprefix('this ')}", at)
-    if len(found) != 1:
-        return match[0]
-    start, days = found[0].start, (found[0].end - found[0].start) // timedelta(days=1)
-    if days <= 2:
-        day = f"{start:%Y-%m-%d}" if days == 1 else f"the weekend of {start:%Y-%m-%d}"
-        return f"{before or 'on '}{day}"
-    name = f"{words.split()[-1]} {start:%Y}"
-    if days < 28:
-        name = f"the week of {start:%Y-%m-%d}"
-    elif days < 32:
-        name = f"{start:%B %Y}"
-    elif days > 360:
-        name = f"{start:%Y}"
-    return f"{before or 'in '}{name}"
+    return TIME.sub(write, text)

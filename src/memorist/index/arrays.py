@@ -156,7 +156,8 @@ class Neighbors:
         >>> found.starts.tolist(), found.before.tolist(), found.group.tolist()
         ([0, 2], [2, 3, 3], [0, 1, 0])
         """
-        none, ordered = len(session), session[order]
+        none = len(session)
+        ordered = session[order]
         joined = (ordered[1:] == ordered[:-1]) & (ordered[1:] >= 0)
         starts = np.concatenate(([0], np.flatnonzero(~joined) + 1))[: len(order)]
         before, after = np.full((2, none), none, np.intp)

@@ -165,14 +165,16 @@ class Snapshot(Columns):
     def postings(self, term: int) -> tuple[Ints, Floats]:
         """Return where a term occurs among what is alive, and how often."""
         wanted = np.uint32(term)
-        found, often = [np.empty(0, np.int32)], [np.empty(0, np.uint8)]
+        found = [np.empty(0, np.int32)]
+        often = [np.empty(0, np.uint8)]
         for each in self.segments:
             start = each.terms.searchsorted(wanted)
             stop = each.terms.searchsorted(wanted, side="right")
             if stop > start:
                 found.append(each.positions[start:stop])
                 often.append(each.counts[start:stop])
-        where, counts = np.concatenate(found), np.concatenate(often).astype(np.float32)
+        where = np.concatenate(found)
+        counts = np.concatenate(often).astype(np.float32)
         if self.count == self.n:
             return where, counts
         is_alive = self.alive[where]
@@ -200,7 +202,8 @@ class Snapshot(Columns):
     def neighbors(self) -> Neighbors:
         """What is alive by session, place in it, and row."""
         positions = np.flatnonzero(self.alive).astype(np.int32)
-        session, sequence = self.session[positions], self.sequence[positions]
+        session = self.session[positions]
+        sequence = self.sequence[positions]
         order = np.lexsort((self.row[positions], sequence, session))
         return Neighbors.of(positions[order], self.session)
 
@@ -263,7 +266,9 @@ class Snapshot(Columns):
             added = np.array(_numbers(name, values[name]), dtype)
             columns[name] = np.concatenate([getattr(self, name), added])
         alive = present & (columns["state"] == ACTIVE)
-        matrix, total, counted = self.matrix, self.sum, vectors
+        matrix = self.matrix
+        total = self.sum
+        counted = vectors
         if matrix is not None:
             lost = stale[self.alive[stale]]  # what has no vector adds zeros
             total = total - matrix.first(self.n)[lost].sum(axis=0, dtype=np.float64)
@@ -284,7 +289,8 @@ class Snapshot(Columns):
 
     def _unit(self, found: Sequence[bytes | None]) -> Vectors:
         """Return the vectors; zero where there is none, or one whose length is not 1."""
-        size, nothing = 4 * self.dimensions, bytes(4 * self.dimensions)
+        size = 4 * self.dimensions
+        nothing = bytes(4 * self.dimensions)
         blobs = (each if each is not None and len(each) == size else nothing for each in found)
         made = np.frombuffer(b"".join(blobs), "<f4").reshape(-1, self.dimensions)
         with np.errstate(all="ignore"):
@@ -313,9 +319,11 @@ class SnapshotCache:
     def __init__(
         self, *, model: str, dimensions: int, limit_bytes: int, lean_from: int | None = None
     ) -> None:
-        self.model, self.dimensions = model, dimensions
+        self.model = model
+        self.dimensions = dimensions
         self._lean_from = lean_from  # rows of a scope whose vectors are left to another index
-        self._limit, self._size = limit_bytes, 0
+        self._limit = limit_bytes
+        self._size = 0
         self._held: OrderedDict[Scope, Snapshot] = OrderedDict()
 
     async def current(
@@ -360,7 +368,8 @@ async def _catch_up(
     if lean_from is not None and not snapshot.is_lean and rows >= max(lean_from, 1):
         lean = Snapshot.empty(snapshot.model, snapshot.dimensions, lean=True)
         return await _catch_up(lean, scope, source, lean_from)  # it grew too large: start over
-    since, first = snapshot.revision, delta.revision
+    since = snapshot.revision
+    first = delta.revision
     expected = rows if delta.next is not None else 0
     while True:
         # What changes meanwhile is newer than the first page, so it is read again next time.

@@ -7,7 +7,6 @@ Each derived value is computed once per chunk. All of it is pure, and happens be
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import cast
@@ -114,82 +113,63 @@ def is_turn(of: Draft | Memory) -> bool:
 
 def analyze(draft: Draft, policy: Policy) -> list[Chunk]:
     """Split a draft into chunks, and derive what can be known of each by its words."""
-    text = normalize.clean(draft.text)
+    is_said = is_turn(draft)
+    chunks = []
+    for text in _split(draft.text, policy):
+        item_type = draft.item_type
+        kind: str | None = draft.kind
+        if policy.route == "item_type":
+            item_type = classify.item_type(text, item_type)
+            kind = kind or classify.kind_of(item_type)
+        elif policy.route == "signals":
+            kind = classify.kind(text, kind)
+        elif kind is None and policy.route == "default" and draft.message_id in (None, draft.id):
+            found = classify.kind(text)
+            kind = "episodic" if found == "working" else found  # nothing ends with a session
+        kind = kind or "episodic"
+        chunk = Chunk(
+            draft=draft,
+            text=text,
+            kind=cast(Kind, kind),
+            category=draft.category or classify.category(kind, item_type),
+            item_type=item_type,
+            session=draft.labels.session,
+            is_turn=is_said,
+            on_purpose=draft.on_purpose,
+            content_hash=normalize.content_hash(text),
+            simhash=normalize.simhash64(text),
+        )
+        chunks.append(chunk)
+        if policy.conflicts and not is_said:
+            chunk.clause = parse_clause(text)
+        if policy.keyed_preferences and kind == "procedural":
+            line = normalize.one_line(text).lower().encode("utf-8", "surrogatepass")
+            chunk.key = f"preference_{hashlib.sha256(line).hexdigest()[:12]}"
+        if policy.score == "given":
+            continue
+        names = entities.entities(text)
+        # A turn of a conversation is about what the turns around it are about.
+        chunk.takes_tags = chunk.session is None and policy.score != "novelty"
+        chunk.about = entities.about(text, names) if chunk.takes_tags else []
+        chunk.tags, chunk.confidence = entities.tags(chunk.about)
+        if policy.score != "heuristic":
+            chunk.salience = classify.salience(text, names).total
+        if policy.score != "novelty":
+            chunk.heuristic = classify.heuristic_importance(
+                text,
+                manually_saved=chunk.on_purpose,
+                metadata_confidence=chunk.confidence,
+                has_tags=bool(chunk.tags),
+            )
+    return chunks
+
+
+def _split(text: str, policy: Policy) -> list[str]:
+    """Return the cleaned text, in as many parts as the policy asks for or the model needs."""
+    text = normalize.clean(text)
     if policy.longest is not None:
         text = normalize.one_line(text)[: policy.longest]
     minimum, maximum = policy.chunk or (0, WINDOW)
-    texts = [text] if text else []
-    if tokens.count_tokens(text) > maximum:  # more than the policy allows or the model can read
-        texts = by_meaning(text, tokens.count_tokens, minimum, maximum)
-    return [analyze_text(draft, text, policy) for text in texts]
-
-
-def analyze_text(draft: Draft, text: str, policy: Policy) -> Chunk:
-    """Return the chunk of a draft that has this text."""
-    item_type = draft.item_type
-    if policy.route == "item_type":
-        item_type = classify.item_type(text, item_type)
-    kind = draft.kind
-    if policy.route == "signals":
-        kind = cast(Kind, classify.kind(text, kind))
-    elif kind is None and policy.route == "item_type" and item_type is not None:
-        kind = cast(Kind, classify.kind_of(item_type))
-    elif kind is None and policy.route == "default" and draft.message_id in (None, draft.id):
-        found = cast(Kind, classify.kind(text))
-        kind = "episodic" if found == "working" else found  # nothing ends with a session
-    kind = kind or "episodic"
-    made = Chunk(
-        draft=draft,
-        text=text,
-        content_hash=normalize.content_hash(text),
-        simhash=normalize.simhash64(text),
-        kind=kind,
-        category=draft.category or classify.category(kind, item_type),
-        item_type=item_type,
-        session=draft.labels.session,
-        is_turn=is_turn(draft),
-        on_purpose=draft.on_purpose,
-    )
-    if policy.conflicts and not made.is_turn:
-        made.clause = parse_clause(text)
-    if policy.keyed_preferences and kind == "procedural":
-        line = normalize.one_line(text).lower().encode("utf-8", "surrogatepass")
-        made.key = f"preference_{hashlib.sha256(line).hexdigest()[:12]}"
-    if policy.score == "given":
-        return made
-    names = entities.entities(text)
-    if policy.score != "heuristic":
-        made.salience = classify.salience(text, names).total
-    if policy.score != "novelty":
-        # A turn of a conversation is about what the turns around it are about.
-        made.takes_tags = draft.labels.session is None
-        made.about = entities.about(text, names) if made.takes_tags else []
-        made.tags, made.confidence = entities.tags(made.about)
-        made.heuristic = classify.heuristic_importance(
-            text,
-            manually_saved=made.on_purpose,
-            metadata_confidence=made.confidence,
-            has_tags=bool(made.tags),
-        )
-    return made
-
-
-def score(
-    chunk: Chunk, policy: Policy, centroid: Vectors | None
-) -> tuple[float, Mapping[str, float]]:
-    """Return the importance of a chunk by the policy's measure, and its parts."""
-    given, heuristic = chunk.draft.importance, chunk.heuristic
-    if policy.score == "given":
-        usual = policy.usual_importance if given is None else given
-        return usual, {"given": usual}
-    if policy.score == "heuristic":
-        return (
-            (heuristic, {"heuristics": heuristic}) if given is None else (given, {"given": given})
-        )
-    novelty = 1.0 if chunk.vector is None else classify.novelty(chunk.vector, centroid)
-    parts = {"novelty": novelty, "salience": chunk.salience}
-    by_novelty = classify.novelty_importance(novelty, chunk.salience)
-    if policy.score == "novelty":
-        return by_novelty, parts
-    parts |= {"heuristics": heuristic, "given": given or 0.0}
-    return classify.unified(by_novelty, heuristic, given or 0.0), parts
+    if tokens.count_tokens(text) > maximum:
+        return by_meaning(text, tokens.count_tokens, minimum, maximum)
+    return [text] if text else []

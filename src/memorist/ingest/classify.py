@@ -334,7 +334,7 @@ def heuristic_importance(
         score += 0.2
     if is_chit_chat(text):
         score -= 0.1
-    return _clamp(score)
+    return max(0.0, round(score, 12))
 
 
 def unified(*measures: float) -> float:

@@ -2,39 +2,32 @@
 
 A `WriteSession` holds what is known in one transaction: the memories that chunks may repeat or
 contradict, and what has been decided so far, so that the next chunk of the same call meets it.
-Near rows are found in the arrays of the snapshot, before anything is read. Then the memories are
-compared: exactly, by fingerprint, or in other words with the same values.
+Memories are compared exactly, by fingerprint, or in other words with the same values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from heapq import nlargest
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..index import Snapshot
 from ..ports import Vectors
 from ..storage.changes import Change, Event, Relation, Save, SeenMessage
-from ..text import compare, contradictions, entities, normalize, tokens
+from ..text import compare, contradictions, entities, normalize
 from ..text.clock import new_id
 from ..text.statements import parse
 from ..types import CONTRADICTS, Memory, Outcome, Scope
-from . import transitions
-from .analyze import Chunk, is_turn, score
-from .classify import is_kept
+from . import classify, transitions
+from .analyze import Chunk, is_turn
 from .policies import Bands, Policy
 
 FORGOTTEN = "it was forgotten on request: save it on purpose to keep it again"
 SAID_AGAIN = "said again"
-MOST = 5  # memories compared for each question
+MOST = 5  # memories that a chunk is compared with
 MOST_TAGS = 3  # taken over from near memories
-TOGETHER = 32  # chunks compared with the scope at a time: bounds the memory that it needs
-_SAID_AS = {"live": "live moved relocated", "work": "work joined started"}
 # Like all tags with a colon, these say something about one memory alone.
 _OWN_TAGS = ("source-forgotten", "do_not_assume")
 # What a new memory takes from its draft as it is.
@@ -111,57 +104,6 @@ class WriteSession:
             self.places[session] = max(place, self.places.get(session, place))
 
 
-def find_near_rows(
-    snapshot: Snapshot, chunks: Sequence[Chunk], policy: Policy
-) -> dict[str, dict[int, float]]:
-    """Return the rows that each chunk has to be compared with, by cosine and by subject."""
-    by_text = {chunk.text: chunk for chunk in chunks if not chunk.is_turn}
-    usable = snapshot.alive & ((snapshot.session < 0) | (snapshot.speaker < 0))
-    if (policy.bands is None and not policy.conflicts) or not by_text or not usable.any():
-        return {}
-    low = (policy.bands or Bands()).check_low
-    nothing = np.zeros(snapshot.dimensions, np.float32)
-    single, found = list(by_text.values()), {}
-    for start in range(0, len(single), TOGETHER):
-        few = single[start : start + TOGETHER]
-        cosines = np.zeros((snapshot.n, len(few)), np.float32)
-        if not snapshot.is_lean:
-            vectors = [nothing if chunk.vector is None else chunk.vector for chunk in few]
-            cosines = snapshot.similarity(np.stack(vectors, axis=1))
-        for chunk, near in zip(few, np.ascontiguousarray(cosines.T), strict=True):
-            chosen = _pick_best((near >= low) & usable, near)
-            if policy.conflicts and chunk.clause is not None:
-                chosen |= _pick_best(_find_same_subject(snapshot, chunk) & usable, near)
-            found[chunk.text] = {int(snapshot.row[at]): float(near[at]) for at in sorted(chosen)}
-    return found
-
-
-def _pick_best(usable: NDArray[np.bool_], cosines: NDArray[np.float32]) -> set[int]:
-    """Return the few with the highest cosine; of equals, the latest."""
-    positions = np.flatnonzero(usable)
-    order = np.lexsort((-positions, -cosines[positions]))[:MOST]
-    return set(positions[order].tolist())
-
-
-def _find_same_subject(snapshot: Snapshot, chunk: Chunk) -> NDArray[np.bool_]:
-    """Mark what has the same subject and verb: another city may be far away as a vector, too."""
-    nowhere = np.zeros(snapshot.n, np.bool_)
-    if chunk.clause is None:
-        return nowhere
-    verb = chunk.clause.verb.removesuffix("s")
-    words = (*chunk.clause.subject.split(), _SAID_AS.get(verb, verb))
-    groups = [list(map(tokens.term_id, tokens.analyze(each))) for each in words]
-    found: NDArray[np.bool_] | None = None
-    for terms in filter(None, groups):
-        here = nowhere.copy()
-        for term in terms:
-            here[snapshot.postings(term)[0]] = True
-        found = here if found is None else found & here
-        if not found.any():
-            break
-    return nowhere if found is None else found
-
-
 def decide(chunk: Chunk, known: WriteSession) -> Decision:
     """Decide what becomes of a chunk."""
     policy, draft = known.policy, chunk.draft
@@ -184,7 +126,9 @@ def decide(chunk: Chunk, known: WriteSession) -> Decision:
             return _update(old, chunk, known)
         return _merge(old, chunk, known)
     memory = build_memory(chunk, known)
-    if policy.gate and not is_kept(memory.importance, policy.gate, on_purpose=chunk.on_purpose):
+    if policy.gate and not classify.is_kept(
+        memory.importance, policy.gate, on_purpose=chunk.on_purpose
+    ):
         reason = f"importance {memory.importance:.2f} is below {policy.gate}"
         return Decision(outcome=Outcome(status="skipped", reason=reason))
     if chunk.key is not None and chunk.key in known.keyed:
@@ -286,6 +230,7 @@ def _update(old: Memory, chunk: Chunk, known: WriteSession) -> Decision:
         stored: Vectors = known.snapshot.vectors(positions)[0]
         vector = stored if stored.any() else None
     earlier = transitions.earlier_version(old, now, id=known.new_id())
+    earlier = replace(earlier, needs_embedding=vector is None)
     memory = replace(
         transitions.repeat(old, chunk.draft, now, chunk.tags),
         text=chunk.text,
@@ -295,7 +240,6 @@ def _update(old: Memory, chunk: Chunk, known: WriteSession) -> Decision:
         valid_from=now,
         needs_embedding=chunk.vector is None,
     )
-    earlier = replace(earlier, needs_embedding=vector is None)
     kept = Save(memory=earlier, event=None, vector=vector, model=known.model)
     meta = {"fields": ["text"], "reason": "said again, with more", **chunk.during}
     event = put.event if put else "updated"
@@ -333,7 +277,7 @@ def build_memory(chunk: Chunk, known: WriteSession) -> Memory:
     """Return a new memory of a chunk."""
     draft, policy = chunk.draft, known.policy
     told = draft.told_at or known.now
-    importance, parts = score(chunk, policy, known.snapshot.centroid)
+    importance, parts = _score(chunk, known)
     tags, confidence = chunk.tags, chunk.confidence
     if proposed := propose_tags(chunk, known):
         tags, confidence = entities.tags([*chunk.about, *proposed])
@@ -367,6 +311,25 @@ def build_memory(chunk: Chunk, known: WriteSession) -> Memory:
         needs_embedding=chunk.vector is None,
         **copied,
     )
+
+
+def _score(chunk: Chunk, known: WriteSession) -> tuple[float, Mapping[str, float]]:
+    """Return the importance of a chunk by the policy's measure, and its parts."""
+    given, heuristic, measure = chunk.draft.importance, chunk.heuristic, known.policy.score
+    if measure == "given" or (measure == "heuristic" and given is not None):
+        usual = known.policy.usual_importance if given is None else given
+        return usual, {"given": usual}
+    if measure == "heuristic":
+        return heuristic, {"heuristics": heuristic}
+    novelty = 1.0
+    if chunk.vector is not None:
+        novelty = classify.novelty(chunk.vector, known.snapshot.centroid)
+    parts = {"novelty": novelty, "salience": chunk.salience}
+    by_novelty = classify.novelty_importance(novelty, chunk.salience)
+    if measure == "novelty":
+        return by_novelty, parts
+    parts |= {"heuristics": heuristic, "given": given or 0.0}
+    return classify.unified(by_novelty, heuristic, given or 0.0), parts
 
 
 def propose_tags(chunk: Chunk, known: WriteSession) -> list[entities.Entity]:

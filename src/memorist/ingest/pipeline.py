@@ -11,28 +11,35 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..context import Context
 from ..embedders import encode
 from ..errors import ProviderFailed
+from ..index import Snapshot
 from ..storage import tasks
 from ..storage.changes import Event, SeenMessage
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
-from ..text import authority, normalize
+from ..text import authority, normalize, tokens
 from ..text.clock import new_id
+from ..text.statements import Clause
 from ..types import Draft, Message, Outcome, Scope, Status
 from . import guard, links, policies, trim
 from .analyze import Chunk, Item, analyze
-from .decide import FORGOTTEN, WriteSession, decide, find_near_rows
-from .policies import Policy
+from .decide import FORGOTTEN, MOST, WriteSession, decide
+from .policies import Bands, Policy
 
 EXTRACT = "extract"  # the job that extracts facts from a turn
 FAILED = "not embedded yet"  # how a problem begins that is a failure, and not a missing model
 NO_MODEL = "not embedded: no embedding model is configured"
 FULL = "the scope is full of what counts for more; it can be restored"
+TOGETHER = 32  # chunks compared with the scope at a time: bounds the memory that it needs
 # Of several chunks, the first of these is the status of the draft.
 _ORDER: tuple[Status, ...] = ("created", "updated", "merged", "refused", "skipped")
 
+_SAID_AS = {"live": "live moved relocated", "work": "work joined started"}
 _CLAIMS = ("kind", "category", "item_type", "fact_type")  # that only the person's words may make
 
 Seen = dict[str, tuple[str, Outcome]]  # messages by id: the digest of their text, and their outcome
@@ -64,9 +71,10 @@ async def remember(
     guard.refuse_disabled(items, disabled)
     refusals = guard.refuse(items, policy, scope.user)
     batch = await prepare(ctx, scope, items, policy, now)
+    hashes = {chunk.content_hash for chunk in batch.chunks}
     if any(item.outcome is None for item in items):
         async with ctx.store.transaction(scope) as tx:
-            await tx.read_ahead(sessions, {chunk.content_hash for chunk in batch.chunks})
+            await tx.read_ahead(sessions, hashes)
             disabled, _ = await guard.load_disabled(ctx, tx, scope, sessions)
             guard.refuse_disabled(items, disabled)
             await write(tx, batch)
@@ -128,7 +136,7 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     for item in items:
         if item.outcome and item.outcome.ids and set(item.outcome.ids).issubset(trimmed):
             item.outcome = replace(item.outcome, status="skipped", reason=FULL)
-        if item.outcome and item.is_new and batch.problem:
+        if batch.problem and item.outcome and item.is_new:
             item.outcome = replace(item.outcome, reason=batch.problem)
     return outcomes(batch.items, scope.user)
 
@@ -177,7 +185,7 @@ async def load_seen(reading: Reader, scope: Scope, items: Iterable[Item]) -> See
 async def load(tx: Transaction, known: WriteSession, chunks: Sequence[Chunk]) -> None:
     """Read everything that the chunks may meet, in a few queries."""
     scope, snapshot, policy = known.scope, known.snapshot, known.policy
-    known.near = find_near_rows(snapshot, chunks, policy)
+    known.near = _find_near_rows(snapshot, chunks, policy)
     if policy.exact:
         same = await tx.same_text(scope, {chunk.content_hash for chunk in chunks})
         for memories in same.values():
@@ -198,6 +206,53 @@ async def load(tx: Transaction, known: WriteSession, chunks: Sequence[Chunk]) ->
     for session in {chunk.session for chunk in chunks}:
         if session is not None:
             known.places[session] = await tx.last_sequence(scope, session)
+
+
+def _find_near_rows(
+    snapshot: Snapshot, chunks: Sequence[Chunk], policy: Policy
+) -> dict[str, dict[int, float]]:
+    """Return the rows that each chunk has to be compared with, by cosine and by subject."""
+    by_text = {chunk.text: chunk for chunk in chunks if not chunk.is_turn}
+    usable = snapshot.alive & ((snapshot.session < 0) | (snapshot.speaker < 0))
+    if (policy.bands is None and not policy.conflicts) or not by_text or not usable.any():
+        return {}
+    low = (policy.bands or Bands()).check_low
+    nothing = np.zeros(snapshot.dimensions, np.float32)
+    single = list(by_text.values())
+    found = {}
+    for start in range(0, len(single), TOGETHER):
+        few = single[start : start + TOGETHER]
+        cosines = np.zeros((snapshot.n, len(few)), np.float32)
+        if not snapshot.is_lean:
+            vectors = [nothing if chunk.vector is None else chunk.vector for chunk in few]
+            cosines = snapshot.similarity(np.stack(vectors, axis=1))
+        for chunk, near in zip(few, np.ascontiguousarray(cosines.T), strict=True):
+            chosen = _pick_best((near >= low) & usable, near)
+            if policy.conflicts and chunk.clause is not None:
+                chosen |= _pick_best(_find_same_subject(snapshot, chunk.clause) & usable, near)
+            found[chunk.text] = {int(snapshot.row[at]): float(near[at]) for at in sorted(chosen)}
+    return found
+
+
+def _pick_best(usable: NDArray[np.bool_], cosines: NDArray[np.float32]) -> set[int]:
+    """Return the few with the highest cosine; of equals, the latest."""
+    positions = np.flatnonzero(usable)
+    order = np.lexsort((-positions, -cosines[positions]))[:MOST]
+    return set(positions[order].tolist())
+
+
+def _find_same_subject(snapshot: Snapshot, clause: Clause) -> NDArray[np.bool_]:
+    """Mark what has the same subject and verb: another city may be far away as a vector, too."""
+    verb = clause.verb.removesuffix("s")
+    words = (*clause.subject.split(), _SAID_AS.get(verb, verb))
+    groups = [list(map(tokens.term_id, tokens.analyze(each))) for each in words]
+    found = list[NDArray[np.bool_]]()
+    for terms in filter(None, groups):
+        here = np.zeros(snapshot.n, np.bool_)
+        for term in terms:
+            here[snapshot.postings(term)[0]] = True
+        found.append(here)
+    return np.logical_and.reduce(found) if found else np.zeros(snapshot.n, np.bool_)
 
 
 async def _embed(ctx: Context, chunks: Sequence[Chunk], policy: Policy) -> str:

@@ -133,7 +133,7 @@ async def _save(
     vectors: Sequence[Vectors | None],
     now: datetime,
 ) -> None:
-    """Store the vectors, with one event per memory; and one event per scope for those that failed."""
+    """Store the vectors, with one event per memory, and one per scope for those that failed."""
     by_scope: dict[Scope, dict[str, tuple[str, Vectors | None]]] = {}
     for memory, vector in zip(memories, vectors, strict=True):
         by_scope.setdefault(memory.scope, {})[memory.id] = memory.text, vector

@@ -55,7 +55,8 @@ class Breaker:
     def __init__(
         self, inner: LanguageModel, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.inner, self.name = inner, inner.name
+        self.inner = inner
+        self.name = inner.name
         self._circuit = Circuit(clock)
 
     def check(self) -> None:
@@ -96,8 +97,11 @@ class MeteredModel:
         tenant_cap: int,
         clock: Callable[[], datetime],
     ) -> None:
-        self.model, self._ledger, self._clock = model, ledger, clock
-        self._user_cap, self._tenant_cap = user_cap, tenant_cap
+        self.model = model
+        self._ledger = ledger
+        self._clock = clock
+        self._user_cap = user_cap
+        self._tenant_cap = tenant_cap
 
     async def answer(self, scope: Scope, ask: Prompt) -> Mapping[str, Any]:
         """Return a value that fits the schema.

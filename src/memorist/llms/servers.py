@@ -65,8 +65,11 @@ class StructuredModel(ABC):
 
         A server of your own may need no key.
         """
-        self._model, self._own_url, self._timeout = model, url, timeout
-        self._mode, self._without = 0, frozenset[str]()
+        self._model = model
+        self._own_url = url
+        self._timeout = timeout
+        self._mode = 0
+        self._without = frozenset[str]()
         self.name = f"{self.library}:{model}"
         self._server = http.ModelServer(
             self.library,
@@ -86,7 +89,8 @@ class StructuredModel(ABC):
         await self._server.ready()
         ask = replace(ask, system=_encodable(ask.system), user=_encodable(ask.user))
         tries: list[tuple[int, int]] = []  # what each cost
-        retry, problem = ask, ""
+        retry = ask
+        problem = ""
         error: ModelUnavailable | BadModelAnswer
         try:
             async with asyncio.timeout(self._timeout):
@@ -131,7 +135,8 @@ class StructuredModel(ABC):
 
         Raises ModelUnavailable.
         """
-        mode, without = self._mode, self._without
+        mode = self._mode
+        without = self._without
         while mode < len(self.modes):
             style = RequestStyle(mode=self.modes[mode], without=without)
             try:
@@ -144,9 +149,11 @@ class StructuredModel(ABC):
                 if rejected - without:
                     without |= rejected
                 else:
-                    without, mode = self._without, mode + 1
+                    without = self._without
+                    mode = mode + 1
             else:
-                self._mode, self._without = mode, without
+                self._mode = mode
+                self._without = without
                 tries.append(budget.likely_cost(ask, reply.text, reply.tokens))
                 return reply
         raise self._unavailable(
@@ -160,7 +167,9 @@ class StructuredModel(ABC):
 class OpenAIModel(StructuredModel):
     """A LanguageModel behind OpenAI's protocol: OpenAI, Ollama, vLLM, llama.cpp, many others."""
 
-    library, client, url = "openai", "AsyncOpenAI", "https://api.openai.com/v1"
+    library = "openai"
+    client = "AsyncOpenAI"
+    url = "https://api.openai.com/v1"
     call = "chat.completions"
     modes = ("json_schema", "json_object", "tool", "text")
     quirks: ClassVar = {
@@ -214,7 +223,9 @@ class OpenAIModel(StructuredModel):
 class AnthropicModel(StructuredModel):
     """A LanguageModel behind Anthropic's protocol."""
 
-    library, client, url = "anthropic", "AsyncAnthropic", "https://api.anthropic.com"
+    library = "anthropic"
+    client = "AsyncAnthropic"
+    url = "https://api.anthropic.com"
     call = "messages"
     modes = ("json_schema", "tool", "text")
     unsupported = "minLength maxLength minItems maxItems minimum maximum pattern".split()
@@ -239,12 +250,15 @@ class AnthropicModel(StructuredModel):
         return request
 
     def read_reply(self, data: Any) -> ModelReply:
-        blocks, used = http.at(data, "content"), http.at(data, "usage")
+        blocks = http.at(data, "content")
+        used = http.at(data, "usage")
         if not isinstance(blocks, list):
             raise http.Failed("it does not speak this protocol")
-        text, arguments = "", None
+        text = ""
+        arguments = None
         for block in blocks:
-            given, words = http.at(block, "input"), http.at(block, "text")
+            given = http.at(block, "input")
+            words = http.at(block, "text")
             if isinstance(given, dict) and arguments is None:
                 arguments = given
             if isinstance(words, str):

@@ -20,7 +20,8 @@ from typing import Any
 from ..errors import Misconfigured
 
 FAILURES = 3  # in a row, after which no call is made for a while
-FIRST_PAUSE, LONGEST_PAUSE = 30.0, 600.0  # seconds
+FIRST_PAUSE = 30.0
+LONGEST_PAUSE = 600.0  # seconds
 Errors = tuple[type[Exception], ...]
 _NEVER_ARRIVED = {"ConnectError", "ConnectTimeout", "PoolTimeout"}
 
@@ -30,7 +31,8 @@ class Failed(Exception):
 
     def __init__(self, why: str, *, status: int = 0, said: str = "", is_free: bool = False) -> None:
         super().__init__(why)
-        self.status, self.said = status, said
+        self.status = status
+        self.said = said
         self.is_free = is_free  # the server did no work, so nothing is charged
 
 
@@ -43,8 +45,11 @@ class ModelServer:
         """Raises Misconfigured if the library is not installed."""
         if importlib.util.find_spec(library) is None:
             raise Misconfigured(f'This needs another package: pip install "memorist[{library}]"')
-        self._library, self._name, self._call = library, client, call
-        self._limit, self._options = limit, options
+        self._library = library
+        self._name = client
+        self._call = call
+        self._limit = limit
+        self._options = options
         self._client: Any = None
         self._opening = asyncio.Lock()
 
@@ -135,7 +140,9 @@ class Circuit:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._failures, self._until, self._pause = 0, 0.0, FIRST_PAUSE
+        self._failures = 0
+        self._until = 0.0
+        self._pause = FIRST_PAUSE
         self._trying = False
 
     @property
@@ -151,7 +158,8 @@ class Circuit:
 
         Any other error, such as a cancellation, says nothing about the server.
         """
-        is_trial, worked = self._failures >= FAILURES, None
+        is_trial = self._failures >= FAILURES
+        worked = None
         self._trying = self._trying or is_trial
         try:
             yield
@@ -166,7 +174,8 @@ class Circuit:
             if is_trial:
                 self._trying = False
             if worked:
-                self._failures, self._pause = 0, FIRST_PAUSE
+                self._failures = 0
+                self._pause = FIRST_PAUSE
             elif worked is False:
                 self._failures += 1
                 if self._failures == FAILURES or is_trial:

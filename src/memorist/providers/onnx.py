@@ -245,7 +245,8 @@ class WordPiece:
         lines = vocab_path.read_text(encoding="utf-8").rstrip("\n").split("\n")
         self._vocabulary = {piece: index for index, piece in enumerate(lines)}
         self._longest_piece = max(map(len, lines))
-        self._start, self._end = self._vocabulary["[CLS]"], self._vocabulary["[SEP]"]
+        self._start = self._vocabulary["[CLS]"]
+        self._end = self._vocabulary["[SEP]"]
         self._unknown = (self._vocabulary["[UNK]"],)
         self._seen: dict[str, tuple[int, ...]] = {}
 

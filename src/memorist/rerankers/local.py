@@ -86,7 +86,8 @@ class CrossEncoder:
     """
 
     def __init__(self, folder: str | Path, *, longest: int = LONGEST) -> None:
-        self._folder, self._longest = Path(folder), longest
+        self._folder = Path(folder)
+        self._longest = longest
         self.name = f"cross-encoder:{self._folder.name}"
         closed = ProviderFailed(f"The cross-encoder {self.name} is closed")
         self._thread = onnx.WorkerThread("cross-encoder", closed)

@@ -134,11 +134,15 @@ def move_data(*, db: Path | None, state_dir: Path | None, spool_dir: Path) -> di
 
 def _plan(db: Path | None, state_dir: Path | None, spool_dir: Path) -> list[Move]:
     """Return the renames that are left, in their order. After an interruption there are fewer."""
-    old_db, old_state = user_data_path(_OLD) / "memory.db", user_state_path(_OLD)
+    old_db = user_data_path(_OLD) / "memory.db"
+    old_state = user_state_path(_OLD)
     old_spools = old_state / _SPOOLS
-    spool, state, database = [], [], []
+    spool = []
+    state = []
+    database = []
     if db is not None and not os.path.lexists(db) and _is_database(old_db):
-        name, new_spool = spool_name(str(old_db)), spool_dir / spool_name(str(db))
+        name = spool_name(str(old_db))
+        new_spool = spool_dir / spool_name(str(db))
         spool.append(Move("db", spool_dir / name, new_spool))
         if state_dir is not None and spool_dir == state_dir / _SPOOLS:
             spool.append(Move("db", old_spools / name, new_spool))

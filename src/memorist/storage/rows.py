@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import InvalidInput, StoreDamaged
 from ..ports import IndexRow
-from ..text import clock, normalize
+from ..text import clock
 from ..types import Filter, Labels, Memory, Node, Outcome, Scope
 from .changes import Event, HistoryEntry
 from .database import Dialect, LogRow
@@ -111,7 +111,7 @@ def values(memory: Memory) -> tuple[Any, ...]:
         listed = getattr(memory, name)
         hashed.append(json.dumps(list(listed), ensure_ascii=False) if listed else "[]")
     hashed.append(dump_json(memory.importance_parts))
-    hashed.append(normalize.to_signed(memory.simhash))
+    hashed.append(to_signed(memory.simhash))
     scores = dump_json(memory.last_scores) if memory.last_scores else None
     use = (iso(memory.last_accessed), memory.access_count, scores)
     return (*hashed, row_hash(tuple(hashed), memory.scope), *use)
@@ -132,9 +132,27 @@ def memory(row: Sequence[Any], scope: Scope) -> Memory:
     for name in _LISTS:
         made[name] = tuple(loaded(made[name]))
     made["importance_parts"] = loaded(made["importance_parts"])
-    made["simhash"] = normalize.to_unsigned(made["simhash"])
+    made["simhash"] = to_unsigned(made["simhash"])
     made["last_scores"] = loaded(made["last_scores"]) if made["last_scores"] else None
     return Memory(id=row[0], scope=scope, labels=Labels(*row[1:_AFTER_LABELS]), **made)
+
+
+def to_signed(value: int) -> int:
+    """Return the fingerprint as the signed 64-bit number that a database keeps.
+
+    >>> to_signed(2**64 - 1), to_signed(5)
+    (-1, 5)
+    """
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def to_unsigned(value: int) -> int:
+    """Return the fingerprint that a database kept as a signed number.
+
+    >>> to_unsigned(-1) == 2**64 - 1, to_unsigned(5)
+    (True, 5)
+    """
+    return value % (1 << 64)
 
 
 def row_hash(hashed: tuple[Any, ...], scope: Scope) -> bytes:
@@ -152,7 +170,7 @@ def index_row(row: Sequence[Any]) -> IndexRow:
         times = [None if at is None else clock.micros_of(at) for at in row[7:12]]
     except ValueError as error:
         raise StoreDamaged(ALTERED) from error
-    simhash = normalize.to_unsigned(row[15])
+    simhash = to_unsigned(row[15])
     return IndexRow._make([*row[:7], *times, *row[12:14], bool(row[14]), simhash, *row[16:]])
 
 

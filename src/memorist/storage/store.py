@@ -128,11 +128,13 @@ class Store(Reader):
 
     async def stats(self, scope: Scope | None, model: str) -> dict[str, Any]:
         """Return counts, sizes and what still needs work, of one scope or of all."""
-        number, where = EVERY, ""
+        number = EVERY
+        where = ""
         values: tuple[int, ...] = ()
         if scope is not None:
             number = await self.number(scope)
-            where, values = "WHERE m.scope = ?", (number,)
+            where = "WHERE m.scope = ?"
+            values = (number,)
         by = f"SELECT {{}}, count(*) FROM memories m {where} GROUP BY 1 ORDER BY 1"
         totals = f"""SELECT count(*), count(v.memory), coalesce(sum(m.needs_embedding), 0)
         FROM memories m LEFT JOIN vectors v
@@ -254,7 +256,8 @@ class AccessLog:
 
     async def flush(self) -> None:
         """Write what is waiting; a failure loses statistics, never a memory."""
-        waiting, self._waiting = self._waiting, {}
+        waiting = self._waiting
+        self._waiting = {}
         for scope, uses in waiting.items():
             with suppress(MemoristError):
                 async with self._store.transaction(scope) as tx:

@@ -68,23 +68,18 @@ def verdict(new: Statement, old: Statement) -> Verdict:
     both, extra = ours & theirs, ours ^ theirs
     if not both or len(extra) * FEW > len(both) or not (extra <= ours or extra <= theirs):
         return "other"
-    if not _have_same_order(new, old, both) or not values_agree(new, old):
+    one = [word for word in new.words if word in both]
+    other = [word for word in old.words if word in both]
+    if one != other:  # a part may have moved to the other end, in longer texts
+        turn = one.index(other[0])
+        is_moved = one[turn:] + one[:turn] == other and len(one) > 2
+        if not is_moved or new.has_possessive or old.has_possessive:
+            return "other"
+    if not values_agree(new, old):
         return "other"
     if not extra:
         return "same"
     return "more" if extra <= ours else "less"
-
-
-def _have_same_order(a: Statement, b: Statement, both: set[str]) -> bool:
-    """Return whether shared words have the same order, or a part only moved to the other end."""
-    one = [word for word in a.words if word in both]
-    other = [word for word in b.words if word in both]
-    if one == other:
-        return True
-    if a.has_possessive or b.has_possessive or len(one) < 3:
-        return False
-    turn = one.index(other[0])
-    return one[turn:] + one[:turn] == other
 
 
 def have_same_persons(a: Statement, b: Statement) -> bool:
@@ -248,9 +243,9 @@ def join(a: Statement, b: Statement) -> str:
     >>> join(parse("Ana has a bike"), parse("Ana cycles to work"))
     'Ana has a bike. Ana cycles to work'
     """
-    row = f"{a.text.rstrip(' .!')}. {b.text}"
     if containing := pick_containing(a, b):
         return containing
+    row = f"{a.text.rstrip(' .!')}. {b.text}"
     return row if len(row) <= LONGEST else max(a.text, b.text, key=len)
 
 

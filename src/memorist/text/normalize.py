@@ -12,7 +12,6 @@ proof: `compare.values_agree` looks at what must not differ.
 import hashlib
 import re
 from collections import Counter
-from functools import lru_cache
 from itertools import chain, pairwise
 from unicodedata import category, combining, normalize
 
@@ -184,16 +183,12 @@ def simhash64(text: str) -> int:
     votes = np.zeros(64, dtype=np.int64)
     for start in range(0, len(features), _BATCH):
         batch = features[start : start + _BATCH]
-        digests = b"".join([_digest(feature) for feature, _ in batch])
+        encoded = [feature.encode("utf-8", "surrogatepass") for feature, _ in batch]
+        digests = b"".join([hashlib.blake2b(each, digest_size=8).digest() for each in encoded])
         bits = np.unpackbits(np.frombuffer(digests, dtype=np.uint8).reshape(-1, 8), axis=1)
         counts = np.array([count for _, count in batch], dtype=np.int64)
         votes += 2 * (counts @ bits) - counts.sum()
     return int.from_bytes(np.packbits(votes > 0).tobytes(), "big")
-
-
-@lru_cache(maxsize=1 << 14)
-def _digest(feature: str) -> bytes:
-    return hashlib.blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def distance(a: int, b: int) -> int:
@@ -212,21 +207,3 @@ def find_near(hashes: NDArray[np.uint64], value: int, limit: int = NEAR) -> NDAr
     [1, 2]
     """
     return np.flatnonzero(np.bitwise_count(hashes ^ np.uint64(value)) <= limit)
-
-
-def to_signed(value: int) -> int:
-    """Return the fingerprint as the signed 64-bit number that a database keeps.
-
-    >>> to_signed(2**64 - 1), to_signed(5)
-    (-1, 5)
-    """
-    return value - (1 << 64) if value >= 1 << 63 else value
-
-
-def to_unsigned(value: int) -> int:
-    """Return the fingerprint that a database kept as a signed number.
-
-    >>> to_unsigned(-1) == 2**64 - 1, to_unsigned(5)
-    (True, 5)
-    """
-    return value % (1 << 64)

@@ -224,8 +224,7 @@ def parse(text: str) -> Statement:
             persons[_PERSONS[word]] = None
         if word.endswith("'d"):
             marks.add("would")
-        if word.endswith("'s") and word not in _PRESENT:
-            has_possessive = True
+        has_possessive |= word.endswith("'s") and word not in _PRESENT
         if word not in _SMALL and not is_value(word):
             stems[_stem(word)] = None
         if word != "not" and (word in _PRESENT or word not in _EMPTY):
@@ -275,23 +274,22 @@ def parse_clause(text: str) -> Clause | None:
     if len(told.split()) > LONGEST_CLAUSE or "?" in told or _SENTENCES.search(told):
         return None
     told = _CLOCK.sub(lambda match: f"at {_HOURS.index(match[1])}:00", told)
-    told = _DATE.sub(_write_in_figures, told)
+    for date in reversed(list(_DATE.finditer(told))):
+        month = MONTH_NUMBERS[(date["month"] or date["month2"]).lower()[:3]]
+        figures = f"1-{month}-{date['day'] or date['day2']}"
+        told = told[: date.start()] + figures + told[date.end() :]
     told = _MOVED.sub(r"\g<who> lives in", _JOINED.sub(" works at", told))
     kept = [word for word in told.split() if word.strip(",.!").lower() not in _CHANGE]
     bare = " ".join(kept)
-    before, verb, after = bare, "", ""
+    subject, verb, rest = bare, "", ""
     if match := _VERB.search(f" {bare}"):
-        before, after = bare[: match.start()], bare[match.end() - 1 :]
+        subject = bare[: match.start()]
         verb = match.group().strip().lower()
+        rest = bare[match.end() - 1 :]
     return Clause(
         text=bare,
-        subject=before.strip(" ,."),
+        subject=subject.strip(" ,."),
         verb=verb,
-        rest=after.strip(" ,."),
+        rest=rest.strip(" ,."),
         says_changed=bare != told,
     )
-
-
-def _write_in_figures(date: re.Match[str]) -> str:
-    month = MONTH_NUMBERS[(date["month"] or date["month2"]).lower()[:3]]
-    return f"1-{month}-{date['day'] or date['day2']}"

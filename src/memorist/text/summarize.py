@@ -109,14 +109,30 @@ def extract(turns: Sequence[Turn], *, longest: int = LONGEST, most: int | None =
     'Ana: I chose Rust. It needs 3 servers. Bo: SAP pays them.'
     """
     every = list(islice(_sentences(turns, longest), MOST_SENTENCES))
-    telling = [each for each in every if each.tells]
-    chosen = sorted(_choose(telling or every, longest, most), key=lambda each: each.place)
+    among = [each for each in every if each.tells] or every
+    counts = Counter(stem for each in among for stem in each.stems)
+    covered = set[str]()
+    chosen = list[_Sentence]()
+    room = longest + 1
+    # The best one after the other, each weighted by what it adds to those before.
+    heap = [(-_worth(each, counts, covered), each.place, each) for each in among]
+    heapify(heap)
+    while heap and (most is None or len(chosen) < most):
+        _, place, best = heappop(heap)
+        again = (-_worth(best, counts, covered), place, best)  # it can only have become less
+        if heap and again > heap[0]:
+            heappush(heap, again)
+        elif best.size <= room and (best.stems - covered or not chosen):
+            chosen.append(best)
+            covered |= best.stems
+            room -= best.size
+    chosen.sort(key=lambda each: each.place)
     told = groupby(chosen, key=lambda each: each.lead)
     return " ".join(lead + " ".join(each.text for each in few) for lead, few in told)
 
 
 def _sentences(turns: Sequence[Turn], longest: int) -> Iterator[_Sentence]:
-    """Yield the sentences of all turns with what is in each.
+    """Yield the sentences of all turns with what is in each; a long one is cut to its room.
 
     That a speaker is addressed by name says nothing.
     """
@@ -124,8 +140,13 @@ def _sentences(turns: Sequence[Turn], longest: int) -> Iterator[_Sentence]:
     stems_of_names = set(tokens.analyze(" ".join(speakers)))
     place = 0
     for turn in turns:
-        for whole in _split(compose(turn.text)):
-            text = _cut(whole, longest - len(turn.lead))
+        room = longest - len(turn.lead)
+        for text in _split(compose(turn.text)):
+            if len(text) >= room:
+                kept, _, rest = text[: room - 2].rpartition(" ")
+                text = f"{kept or rest}…"
+            elif text[-1].isalnum():
+                text += "."
             stated = read_values(text)
             held = sum(len(getattr(stated, name)) for name in _HELD)
             names = [each.text for each in entities(text)]
@@ -149,35 +170,9 @@ def _split(text: str) -> Iterator[str]:
             before = ""
 
 
-def _cut(text: str, longest: int) -> str:
-    """Return the sentence with a mark at its end, or as much of it as there is room for."""
-    if len(text) < longest:
-        return text if not text[-1].isalnum() else f"{text}."
-    kept, _, rest = text[: longest - 2].rpartition(" ")
-    return f"{kept or rest}…"
-
-
 @cache
 def _stems(words: str) -> frozenset[str]:
     return frozenset(tokens.analyze(words))
-
-
-def _choose(among: Sequence[_Sentence], longest: int, most: int | None) -> list[_Sentence]:
-    """Choose the best one after the other, each weighted by what it adds to those before."""
-    counts = Counter(stem for each in among for stem in each.stems)
-    room, covered, chosen = longest + 1, set[str](), list[_Sentence]()
-    heap = [(-_worth(each, counts, covered), each.place, each) for each in among]
-    heapify(heap)
-    while heap and (most is None or len(chosen) < most):
-        _, place, best = heappop(heap)
-        again = (-_worth(best, counts, covered), place, best)  # it can only have become less
-        if heap and again > heap[0]:
-            heappush(heap, again)
-        elif best.size <= room and (best.stems - covered or not chosen):
-            chosen.append(best)
-            covered |= best.stems
-            room -= best.size
-    return chosen
 
 
 def _worth(sentence: _Sentence, counts: Counter[str], covered: set[str]) -> float:

@@ -263,10 +263,10 @@ def flags_of(memory: Memory) -> int:
     text, voice = memory.text, memory.labels.role or memory.speaker
     claims = {
         IS_QUESTION: is_question(text),
+        ENDS_ASKING: ends_asking(text),
         HAS_TIME: clock.has_time(text),
         FROM_USER: voice == "user",
         FROM_ASSISTANT: voice == "assistant",
-        ENDS_ASKING: ends_asking(text),
         IS_SUMMARY: memory.compression_source,
         IS_EXTRACTED: memory.evidence_text and memory.evidence_ids,
     }

@@ -174,23 +174,37 @@ def read_values(text: str) -> Values:
     plain = compose(text)
     bare = _remove_references(plain)
     lower = bare.lower()
-    times = tuple(_minutes(match) for match in _CLOCK.finditer(lower))
+    times = []
+    for match in _CLOCK.finditer(lower):
+        hour = int(match["hour24"] or match["hour"] or 0)
+        minute = int(match["minute24"] or match["minute"] or 0)
+        if match["half"]:
+            hour %= 12
+        if match["half"] == "p" or match["word"] == "noon":
+            hour += 12
+        times.append(60 * hour + minute)
     lower = _CLOCK.sub(" ", lower)
     dates = tuple(_LEADING_ZEROS.sub("", match[0]) for match in _DATE.finditer(lower))
     lower = _DATE.sub(" ", lower)
     words = _tokens(lower)
+    names = []
+    for token in _tokens(bare):
+        word = token.lower()
+        is_name = token != word or word in GIVEN_NAMES or word.upper() == word
+        if is_name and word not in _NOT_NAMES and token[0].isalpha():
+            names.append(token)
     cited = [match[0].lower() for match in AUTHOR_YEAR.finditer(plain)]
     return Values(
         numbers=tuple(_numbers(words)),
         units=_look_up(words, _UNITS),
-        times=times,
+        times=tuple(times),
         dates=dates,
         weekdays=_look_up(words, _WEEKDAYS),
         months=_look_up(words, _MONTHS),
         days=tuple(word.removesuffix("s") for word in words if word in _DAYS),
         negations=(*_negations(words), *_UNSAID.findall(lower)),
         leanings=_look_up(words, _LEANINGS),
-        names=tuple(filter(_is_name, _tokens(bare))),
+        names=tuple(names),
         references=(*sorted(set(find_links(plain))), *cited),
     )
 
@@ -224,16 +238,6 @@ def _tokens(text: str) -> list[str]:
     return [token.replace("'", "").replace("’", "") for token in found]
 
 
-def _minutes(match: re.Match[str]) -> int:
-    """Return the minutes after midnight of a time of day."""
-    if match["word"]:
-        return 720 if match["word"] == "noon" else 0
-    if not match["half"]:
-        return int(match["hour24"]) * 60 + int(match["minute24"])
-    hour = int(match["hour"]) % 12 + 12 * (match["half"] == "p")
-    return hour * 60 + int(match["minute"] or 0)
-
-
 def _numbers(words: Sequence[str]) -> Iterator[str]:
     """Yield figures and written-out numbers alike, "twenty five" as 25."""
     before = ""  # the word before, if it was a written-out number
@@ -249,7 +253,8 @@ def _numbers(words: Sequence[str]) -> Iterator[str]:
         elif word in _SCALES:
             current = max(current, 1) * _SCALES[word]
             if _SCALES[word] >= 1_000:
-                total, current = total + current, 0
+                total += current
+                current = 0
         elif before:
             current += _SMALL.get(word, 0) + 10 * _TENS.get(word, 0)
 
@@ -258,7 +263,8 @@ def _figure(word: str) -> str:
     """Write a number with ASCII digits, a decimal point and no leading or trailing zeros."""
     digits = [str(unicodedata.decimal(mark, mark)) for mark in word.replace("−", "-")]
     figure = "".join(digits)
-    sign, figure = "-" if figure.startswith("-") else "", figure.lstrip("-")
+    sign = "-" if figure.startswith("-") else ""
+    figure = figure.lstrip("-")
     figure = figure.replace(",", "" if _GROUPED.fullmatch(figure) else ".")
     if figure.count(".") == 1:
         figure = figure.rstrip("0").rstrip(".")
@@ -277,10 +283,3 @@ def _negations(words: Sequence[str]) -> list[str]:
         elif word not in _PASSED_OVER:
             subject = word
     return found[::-1] + ["used to"] * list(pairwise(words)).count(("used", "to"))
-
-
-def _is_name(token: str) -> bool:
-    lower = token.lower()
-    if lower in _NOT_NAMES or not token[0].isalpha():
-        return False
-    return token != lower or lower in GIVEN_NAMES or lower.upper() == lower

@@ -73,7 +73,9 @@ class Chroma:
         return int(await self._ask("count"))
 
     async def close(self) -> None:
-        client, self._client, self._collection = self._client, None, None
+        client = self._client
+        self._client = None
+        self._collection = None
         if client is not None:
             async with request("chromadb", self.name, self._wait):
                 await self._call(client.close)

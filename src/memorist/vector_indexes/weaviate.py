@@ -87,7 +87,8 @@ class Weaviate:
             return int((await collection.aggregate.over_all(total_count=True)).total_count)
 
     async def close(self) -> None:
-        client, self._client = self._client, None
+        client = self._client
+        self._client = None
         if client is not None:
             async with request("weaviate", self.name, self._wait):
                 await client.close()

@@ -137,7 +137,8 @@ class PostgresConnection:
             for portion in portions(values, _PORTION):
                 if size + len(portion) > _PORTION:
                     await self._send(together)
-                    together, size = [], 0
+                    together = []
+                    size = 0
                 together.append((number_placeholders(sql), portion))
                 size += len(portion)
         if together:

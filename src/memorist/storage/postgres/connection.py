@@ -206,7 +206,8 @@ class Notifier:
             raise
 
     async def _stop_listening(self) -> None:
-        listener, self._listener = self._listener, None
+        listener = self._listener
+        self._listener = None
         if listener is not None:
             with suppress(psycopg.Error):
                 await listener.close()
