@@ -31,9 +31,13 @@ from .summarize import SourceChanged, versions
 
 POLICY = "insight"
 CATEGORY = "relationship_dynamic"
-ACTIVITIES, FACTS, CHARACTERS = 5, 3, 1000  # limits of what the model gets to read
-MOST, TAGS = 3, 5  # insights in one answer, tags of one insight
-USUAL_LEVEL, HIGHEST_LEVEL = 2, 3  # of importance: a guess has little weight
+ACTIVITIES = 5  # that the model gets to read
+FACTS = 3  # that it gets to read
+CHARACTERS = 1000  # that it gets to read
+MOST = 3  # insights in one answer
+TAGS = 5  # of one insight
+USUAL_LEVEL = 2  # of importance: a guess has little weight
+HIGHEST_LEVEL = 3
 CONFIDENCE = 0.5  # too little to take effect without the person's approval
 _PAGE = 50
 _TAG = re.compile(r"[^\W_][\w-]{0,29}")
@@ -68,7 +72,9 @@ async def run(ctx: Context, task: Task) -> int:
 
     The model is not asked within `reflect_hours` of the last insight; 0 hours: never.
     """
-    now, scope, hours = ctx.clock(), task.scope, ctx.settings.reflect_hours
+    now = ctx.clock()
+    scope = task.scope
+    hours = ctx.settings.reflect_hours
     changes: list[Change] = []
     insights_so_far = Filter(kinds=("insight",), categories=(CATEGORY,), states=STATES)
     newest = await ctx.store.page(scope, insights_so_far, limit=1)
@@ -89,7 +95,11 @@ async def run(ctx: Context, task: Task) -> int:
 
 
 async def save(
-    ctx: Context, drafts: Sequence[Draft], notes: Notes, task: Task, now: datetime
+    ctx: Context,
+    drafts: Sequence[Draft],
+    notes: Notes,
+    task: Task,
+    now: datetime,
 ) -> int:
     """Store the insights and end the task in one transaction; return how many were created.
 

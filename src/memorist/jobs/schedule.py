@@ -19,7 +19,9 @@ from ..storage.changes import Change
 from ..storage.tasks import Task
 from ..types import Scope
 
-HOURLY, DAILY, WEEKLY = timedelta(hours=1), timedelta(days=1), timedelta(days=7)
+HOURLY = timedelta(hours=1)
+DAILY = timedelta(days=1)
+WEEKLY = timedelta(days=7)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -44,7 +46,10 @@ def backoff(tries: int, first: float, most: float) -> float:
 
 
 async def finish(
-    ctx: Context, task: Task, every: timedelta, changes: Sequence[Change] = ()
+    ctx: Context,
+    task: Task,
+    every: timedelta,
+    changes: Sequence[Change] = (),
 ) -> None:
     """Apply the last changes of a task and record when it is due again, in one transaction."""
     async with ctx.store.transaction(task.scope) as tx:
@@ -74,10 +79,17 @@ class Debounced:
     """
 
     def __init__(
-        self, work: Callable[[], Awaitable[object]], *, delay: float = 1.0, every: float = 300.0
+        self,
+        work: Callable[[], Awaitable[object]],
+        *,
+        delay: float = 1.0,
+        every: float = 300.0,
     ) -> None:
-        self._work, self._delay, self._every = work, delay, every
-        self._requested, self._closing = asyncio.Event(), asyncio.Event()
+        self._work = work
+        self._delay = delay
+        self._every = every
+        self._requested = asyncio.Event()
+        self._closing = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def request(self) -> None:

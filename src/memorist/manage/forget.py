@@ -84,7 +84,11 @@ class Plan:
 
 
 async def find(
-    ctx: Context, scope: Scope, labels: Labels, query: str | None, where: Filter | None
+    ctx: Context,
+    scope: Scope,
+    labels: Labels,
+    query: str | None,
+    where: Filter | None,
 ) -> list[str]:
     """Return the ids of what a query finds, best first, or of all that a filter matches.
 
@@ -118,9 +122,11 @@ async def forget(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner)
 
 async def make_plan(reading: Reader, scope: Scope, ids: Sequence[str]) -> Plan:
     """Follow evidence and replaced statements from these memories on, until nothing is added."""
-    replaced, derived = dict[str, None](), dict[str, None]()
+    replaced: dict[str, None] = {}
+    derived: dict[str, None] = {}
     touched: dict[str, Memory] = {}
-    gone, new = set(ids), list(dict.fromkeys(ids))
+    gone = set(ids)
+    new = list(dict.fromkeys(ids))
     while new:
         touched |= await _load_derived(reading, scope, new)
         before: list[Memory] = []
@@ -131,18 +137,29 @@ async def make_plan(reading: Reader, scope: Scope, ids: Sequence[str]) -> Plan:
         new = [memory.id for memory in before if memory.id not in gone]
         replaced |= dict.fromkeys(new)
         gone.update(new)
-        alone = [id for id, each in touched.items() if id not in gone and sources(each) <= gone]
+        alone = []
+        for id, memory in touched.items():
+            if id not in gone and sources(memory) <= gone:
+                alone.append(id)
         derived |= dict.fromkeys(alone)
         gone.update(alone)
         new += alone
-    changed = [id for id, each in touched.items() if each.compression_source and id not in gone]
+    changed = []
+    for id, memory in touched.items():
+        if memory.compression_source and id not in gone:
+            changed.append(id)
     while changed:  # what is based on a summary that changes
         above = await _load_derived(reading, scope, changed)
         added = {id: memory for id, memory in above.items() if id not in touched}
         touched |= added
         changed = [id for id, memory in added.items() if memory.compression_source]
     flagged = tuple(memory for id, memory in touched.items() if id not in gone)
-    return Plan(ids=tuple(ids), replaced=tuple(replaced), derived=tuple(derived), flagged=flagged)
+    return Plan(
+        ids=tuple(ids),
+        replaced=tuple(replaced),
+        derived=tuple(derived),
+        flagged=flagged,
+    )
 
 
 def sources(memory: Memory) -> set[str]:
@@ -155,7 +172,8 @@ async def _load_derived(reading: Reader, scope: Scope, ids: Sequence[str]) -> di
     found: dict[str, Memory] = {}
     for start in range(0, len(ids), AT_ONCE):
         where = Filter(derived_from=tuple(ids[start : start + AT_ONCE]), states=STATES)
-        found |= {memory.id: memory for memory in await reading.find_all(scope, where)}
+        for memory in await reading.find_all(scope, where):
+            found[memory.id] = memory
     return found
 
 
@@ -177,10 +195,14 @@ async def clear_copies(ctx: Context, words: Sequence[str]) -> None:
 
 
 async def _erase(
-    ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner
+    ctx: Context,
+    scope: Scope,
+    ids: Sequence[str],
+    manner: Manner,
 ) -> tuple[Plan, list[str]]:
     """Erase memories in one transaction; return what was erased with them, and all their words."""
-    now, words = ctx.clock(), list[str]()
+    now = ctx.clock()
+    words: list[str] = []
     until = manner.tombstone_end(ctx, now)
     async with ctx.store.transaction(scope) as tx:
         for id in ids:
@@ -205,7 +227,13 @@ async def _erase(
                 changes.append(Save(memory=left, event=None if is_old else "updated", meta=meta))
         for id in (*ids, *more):
             why = manner.reason if id in ids else "it rested on what was forgotten"
-            erased = Forget(memory_id=id, at=now, until=until, reason=why, actor=manner.actor)
+            erased = Forget(
+                memory_id=id,
+                at=now,
+                until=until,
+                reason=why,
+                actor=manner.actor,
+            )
             changes.append(erased)
         await tx.apply(changes)
         words += await _summarize_again(tx, scope, plan, now)
@@ -232,10 +260,17 @@ async def _summarize_again(tx: Transaction, scope: Scope, plan: Plan, now: datet
     words: list[str] = []
     for old in plan.summaries:
         words += await tx.versions(scope, old.id)
-        reason = SOURCE_FORGOTTEN
-        await tx.apply([Forget(memory_id=old.id, at=now, until=now, reason=reason, purged=True)])
+        erased = Forget(
+            memory_id=old.id,
+            at=now,
+            until=now,
+            reason=SOURCE_FORGOTTEN,
+            purged=True,
+        )
+        await tx.apply([erased])
         found = await tx.get(scope, old.evidence_ids)
-        left = [each for each in found if each.id not in plan.gone and each.state != "soft_deleted"]
+        there = [source for source in found if source.state != "soft_deleted"]
+        left = [source for source in there if source.id not in plan.gone]
         text = summarize.extract(turns_of(in_order(left)))
         if text and old.state != "superseded":
             kept = _without_sources(replace(old, tags=tags_of(left)), plan.gone, now)
@@ -247,7 +282,8 @@ async def _summarize_again(tx: Transaction, scope: Scope, plan: Plan, now: datet
 
 async def _embed_summaries(ctx: Context, scope: Scope, plan: Plan) -> None:
     """Embed summaries that were made again; without the model that is done later."""
-    found = await ctx.store.get(scope, [memory.id for memory in plan.summaries])
+    ids = [memory.id for memory in plan.summaries]
+    found = await ctx.store.get(scope, ids)
     if found and ctx.embedder is not None:
         with suppress(ProviderFailed):
             await embed.embed_now(ctx.store, ctx.embedder, found, ctx.clock())

@@ -24,9 +24,15 @@ from ..types import Draft, Filter, Memory, Scope
 
 SNAPSHOT = "MEMORY.md"
 LORE = "__lore__"  # the subject of what belongs to a space as a whole
-SUBJECTS, FACTS, LORE_LINES = 80, 6, 6  # of a snapshot
-READ_FILES, READ_ENTRIES, HIGHLIGHTS, OF_ONE = 3, 120, 24, 8
-SHORTEST, LONGEST = 8, 220  # characters of a highlight
+SUBJECTS = 80  # of a snapshot
+FACTS = 6
+LORE_LINES = 6
+READ_FILES = 3
+READ_ENTRIES = 120
+HIGHLIGHTS = 24
+OF_ONE = 8
+SHORTEST = 8  # characters of a highlight
+LONGEST = 220
 _DAY = re.compile(r"\d{4}-\d\d-\d\d\.md")
 _ENTRY = re.compile(r"- \S+ \| (?P<author>[^|]*) \| \[[^\]]*\] (?P<text>.*)")
 _LINK = re.compile(r"\S+://\S+")
@@ -88,7 +94,9 @@ class Journal:
 
     def note(self, drafts: Iterable[Draft], scope: Scope, now: datetime) -> None:
         """Append one line for each message to the file of the day."""
-        user, space, lines = _one_line(scope.user), _one_line(scope.space), ""
+        user = _one_line(scope.user)
+        space = _one_line(scope.space)
+        lines = ""
         for draft in drafts:
             author = _one_line(draft.speaker or draft.labels.actor or scope.user)
             place = f"[guild:{space} channel:{_one_line(draft.labels.channel or '-')}]"
@@ -141,7 +149,10 @@ class Journal:
         return sorted((path for path in found if _DAY.fullmatch(path.name)), reverse=True)
 
     def write(
-        self, people: Mapping[str, list[Memory]], lore: Sequence[Memory], now: datetime
+        self,
+        people: Mapping[str, list[Memory]],
+        lore: Sequence[Memory],
+        now: datetime,
     ) -> str:
         """Write the snapshot anew and return its text."""
         at = now.isoformat(timespec="seconds")
@@ -169,7 +180,8 @@ class Journal:
                 entry = _ENTRY.fullmatch(line)
                 if entry is None or len(seen) >= HIGHLIGHTS:
                     continue
-                author, text = entry["author"], entry["text"]
+                author = entry["author"]
+                text = entry["text"]
                 is_new = text.casefold() not in seen and not _LINK.fullmatch(text)
                 if is_new and SHORTEST <= len(text) <= LONGEST:
                     seen.add(text.casefold())

@@ -13,14 +13,14 @@ from datetime import datetime
 
 from ..context import Context
 from ..errors import InvalidInput, ProviderFailed, StoreUnavailable
-from ..ingest import trim, validation
+from ..ingest import validation
 from ..retrieve import pipeline, profiles, render
-from ..retrieve.budget import Caps
 from ..retrieve.profiles import Profile
+from ..retrieve.render import Caps
 from ..storage.changes import Event
 from ..storage.history import ThreadChange, Updates, shown_revision, thread_changes
 from ..storage.queries import Reader
-from ..storage.store import MemoryAccess, record_access
+from ..storage.store import MemoryAccess, access_scores, record_access
 from ..text import compare, normalize
 from ..types import Filter, Labels, Memory, Query, Recall, Scope
 from . import privacy
@@ -70,7 +70,12 @@ def build_query(
 
 
 async def look_up(
-    ctx: Context, scope: Scope, labels: Labels, text: str, limit: int, where: Filter | None = None
+    ctx: Context,
+    scope: Scope,
+    labels: Labels,
+    text: str,
+    limit: int,
+    where: Filter | None = None,
 ) -> tuple[Memory, ...]:
     """Return what matches, also while memory is off: this is the person looking.
 
@@ -88,7 +93,8 @@ async def look_up(
     )
     if await privacy.disabled_reason(ctx, scope, labels.session) == privacy.INCOGNITO:
         ctx = replace(ctx, embedder=None)
-    return (await pipeline.recall(ctx, query, profile, ctx.clock())).memories
+    answer = await pipeline.recall(ctx, query, profile, ctx.clock())
+    return answer.memories
 
 
 async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recall) -> None:
@@ -96,10 +102,13 @@ async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recal
 
     The caller waits until the scores are stored only if the profile says so.
     """
-    now, scope, uses = ctx.clock(), query.scope, list[MemoryAccess]()
+    now = ctx.clock()
+    scope = query.scope
+    uses = []
     for hit in answer.hits:
-        scores = trim.scores(hit.memory, hit.relevance, now)
-        uses.append(MemoryAccess(memory_id=hit.memory.id, at=now, scores=scores))
+        scores = access_scores(hit.memory, hit.relevance, now)
+        use = MemoryAccess(memory_id=hit.memory.id, at=now, scores=scores)
+        uses.append(use)
     if uses and profile.scores_first:
         with suppress(ProviderFailed):  # an answer does not fail because of its statistics
             async with ctx.store.transaction(scope) as tx:
@@ -113,7 +122,11 @@ async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recal
 
 
 async def read_updates(
-    ctx: Context, scope: Scope, labels: Labels, since: int | None, thread: str | None = None
+    ctx: Context,
+    scope: Scope,
+    labels: Labels,
+    since: int | None,
+    thread: str | None = None,
 ) -> Updates:
     """Return what changed in a thread after a revision, or after what was read last.
 
@@ -212,7 +225,8 @@ async def record_feedback(
         raise InvalidInput("Pass either `used` (ids) or `reply` (the text of the reply)")
     question = ""
     if isinstance(recalled, Recall):
-        memories, question = [*recalled.memories], recalled.query.text
+        memories = [*recalled.memories]
+        question = recalled.query.text
     else:
         validation.texts("recalled", recalled)
         memories = await ctx.store.get(scope, recalled)
@@ -225,7 +239,12 @@ async def record_feedback(
         validation.texts("used", used)
         found = {memory.id: "told" for memory in memories if memory.id in (used or ())}
     if not await privacy.disabled_reason(ctx, scope, labels.session):
-        event = Event(node="context", op="use", at=ctx.clock(), status="ok" if found else "skipped")
+        event = Event(
+            node="context",
+            op="use",
+            at=ctx.clock(),
+            status="ok" if found else "skipped",
+        )
         thread = labels.thread or labels.session
         ctx.access_log.note(scope, [replace(event, thread=thread)])
     return found

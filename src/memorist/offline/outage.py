@@ -36,7 +36,8 @@ from . import Down, Switch, Way
 from .spool import Pending, Spool
 from .stand_in import StandIn, batches, hand_over
 
-FIRST_LOOK, LONGEST = 0.5, 2.0  # seconds between two attempts to reach the store
+FIRST_LOOK = 0.5  # seconds between two attempts to reach the store
+LONGEST = 2.0
 OPENING = 5.0  # seconds that opening waits for the replay of what an earlier outage left behind
 MOST_RECENT = 2000  # memories to answer from while the store is down
 log = logging.getLogger("memorist")
@@ -88,13 +89,15 @@ class Recent:
     def current(self, scope: Scope) -> list[Save]:
         """Return what the snapshot has in the same version, with its vector, or cannot have yet."""
         snapshot = self._index.peek(scope)
-        versions, found = {}, []
+        versions = {}
+        found = []
         for save in self.of(scope):
             memory = save.memory
             if (snapshot.revision if snapshot else 0) <= self._held[scope, memory.id][1]:
                 found.append(save)
             else:
-                created, updated = clock.micros(memory.created_at), clock.micros(memory.updated_at)
+                created = clock.micros(memory.created_at)
+                updated = clock.micros(memory.updated_at)
                 versions[created, updated, memory.simhash] = save
         if snapshot is None:
             return found
@@ -119,7 +122,9 @@ class Offline:
         down: Down,
         reopen: Callable[[], Awaitable[Store]],
     ) -> None:
-        self._ctx, self._spool, self._reopen = ctx, spool, reopen
+        self._ctx = ctx
+        self._spool = spool
+        self._reopen = reopen
         self.down = down
         self._recent = Recent(ctx.index)
         self._stand_in = StandIn(ctx)
@@ -145,7 +150,12 @@ class Offline:
         self._spool.close()
 
     async def remember(
-        self, ctx: Context, scope: Scope, drafts: Sequence[Draft], policy: Policy, now: datetime
+        self,
+        ctx: Context,
+        scope: Scope,
+        drafts: Sequence[Draft],
+        policy: Policy,
+        now: datetime,
     ) -> list[Outcome]:
         """Store drafts; while the store is down, spool them. Raises StoreUnavailable."""
         try:
@@ -330,7 +340,8 @@ class Offline:
         """Store the spooled writes in order; None if another process does. Raises StoreUnavailable."""
         if self._spool.is_empty:
             return Replayed()
-        ctx, rejected = replace(self._ctx, store=await self._reach()), 0
+        ctx = replace(self._ctx, store=await self._reach())
+        rejected = 0
         with self._spool.alone() as mine:
             if not mine:
                 return None

@@ -1,5 +1,6 @@
-"""Features: what speaks for a memory, as one number each.
+"""What a question asks for, and features: what speaks for a memory, as one number each.
 
+`understand` parses the question: its terms, the people and times it names, and the text to embed.
 `SnapshotSearch` is one question against one snapshot. It computes the two legs once, and every
 feature from them and from the columns of the snapshot. Only `lexical`, `related` and `fused` come
 from elsewhere: they need texts, links or rankings.
@@ -8,10 +9,11 @@ from elsewhere: they need texts, links or rankings.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,19 +23,123 @@ from ..index.arrays import Bools, Positions
 from ..index.snapshot import NO_TIME, Snapshot
 from ..ports import Vectors
 from ..text import clock, normalize, tokens
+from ..text.clock import Interval
+from ..text.entities import is_common
 from ..text.tokens import FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
 from ..types import KINDS, Memory
 from .profiles import Profile
-from .question import ParsedQuestion
 
 Scores = NDArray[np.float32]  # one per position
 Column = NDArray[np.float64]  # one per candidate
 Places = Positions | slice  # positions for which a feature is wanted
-K1, B = 1.2, 0.9  # of BM25
+K1 = 1.2  # of BM25
+B = 0.9  # of BM25
 TOLD_WITHIN = timedelta(days=31)  # people tell what happened some weeks later
 _INSIGHT = KINDS.index("insight")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING = np.float32(0.0)
+_TOLD = (  # in the past: "can you suggest …" is a request, not a question about what was suggested
+    r"(?:said|told|suggested|recommended|mentioned|advised|explained|proposed|gave|wrote|listed|"
+    r"provided|described|showed|came up with)"
+)
+_TELL = (
+    r"(?:say|tell|suggest|recommend|mention|advise|explain|propose|give|write|list|provide|"
+    r"describe|show)"
+)
+_ASKS_ASSISTANT = re.compile(
+    rf"\b(?:you|(?:the|my) assistant) (?:\w+ )?{_TOLD}\b|"
+    rf"\bdid (?:you|(?:the|my) assistant) (?:\w+ )?{_TELL}\b|"
+    r"\byour (?:previous|earlier|last) \w+",
+    re.IGNORECASE,
+)
+_TOLD_MYSELF = re.compile(rf"\bI (?:\w+ )?{_TOLD}\b|\bdid I (?:\w+ )?{_TELL}\b", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_][^\W_]*")
+
+MOST_TERMS = 512
+MOST_READ = 2000  # characters searched for names and dates: a pasted document is not a question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedQuestion:
+    """A question as the legs and features read it."""
+
+    text: str
+    terms: tuple[int, ...]  # ids of the distinct terms, in the order of the text
+    dense_text: str  # what to embed
+    speakers: tuple[int, ...] = ()  # of the scope, as indices, in the order they are named
+    intervals: tuple[Interval, ...] = ()
+    asks_when: bool = False
+    asks_assistant: bool = False  # about what the assistant said
+
+
+def understand(
+    text: str,
+    speakers: Sequence[str] = (),
+    now: datetime | None = None,
+    language: str = "english",
+) -> ParsedQuestion:
+    """Read a question against the speakers of its scope.
+
+    >>> question = understand("When did Caroline's dog run away?", ["Melanie", "Caroline"])
+    >>> question.dense_text, question.speakers, question.asks_when
+    ('When did my dog run away?', (1,), True)
+    """
+    head = text[:MOST_READ]
+    named = named_speakers(head, speakers)
+    terms = dict.fromkeys(tokens.term_id(term) for term in tokens.analyze(text, language))
+    return ParsedQuestion(
+        text=text,
+        terms=tuple(terms)[:MOST_TERMS],
+        dense_text=as_told(text, speakers[named[0]]) if named else text,
+        speakers=named,
+        intervals=tuple(clock.intervals(head, now)),
+        asks_when=clock.asks_when(head),
+        asks_assistant=bool(_ASKS_ASSISTANT.search(head)) and not _TOLD_MYSELF.search(head),
+    )
+
+
+def named_speakers(text: str, speakers: Sequence[str]) -> tuple[int, ...]:
+    """Return which speakers a text names, by first name or in full; a role is not a name.
+
+    >>> named_speakers("Will Art come with MELANIE?", ["Melanie Roy", "Art", "Will", "user"])
+    (1, 0)
+    """
+    by_word = _by_first_word(tuple(speakers))
+    found: dict[int, None] = {}
+    for at, match in enumerate(_WORD.finditer(text)) if by_word else ():
+        word = match[0]
+        folded = match[0].casefold()
+        if folded not in by_word:
+            continue
+        start = match.start()
+        before = text[max(start - 2, 0) : start].strip()
+        is_marked = word[0].isupper() and at > 0 and before not in (".", "!", "?")
+        if is_marked or not is_common(folded):  # "will" needs a capital in a sentence
+            numbers = by_word[folded]
+            in_full = [n for n in numbers if speakers[n].casefold() in text.casefold()]
+            found |= dict.fromkeys(in_full or numbers)
+    return tuple(found)
+
+
+def as_told(text: str, speaker: str) -> str:
+    """Return the question in the words of the person it is about, who says "I" and "my".
+
+    >>> as_told("What did Caroline say about Melanie's book?", "Caroline")
+    "What did I say about Melanie's book?"
+    """
+    name = speaker if speaker.casefold() in text.casefold() else speaker.split()[0]
+    mine = re.sub(rf"\b{re.escape(name)}['’]s?(?!\w)", "my", text, flags=re.IGNORECASE)
+    return re.sub(rf"\b{re.escape(name)}\b", "I", mine, flags=re.IGNORECASE)
+
+
+@lru_cache(maxsize=64)
+def _by_first_word(speakers: tuple[str, ...]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for number, speaker in enumerate(speakers):
+        words = speaker.casefold().split()
+        if words and len(words[0]) > 1 and speaker.casefold() not in tokens.ROLES:
+            found.setdefault(words[0], []).append(number)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +195,8 @@ class SnapshotSearch:
     @cached_property
     def around(self) -> Scores:
         """The better match of the two turns around each: who speaks of a thing goes on about it."""
-        place, padded = self.snapshot.neighbors, np.append(self.own, _NOTHING)
+        place = self.snapshot.neighbors
+        padded = np.append(self.own, _NOTHING)
         return np.maximum(padded.take(place.before), padded.take(place.after))
 
     @cached_property
@@ -98,7 +205,8 @@ class SnapshotSearch:
         place = self.snapshot.neighbors
         best = np.zeros(len(place.starts) + 1, np.float32)
         if len(place.starts):
-            np.maximum.reduceat(self.own.take(place.order), place.starts, out=best[:-1])
+            ordered = self.own.take(place.order)
+            np.maximum.reduceat(ordered, place.starts, out=best[:-1])
         return best.take(place.group)
 
     @cached_property
@@ -108,7 +216,8 @@ class SnapshotSearch:
         A reply of the assistant tells nothing about the person, so it counts only where the
         assistant is asked about.
         """
-        snapshot, replies = self.snapshot, self.snapshot.replies
+        snapshot = self.snapshot
+        replies = self.snapshot.replies
         if not self.question.asks_assistant:
             replies = replies[~snapshot.marked[FROM_ASSISTANT][replies]]
         found = np.zeros(snapshot.n, np.float32)
@@ -121,14 +230,18 @@ def bm25(snapshot: Snapshot, terms: Sequence[int]) -> tuple[Scores, float]:
 
     The bound makes the scores of different questions comparable.
     """
-    scores, total = np.zeros(snapshot.n, np.float32), 0.0
+    scores = np.zeros(snapshot.n, np.float32)
+    total = 0.0
     for term in terms:
         where, counts = snapshot.postings(term)
-        weight = math.log1p((snapshot.count - len(where) + 0.5) / (len(where) + 0.5))
+        having = len(where) + 0.5
+        lacking = snapshot.count - len(where) + 0.5
+        weight = math.log1p(lacking / having)
         total += weight
         if len(where):
             norm = K1 * (1.0 - B + B * snapshot.length_share[where])
-            scores[where] += np.float32(weight * (K1 + 1.0)) * counts / (counts + norm)
+            most = np.float32(weight * (K1 + 1.0))
+            scores[where] += most * counts / (counts + norm)
     return scores, 0.6 * (K1 + 1.0) * total
 
 
@@ -168,7 +281,8 @@ def time(search: SnapshotSearch, at: Places) -> Scores | None:
 
 def recency(search: SnapshotSearch, at: Places) -> NDArray[Any] | None:
     """Return how new each is: 1 for now, towards 0 with age; a date in the future is now."""
-    fading, now = search.profile.recency, clock.micros(search.now)
+    fading = search.profile.recency
+    now = clock.micros(search.now)
     if fading is None:
         return None
     if fading.shape == "half_life":
@@ -176,7 +290,9 @@ def recency(search: SnapshotSearch, at: Places) -> NDArray[Any] | None:
         days = np.maximum(today - search.snapshot.days[at], _NOTHING)
         return np.asarray(np.exp2(-days / np.float32(fading.scale / 86_400)))
     age = np.maximum(now - search.snapshot.created[at], 0) / 1e6 / fading.scale
-    return np.asarray(1.0 / (1.0 + age) if fading.shape == "hyperbolic" else np.exp(-age))
+    if fading.shape == "hyperbolic":
+        return np.asarray(1.0 / (1.0 + age))
+    return np.asarray(np.exp(-age))
 
 
 def channel(search: SnapshotSearch, at: Places) -> Column | None:
@@ -184,13 +300,15 @@ def channel(search: SnapshotSearch, at: Places) -> Column | None:
     if search.channel == -1:
         return None
     there = search.snapshot.channel[at]
-    return np.where(there == search.channel, 1.0, np.where(there == -1, 0.25, 0.0))
+    elsewhere = np.where(there == -1, 0.25, 0.0)
+    return np.where(there == search.channel, 1.0, elsewhere)
 
 
 def level(search: SnapshotSearch, at: Places) -> Column:
     """Return the importance as one of five levels, from 0.2 to 1."""
     importance = search.snapshot.importance[at].astype(np.float64)
-    return np.asarray(np.clip(np.ceil(np.round(5 * importance, 6)), 1, 5) / 5)
+    levels = np.ceil(np.round(5 * importance, 6))
+    return np.asarray(np.clip(levels, 1, 5) / 5)
 
 
 def relevance(search: SnapshotSearch, at: Places) -> Scores:

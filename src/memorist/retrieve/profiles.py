@@ -13,7 +13,8 @@ from typing import Literal
 
 from ..errors import InvalidInput
 
-HOUR, DAY = 3600.0, 86400.0
+HOUR = 3600.0
+DAY = 86400.0
 
 # Every feature that a weight or a gate may name. Most are between 0 and 1.
 FEATURES = {
