@@ -122,7 +122,7 @@ class Metrics:
             if perf_counter() >= self._fresh_until:
                 is_up = True
                 try:
-                    await self.read_store()
+                    await self._read_store()
                 except ProviderFailed:
                     is_up = False
                 self._gauges["store_up"].set(is_up)
@@ -166,13 +166,13 @@ class Metrics:
             seconds = perf_counter() - started
             self._seconds.labels(*labels).observe(seconds)
 
-    async def read_store(self) -> None:
+    async def _read_store(self) -> None:
         """Set the metrics of jobs, events and the language model. Raises ProviderFailed."""
         gauges = self._gauges
         now = self._client.ctx.clock()
         jobs = await self._client.backlog()
         usage = await self._client.llm_usage(days=0)
-        await self.count_events(now)
+        await self._count_events(now)
         for name, (labels, _) in _GAUGES.items():
             if labels:
                 gauges[name].clear()
@@ -192,7 +192,7 @@ class Metrics:
             tokens.labels(each.task, each.model, "input").inc(each.tokens_in)
             tokens.labels(each.task, each.model, "output").inc(each.tokens_out)
 
-    async def count_events(self, now: datetime) -> None:
+    async def _count_events(self, now: datetime) -> None:
         """Add new events. Only the last hour is read, so the cost does not grow with the store."""
 
         async def count(*period: datetime) -> Counts[tuple[str, ...]]:

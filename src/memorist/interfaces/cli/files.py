@@ -18,8 +18,7 @@ import typer
 from ...errors import InvalidInput, NotFound
 from ...storage.atomic import new_file
 from ...types import Outcome
-from .. import Call
-from ..errors import REFUSED
+from .. import REFUSED, Call
 from .app import command
 from .output import note, progress, result
 
@@ -59,7 +58,7 @@ def import_(call: Call, file: str, *, restore: bool = False) -> None:
     with call.memory() as memory, open_input(file) as source:
         counted = call.scope(memory) if call.names_a_scope else memory
         before = counted.stats()["memories"]
-        lines = add_ids(read_lines(source), file=file, session=call.session)
+        lines = _add_ids(read_lines(source), file=file, session=call.session)
         size = None
         with suppress(OSError, ValueError):  # a pipe
             size = os.fstat(source.fileno()).st_size or None
@@ -185,7 +184,7 @@ def _decode(raw: bytes, what: str) -> str:
         raise InvalidInput(f"{what} is not UTF-8 text") from error
 
 
-def add_ids(lines: Iterable[Line], *, file: str, session: str | None) -> Iterator[Line]:
+def _add_ids(lines: Iterable[Line], *, file: str, session: str | None) -> Iterator[Line]:
     """Give each message a session and an id, so that importing a file twice changes nothing.
 
     Messages without a session form one, named after the file and its first message.

@@ -8,8 +8,7 @@ import typer
 
 from ...storage import codec
 from ...types import KINDS, STATES, Filter, Kind, Labels
-from .. import Call, load, plain
-from ..errors import REFUSED
+from .. import REFUSED, Call, load, plain
 from . import output
 from .app import Words, command, memory_id
 from .files import read_text
