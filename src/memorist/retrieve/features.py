@@ -373,10 +373,7 @@ def lexical(profile: Profile, question: str, memories: Sequence[Memory]) -> Colu
     """
     is_compact = profile.lexical == "compact"
     asked = normalize.compact(question)
-    if is_compact:
-        wanted = _long_words(asked, 32)
-    else:
-        wanted = set(tokens.words(question))
+    wanted = _long_words(asked, 32) if is_compact else set(tokens.words(question))
     shares = []
     for memory in memories:
         fact = ""
