@@ -22,8 +22,8 @@ from golden.server import ANA
 from golden.stage import QUESTION, Stage
 from mcp_support import Person
 from memorist.client import Client as MemoryClient
+from memorist.interfaces.mcp import build_server
 from memorist.interfaces.mcp.request import Backend
-from memorist.interfaces.mcp.server import build_server
 
 Arguments = dict[str, Any]
 # How each tool is called; {name} is an id of the history.
