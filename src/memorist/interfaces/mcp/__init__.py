@@ -9,7 +9,7 @@ import inspect
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from mcp.server import MCPServer
@@ -178,10 +178,6 @@ def remember_this() -> str:
 async def serve_stdio(call: Call, *, agent: str | None = None) -> None:
     """Serve one MCP client on stdin and stdout until it disconnects."""
 
-    async def open_client(stack: AsyncExitStack) -> Client:
-        client: Client = await stack.enter_async_context(load("aio").open(call.db))
-        return client
-
     def authenticate(client: Client, _: Request) -> Caller:
         settings = client.settings
         rights: tuple[str, ...] = RIGHTS
@@ -198,21 +194,19 @@ async def serve_stdio(call: Call, *, agent: str | None = None) -> None:
         )
         return caller
 
-    backend = Backend(open_client, authenticate, session=call.session)
+    backend = Backend(authenticate, db=call.db, session=call.session)
     await build_server(backend).run_stdio_async()
 
 
 def build_http_server(client: Client) -> MCPServer[None]:
     """Build the server for callers that the app has authenticated."""
 
-    async def open_client(_: AsyncExitStack) -> Client:
-        return client
+    def get_caller(_: Client, request: Request) -> Caller:
+        http: Any = request.request
+        caller: Caller = http.state.caller
+        return caller
 
-    backend = Backend(
-        open_client,
-        lambda _, request: request.request.state.caller,  # type: ignore[union-attr]
-    )
-    return build_server(backend)
+    return build_server(Backend(get_caller, client))
 
 
 @asynccontextmanager
