@@ -215,7 +215,8 @@ def find_fault(summary: str, turns: Sequence[Turn], *, longest: int = LONGEST) -
     if not SHORTEST <= len(line) <= longest:
         return f"it has not {SHORTEST} to {longest} characters"
     source = "\n".join(f"{turn.lead}{turn.text}" for turn in turns)
-    told, said = read_values(line), read_values(source)
+    told = read_values(line)
+    said = read_values(source)
     for name in STATED:
         if not set(getattr(told, name)) <= set(getattr(said, name)):
             return f"it holds {name} that nobody said"
