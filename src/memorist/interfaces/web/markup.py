@@ -2,8 +2,8 @@
 
 Text is escaped and isolated, and its invisible characters are shown. Charts are stacked bars, lines
 over days, and a graph of related memories. Their colors are classes of the stylesheet, for light
-and dark themes. The page shows the same numbers as text next to each bar and line chart, so those are
-hidden from screen readers.
+and dark themes. The page shows the same numbers as text next to each bar and line chart, so those
+are hidden from screen readers.
 """
 
 from __future__ import annotations
