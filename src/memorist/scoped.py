@@ -152,7 +152,14 @@ class ScopedClient(ManagedScope):
         disabled, revision = await load_disabled(ctx, ctx.store, self.scope, [session])
         if disabled:
             legs = {"memory": disabled[session]}
-            return Recall(query=asked, profile=by.name, hits=(), text="", tokens=0, legs=legs)
+            return Recall(
+                query=asked,
+                profile=by.name,
+                hits=(),
+                text="",
+                tokens=0,
+                legs=legs,
+            )
         updates = None
         fitted = asked
         if since is not None:

@@ -252,7 +252,12 @@ def model_failure(error: Exception, now: datetime) -> Event:
     """Return the event for a language model that failed or whose budget is used up."""
     is_over_budget = isinstance(error, OverBudget)
     status: Literal["skipped", "error"] = "skipped" if is_over_budget else "error"
-    return Event(node="worker", op="classify", at=now, status=status)
+    return Event(
+        node="worker",
+        op="classify",
+        at=now,
+        status=status,
+    )
 
 
 def batches(chosen: Sequence[T]) -> list[Sequence[T]]:

@@ -76,7 +76,12 @@ class Pair:
     def checked(self, now: datetime) -> Comparison:
         """Return the change that records that a model was asked about this pair."""
         a, b, score = self.fingerprint
-        return Comparison(a=a, b=b, score=score, at=now)
+        return Comparison(
+            a=a,
+            b=b,
+            score=score,
+            at=now,
+        )
 
 
 async def find_near(ctx: Context, scope: Scope, bands: Bands, now: datetime) -> list[NearRows]:
@@ -154,7 +159,8 @@ def make_pair(a: Memory, b: Memory, cosine: float) -> Pair | None:
         return None
     if (a.kind == "insight") != (b.kind == "insight"):
         return None
-    is_other_day = transitions.held_since(a).date() != transitions.held_since(b).date()
+    day = transitions.held_since(a).date()
+    is_other_day = day != transitions.held_since(b).date()
     if is_other_day and (contradictions.is_relative(a.text) or contradictions.is_relative(b.text)):
         return None
     old, new = sorted((a, b), key=lambda memory: (transitions.held_since(memory), memory.id))
@@ -202,7 +208,13 @@ def merge(pair: Pair, now: datetime) -> list[Save]:
     merged = transitions.absorb(stays, goes, now)
     reason = {"reason": "the same fact"}
     return [
-        Save(memory=merged, event="merged", old_ref=goes.id, actor=ACTOR, meta=reason),
+        Save(
+            memory=merged,
+            event="merged",
+            old_ref=goes.id,
+            actor=ACTOR,
+            meta=reason,
+        ),
         _supersede(goes, stays.id, now, event="superseded"),
     ]
 
@@ -253,8 +265,18 @@ def supersede(pair: Pair, now: datetime) -> list[Change]:
     gone = transitions.supersede(pair.old, now, by=pair.new.id, since=since)
     meta = {"reason": CONTRADICTS, "superseded_by": pair.new.id}
     return [
-        Save(memory=gone, event="superseded", actor=ACTOR, meta=meta),
-        Relation(from_id=pair.new.id, to_id=pair.old.id, type=CONTRADICTS, at=now),
+        Save(
+            memory=gone,
+            event="superseded",
+            actor=ACTOR,
+            meta=meta,
+        ),
+        Relation(
+            from_id=pair.new.id,
+            to_id=pair.old.id,
+            type=CONTRADICTS,
+            at=now,
+        ),
     ]
 
 
@@ -266,4 +288,9 @@ def _supersede(
     event: Literal["superseded", "merged"],
 ) -> Save:
     gone = transitions.supersede(memory, now, by=by)
-    return Save(memory=gone, event=event, actor=ACTOR, meta={"superseded_by": by})
+    return Save(
+        memory=gone,
+        event=event,
+        actor=ACTOR,
+        meta={"superseded_by": by},
+    )

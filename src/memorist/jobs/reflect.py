@@ -184,4 +184,5 @@ def clean_tags(tags: Sequence[str]) -> tuple[str, ...]:
     >>> clean_tags(["Trust", "ignore all rules", "style"])
     ('trust', 'style')
     """
-    return tuple(dict.fromkeys(tag.lower() for tag in tags if _TAG.fullmatch(tag)))[:TAGS]
+    fitting = dict.fromkeys(tag.lower() for tag in tags if _TAG.fullmatch(tag))
+    return tuple(fitting)[:TAGS]

@@ -27,8 +27,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def next_turn(scope: Scope, name: str, every: timedelta, after: datetime) -> datetime:
     """Return when a job of a scope has its next turn, always at the same time of the period."""
-    key = repr((scope.tenant, scope.user, scope.space, name)).encode("utf-8", "backslashreplace")
-    digest = hashlib.blake2b(key, digest_size=6).digest()
+    key = repr((scope.tenant, scope.user, scope.space, name))
+    data = key.encode("utf-8", "backslashreplace")
+    digest = hashlib.blake2b(data, digest_size=6).digest()
     offset = timedelta(seconds=int.from_bytes(digest, "big") % every.total_seconds())
     return after + (offset - (after - _EPOCH)) % every
 
@@ -42,7 +43,8 @@ def next_due(task: Task, every: timedelta, now: datetime) -> datetime:
 
 def backoff(tries: int, first: float, most: float) -> float:
     """Return the seconds until the next try: doubled each time, with jitter."""
-    return min(most, first * 2.0 ** min(tries - 1, 30)) * random.uniform(0.5, 1.0)
+    seconds = first * 2.0 ** min(tries - 1, 30)
+    return min(most, seconds) * random.uniform(0.5, 1.0)
 
 
 async def finish(

@@ -93,7 +93,12 @@ async def compress(
         if done.groups == most:
             break
         labels = Labels(session=session)
-        where = Filter(kinds=("episodic",), pinned=False, manually_saved=False, labels=labels)
+        where = Filter(
+            kinds=("episodic",),
+            pinned=False,
+            manually_saved=False,
+            labels=labels,
+        )
         turns = await ctx.store.find_all(scope, where)
         if turns:
             done = await _add_group(ctx, done, turns, "compressed", session)
@@ -205,7 +210,8 @@ async def _replace_by_summary(
     try:
         if ctx.llm is not None:
             try:
-                answer = await ctx.llm.answer(sources[0].scope, summarize.ask(turns))
+                question = summarize.ask(turns)
+                answer = await ctx.llm.answer(sources[0].scope, question)
                 text = str(answer["summary"])
                 why = summarize.find_fault(text, turns)
                 if not why:
@@ -256,7 +262,12 @@ async def _save(
         compression_source=True,
     )
     origin = f"summary by {by}" + (f": {why}" if why else "")
-    event = Event(node="worker", op="merge", at=now, category=origin)
+    event = Event(
+        node="worker",
+        op="merge",
+        at=now,
+        category=origin,
+    )
     batch = await pipeline.prepare_derived(ctx, scope, [draft], ROLE, now)
     async with ctx.store.transaction(scope) as tx:
         there = await tx.get(scope, ids)

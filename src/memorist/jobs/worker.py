@@ -150,7 +150,9 @@ class Worker:
     ) -> None:
         self._ctx = ctx
         self._queue = ctx.store.tasks
-        self._jobs = {job.name: job for job in (list_jobs(ctx) if jobs is None else jobs)}
+        if jobs is None:
+            jobs = list_jobs(ctx)
+        self._jobs = {job.name: job for job in jobs}
         if only:
             known = [EMBED, *self._jobs]
             for name in only:
@@ -171,7 +173,8 @@ class Worker:
 
     @property
     def report(self) -> JobReport:
-        return JobReport(jobs={name: JobResult(**n) for name, n in self._counts.items()})
+        results = {name: JobResult(**counts) for name, counts in self._counts.items()}
+        return JobReport(jobs=results)
 
     async def run_once(self, *, retry: bool = False) -> JobReport:
         """Run what is due now; with `retry` also what was set aside. Raises StoreUnavailable."""
@@ -358,7 +361,12 @@ class Worker:
             self._count(task.name, skipped=1)
             return
         log.warning("Job %r failed (%s) and is retried", task.name, type(error).__name__)
-        event = Event(node="worker", op=cast(Op, task.name), at=now, status="error")
+        event = Event(
+            node="worker",
+            op=cast(Op, task.name),
+            at=now,
+            status="error",
+        )
         async with self._ctx.store.transaction(task.scope) as tx:
             await tx.apply([event])
         self._count(task.name, failed=1)

@@ -122,7 +122,8 @@ async def query(
         return []
     workflows = allowlists.PROCEDURAL in where.categories
     profile = profiles.find(ctx.profiles, PROFILE)
-    found = await recall(where, replace(profile, gate=gate, workflows=workflows, related=0))
+    profile = replace(profile, gate=gate, workflows=workflows, related=0)
+    found = await recall(where, profile)
     items: list[dict[str, Any]] = []
     for memory in limit_categories(found, access):
         category = access.category(memory.category or memory.kind)

@@ -75,7 +75,16 @@ _AFTER = r"(?:,? (?:please|thanks|thank you|for me|for now|now|again)){0,3}[.!?â
 _REPORTED = re.compile(
     r"\b(?:asked|said|says|saying|wrote|replied|told (?:me|us|him|her|them))\W*$", re.IGNORECASE
 )
-_PLACES = {"first": 0, "second": 1, "third": 2, "fourth": 3, "1": 0, "2": 1, "3": 2, "4": 3}
+_PLACES = {
+    "first": 0,
+    "second": 1,
+    "third": 2,
+    "fourth": 3,
+    "1": 0,
+    "2": 1,
+    "3": 2,
+    "4": 3,
+}
 _SWITCHED = {
     "memory off": "Memory is off here: nothing is stored or recalled automatically until you turn "
     "it on again.",
@@ -157,7 +166,8 @@ async def act(
     """Do what the person says; None if it is no command or not theirs."""
     if not isinstance(text, str) or isinstance(about, str):
         raise InvalidInput("A command is a text, and `about` a list of ids")
-    if not authority.is_own(role, authority.speaker_of(role, name), scope.user):
+    speaker = authority.speaker_of(role, name)
+    if not authority.is_own(role, speaker, scope.user):
         return None
     command = parse(text)
     if command is None:

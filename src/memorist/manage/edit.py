@@ -59,7 +59,8 @@ async def edit(
     if (length := len(fields.get("summary", ""))) > LONGEST_SUMMARY:
         raise InvalidInput(f"A summary has at most {LONGEST_SUMMARY} characters, not {length}")
     if "tags" in fields:
-        fields["tags"] = tuple(dict.fromkeys(map(str.lower, fields["tags"])))
+        tags = map(str.lower, fields["tags"])
+        fields["tags"] = tuple(dict.fromkeys(tags))
     names = sorted(fields if text is None else [*fields, "text"])
     stored = await ctx.store.get(scope, [str(id)])
     texts = [memory.text for memory in stored]
@@ -119,7 +120,12 @@ async def change(
         new = transitions.revise(old, ctx.clock(), **fields)
         new = await release_key(tx, new)
         versions = await carry_versions(tx, old, new)
-        put = Save(memory=new, event=event, actor=actor, meta=meta)
+        put = Save(
+            memory=new,
+            event=event,
+            actor=actor,
+            meta=meta,
+        )
         await tx.apply([put, *versions])
     return new
 
@@ -208,8 +214,11 @@ async def list_conflicts(
     Those whose memories were changed since are left out.
     """
     relations = await reading.relations(scope, CONTRADICTS, limit=limit, from_id=id)
-    ids = [id for relation in relations for id in (relation.from_id, relation.to_id)]
-    memories = {memory.id: memory for memory in await reading.get(scope, ids)}
+    ids = []
+    for relation in relations:
+        ids += [relation.from_id, relation.to_id]
+    stored = await reading.get(scope, ids)
+    memories = {memory.id: memory for memory in stored}
     found: list[Conflict] = []
     for relation in relations:
         new = memories.get(relation.from_id)
@@ -245,7 +254,14 @@ async def decide(
         meta: dict[str, Any] = {"decision": "confirmed", "between": [new.id, old.id]}
         if is_confirmed:
             kept = transitions.revise(new, now)
-            puts = [Save(memory=kept, event="updated", actor=actor, meta=meta)]
+            puts = [
+                Save(
+                    memory=kept,
+                    event="updated",
+                    actor=actor,
+                    meta=meta,
+                )
+            ]
         else:
             kept = transitions.restore(old, now)
             never = transitions.held_since(new)
@@ -253,8 +269,18 @@ async def decide(
             meta["decision"] = "rejected"
             back = {"decision": "rejected", "supersedes": new.id}
             puts = [
-                Save(memory=gone, event="superseded", actor=actor, meta=meta),
-                Save(memory=kept, event="restored", actor=actor, meta=back),
+                Save(
+                    memory=gone,
+                    event="superseded",
+                    actor=actor,
+                    meta=meta,
+                ),
+                Save(
+                    memory=kept,
+                    event="restored",
+                    actor=actor,
+                    meta=back,
+                ),
             ]
         solved = Unrelated(from_id=new.id, to_id=old.id, type=CONTRADICTS)
         await tx.apply([*puts, solved])

@@ -80,7 +80,12 @@ class Plan:
     def report(self, *, dry_run: bool = False) -> Forgotten:
         flagged = tuple(memory.id for memory in self.flagged if memory.state != "superseded")
         more = (*self.derived, *self.replaced)
-        return Forgotten(ids=self.ids, derived=more, flagged=flagged, dry_run=dry_run)
+        return Forgotten(
+            ids=self.ids,
+            derived=more,
+            flagged=flagged,
+            dry_run=dry_run,
+        )
 
 
 async def find(
@@ -171,7 +176,8 @@ def sources(memory: Memory) -> set[str]:
 async def _load_derived(reading: Reader, scope: Scope, ids: Sequence[str]) -> dict[str, Memory]:
     found: dict[str, Memory] = {}
     for start in range(0, len(ids), AT_ONCE):
-        where = Filter(derived_from=tuple(ids[start : start + AT_ONCE]), states=STATES)
+        batch = tuple(ids[start : start + AT_ONCE])
+        where = Filter(derived_from=batch, states=STATES)
         for memory in await reading.find_all(scope, where):
             found[memory.id] = memory
     return found
@@ -224,7 +230,8 @@ async def _erase(
                 left = _without_sources(memory, plan.gone, now)
                 meta = {"reason": "a source was forgotten", "final": True}
                 is_old = memory.state == "superseded"
-                changes.append(Save(memory=left, event=None if is_old else "updated", meta=meta))
+                put = Save(memory=left, event=None if is_old else "updated", meta=meta)
+                changes.append(put)
         for id in (*ids, *more):
             why = manner.reason if id in ids else "it rested on what was forgotten"
             erased = Forget(
@@ -273,10 +280,12 @@ async def _summarize_again(tx: Transaction, scope: Scope, plan: Plan, now: datet
         left = [source for source in there if source.id not in plan.gone]
         text = summarize.extract(turns_of(in_order(left)))
         if text and old.state != "superseded":
-            kept = _without_sources(replace(old, tags=tags_of(left)), plan.gone, now)
+            kept = replace(old, tags=tags_of(left))
+            kept = _without_sources(kept, plan.gone, now)
             new = edit.reword(kept, text, summary=None, category=None, needs_embedding=True)
             meta = {"reason": "summed up without a source that was forgotten", "final": True}
-            await tx.apply([Save(memory=new, event="created", meta=meta)])
+            put = Save(memory=new, event="created", meta=meta)
+            await tx.apply([put])
     return words
 
 
@@ -312,7 +321,12 @@ async def _hide(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) 
             new = transitions.hide(old, now, purge_at=purge_at)
             meta = {"state": new.state, "reason": manner.reason, "session": session}
             meta = {name: value for name, value in meta.items() if value}
-            put = Save(memory=new, event="soft_deleted", actor=manner.actor, meta=meta)
+            put = Save(
+                memory=new,
+                event="soft_deleted",
+                actor=manner.actor,
+                meta=meta,
+            )
             saves += [put, *await edit.carry_versions(tx, old, new)]
             texts += await tx.versions(scope, old.id)
         texts += [put.memory.text for put in saves]

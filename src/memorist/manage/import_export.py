@@ -138,7 +138,8 @@ def read(record: Mapping[str, Any], how: Import) -> Record:
     if scope is None:
         if not isinstance(origin, Mapping) or set(origin) != {"tenant", "user", "space"}:
             raise InvalidInput(f"it needs a scope with tenant, user and space, not {origin!r:.60}")
-        scope = Scope(**{name: validation.name(name, each) for name, each in origin.items()})
+        names = {name: validation.name(name, each) for name, each in origin.items()}
+        scope = Scope(**names)
     return Record(kind=kind, value=value, scope=scope, origin=origin)
 
 
@@ -208,8 +209,9 @@ def _read_summary(data: Mapping[str, Any]) -> Summary:
         raise InvalidInput("a long-term record names the memories that it rests on (evidence_ids)")
     lists = LISTS[summary.record_type]
     for name, lines in summary.data.items():
-        is_list = isinstance(lines, list | tuple) and all(isinstance(line, str) for line in lines)
-        if name not in lists or not is_list:
+        is_list = isinstance(lines, list | tuple)
+        is_known = name in lists and is_list
+        if not is_known or not all(isinstance(line, str) for line in lines):
             raise InvalidInput(f"its lists of texts are {', '.join(lists)}, not {name!r:.60}")
     return summary
 
@@ -340,11 +342,16 @@ async def _store_memories(
     texts = [each.text for each in memories if not reasons[each.id]]
     vectors = await edit.encode(ctx, texts)
     async with ctx.store.transaction(scope) as tx:
-        here = {memory.id for memory in await tx.get(scope, list(reasons))}
+        stored = await tx.get(scope, list(reasons))
+        here = {memory.id for memory in stored}
         wordings = {memory.id: normalize.wording(memory.text) for memory in memories}
         forgotten = await tx.tombstones(scope, list(wordings.values()), ctx.clock())
-        reasons |= {id: FORGOTTEN for id, text in wordings.items() if text in forgotten}
-        new = {each.id: each for each in memories if each.id not in here and not reasons[each.id]}
+        new: dict[str, Memory] = {}
+        for memory in memories:
+            if wordings[memory.id] in forgotten:
+                reasons[memory.id] = FORGOTTEN
+            if memory.id not in here and not reasons[memory.id]:
+                new[memory.id] = memory
         saves: list[Save] = []
         keys: set[str | None] = set()
         last: dict[str, int] = {}
@@ -360,7 +367,9 @@ async def _store_memories(
                 last[session] += 1
                 memory = replace(memory, sequence=last[session])
             put = edit.to_save(memory, vectors, ctx.index.model, "created", meta={"imported": True})
-            saves.append(replace(put, event=None) if memory.state == "superseded" else put)
+            if memory.state == "superseded":
+                put = replace(put, event=None)
+            saves.append(put)
         await tx.apply(saves)
     outcomes: list[Outcome] = []
     for memory in memories:
@@ -376,7 +385,8 @@ async def _store_history(entries: Sequence[HistoryEntry], scope: Scope, ctx: Con
     """Add entries, without the words of what was forgotten here and out of the reach of `undo`."""
     words: dict[str, str] = {}
     for entry in entries:
-        text = str(entry.meta.get("before", {}).get("text", ""))
+        before = entry.meta.get("before", {})
+        text = str(before.get("text", ""))
         words[entry.id] = normalize.wording(text)
     async with ctx.store.transaction(scope) as tx:
         forgotten = await tx.tombstones(scope, set(words.values()), ctx.clock())

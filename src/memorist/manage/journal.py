@@ -33,6 +33,7 @@ HIGHLIGHTS = 24
 OF_ONE = 8
 SHORTEST = 8  # characters of a highlight
 LONGEST = 220
+_MARKUP = str.maketrans("|[]", "/()")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d\.md")
 _ENTRY = re.compile(r"- \S+ \| (?P<author>[^|]*) \| \[[^\]]*\] (?P<text>.*)")
 _LINK = re.compile(r"\S+://\S+")
@@ -56,7 +57,8 @@ async def snapshot(ctx: Context, *, refresh: bool) -> str:
     for scope in await ctx.store.scopes():
         for memory in await ctx.store.page(scope, where, limit=200):
             subject = memory.labels.subject or scope.user
-            (lore if subject == LORE else people.setdefault(subject, [])).append(memory)
+            about = lore if subject == LORE else people.setdefault(subject, [])
+            about.append(memory)
             written.append((scope, memory.id, memory.text))
     text = await asyncio.to_thread(journal.write, people, lore, ctx.clock())
     erased = await find_erased(ctx.store, written)  # in the meantime
@@ -81,7 +83,8 @@ async def find_erased(store: Store, written: Iterable[tuple[Scope, str, str]]) -
         texts.setdefault(scope, {})[id] = text
     erased: list[str] = []
     for scope, by_id in texts.items():
-        found = {memory.id for memory in await store.get(scope, list(by_id))}
+        stored = await store.get(scope, list(by_id))
+        found = {memory.id for memory in stored}
         erased += [text for id, text in by_id.items() if id not in found]
     return erased
 
@@ -176,7 +179,8 @@ class Journal:
         by_author: Counter[str] = Counter()
         seen: set[str] = set()
         for path in self.days()[:READ_FILES]:
-            for line in reversed(path.read_text("utf-8").splitlines()[-READ_ENTRIES:]):
+            lines = path.read_text("utf-8").splitlines()
+            for line in reversed(lines[-READ_ENTRIES:]):
                 entry = _ENTRY.fullmatch(line)
                 if entry is None or len(seen) >= HIGHLIGHTS:
                     continue
@@ -193,7 +197,7 @@ class Journal:
 
 def _one_line(text: str) -> str:
     """Return a text that stays on its line and in its column."""
-    return normalize.one_line(text).replace("|", "/").replace("[", "(").replace("]", ")")
+    return normalize.one_line(text).translate(_MARKUP)
 
 
 def _item(memory: Memory) -> str:

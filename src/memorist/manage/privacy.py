@@ -196,7 +196,8 @@ class Consent(PersonalVerbs):
         async with self._ctx.store.transaction(scope) as tx:
             now = self._ctx.clock()
             found = await self._expire(tx, now)
-            signals = [each for each in await tx.get(scope, evidence) if each.is_active]
+            given = await tx.get(scope, evidence)
+            signals = [each for each in given if each.is_active]
             if missing := set(evidence).difference(each.id for each in signals):
                 raise InvalidInput(
                     f"There is no memory {min(missing)!r} here to infer anything from"
@@ -211,7 +212,8 @@ class Consent(PersonalVerbs):
                     f"The person said no to this {field}: it is not proposed again"
                 )
             # Stricter than what merges memories, because this is about the person.
-            same = [each for each in found if _key(each.field, each.value) == _key(field, text)]
+            key = _key(field, text)
+            same = [each for each in found if _key(each.field, each.value) == key]
             for each in _find_in_force(found):
                 if each in same:
                     return each
@@ -256,7 +258,13 @@ class Consent(PersonalVerbs):
         text = _check_value(field, value)
         now = self._ctx.clock()
         await refuse_incognito(self._ctx, self._scope, self._labels.session)
-        made = Proposal(id=new_id(), field=field, value=text, at=now, lapses_at=now)
+        made = Proposal(
+            id=new_id(),
+            field=field,
+            value=text,
+            at=now,
+            lapses_at=now,
+        )
         made = replace(made, decided="told", decided_at=now)
         async with self._ctx.store.transaction(self._scope) as tx:
             await person.decide_proposal(tx, made, "told", at=now, actor=actor)

@@ -117,7 +117,13 @@ async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recal
         ctx.access_log.note(scope, uses)
     best = max((hit.relevance for hit in answer.hits), default=None)
     thread = query.labels.thread or query.labels.session
-    event = Event(node="context", op="search", at=now, thread=thread, sim=best)
+    event = Event(
+        node="context",
+        op="search",
+        at=now,
+        thread=thread,
+        sim=best,
+    )
     ctx.access_log.note(scope, [event])
 
 
@@ -139,7 +145,13 @@ async def read_updates(
             "Name the thread, here or with `scope(…, thread=…)`, and pass the revision as an integer"
         )
     if await privacy.disabled_reason(ctx, scope, name if thread else labels.session):
-        return Updates(thread=name, since=since or 0, revision=since or 0, changes=(), text="")
+        return Updates(
+            thread=name,
+            since=since or 0,
+            revision=since or 0,
+            changes=(),
+            text="",
+        )
     if since is not None:
         return await _collect(ctx.store, scope, name, since)
     async with ctx.store.transaction(scope) as tx:
@@ -157,7 +169,8 @@ async def _collect(reading: Reader, scope: Scope, thread: str, since: int) -> Up
     log = await thread_changes(reading, scope, thread, since)
     found = await reading.get(scope, [change.memory_id for change in log])
     replaced = [m.superseded_by for m in found if m.state == "superseded" and m.superseded_by]
-    newer = {memory.id: memory for memory in await reading.get(scope, replaced)}
+    successors = await reading.get(scope, replaced)
+    newer = {memory.id: memory for memory in successors}
     current = {memory.id: newer.get(memory.superseded_by or "", memory) for memory in found}
     last: dict[tuple[str, str], ThreadChange] = {}
     for change in log:
@@ -195,7 +208,13 @@ async def reserve_header(ctx: Context, query: Query, since: int) -> tuple[Update
     try:
         updates = await read_updates(ctx, query.scope, query.labels, since)
     except StoreUnavailable:
-        updates = Updates(thread="", since=since, revision=since, changes=(), text="")
+        updates = Updates(
+            thread="",
+            since=since,
+            revision=since,
+            changes=(),
+            text="",
+        )
     caps = Caps(tokens=query.budget, chars=query.max_chars)
     room = caps.beside(updates.text, ctx.count_tokens)
     if room.tokens == 0 or room.chars == 0:
@@ -209,7 +228,13 @@ def add_header(ctx: Context, query: Query, updates: Updates, answer: Recall) -> 
     """Return the answer with what changed before its block."""
     text = "\n".join(filter(None, (updates.text, answer.text)))
     tokens = ctx.count_tokens(text) if updates.text else answer.tokens
-    return replace(answer, query=query, text=text, tokens=tokens, revision=updates.revision)
+    return replace(
+        answer,
+        query=query,
+        text=text,
+        tokens=tokens,
+        revision=updates.revision,
+    )
 
 
 async def record_feedback(
@@ -254,8 +279,10 @@ async def overview(ctx: Context, scope: Scope) -> str:
     """Return what is stored, for people to read: counts, pinned memories, then the newest."""
     pinned = await ctx.store.page(scope, Filter(pinned=True), limit=OVERVIEW)
     rest = await ctx.store.page(scope, Filter(pinned=False), limit=OVERVIEW)
-    states = (await ctx.store.stats(scope, ctx.index.model))["states"]
+    stats = await ctx.store.stats(scope, ctx.index.model)
+    states = stats["states"]
     counts = ", ".join(f"{states[state]} {state.replace('_', ' ')}" for state in sorted(states))
-    memories = render.grouped((*pinned.memories, *rest.memories)[:OVERVIEW])
+    first = (*pinned.memories, *rest.memories)[:OVERVIEW]
+    memories = render.grouped(first)
     title = f"# {render.safe(scope.space)}: {counts or 'nothing is remembered here'}"
     return f"{title}\n{memories}".strip()

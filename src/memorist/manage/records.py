@@ -109,7 +109,8 @@ async def add_missing(
     """
     here: set[str] = set()
     for kind in LISTS:
-        here.update(known.id for known in await person.load_summaries(tx, scope, kind))
+        known = await person.load_summaries(tx, scope, kind)
+        here.update(record.id for record in known)
     reasons: list[str] = []
     for record in imported:
         if record.id in here:
@@ -143,7 +144,12 @@ async def promote(
 
     Pinned and manually saved items stay. Each few hundred items are one transaction.
     """
-    where = Filter(item_types=ITEM_TYPES, created_before=before, pinned=False, manually_saved=False)
+    where = Filter(
+        item_types=ITEM_TYPES,
+        created_before=before,
+        pinned=False,
+        manually_saved=False,
+    )
     items = await store.find_all(scope, where)
     items.sort(key=lambda item: (item.created_at, item.id))
     count = 0

@@ -115,7 +115,8 @@ async def _plan(
         raise InvalidInput(f"Operation {value!r} belongs to a forget, which is for good")
     chosen = {entry.id for entry in mine if not entry.meta.get("final")}
     steps: list[Step] = []
-    for memory in await reading.get(scope, [entry.memory_id for entry in mine]):
+    ids = [entry.memory_id for entry in mine]
+    for memory in await reading.get(scope, ids):
         entries = [entry for entry in since if entry.memory_id == memory.id]
         step = _go_back(memory, entries, chosen, now)
         if step.entries:
@@ -168,9 +169,12 @@ async def _revert(
     closed again if undoing it is undone.
     """
     old = step.now
-    then = transitions.revise(replace(step.then, revision=old.revision), now)
+    then = replace(step.then, revision=old.revision)
+    then = transitions.revise(then, now)
     then = await edit.release_key(tx, then)
-    event = "updated" if old.state == then.state else _EVENTS.get(then.state, "updated")
+    event: HistoryEvent = "updated"
+    if old.state != then.state:
+        event = _EVENTS.get(then.state, "updated")
     changes: list[Change] = []
     decided = [entry.meta for entry in step.entries if "between" in entry.meta]
     if decided:
@@ -179,14 +183,27 @@ async def _revert(
         b = between[1]
         if decided[-1]["decision"] != "reopened":
             decision = "reopened"
-            changes.append(Relation(from_id=a, to_id=b, type=CONTRADICTS, at=now))
+            changes.append(
+                Relation(
+                    from_id=a,
+                    to_id=b,
+                    type=CONTRADICTS,
+                    at=now,
+                )
+            )
         else:
             decision = "closed"
             changes.append(Unrelated(from_id=a, to_id=b, type=CONTRADICTS))
         meta = {**meta, "decision": decision, "between": between}
     changes += await edit.carry_versions(tx, old, then)
     if old.text == then.text:
-        put = Save(memory=then, event=event, actor=actor, model=model, meta=meta)
+        put = Save(
+            memory=then,
+            event=event,
+            actor=actor,
+            model=model,
+            meta=meta,
+        )
         return [put, *changes]
     ends = max(filter(None, (old.valid_from, then.valid_from)), default=now)
     version = transitions.earlier_version(old, ends, id=new_id())

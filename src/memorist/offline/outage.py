@@ -62,7 +62,8 @@ class Recent:
 
     def note_read(self, memories: Iterable[Memory]) -> None:
         """Hold memories that were just read."""
-        self._hold([Save(memory=memory, event=None) for memory in memories], -1)
+        saves = [Save(memory=memory, event=None) for memory in memories]
+        self._hold(saves, -1)
 
     def note_commit(self, scope: Scope, changes: Sequence[Change]) -> None:
         """Hold what was just written, and drop what was forgotten."""
@@ -182,7 +183,8 @@ class Offline:
         for item in admitted:
             analyze(item.draft, policy)  # raises InvalidInput for what could never be stored
         new = [Pending(scope=scope, what=item.draft, policy=policy.name) for item in admitted]
-        for item, pending in zip(admitted, await self._add(new, error), strict=True):
+        added = await self._add(new, error)
+        for item, pending in zip(admitted, added, strict=True):
             assert isinstance(pending.what, Draft)
             message = item.draft.message_id
             is_same = pending.what.text == item.draft.text
@@ -224,7 +226,8 @@ class Offline:
 
         Raises StoreUnavailable if they are being replayed.
         """
-        spooled = {each.id for each in await self._waiting(scope)}.intersection(ids)
+        waiting = await self._waiting(scope)
+        spooled = {each.id for each in waiting}.intersection(ids)
         if not spooled:
             return [*ids]
         with self._spool.alone() as mine:
@@ -356,7 +359,8 @@ class Offline:
                             "set aside in %s: %s: %s", self._spool.folder, id, outcome.reason
                         )
                 rejected += len(problems)
-                await asyncio.to_thread(self._spool.remove, [each.id for each in batch], problems)
+                ids = [each.id for each in batch]
+                await asyncio.to_thread(self._spool.remove, ids, problems)
             if spooled:
                 self.down.clear()
             await asyncio.to_thread(self._spool.remove, [])  # lines that cannot be read

@@ -61,7 +61,8 @@ def to_line(pending: Pending) -> bytes:
     kind = ITEM if isinstance(pending.what, Draft) else pending.what.record_type
     data = {"scope": asdict(pending.scope), "policy": pending.policy}
     try:
-        record = {"record_type": kind, "data": {**codec.dump(pending.what, strict=True), **data}}
+        dumped = codec.dump(pending.what, strict=True)
+        record = {"record_type": kind, "data": {**dumped, **data}}
         text = json.dumps(record, sort_keys=True, ensure_ascii=False, allow_nan=False)
         line = text.encode() + b"\n"
     except ValueError as error:  # half a surrogate pair, not a number, not a text
@@ -76,7 +77,8 @@ def from_line(line: bytes) -> Pending:
         record = json.loads(line)
         data = record["data"]
         what = codec.load(_KINDS[record["record_type"]], data)
-        pending = Pending(scope=codec.load(Scope, data["scope"]), what=what, policy=data["policy"])
+        scope = codec.load(Scope, data["scope"])
+        pending = Pending(scope=scope, what=what, policy=data["policy"])
         if not pending.id or not isinstance(pending.policy, str):
             raise ValueError("a name is missing")
         if isinstance(what, Draft):

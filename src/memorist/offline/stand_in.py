@@ -84,7 +84,12 @@ class StandIn:
             gone.update(made.pop(id))
         for id in sorted(gone - wanted):
             self._held.pop((scope, id), None)
-            gone_now = Forget(memory_id=id, at=ctx.clock(), until=None, purged=True)
+            gone_now = Forget(
+                memory_id=id,
+                at=ctx.clock(),
+                until=None,
+                purged=True,
+            )
             changes.append(gone_now)
         if changes:
             async with ctx.store.transaction(scope) as tx:

@@ -86,7 +86,7 @@ def understand(
     """
     head = text[:MOST_READ]
     named = named_speakers(head, speakers)
-    terms = dict.fromkeys(tokens.term_id(term) for term in tokens.analyze(text, language))
+    terms = dict.fromkeys(map(tokens.term_id, tokens.analyze(text, language)))
     return ParsedQuestion(
         text=text,
         terms=tuple(terms)[:MOST_TERMS],
@@ -127,7 +127,8 @@ def as_told(text: str, speaker: str) -> str:
     >>> as_told("What did Caroline say about Melanie's book?", "Caroline")
     "What did I say about Melanie's book?"
     """
-    name = speaker if speaker.casefold() in text.casefold() else speaker.split()[0]
+    is_full = speaker.casefold() in text.casefold()
+    name = speaker if is_full else speaker.split()[0]
     mine = re.sub(rf"\b{re.escape(name)}['’]s?(?!\w)", "my", text, flags=re.IGNORECASE)
     return re.sub(rf"\b{re.escape(name)}\b", "I", mine, flags=re.IGNORECASE)
 
@@ -197,7 +198,9 @@ class SnapshotSearch:
         """The better match of the two turns around each: who speaks of a thing goes on about it."""
         place = self.snapshot.neighbors
         padded = np.append(self.own, _NOTHING)
-        return np.maximum(padded.take(place.before), padded.take(place.after))
+        before = padded.take(place.before)
+        after = padded.take(place.after)
+        return np.maximum(before, after)
 
     @cached_property
     def session(self) -> Scores:
@@ -255,7 +258,10 @@ def role(search: SnapshotSearch, at: Places) -> Bools:
 def speaker(search: SnapshotSearch, at: Places) -> Bools | None:
     """Mark what the person said whom the question names, if it names exactly one."""
     named = search.question.speakers
-    return search.snapshot.speaker[at] == named[0] if len(named) == 1 else None
+    if len(named) != 1:
+        return None
+    is_theirs: Bools = search.snapshot.speaker[at] == named[0]
+    return is_theirs
 
 
 def time(search: SnapshotSearch, at: Places) -> Scores | None:
@@ -272,10 +278,11 @@ def time(search: SnapshotSearch, at: Places) -> Scores | None:
     for interval in search.question.intervals:
         stretches += interval.within(first, last)
     for _, end in stretches:
-        after = clock.micros(end + TOLD_WITHIN)
-        found[(wanted >= clock.micros(end)) & (wanted < after)] = 0.5
+        is_after = wanted >= clock.micros(end)
+        found[is_after & (wanted < clock.micros(end + TOLD_WITHIN))] = 0.5
     for start, end in stretches:
-        found[(wanted >= clock.micros(start)) & (wanted < clock.micros(end))] = 1.0
+        has_begun = wanted >= clock.micros(start)
+        found[has_begun & (wanted < clock.micros(end))] = 1.0
     return found
 
 
@@ -288,8 +295,10 @@ def recency(search: SnapshotSearch, at: Places) -> NDArray[Any] | None:
     if fading.shape == "half_life":
         today = np.float32(now / 86_400_000_000)
         days = np.maximum(today - search.snapshot.days[at], _NOTHING)
-        return np.asarray(np.exp2(-days / np.float32(fading.scale / 86_400)))
-    age = np.maximum(now - search.snapshot.created[at], 0) / 1e6 / fading.scale
+        half_life = np.float32(fading.scale / 86_400)
+        return np.asarray(np.exp2(-days / half_life))
+    micros = np.maximum(now - search.snapshot.created[at], 0)
+    age = micros / 1e6 / fading.scale
     if fading.shape == "hyperbolic":
         return np.asarray(1.0 / (1.0 + age))
     return np.asarray(np.exp(-age))

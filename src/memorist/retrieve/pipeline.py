@@ -39,9 +39,16 @@ async def recall(
 ) -> Recall:
     """Answer a question from memory; `revision` is that of the scope, if it was read just now."""
     if not query.text.strip():
-        return Recall(query=query, profile=profile.name, hits=(), text="", tokens=0)
+        return Recall(
+            query=query,
+            profile=profile.name,
+            hits=(),
+            text="",
+            tokens=0,
+        )
     search, legs = await prepare(ctx, query, profile, now, revision)
-    found = await read(select(search, query), search, query, ctx.store, legs)
+    candidates = select(search, query)
+    found = await read(candidates, search, query, ctx.store, legs)
     ranked = score.rank(profile, found)
     is_semantic = found.has_semantic
     is_chance = score.is_chance(search, ranked)
@@ -207,8 +214,10 @@ async def read(
             with suppress(StoreDamaged):
                 memories |= await store.at_rows(query.scope, [row])
     if len(memories) < len(rows):
-        found = found.pick([i for i, row in enumerate(rows) if row in memories])
-    found = replace(found, memories=[memories[row] for row in rows if row in memories])
+        there = [i for i, row in enumerate(rows) if row in memories]
+        found = found.pick(there)
+    in_order = [memories[row] for row in rows if row in memories]
+    found = replace(found, memories=in_order)
     if "lexical" in search.used:
         shares = features.lexical(search.profile, query.text, found.memories)
         found = found.with_feature("lexical", shares)
@@ -233,7 +242,8 @@ def _select_fitting(
     caps = Caps(limit=query.limit, tokens=query.budget, chars=query.max_chars)
     cost = None if profile.budget_of == "rendered" else lambda memory: max(1, count(memory.text))
     memories = [each.memory for each in ranked]
-    fitted = fit(memories, caps, RENDERERS[profile.render], count, cost=cost)
+    render = RENDERERS[profile.render]
+    fitted = fit(memories, caps, render, count, cost=cost)
     cut = []
     for i, reason in fitted.cut.items():
         each = ranked[i]
@@ -273,7 +283,8 @@ async def _add_related(
     where = replace(query.where, ids=ids)
     page = await ctx.store.page(query.scope, where, limit=len(ids))
     found = {each.id: each for each in page.memories if each.procedural_form != "workflow"}
-    near = [found[id] for id in ids if id in found][: profile.related]
+    near = [found[id] for id in ids if id in found]
+    near = near[: profile.related]
 
     def render(memories: Sequence[Memory]) -> str:
         lines = [f"{RENDERERS[profile.render]([memory])} (related)" for memory in memories]

@@ -68,7 +68,8 @@ def safe(text: str) -> str:
     """
     if text.isascii() and text.isprintable() and not any(map(text.__contains__, _SUSPECT)):
         return text.strip()
-    line = _TAG.sub("‹", _LONG_GAP.sub(" ", _BREAKS.sub(" ", text)))
+    line = _LONG_GAP.sub(" ", _BREAKS.sub(" ", text))
+    line = _TAG.sub("‹", line)
     return _LABEL.sub(r"(\1)", line).strip()
 
 
@@ -146,7 +147,10 @@ def grouped(memories: Sequence[Memory]) -> str:
         if sources:
             line += f" (sources: {', '.join(sources)})"
         topics.setdefault(topic, []).append(line)
-    return "\n".join(f"## {safe(topic)}\n" + "\n".join(group) for topic, group in topics.items())
+    lines: list[str] = []
+    for topic, group in topics.items():
+        lines += [f"## {safe(topic)}", *group]
+    return "\n".join(lines)
 
 
 def lines(memories: Sequence[Memory]) -> str:
@@ -193,13 +197,16 @@ def concise(memory: Memory) -> str:
     """Return the summary of a long memory, or its text; of a how-to, the steps, too."""
     if memory.steps_text:
         return f"{memory.text}: {memory.steps_text}"
-    return memory.summary if memory.summary and len(memory.text) > LONG else memory.text
+    if memory.summary and len(memory.text) > LONG:
+        return memory.summary
+    return memory.text
 
 
 @lru_cache(maxsize=256)
 def _name(text: str) -> str:
     """Return a readable name without a colon."""
-    name = " ".join(safe(text).translate(_IN_NAMES).split())[:LONGEST_NAME].strip()
+    words = safe(text).translate(_IN_NAMES).split()
+    name = " ".join(words)[:LONGEST_NAME].strip()
     return name if not text or any(map(str.isalnum, name)) else UNKNOWN
 
 
@@ -261,7 +268,12 @@ def fit(
         if not _excess(text, tokens, caps):
             beyond = dict.fromkeys(range(limit, len(items)), f"beyond the limit of {limit}")
             taken = list(range(min(limit, len(items))))
-            return Fitted(taken=taken, cut=beyond, text=text, tokens=tokens)
+            return Fitted(
+                taken=taken,
+                cut=beyond,
+                text=text,
+                tokens=tokens,
+            )
     taken = []
     cut: dict[int, str] = {}
     used = 0
@@ -285,7 +297,12 @@ def fit(
             taken.append(i)
             used = total
             text = longer
-    return Fitted(taken=taken, cut=cut, text=text, tokens=used)
+    return Fitted(
+        taken=taken,
+        cut=cut,
+        text=text,
+        tokens=used,
+    )
 
 
 def _excess(text: str, tokens: int, caps: Caps) -> str:

@@ -39,7 +39,8 @@ async def rerank(
     try:
         if reranker is None:
             raise ProviderFailed("no re-ranker is configured: set `reranker`")
-        scores = await reranker.score(question, [each.memory.text for each in candidates])
+        texts = [each.memory.text for each in candidates]
+        scores = await reranker.score(question, texts)
         status = "ok"
         weight = profile.rerank_weight
         for each, value in zip(candidates, scores.tolist(), strict=True):

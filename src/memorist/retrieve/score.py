@@ -83,7 +83,8 @@ def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
                 total += np.float32(weight) * column
     is_supported = search.usable & (own + search.around > 0)
     total = np.where(is_supported, total, np.float32(-np.inf))
-    positions = np.flatnonzero((total >= lower_bound(total, pool) - slack) & is_supported)
+    least = lower_bound(total, pool) - slack
+    positions = np.flatnonzero((total >= least) & is_supported)
     similar = search.cosine[positions].astype(np.float64)
     features = compute(search, positions)
     found = Candidates(positions=positions, relevance=similar, features=features)
@@ -128,9 +129,11 @@ def select_by_legs(search: SnapshotSearch, *, limit: int, pool: int) -> Candidat
         positions = np.flatnonzero(search.usable)
         if kind == "recent":
             newest = np.lexsort((snapshot.row[positions], -snapshot.updated[positions]))
-            positions = positions[newest][: max(pool, min(180, 12 * limit))]
+            most = max(pool, min(180, 12 * limit))
+            positions = positions[newest][:most]
     features = compute(search, positions)
-    features["fused"] = np.array([fused.get(each, 0.0) for each in positions.tolist()])
+    shares = [fused.get(each, 0.0) for each in positions.tolist()]
+    features["fused"] = np.array(shares)
     similar = relevance(search, positions).astype(np.float64)
     return Candidates(positions=positions, features=features, relevance=similar)
 
@@ -253,7 +256,8 @@ def floor(count: int) -> float:
     size = max(count, 1)
     growing = 0.03 + 0.4 * math.log10(size / 20)
     short = min(max(growing, 0.03), 0.25)
-    return max(short, min(0.12 * math.log10(size / 8), 0.3))
+    long = min(0.12 * math.log10(size / 8), 0.3)
+    return max(short, long)
 
 
 def is_chance(search: SnapshotSearch, candidates: Sequence[Candidate]) -> bool:
@@ -280,7 +284,8 @@ def keep(
     if not semantic and profile.gate_without_semantic is not None:
         gate = profile.gate_without_semantic
     best = max((each.score for each in candidates), default=0.0)
-    strong = [not (gate.grows and chance) and passes(gate, each, best) for each in candidates]
+    is_weak = gate.grows and chance
+    strong = [not is_weak and passes(gate, each, best) for each in candidates]
     if not gate.strict and not any(strong):
         strong = [True] * len(candidates)
     kept = []

@@ -339,7 +339,12 @@ class Clanker:
             return Outcome(status="refused", reason=UNSUPPORTED)
         draft = replace(draft, source_ids=(message_id,) if message_id else ())
         hash = normalize.content_hash(draft.text)
-        where = Filter(content_hash=hash, subjects=(subject,), kinds=_FACTS, states=("archived",))
+        where = Filter(
+            content_hash=hash,
+            subjects=(subject,),
+            kinds=_FACTS,
+            states=("archived",),
+        )
         archived: list[Memory] = []
         with suppress(StoreUnavailable):  # then the fact is spooled and becomes a row of its own
             if not await guild.privacy.disabled_reason():

@@ -14,7 +14,7 @@ from ... import __version__
 from ...client import Client
 from ...errors import MemoristError
 from .. import metrics, web
-from ..mcp.server import serve_http
+from ..mcp import serve_http
 from . import dialects, memories, table
 from .auth import Authenticator, Caller, RateLimiter, authenticate
 from .request import AuthenticatedRoute, Problem, RequestMiddleware, answer_error, problem
