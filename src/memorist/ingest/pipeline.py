@@ -72,14 +72,15 @@ async def remember(
     refusals = guard.refuse(items, policy, scope.user)
     batch = await prepare(ctx, scope, items, policy, now)
     hashes = {chunk.content_hash for chunk in batch.chunks}
-    if any(item.outcome is None for item in items):
+    done = outcomes(items, scope.user)
+    if len(done) < len(items):
         async with ctx.store.transaction(scope) as tx:
             await tx.read_ahead(sessions, hashes)
             disabled, _ = await guard.load_disabled(ctx, tx, scope, sessions)
             guard.refuse_disabled(items, disabled)
-            await write(tx, batch)
+            done = await write(tx, batch)
     ctx.access_log.note(scope, refusals)
-    return outcomes(items, scope.user)
+    return done
 
 
 async def prepare(

@@ -179,11 +179,15 @@ class Metrics:
         none_waits = Backlog(name="embed", waiting=0, running=0, failing=0, oldest=None)
         for job in (none_waits, *jobs):
             age = (now - job.oldest).total_seconds() if job.oldest else 0
-            gauges["jobs_waiting"].labels(job.name).set(job.waiting)
-            gauges["jobs_running"].labels(job.name).set(job.running)
-            gauges["jobs_failing"].labels(job.name).set(job.failing)
-            gauges["jobs_dead"].labels(job.name).set(job.set_aside)
-            gauges["jobs_oldest_waiting_seconds"].labels(job.name).set(age)
+            figures = {
+                "waiting": job.waiting,
+                "running": job.running,
+                "failing": job.failing,
+                "dead": job.set_aside,
+                "oldest_waiting_seconds": age,
+            }
+            for name, value in figures.items():
+                gauges[f"jobs_{name}"].labels(job.name).set(value)
             if job.name == "embed":
                 gauges["embed_p95_seconds"].set(job.p95_seconds or 0)
                 gauges["embed_failure_ratio"].set(job.failure_rate or 0)

@@ -14,7 +14,7 @@ from ... import __version__
 from ...client import Client
 from ...errors import MemoristError
 from .. import metrics, web
-from ..mcp.server import serve_http
+from ..mcp import serve_http
 from . import dialects, memories, table
 from .auth import Authenticator, Caller, RateLimiter, authenticate
 from .request import AuthenticatedRoute, Problem, RequestMiddleware, answer_error, problem
@@ -121,12 +121,3 @@ def routes() -> Iterator[AuthenticatedRoute]:
         for route in router.routes:
             if isinstance(route, AuthenticatedRoute):
                 yield route
-
-
-def route_table() -> list[tuple[str, str, str]]:
-    """List all routes with path, method and required right, which is empty for public routes."""
-    found = []
-    for route in routes():
-        right = "".join(route.rights[:1])
-        found += [(route.path, method.lower(), right) for method in sorted(route.methods or ())]
-    return found
