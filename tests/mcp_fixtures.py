@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPDeprecationWarning
 from pydantic import BaseModel, Field
 
 import memorist
-from memorist.interfaces.mcp.server import build_http_server, serve_http
+from memorist.interfaces.mcp import build_http_server, serve_http
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.rest.auth import Caller, authenticate
 

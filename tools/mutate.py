@@ -46,7 +46,7 @@ NOT_MUTATED = (
     "evals/",
     "interfaces/demo.py",
     "interfaces/show.py",
-    "interfaces/web/charts.py",
+    "interfaces/web/markup.py",
     "__main__.py",
 )
 

@@ -65,9 +65,14 @@ async def open_client(
     external_index, usual = await _external_index(chosen, store, embedder)
     llm = None
     if model is not None:
-        user_cap, tenant_cap = chosen.llm_daily_tokens_per_user, chosen.llm_daily_tokens_per_tenant
+        user_cap = chosen.llm_daily_tokens_per_user
+        tenant_cap = chosen.llm_daily_tokens_per_tenant
         llm = MeteredModel(
-            model, store.llm_usage, user_cap=user_cap, tenant_cap=tenant_cap, clock=utcnow
+            model,
+            store.llm_usage,
+            user_cap=user_cap,
+            tenant_cap=tenant_cap,
+            clock=utcnow,
         )
     ctx = Context(
         store=store,
@@ -102,7 +107,10 @@ async def open_client(
 
 
 async def copy_store(
-    source: str, target: str, *, progress: Callable[[int, int], None] = lambda done, of: None
+    source: str,
+    target: str,
+    *,
+    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Copied:
     """Copy a whole store into a new one, or continue a copy.
 
@@ -131,6 +139,8 @@ async def copy_store(
 
 def _check(settings: Settings) -> None:
     """Raise Misconfigured for a name that does not exist, before anything is opened."""
+    if "\0" in settings.db:
+        raise Misconfigured(f"Setting 'db': {settings.db!r} contains a NUL character: name a file")
     try:
         profiles.find(catalog.PROFILES, settings.profile)
         policies.find(catalog.POLICIES, settings.policy)
@@ -143,7 +153,9 @@ def _check(settings: Settings) -> None:
 
 
 async def _external_index(
-    settings: Settings, store: Store, embedder: Embedder | None
+    settings: Settings,
+    store: Store,
+    embedder: Embedder | None,
 ) -> tuple[NearestRows | None, int | None]:
     """Return what searches vectors of scopes that are too large to hold, and from which size on."""
     if embedder is None or (settings.vector_index is None and not _is_postgres(settings)):
@@ -161,7 +173,10 @@ async def _external_index(
     except StoreUnavailable:  # until it is opened again, vectors are searched in the process
         return None, None
     index = vector_indexes.open_index(
-        settings.vector_index, model=embedder.model, dimensions=embedder.dimensions, store=name
+        settings.vector_index,
+        model=embedder.model,
+        dimensions=embedder.dimensions,
+        store=name,
     )
     return IndexSync(store, index, model=embedder.model, dimensions=embedder.dimensions), 0
 

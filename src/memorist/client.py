@@ -29,7 +29,8 @@ class Client:
     """An open memory. The caller that opened it closes it."""
 
     def __init__(self, ctx: Context, offline: Offline | None = None) -> None:
-        self.ctx, self.offline = ctx, offline
+        self.ctx = ctx
+        self.offline = offline
         self.background: Worker | None = None  # runs jobs in this process
 
     @property
@@ -199,7 +200,10 @@ class Client:
         return import_export.export_records(self.ctx.store, None)
 
     async def import_(
-        self, records: Iterable[Mapping[str, Any]], *, restore: bool = False
+        self,
+        records: Iterable[Mapping[str, Any]],
+        *,
+        restore: bool = False,
     ) -> Receipt:
         """Import exported records, each into the scope it came from. Importing twice changes nothing.
 

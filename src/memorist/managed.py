@@ -30,9 +30,16 @@ class ManagedScope:
     """What is stored for one user in one space."""
 
     def __init__(
-        self, ctx: Context, scope: Scope, labels: Labels, offline: Offline | None = None
+        self,
+        ctx: Context,
+        scope: Scope,
+        labels: Labels,
+        offline: Offline | None = None,
     ) -> None:
-        self.ctx, self.scope, self.labels, self.offline = ctx, scope, labels, offline
+        self.ctx = ctx
+        self.scope = scope
+        self.labels = labels
+        self.offline = offline
         self._place = ctx, scope, labels
 
     @property
@@ -75,7 +82,11 @@ class ManagedScope:
         return await self.ctx.store.history.entries(self.scope, id, limit=limit)
 
     async def events(
-        self, *, node: str | None = None, op: str | None = None, limit: int = 100
+        self,
+        *,
+        node: str | None = None,
+        op: str | None = None,
+        limit: int = 100,
     ) -> list[Event]:
         """Return the events of this scope, newest first: what happened when, without any text."""
         validation.number("limit", limit)
@@ -171,7 +182,8 @@ class ManagedScope:
         that memory as its source and is forgotten with it. What cannot be stored is returned with
         the reason. Raises NotFound, RevisionConflict if it was changed meanwhile.
         """
-        memory, ctx = await self.get(id), self.ctx
+        memory = await self.get(id)
+        ctx = self.ctx
         if why := await self.privacy.disabled_reason(memory.labels.session):
             return Extracted(by="nobody", why=why)
         settings = ctx.settings
@@ -179,7 +191,11 @@ class ManagedScope:
         return await job.draw([id], self.scope, ctx, policy=policy)
 
     async def compress(
-        self, *, threshold: int | None = None, sessions: int | None = None, dry_run: bool = False
+        self,
+        *,
+        threshold: int | None = None,
+        sessions: int | None = None,
+        dry_run: bool = False,
     ) -> SummaryReport:
         """Summarize the oldest sessions, each in one memory, if there are more than the threshold.
 
@@ -191,11 +207,18 @@ class ManagedScope:
         if sessions is not None:
             validation.number("sessions", sessions)
         return await summarize.compress(
-            self.ctx, self.scope, threshold=least, sessions=sessions, dry_run=dry_run
+            self.ctx,
+            self.scope,
+            threshold=least,
+            sessions=sessions,
+            dry_run=dry_run,
         )
 
     async def roll_up(
-        self, *, days: float = summarize.DAYS, dry_run: bool = False
+        self,
+        *,
+        days: float = summarize.DAYS,
+        dry_run: bool = False,
     ) -> SummaryReport:
         """Merge each topic among what was not used for so many days into one memory.
 
@@ -227,12 +250,17 @@ class ManagedScope:
 
     # The last of the verbs: below it, `list` in an annotation would mean this one.
     async def list(
-        self, where: Filter | None = None, *, limit: int = 50, cursor: str | None = None
+        self,
+        where: Filter | None = None,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
     ) -> Page:
         """Return a page of memories, newest first; pass its `cursor` for the next one.
 
         Raises InvalidInput.
         """
         validation.number("limit", limit)
-        where, limit = validation.where(where), min(limit, 1000)
+        where = validation.where(where)
+        limit = min(limit, 1000)
         return await self.ctx.store.page(self.scope, where, limit=limit, cursor=cursor)

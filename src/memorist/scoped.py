@@ -9,6 +9,7 @@ from typing import Any
 
 from .ingest import pipeline as ingest
 from .ingest import policies, validation
+from .ingest.guard import load_disabled
 from .manage import (
     access,
     chat_commands,
@@ -91,7 +92,10 @@ class ScopedClient(ManagedScope):
 
     @observed("remember", lambda receipt: len(receipt.ids))
     async def remember_drafts(
-        self, drafts: Sequence[Draft], *, policy: str | None = None
+        self,
+        drafts: Sequence[Draft],
+        *,
+        policy: str | None = None,
     ) -> Receipt:
         """Store drafts, as dialects and importers make them."""
         ctx = self.ctx
@@ -143,12 +147,21 @@ class ScopedClient(ManagedScope):
             include_compressed=include_compressed,
             rerank=rerank,
         )
-        why, revision = await privacy.check_recall(self.ctx, self.scope, self.labels.session)
-        if why:
+        ctx = self.ctx
+        session = self.labels.session
+        disabled, revision = await load_disabled(ctx, ctx.store, self.scope, [session])
+        if disabled:
+            legs = {"memory": disabled[session]}
             return Recall(
-                query=asked, profile=by.name, hits=(), text="", tokens=0, legs={"memory": why}
+                query=asked,
+                profile=by.name,
+                hits=(),
+                text="",
+                tokens=0,
+                legs=legs,
             )
-        ctx, updates, fitted = self.ctx, None, asked
+        updates = None
+        fitted = asked
         if since is not None:
             updates, fitted = await recall.reserve_header(ctx, asked, since)
         find = retrieve.recall if self.offline is None else self.offline.recall
@@ -172,7 +185,11 @@ class ScopedClient(ManagedScope):
         return await recall.record_feedback(*self._place, recalled, used, reply)
 
     async def recall_shared(
-        self, query: str, *, limit: int | None = None, budget: int | None = None
+        self,
+        query: str,
+        *,
+        limit: int | None = None,
+        budget: int | None = None,
     ) -> list[Recall]:
         """Return what the same person's other spaces share with this one: one answer per space.
 
@@ -219,7 +236,11 @@ class ScopedClient(ManagedScope):
 
         async def find(where: Filter, by: Profile) -> Recall:
             return await self.recall(
-                query, limit=top_k, budget=budget_tokens, profile=by, where=where
+                query,
+                limit=top_k,
+                budget=budget_tokens,
+                profile=by,
+                where=where,
             )
 
         return await access.query(
@@ -284,7 +305,10 @@ class ScopedClient(ManagedScope):
         Raises NotFound; StoreUnavailable, because no file can keep this promise.
         """
         manner = self._manner(
-            reason=reason, keep_days=keep_days, never_again=never_again, actor=actor
+            reason=reason,
+            keep_days=keep_days,
+            never_again=never_again,
+            actor=actor,
         )
         return await self._forget([str(id)], manner)
 
@@ -306,7 +330,10 @@ class ScopedClient(ManagedScope):
         Raises InvalidInput if neither is given.
         """
         manner = self._manner(
-            reason=reason, keep_days=keep_days, never_again=never_again, actor=actor
+            reason=reason,
+            keep_days=keep_days,
+            never_again=never_again,
+            actor=actor,
         )
         ids = await forget.find(*self._place, query, where)
         if dry_run:
@@ -343,7 +370,10 @@ class ScopedClient(ManagedScope):
         return await chat_commands.act(*self._place, text, role=role, name=name, about=about)
 
     async def import_(
-        self, records: Iterable[Mapping[str, Any]], *, restore: bool = False
+        self,
+        records: Iterable[Mapping[str, Any]],
+        *,
+        restore: bool = False,
     ) -> Receipt:
         """Import exported records or messages (`content`, `role`, …) into this scope.
 
@@ -353,6 +383,10 @@ class ScopedClient(ManagedScope):
         """
         ctx, scope, labels = self._place
         how = import_export.Import(
-            ctx=ctx, scope=scope, labels=labels, remember=self.remember, restore=restore
+            ctx=ctx,
+            scope=scope,
+            labels=labels,
+            remember=self.remember,
+            restore=restore,
         )
         return await import_export.import_records(records, how)

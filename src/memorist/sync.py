@@ -17,6 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 from .bootstrap import open_client
 from .client import Client
 from .errors import MemoristError
+from .jobs.schedule import cancel
 from .manage.checkpoints import Checkpoints
 from .manage.privacy import Consent, Privacy
 from .scoped import ScopedClient
@@ -63,10 +64,7 @@ class Loop:
 
 async def _cancel_others() -> None:
     """Cancel what an interrupted call has left running."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await cancel(*(asyncio.all_tasks() - {asyncio.current_task()}))
 
 
 async def few(items: AsyncIterator[T], most: int = 100) -> list[T]:
@@ -109,7 +107,8 @@ class Facade:
     """Blocking verbs over the async ones of another object."""
 
     def __init__(self, inner: Any, loop: Loop) -> None:
-        self._inner, self._loop = inner, loop
+        self._inner = inner
+        self._loop = loop
 
 
 class BlockingCheckpoints(Facade):
@@ -148,7 +147,8 @@ class BlockingScope(Facade):
 
     def __init__(self, inner: ScopedClient, loop: Loop) -> None:
         super().__init__(inner, loop)
-        self.scope, self.labels = inner.scope, inner.labels
+        self.scope = inner.scope
+        self.labels = inner.labels
 
     @property
     def checkpoints(self) -> BlockingCheckpoints:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import memorist
-from memorist.interfaces.errors import USAGE
+from memorist.interfaces import USAGE
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -16,6 +16,7 @@ import memorist
 from faults.disk import built
 from faults.witness import CHILDREN, whole_lines
 from memorist.ingest import trim
+from memorist.storage.store import access_scores
 from memorist.text.clock import parse
 from memorist.types import Memory, Scope
 
@@ -95,8 +96,8 @@ def test_a_score_of_the_future_is_computed_again() -> None:
         updated_at=NOW,
         importance=0.25,
     )
-    ahead = trim.scores(memory, 1.0, NOW + timedelta(days=400))
+    ahead = access_scores(memory, 1.0, NOW + timedelta(days=400))
     fresh = trim.fresh_scores(replace(memory, last_scores=ahead), NOW)
     assert (fresh["relevance"], fresh["recency"]) == (0.0, 1.0)
-    recent = trim.scores(memory, 1.0, NOW - timedelta(hours=1))
+    recent = access_scores(memory, 1.0, NOW - timedelta(hours=1))
     assert trim.fresh_scores(replace(memory, last_scores=recent), NOW) is recent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,8 @@ from golden.normalize import Normalizer
 from golden.server import ANA
 from golden.stage import QUESTION, Stage
 from mcp_support import Person
-from memorist.client import Client as MemoryClient
+from memorist.interfaces.mcp import build_server
 from memorist.interfaces.mcp.request import Backend
-from memorist.interfaces.mcp.server import build_server
 
 Arguments = dict[str, Any]
 # How each tool is called; {name} is an id of the history.
@@ -66,11 +65,7 @@ PROMPTS: dict[str, list[Arguments]] = {
 async def connected(place: Path, person: Person | None = None) -> AsyncIterator[Client]:
     """A client of a server in this process; without a person there is nobody to ask."""
     async with memorist.aio.open(place) as engine:
-
-        async def opening(_: AsyncExitStack) -> MemoryClient:
-            return engine
-
-        server = build_server(Backend(opening, lambda _engine, _request: ANA))
+        server = build_server(Backend(lambda _engine, _request: ANA, engine))
         async with Client(server, elicitation_callback=person.answer if person else None) as client:
             yield client
 

@@ -18,7 +18,7 @@ from memorist.extraction import rules
 from memorist.ingest import classify, guard, policies
 from memorist.ingest.analyze import analyze
 from memorist.manage import chat_commands
-from memorist.retrieve import question, render
+from memorist.retrieve import features, render
 from memorist.text import (
     clock,
     compare,
@@ -149,7 +149,7 @@ RULES: dict[str, Callable[[str], Any]] = {
     "is_question": tokens.is_question,
     "terms_of": lambda text: tokens.terms_of(memory(text), "english"),
     "summary": lambda text: summarize.extract([summarize.Turn(text=text, speaker="Ana")]),
-    "understand": lambda text: question.understand(text, ("Ana", "Bob"), NOW, "english"),
+    "understand": lambda text: features.understand(text, ("Ana", "Bob"), NOW, "english"),
     "containing": lambda text: compare.pick_containing(parse(text), parse(text + " x")),
     "alike": lambda text: compare.is_reworded(parse(text), parse(text + " x")),
     "wording": prompts.to_statement,

@@ -23,8 +23,7 @@ from memorist.index import Snapshot
 from memorist.ingest import classify
 from memorist.ports import IndexRow
 from memorist.retrieve import profiles, reorder, score
-from memorist.retrieve.features import COMPUTED, SnapshotSearch, lexical
-from memorist.retrieve.question import understand
+from memorist.retrieve.features import COMPUTED, SnapshotSearch, lexical, understand
 from memorist.retrieve.score import Candidate, Candidates, reciprocal_rank
 from memorist.text import clock
 from memorist.types import Memory, Scope

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from memorist.index.arrays import Neighbors
 from memorist.index.snapshot import NO_TIME
-from memorist.retrieve.features import SnapshotSearch, bm25
+from memorist.retrieve.features import SnapshotSearch, bm25, understand
 from memorist.retrieve.profiles import DEFAULT
-from memorist.retrieve.question import understand
 from memorist.retrieve.score import floor, reciprocal_rank, score_all, select_best
 from memorist.text import clock, tokens
 

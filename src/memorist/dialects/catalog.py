@@ -26,7 +26,9 @@ MILTON = Profile(
 
 
 def milton(
-    recency_bias: float = 0.35, semantic_weight: float = 0.5, mode: str = "hybrid"
+    recency_bias: float = 0.35,
+    semantic_weight: float = 0.5,
+    mode: str = "hybrid",
 ) -> Profile:
     """Return Milton's ranking with the caller's weights, clamped to 0 … 1. Raises InvalidInput."""
     bias = min(1.0, max(0.0, recency_bias))
@@ -109,7 +111,10 @@ CLANKER = Profile(
     ties="newest",
 )
 CLANKER_STRICT = replace(
-    CLANKER, name="clanker.strict", gate=_CLANKER_GATE, gate_without_semantic=_CLANKER_LEXICAL
+    CLANKER,
+    name="clanker.strict",
+    gate=_CLANKER_GATE,
+    gate_without_semantic=_CLANKER_LEXICAL,
 )
 
 PROFILES = {

@@ -17,7 +17,7 @@ from ..errors import InvalidInput, Refused, RevisionConflict, StoreUnavailable
 from ..ingest import validation
 from ..manage import forget, records
 from ..retrieve import render
-from ..retrieve.budget import Caps, fit
+from ..retrieve.render import Caps, fit
 from ..scoped import ScopedClient
 from ..storage import codec, person
 from ..storage.person import Summary
@@ -27,7 +27,8 @@ from . import catalog
 
 INBOUND = ("ntfy", "iphone")  # what arrives over these channels is a request
 MAX_HOURS = 24 * 365 * 900  # as far back as a query looks
-SAID, REPLIED = 0.2, 0.1  # importance of what the person said, and of the reply
+SAID = 0.2  # importance of what the person said
+REPLIED = 0.1  # importance of the reply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,9 @@ class Milton:
     """Milton's API over one scope."""
 
     def __init__(self, scope: ScopedClient) -> None:
-        self._client, self._ctx, self._scope = scope, scope.ctx, scope.scope
+        self._client = scope
+        self._ctx = scope.ctx
+        self._scope = scope.scope
 
     async def add(self, **item: Any) -> str:
         """Store an item given by its fields and return its id.
@@ -121,7 +124,10 @@ class Milton:
         return item.id or outcome.ids[0]
 
     async def query_relevant(
-        self, text: str, limit: int = 10, recency_bias: float = 0.35
+        self,
+        text: str,
+        limit: int = 10,
+        recency_bias: float = 0.35,
     ) -> list[MemoryItem]:
         """Return the best items by words, age and importance, without a model.
 
@@ -130,7 +136,10 @@ class Milton:
         return await self.query_relevant_hybrid(text, limit, recency_bias, mode="deterministic")
 
     async def query_recent(
-        self, hours: float, tags: Sequence[str] | None = None, limit: int = 20
+        self,
+        hours: float,
+        tags: Sequence[str] | None = None,
+        limit: int = 20,
     ) -> list[MemoryItem]:
         """Return the items of the last hours that have one of the tags, newest first."""
         since = self._ctx.clock() - timedelta(hours=min(hours, MAX_HOURS))
@@ -159,7 +168,9 @@ class Milton:
         return [item_of(memory) for memory in answer.memories]
 
     async def upsert_user_profile(
-        self, patch: Mapping[str, Sequence[str]], evidence_ids: Sequence[str]
+        self,
+        patch: Mapping[str, Sequence[str]],
+        evidence_ids: Sequence[str],
     ) -> UserProfile:
         """Add to the profile, as a new version of it.
 
@@ -169,7 +180,10 @@ class Milton:
         return UserProfile(**await self._add_to("user_profile", "user", patch, evidence_ids))
 
     async def upsert_project_memory(
-        self, project_name: str, patch: Mapping[str, Sequence[str]], evidence_ids: Sequence[str]
+        self,
+        project_name: str,
+        patch: Mapping[str, Sequence[str]],
+        evidence_ids: Sequence[str],
     ) -> ProjectMemory:
         """Add to what is known of a project, as a new version.
 
@@ -188,7 +202,10 @@ class Milton:
         return ProjectMemory(project_name=project_name, **found)
 
     async def compress_short_to_long(
-        self, cutoff_hours: float = 48, *, hard_delete: bool = False
+        self,
+        cutoff_hours: float = 48,
+        *,
+        hard_delete: bool = False,
     ) -> dict[str, int]:
         """Write items older than the cutoff into their records; return how many items, projects,
         profiles.
@@ -199,7 +216,9 @@ class Milton:
         is_number = isinstance(cutoff_hours, int | float) and not isinstance(cutoff_hours, bool)
         if not is_number or not cutoff_hours >= 0:
             raise InvalidInput(f"cutoff_hours is a number of at least 0, not {cutoff_hours!r:.60}")
-        ctx, scope, now = self._ctx, self._scope, self._ctx.clock()
+        ctx = self._ctx
+        scope = self._scope
+        now = self._ctx.clock()
         before = now - timedelta(hours=min(cutoff_hours, MAX_HOURS))
         done = await records.promote(ctx.store, scope, before=before, now=now, erase=hard_delete)
         if done.words:
@@ -267,7 +286,8 @@ class Hooks:
     """
 
     def __init__(self, scope: ScopedClient) -> None:
-        self._scope, self._settings = scope, scope.ctx.settings
+        self._scope = scope
+        self._settings = scope.ctx.settings
 
     async def before(self, text: str) -> str:
         """Return what helps with a turn: the first lines of the profile, then the memories that
@@ -277,7 +297,8 @@ class Hooks:
         """
         if await self._scope.privacy.disabled_reason():
             return ""
-        settings, lines = self._settings, list[str]()
+        settings = self._settings
+        lines: list[str] = []
         with suppress(StoreUnavailable):  # the turn continues without the profile
             profile = await Milton(self._scope).user_profile()
             for name in records.PROFILE:
@@ -305,7 +326,10 @@ class Hooks:
         for content, role, importance in turns:
             message = Message(content=content, role=role, at=self._scope.ctx.clock())
             receipt = await self._scope.remember(
-                message, policy="milton", item_type="crumb", importance=importance
+                message,
+                policy="milton",
+                item_type="crumb",
+                importance=importance,
             )
             outcomes += receipt.outcomes
         return Receipt(tuple(outcomes))

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import InvalidInput
 from ..manage.access import limit_categories
 from ..retrieve import render
-from ..retrieve.budget import Caps, fit
+from ..retrieve.render import Caps, fit
 from ..scoped import ScopedClient
 from ..settings import allowlists
 from ..text import normalize
@@ -22,7 +22,9 @@ from .catalog import SUPERVISOR
 
 TOOL = "memory.query"
 UNSURE = 0.5  # a supervisor less confident than this looks again
-MAX_STEPS, MAX_STEP_CHARS, MAX_TOKENS = 20, 240, 400  # of a workflow
+MAX_STEPS = 20  # of a workflow
+MAX_STEP_CHARS = 240
+MAX_TOKENS = 400  # of a workflow
 STABLE = 2  # runs in the same steps make a workflow
 _FIELDS = "agent query categories filters top_k return budget_tokens threshold".split()
 _NUMBER = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•])\s+")
@@ -57,7 +59,8 @@ class Supervisor:
     """The API of the implementation specification over one scope."""
 
     def __init__(self, scope: ScopedClient) -> None:
-        self._scope, self._ctx = scope, scope.ctx
+        self._scope = scope
+        self._ctx = scope.ctx
 
     async def query(self, request: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Answer a call of the tool `memory.query`.
@@ -93,7 +96,12 @@ class Supervisor:
         return await self._scope.query(message, agent=agent, top_k=3, budget_tokens=budget_tokens)
 
     async def context(
-        self, message: str, *, agent: str = "supervisor", limit: int = 5, budget: int = 1000
+        self,
+        message: str,
+        *,
+        agent: str = "supervisor",
+        limit: int = 5,
+        budget: int = 1000,
     ) -> str:
         """Return what an agent reads before it answers: whole categories first, then what fits the
         message.
@@ -101,7 +109,8 @@ class Supervisor:
         Without workflows and without categories that the agent may not read; empty where memory is
         off. Raises NotAllowed.
         """
-        access, count = self._ctx.allowlists, self._ctx.count_tokens
+        access = self._ctx.allowlists
+        count = self._ctx.count_tokens
         if await self._scope.privacy.disabled_reason():
             return ""
         names = [name for name in access.allowed(agent) if name != allowlists.PROCEDURAL]

@@ -15,21 +15,30 @@ from ..text import clock, normalize
 from ..types import Memory
 from .catalog import THEORIA
 
-FEWEST, MOST = 8, 16  # memories that a question gets, if so many answer and fit
+FEWEST = 8  # memories that a question gets, if so many answer and fit
+MOST = 16
 
 
 class Theoria:
     """Theoria's API over a client; the soft cap and the ranking profile can be chosen."""
 
     def __init__(
-        self, client: Client, *, soft_cap: int | None = None, profile: Profile = THEORIA
+        self,
+        client: Client,
+        *,
+        soft_cap: int | None = None,
+        profile: Profile = THEORIA,
     ) -> None:
-        self._client, self._profile = client, profile
+        self._client = client
+        self._profile = profile
         policy = policies.find(client.ctx.policies, "theoria", client.settings.capacity)
         if soft_cap is not None and soft_cap != policy.capacity:
             validation.number("soft_cap", soft_cap)
             policy = replace(
-                policy, name=f"theoria.{soft_cap}", capacity=soft_cap, has_own_capacity=True
+                policy,
+                name=f"theoria.{soft_cap}",
+                capacity=soft_cap,
+                has_own_capacity=True,
             )
             client.ctx.policies[policy.name] = policy
         self._policy = policy
@@ -40,7 +49,11 @@ class Theoria:
         return self._policy.capacity
 
     async def persist_memory(
-        self, user_id: str, space: str, text: str, manually_saved: bool = False
+        self,
+        user_id: str,
+        space: str,
+        text: str,
+        manually_saved: bool = False,
     ) -> str:
         """Store a text, or count it as a repetition; return the id of its entry.
 
@@ -57,7 +70,12 @@ class Theoria:
         return receipt.ids[0]
 
     async def retrieve_memories(
-        self, user_id: str, space: str, query_text: str, now: datetime, top_n: int = 12
+        self,
+        user_id: str,
+        space: str,
+        query_text: str,
+        now: datetime,
+        top_n: int = 12,
     ) -> list[Memory]:
         """Return the memories that answer, best and most different first: 8 to 16 if so many answer
         and fit.
@@ -73,7 +91,8 @@ class Theoria:
         """Trim a space to the soft cap, except pinned and saved entries; return the ids that were
         removed.
         """
-        ctx, scope = self._client.ctx, self._client.scope(user=user_id, space=space).scope
+        ctx = self._client.ctx
+        scope = self._client.scope(user=user_id, space=space).scope
         if self._policy.capacity is None:
             return []
         async with ctx.store.transaction(scope) as tx:

@@ -52,7 +52,11 @@ class Vault:
         self._client = client
 
     async def ingest(
-        self, text: str, user_id: str, session_id: str, memory_type_hint: MemoryType | None = None
+        self,
+        text: str,
+        user_id: str,
+        session_id: str,
+        memory_type_hint: MemoryType | None = None,
     ) -> list[MemoryChunk]:
         """Chunk, embed, score and store a text, without unimportant chunks. Raises InvalidInput."""
         scope = self._client.scope(user=user_id, session=session_id)

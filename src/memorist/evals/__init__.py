@@ -7,10 +7,27 @@ Everything runs in a temporary memory. `memorist eval` is the command; from Pyth
 report = await evals.evaluate(evals.packaged())
 report.run("memory").accuracy
 ```
+
+Sweeps run the same tasks under many settings of the ranking, and draw the results.
+Each number of the tri-score (`α·relevance + β·recency + γ·importance`, τ, N) is varied alone from
+its usual value, and all of them together on a coarse grid; only the ratios of α, β and γ matter, so
+the grid leaves α at 1. The k of reciprocal rank fusion orders candidates and is no part of the
+tri-score: it is varied where fusion alone ranks.
 """
 
-from .sweeps import Point, SweepReport, sweep
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from itertools import product
+from typing import Any
+
+from ..dialects.catalog import THEORIA
+from ..retrieve.profiles import DAY, DEFAULT, Profile, Recency
 from .tasks import (
+    Advance,
     Answerer,
     EvalSession,
     EvalTask,
@@ -18,7 +35,9 @@ from .tasks import (
     Report,
     Result,
     Run,
+    ask_all,
     evaluate,
+    filled_memory,
     from_folder,
     packaged,
 )
@@ -38,3 +57,197 @@ __all__ = [
     "packaged",
     "sweep",
 ]
+
+TRISCORE, FUSION, OURS = "theoria.triscore", "RRF alone", "default"
+USUAL: Mapping[str, Mapping[str, float]] = {
+    TRISCORE: {"α": 1.0, "β": 1.0, "γ": 1.0, "τ": 7.0, "N": 12},  # τ in days
+    FUSION: {"k": 60, "N": 4},
+    OURS: {"N": 10},
+}
+AXES: Mapping[str, Sequence[float]] = {
+    "α": (0.0, 0.25, 0.5, 1.0, 2.0, 4.0),
+    "β": (0.0, 0.1, 0.3, 1.0, 2.0),
+    "γ": (0.0, 0.1, 0.3, 1.0, 2.0),
+    "τ": (1.0, 7.0, 30.0, 180.0),
+    "N": (1, 2, 4, 8, 12, 16),
+}
+GRID: Mapping[str, Sequence[float]] = {
+    "β": (0.0, 0.1, 0.3),
+    "γ": (0.0, 0.1, 0.3),
+    "τ": (7.0, 30.0),
+    "N": (2, 4, 8),
+}
+KS, FEW, COUNTS = (1, 10, 60, 200), (2, 4), (1, 2, 4, 6, 10)
+WIDTH, HEIGHT = 720, 440
+LEFT, RIGHT, TOP, BOTTOM = 60, 20, 50, 60
+COLORS = {TRISCORE: "#7a8ca3", FUSION: "#c9822b", OURS: "#2a7f62"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One setting and its result."""
+
+    ranking: str  # theoria.triscore · RRF alone · default
+    values: Mapping[str, float]
+    accuracy: float
+    tokens: float
+
+    @property
+    def label(self) -> str:
+        """The setting in one line.
+
+        >>> Point(ranking="default", values={"N": 4}, accuracy=0.5, tokens=80).label
+        'default N=4'
+        """
+        values = [f"{name}={value:g}" for name, value in self.values.items()]
+        return " ".join([self.ranking, *values])
+
+    @property
+    def changed(self) -> list[str]:
+        """The numbers that differ from the usual ones."""
+        return [name for name, value in self.values.items() if value != USUAL[self.ranking][name]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepReport:
+    """The results of all settings."""
+
+    points: tuple[Point, ...]
+
+    @property
+    def usual(self) -> Point:
+        """The tri-score with its own numbers."""
+        return next(each for each in self.points if each.ranking == TRISCORE and not each.changed)
+
+    @property
+    def best(self) -> Point:
+        """The most accurate tri-score; of equals the one that needs the fewest tokens."""
+        return _best([each for each in self.points if each.ranking == TRISCORE])
+
+    @property
+    def ours(self) -> Point:
+        """The default profile, with as many memories as do best."""
+        return _best([each for each in self.points if each.ranking == OURS])
+
+    def along(self, axis: str) -> list[Point]:
+        """Return the settings that differ from the usual ones in this number alone."""
+        by_axis = [each for each in self.points if axis in each.values]
+        found = [each for each in by_axis if set(each.changed) <= {axis}]
+        return sorted(found, key=lambda each: (each.ranking, each.values[axis]))
+
+
+async def sweep(
+    tasks: Sequence[EvalTask], *, progress: Advance = lambda done, of: None, **settings: Any
+) -> SweepReport:
+    """Ask all questions under every setting; the conversations are stored once."""
+    points, settings_to_try = [], plan()
+    async with filled_memory(tasks, **{**settings, "llm": "none"}) as memory:
+        for done, (ranking, values) in enumerate(settings_to_try, 1):
+            by, limit = profile(ranking, values), int(values["N"])
+            run = Run(name=ranking, results=await ask_all(memory, tasks, profile=by, limit=limit))
+            point = Point(ranking=ranking, values=values, accuracy=run.accuracy, tokens=run.tokens)
+            points.append(point)
+            progress(done, len(settings_to_try))
+    return SweepReport(points=tuple(points))
+
+
+def profile(ranking: str, values: Mapping[str, float]) -> Profile:
+    """Return the ranking with these numbers, as `recall(profile=…)` takes it."""
+    if ranking == OURS:
+        return DEFAULT
+    if ranking == FUSION:
+        return replace(
+            THEORIA,
+            weights={"fused": 1.0},
+            rrf_k=int(values["k"]),
+            diversity=None,
+            scores_first=False,
+        )
+    return replace(
+        THEORIA,
+        weights={"relevance": values["α"], "recency": values["β"], "importance": values["γ"]},
+        recency=Recency(shape="exponential", scale=values["τ"] * DAY),
+        scores_first=False,
+    )
+
+
+def _best(points: Sequence[Point]) -> Point:
+    return min(points, key=lambda each: (-each.accuracy, each.tokens, each.label))
+
+
+def plan() -> list[tuple[str, Mapping[str, float]]]:
+    """Return every setting once."""
+    usual = USUAL[TRISCORE]
+    scored = [{**usual, axis: value} for axis, values in AXES.items() for value in values]
+    for values in product(*GRID.values()):
+        setting = {**usual, **dict(zip(GRID, values, strict=True))}
+        if setting["β"] or setting["τ"] == usual["τ"]:  # without recency τ changes nothing
+            scored.append(setting)
+    found: list[tuple[str, Mapping[str, float]]] = [(TRISCORE, each) for each in scored]
+    found += [(FUSION, {"k": k, "N": count}) for k, count in product(KS, FEW)]
+    found += [(OURS, {"N": count}) for count in COUNTS]
+    return list({str(each): each for each in found}.values())
+
+
+def front(points: Sequence[Point]) -> list[Point]:
+    """Return the settings that no other beats in both accuracy and tokens, shortest first.
+
+    >>> results = ((0.6, 30), (0.8, 20), (0.5, 9))
+    >>> points = [Point(ranking="x", values={}, accuracy=p, tokens=t) for p, t in results]
+    >>> [each.tokens for each in front(points)]
+    [9, 20]
+    """
+    kept: list[Point] = []
+    for each in sorted(points, key=lambda point: (point.tokens, -point.accuracy)):
+        if not kept or each.accuracy > kept[-1].accuracy:
+            kept.append(each)
+    return kept
+
+
+def svg(swept: SweepReport) -> str:
+    """Draw accuracy against tokens as SVG: a dot for each setting, and a line along the front."""
+    longest = max(each.tokens for each in swept.points)
+    step = 10.0 ** math.floor(math.log10(max(longest, 10.0))) / 2
+    most = max(10.0, step * math.ceil(longest / step))  # the next round number
+
+    def place(tokens: float, accuracy: float) -> tuple[float, float]:
+        x = LEFT + (WIDTH - LEFT - RIGHT) * tokens / most
+        y = TOP + (HEIGHT - TOP - BOTTOM) * (1 - accuracy)
+        return round(x, 1), round(y, 1)
+
+    title = "Tasks passed, by the tokens of what is recalled"
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        'font-family="sans-serif" font-size="12" role="img" aria-label="Accuracy against tokens">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<text x="{LEFT}" y="24" font-size="15">{title}</text>',
+        f'<text x="{WIDTH / 2}" y="{HEIGHT - 18}" text-anchor="middle">tokens per question</text>',
+    ]
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        x, y = place(most * share, share)
+        below = f'x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle"'
+        lines += [
+            f'<path d="M{LEFT} {y}H{WIDTH - RIGHT}" stroke="#ddd"/>',
+            f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{share:.0%}</text>',
+            f"<text {below}>{most * share:.0f}</text>",
+        ]
+    path = "L".join(
+        "{} {}".format(*place(each.tokens, each.accuracy)) for each in front(swept.points)
+    )
+    lines.append(f'<path d="M{path}" fill="none" stroke="#444" stroke-dasharray="4 3"/>')
+    for point in swept.points:
+        x, y = place(point.tokens, point.accuracy)
+        center = f'<circle cx="{x}" cy="{y}"'
+        color = COLORS[point.ranking]
+        label = f"{escape(point.label)}: {point.accuracy:.0%}, {point.tokens:.0f} tokens"
+        title = f"<title>{label}</title>"
+        lines.append(f'{center} r="4" fill="{color}" fill-opacity="0.7">{title}</circle>')
+        if point in (swept.best, swept.usual):
+            name = "best tri-score" if point == swept.best else "usual tri-score"
+            lines.append(f'{center} r="7" fill="none" stroke="{color}" stroke-width="2"/>')
+            lines.append(f'<text x="{x + 10}" y="{y - 6}">{name}</text>')
+    for number, (ranking, color) in enumerate(COLORS.items()):
+        x = LEFT + 6 + 160 * number
+        lines.append(f'<circle cx="{x}" cy="38" r="4" fill="{color}"/>')
+        lines.append(f'<text x="{x + 10}" y="42">{escape(ranking)}</text>')
+    return "\n".join([*lines, "</svg>\n"])

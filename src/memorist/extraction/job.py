@@ -69,7 +69,7 @@ async def draw(
     turn = await _load_turn(ctx.store, scope, ids)
     found, facts = await _read(ctx, scope, turn, limits)
     left = await _count_left(ctx.store, scope, limits, now)
-    drafts, dropped = _choose(ctx, facts, turn, scope, limits, left)
+    drafts, dropped = _choose(ctx, facts, turn, limits, left)
     batch = await pipeline.prepare_derived(ctx, scope, drafts, limits.policy, now)
     async with ctx.store.transaction(scope) as tx:
         await pipeline.write(tx, batch)
@@ -147,12 +147,7 @@ async def _count_left(reading: Reader, scope: Scope, limits: Facts, now: datetim
 
 
 def _choose(
-    ctx: Context,
-    facts: Sequence[Fact],
-    turn: Sequence[Memory],
-    scope: Scope,
-    limits: Facts,
-    left: int,
+    ctx: Context, facts: Sequence[Fact], turn: Sequence[Memory], limits: Facts, left: int
 ) -> tuple[list[Draft], list[str]]:
     """Return the facts that may be stored, as drafts, and why each other one may not.
 
@@ -190,7 +185,7 @@ def _choose(
             dropped.append("it is the turn itself")
         elif len(fact.text) > limits.longest:
             dropped.append(f"it is longer than {limits.longest} characters")
-        elif why := guard.find_refusal(draft, policy, scope.user):
+        elif why := guard.find_refusal(draft, policy, first.scope.user):
             dropped.append(why)
         elif len(drafts) >= limits.kept:
             dropped.append(f"there are more than {limits.kept} in one turn")

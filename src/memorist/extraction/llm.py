@@ -180,7 +180,8 @@ def _find_difference(text: str, clause: str, who: str) -> str:
     told = re.sub(rf"(?<!\w){name}['’]s?(?!\w)", "my", text, flags=re.IGNORECASE)
     told = re.sub(rf"(?<!\w){name}(?!\w)", "I", told, flags=re.IGNORECASE).replace("’", "'")
     bare = strip_clause(clause).replace("’", "'")
-    ours, theirs = _key_words(told), _key_words(bare)
+    ours = _key_words(told)
+    theirs = _key_words(bare)
     if not ours or theirs[: len(ours)] != ours:
         return "its words do not stand in the source like this"
     # Both are about the speaker or what is theirs, or neither is about anyone.
@@ -198,7 +199,8 @@ def _find_difference(text: str, clause: str, who: str) -> str:
     # A shortened fact ends where a part of the clause does, at a comma or an "and".
     is_cut = len(ours) < len(theirs)
     ends = [len(_key_words(bare[: cut.start()])) for cut in _PART.finditer(bare)] if is_cut else []
-    a, b = parse(told), parse(bare)
+    a = parse(told)
+    b = parse(bare)
     senses = {name: set(getattr(b.values, name)) for name in _VALUES}
     if (
         (is_cut and len(ours) not in ends)

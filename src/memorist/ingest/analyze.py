@@ -61,11 +61,11 @@ class Chunk:
         """Return whether one speaker in one role said both of one subject; a how-to is no
         statement.
         """
-        draft, ours, theirs = self.draft, self.draft.labels, memory.labels
+        draft = self.draft
         if (draft.steps_text is not None) != (memory.procedural_form == "workflow"):
             return False
-        source = (draft.speaker, ours.subject, ours.role)
-        return source == (memory.speaker, theirs.subject, theirs.role)
+        source = (draft.speaker, draft.labels.subject, draft.labels.role)
+        return source == (memory.speaker, memory.labels.subject, memory.labels.role)
 
     def is_comparable(self, memory: Memory) -> bool:
         """Return whether both can be about the same: one source, and no "yesterday" of two days.
@@ -80,7 +80,8 @@ class Chunk:
         is_fragment = self.session is not None and len(self.text.split()) < SELF_CONTAINED
         if is_other_session or is_fragment:
             return False
-        said, other = self.draft.at, memory.occurred_at
+        said = self.draft.at
+        other = memory.occurred_at
         is_same_day = (said and said.date()) == (other and other.date())
         return is_same_day or not clock.has_time(self.text)
 

@@ -58,8 +58,18 @@ class _Splitter:
     """A text with the places where it may be cut, and how large its spans may be."""
 
     def __init__(self, text: str, count: Callable[[str], int], minimum: int, maximum: int) -> None:
-        self.text, self.count, self.minimum, self.maximum = text, count, minimum, maximum
-        fences = _find_fences(text)
+        self.text = text
+        self.count = count
+        self.minimum = minimum
+        self.maximum = maximum
+        fences: list[tuple[int, int]] = []  # blocks of code that are closed
+        opened: re.Match[str] | None = None
+        for match in _FENCE.finditer(text):
+            if opened is None:  # ```code``` on one line opens nothing
+                opened = match if "`" not in match[2] else None
+            elif match[1].startswith(opened[1]) and not match[2].strip():
+                fences.append((opened.start(), match.end()))
+                opened = None
         blank_lines = [match.end() for match in _BLANK_LINE.finditer(text)]
         ends = []
         for match in _SENTENCE_END.finditer(text):
@@ -174,26 +184,14 @@ class _Splitter:
         """
         if len(spans) < 2 or min(spans[-1].size, spans[-2].size) >= self.minimum:
             return
-        start, end = spans[-2].start, spans[-1].end
+        start = spans[-2].start
+        end = spans[-1].end
         for cut in self.middles(start, end)[:3]:
             parts = [self.span(start, cut), self.span(cut, end)]
             sizes = [part.size for part in parts]
             if self.minimum <= min(sizes) and max(sizes) <= self.maximum:
                 spans[-2:] = parts
                 return
-
-
-def _find_fences(text: str) -> list[tuple[int, int]]:
-    """Find the fenced blocks of code that are closed."""
-    found: list[tuple[int, int]] = []
-    opened: re.Match[str] | None = None
-    for match in _FENCE.finditer(text):
-        if opened is None:
-            opened = match if "`" not in match[2] else None  # ```code``` on one line opens nothing
-        elif match[1].startswith(opened[1]) and not match[2].strip():
-            found.append((opened.start(), match.end()))
-            opened = None
-    return found
 
 
 def _drop_fenced(cuts: Iterable[int], fences: list[tuple[int, int]]) -> list[int]:

@@ -93,20 +93,23 @@ class WriteSession:
 
     def save(self, put: Save) -> None:
         """Write a memory; the next chunk of this call meets it."""
-        memory, policy = put.memory, self.policy
+        memory = put.memory
+        policy = self.policy
         self.puts[memory.id] = put
         if memory.key:
             self.keyed[memory.key] = memory
         if policy.exact or policy.near or policy.bands or policy.conflicts:
             self.memories[memory.id] = memory
-        session, place = memory.labels.session, memory.sequence
+        session = memory.labels.session
+        place = memory.sequence
         if session is not None and place is not None:
             self.places[session] = max(place, self.places.get(session, place))
 
 
 def decide(chunk: Chunk, known: WriteSession) -> Decision:
     """Decide what becomes of a chunk."""
-    policy, draft = known.policy, chunk.draft
+    policy = known.policy
+    draft = chunk.draft
     may_return = chunk.on_purpose or not known.forgotten  # on purpose is the person's right
     if not may_return and normalize.wording(chunk.text) in known.forgotten:
         return Decision(outcome=Outcome(status="refused", reason=FORGOTTEN))
@@ -133,7 +136,7 @@ def decide(chunk: Chunk, known: WriteSession) -> Decision:
         return Decision(outcome=Outcome(status="skipped", reason=reason))
     if chunk.key is not None and chunk.key in known.keyed:
         return _merge(known.keyed[chunk.key], chunk, known)
-    contradicted = find_contradicted(chunk, known, neighbors)
+    contradicted = _find_contradicted(chunk, known, neighbors)
     if contradicted is not None:
         memory = replace(memory, pinned=memory.pinned or contradicted.pinned)
         return _supersede(contradicted, memory, chunk, known, CONTRADICTS)
@@ -149,7 +152,8 @@ def find_duplicate(
     In this order: the same words, the nearest fingerprint that says the same, the nearest vector
     that says the same in other words; a very near one may say less.
     """
-    policy, close = known.policy, []
+    policy = known.policy
+    close = []
     for memory in known.memories.values():
         if not memory.is_active:
             continue
@@ -182,7 +186,7 @@ def compare_with(chunk: Chunk, memory: Memory) -> compare.Verdict:
     return compare.verdict(chunk.statement, parse(memory.text))
 
 
-def find_contradicted(chunk: Chunk, known: WriteSession, neighbors: Neighbors) -> Memory | None:
+def _find_contradicted(chunk: Chunk, known: WriteSession, neighbors: Neighbors) -> Memory | None:
     """Return the memory that a chunk replaces, because it gives another value to an attribute.
 
     What is said late about an earlier time replaces nothing, and "tomorrow" is another day on
@@ -222,7 +226,9 @@ def _merge(old: Memory, chunk: Chunk, known: WriteSession) -> Decision:
 
 def _update(old: Memory, chunk: Chunk, known: WriteSession) -> Decision:
     """A memory gets the text of the chunk; its earlier version is kept beside it."""
-    now, put, vector = known.now, known.puts.get(old.id), None
+    now = known.now
+    put = known.puts.get(old.id)
+    vector = None
     positions = known.snapshot.positions([row for row, id in known.ids.items() if id == old.id])
     if put is not None:
         vector = put.vector
@@ -242,17 +248,25 @@ def _update(old: Memory, chunk: Chunk, known: WriteSession) -> Decision:
     )
     kept = Save(memory=earlier, event=None, vector=vector, model=known.model)
     meta = {"fields": ["text"], "reason": "said again, with more", **chunk.during}
-    event = put.event if put else "updated"
-    made = Save(memory=memory, event=event, vector=chunk.vector, model=known.model, meta=meta)
+    made = Save(
+        memory=memory,
+        event=put.event if put else "updated",
+        vector=chunk.vector,
+        model=known.model,
+        old_ref=earlier.id,
+        meta=meta,
+    )
     outcome = Outcome(status="updated", ids=(memory.id,), reason="said before, with less")
-    return Decision(outcome=outcome, saves=[kept, replace(made, old_ref=earlier.id)])
+    return Decision(outcome=outcome, saves=[kept, made])
 
 
 def _supersede(
     old: Memory, memory: Memory, chunk: Chunk, known: WriteSession, reason: str
 ) -> Decision:
     """The chunk becomes a new memory that replaces an older one."""
-    put, others, now = known.puts.get(old.id), list[Change](), known.now
+    put = known.puts.get(old.id)
+    others = list[Change]()
+    now = known.now
     gone = transitions.supersede(old, now, by=memory.id, since=memory.valid_from)
     meta = {"reason": reason, "superseded_by": memory.id, **chunk.during}
     ended = Save(memory=gone, event="superseded", meta=meta)
@@ -275,11 +289,13 @@ def _supersede(
 
 def build_memory(chunk: Chunk, known: WriteSession) -> Memory:
     """Return a new memory of a chunk."""
-    draft, policy = chunk.draft, known.policy
+    draft = chunk.draft
+    policy = known.policy
     told = draft.told_at or known.now
     importance, parts = _score(chunk, known)
-    tags, confidence = chunk.tags, chunk.confidence
-    if proposed := propose_tags(chunk, known):
+    tags = chunk.tags
+    confidence = chunk.confidence
+    if proposed := _propose_tags(chunk, known):
         tags, confidence = entities.tags([*chunk.about, *proposed])
     session = chunk.session
     form = "preference" if draft.steps_text is None else "workflow"
@@ -315,7 +331,9 @@ def build_memory(chunk: Chunk, known: WriteSession) -> Memory:
 
 def _score(chunk: Chunk, known: WriteSession) -> tuple[float, Mapping[str, float]]:
     """Return the importance of a chunk by the policy's measure, and its parts."""
-    given, heuristic, measure = chunk.draft.importance, chunk.heuristic, known.policy.score
+    given = chunk.draft.importance
+    heuristic = chunk.heuristic
+    measure = known.policy.score
     if measure == "given" or (measure == "heuristic" and given is not None):
         usual = known.policy.usual_importance if given is None else given
         return usual, {"given": usual}
@@ -332,7 +350,7 @@ def _score(chunk: Chunk, known: WriteSession) -> tuple[float, Mapping[str, float
     return classify.unified(by_novelty, heuristic, given or 0.0), parts
 
 
-def propose_tags(chunk: Chunk, known: WriteSession) -> list[entities.Entity]:
+def _propose_tags(chunk: Chunk, known: WriteSession) -> list[entities.Entity]:
     """Return the tags that most of the near stored memories have, weighted by their cosine.
 
     Only what one speaker said in one role about one subject lends tags to each other. A tag that
@@ -340,7 +358,8 @@ def propose_tags(chunk: Chunk, known: WriteSession) -> list[entities.Entity]:
     Anna.
     """
     votes: dict[str, float] = {}
-    count, total = 0, 0.0
+    count = 0
+    total = 0.0
     low = (known.policy.bands or Bands()).check_low
     for row, cosine in known.near.get(chunk.text, {}).items() if chunk.takes_tags else ():
         memory = known.memories[known.ids[row]] if row in known.ids else None
@@ -348,7 +367,8 @@ def propose_tags(chunk: Chunk, known: WriteSession) -> list[entities.Entity]:
             continue
         if memory.item_type != chunk.draft.item_type or not chunk.has_same_source(memory):
             continue
-        count, total = count + 1, total + cosine
+        count += 1
+        total += cosine
         words = memory.text.casefold()
         for tag in memory.tags:
             if tag not in words and tag not in _OWN_TAGS and ":" not in tag:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Literal
 from unicodedata import category
 from unicodedata import normalize as to_form
@@ -250,8 +249,9 @@ def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
             item.draft = lower_authority(draft, policy, user)
         if why and draft.told_at is not None:
             thread = draft.labels.thread or draft.labels.session
-            event = Event(node="hotpath", op="classify", at=draft.told_at, status="skipped")
-            events.append(replace(event, thread=thread))
+            at = draft.told_at
+            event = Event(node="hotpath", op="classify", at=at, thread=thread, status="skipped")
+            events.append(event)
     return events
 
 
@@ -328,34 +328,29 @@ def find_secret(text: str) -> str:
         return shape
     if any(not _PLACEHOLDER.match(found["value"]) for found in _ADDRESS.finditer(text)):
         return "a password"
-    if any(map(_is_password, _PASSWORD.finditer(text))):
-        return "a password"
+    for found in _PASSWORD.finditer(text):
+        value = (found["cjk"] or found["value"]).rstrip(".!?)")
+        bare = value.strip("\"'`")
+        if len(bare) < 4 or _PLACEHOLDER.match(bare):
+            continue
+        # No plain word, unless it is quoted, or rare after a colon.
+        is_assigned = (found["sign"] or "").strip() in (":", "=", "：")
+        is_rare = is_assigned and bare.isalpha() and not is_common(bare.lower())
+        if is_rare or bare != value or not _WORDS.fullmatch(bare):
+            return "a password"
     for found in _NAMED.finditer(text):
         value = found["value"]
         is_random = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
         if is_random and not _PLACEHOLDER.match(value):  # letters and digits mixed, as in no word
             return "an access key"
-    return "a card number" if any(map(_is_card, _CARD.findall(text))) else ""
-
-
-def _is_password(found: re.Match[str]) -> bool:
-    """Return whether a value is one: no plain word, unless quoted, or rare after a colon."""
-    value = (found["cjk"] or found["value"]).rstrip(".!?)")
-    bare = value.strip("\"'`")
-    if len(bare) < 4 or _PLACEHOLDER.match(bare):
-        return False
-    if bare != value or not _WORDS.fullmatch(bare):
-        return True
-    is_assigned = (found["sign"] or "").strip() in (":", "=", "：")
-    return is_assigned and bare.isalpha() and not is_common(bare.lower())
-
-
-def _is_card(text: str) -> bool:
-    """Return whether an issuer gives out such numbers, and the check digit is right (Luhn)."""
-    digits = [int(mark) for mark in text if mark.isdigit()]
-    doubled = [digit * (1 + place % 2) for place, digit in enumerate(reversed(digits))]
-    total = sum(doubled) - 9 * sum(digit > 9 for digit in doubled)
-    return total % 10 == 0 and _ISSUED.fullmatch("".join(map(str, digits))) is not None
+    for number in _CARD.findall(text):
+        digits = [int(mark) for mark in number if mark.isdigit()]
+        doubled = [digit * (1 + place % 2) for place, digit in enumerate(reversed(digits))]
+        total = sum(doubled) - 9 * sum(digit > 9 for digit in doubled)
+        # An issuer gives out such numbers, and the check digit is right (Luhn).
+        if total % 10 == 0 and _ISSUED.fullmatch("".join(map(str, digits))):
+            return "a card number"
+    return ""
 
 
 def find_shortness(text: str, what: str = "content") -> str:

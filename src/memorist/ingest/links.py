@@ -34,7 +34,8 @@ async def link(
     text loses the relations of the old one. `snapshot` is the scope before the write; one without
     vectors links nothing. Turns have their neighbors in the session instead.
     """
-    new, gone = [], set()
+    new = []
+    gone = set()
     for put in puts:
         memory = put.memory
         is_new = put.event in ("created", "updated") and put.vector is not None
@@ -45,13 +46,15 @@ async def link(
     if not new or snapshot.is_lean:
         return
     made: dict[tuple[str, str], Change] = {}
-    events, entries = list[Change](), list[HistoryEntry]()
+    events = list[Change]()
+    entries = list[HistoryEntry]()
     for put, near in zip(new, await _find_near(tx, scope, snapshot, new, limits), strict=True):
         memory = put.memory
         cosines = {id: round(min(near[id], 1.0), 6) for id in near.keys() - gone - {memory.id}}
         best = sorted(cosines.items(), key=lambda each: (-each[1], each[0]))[: limits.most]
         for id, cosine in best:
-            newer, older = max(memory.id, id), min(memory.id, id)
+            newer = max(memory.id, id)
+            older = min(memory.id, id)
             made[newer, older] = Relation(
                 from_id=newer, to_id=older, type=RELATED, at=now, strength=cosine
             )

@@ -72,14 +72,15 @@ async def remember(
     refusals = guard.refuse(items, policy, scope.user)
     batch = await prepare(ctx, scope, items, policy, now)
     hashes = {chunk.content_hash for chunk in batch.chunks}
-    if any(item.outcome is None for item in items):
+    done = outcomes(items, scope.user)
+    if len(done) < len(items):
         async with ctx.store.transaction(scope) as tx:
             await tx.read_ahead(sessions, hashes)
             disabled, _ = await guard.load_disabled(ctx, tx, scope, sessions)
             guard.refuse_disabled(items, disabled)
-            await write(tx, batch)
+            done = await write(tx, batch)
     ctx.access_log.note(scope, refusals)
-    return outcomes(items, scope.user)
+    return done
 
 
 async def prepare(
@@ -91,7 +92,21 @@ async def prepare(
     for item in items:
         if item.outcome is None and item.draft.message_id not in seen:
             item.chunks = analyze(item.draft, policy)
-    batch.problem = await _embed(ctx, batch.chunks, policy)
+    chunks = batch.chunks
+    if not chunks or policy.embed == "deferred":
+        return batch
+    if ctx.embedder is None:
+        batch.problem = NO_MODEL
+        return batch
+    texts = list(dict.fromkeys(chunk.text for chunk in chunks))
+    try:
+        vectors = await encode(ctx.embedder, texts)
+    except ProviderFailed as error:
+        batch.problem = f"{FAILED}: {error}"
+        return batch
+    by_text = dict(zip(texts, vectors, strict=True))
+    for chunk in chunks:
+        chunk.vector = by_text[chunk.text]
     return batch
 
 
@@ -110,7 +125,10 @@ async def prepare_derived(
 
 async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     """Decide what becomes of each chunk and write it; return the outcomes of all items."""
-    ctx, scope, policy, now = batch.ctx, batch.scope, batch.policy, batch.now
+    ctx = batch.ctx
+    scope = batch.scope
+    policy = batch.policy
+    now = batch.now
     items = [item for item in batch.items if item.outcome is None]
     if not items:
         return outcomes(batch.items, scope.user)
@@ -148,7 +166,9 @@ def outcomes(items: Iterable[Item], user: str) -> list[Outcome]:
     """
     done = []
     for item in items:
-        outcome, given, draft = item.outcome, item.given, item.draft
+        outcome = item.outcome
+        given = item.given
+        draft = item.draft
         if outcome is None:
             continue
         if given is not draft and outcome.status == "created" and not outcome.reason:
@@ -184,7 +204,9 @@ async def load_seen(reading: Reader, scope: Scope, items: Iterable[Item]) -> See
 
 async def load(tx: Transaction, known: WriteSession, chunks: Sequence[Chunk]) -> None:
     """Read everything that the chunks may meet, in a few queries."""
-    scope, snapshot, policy = known.scope, known.snapshot, known.policy
+    scope = known.scope
+    snapshot = known.snapshot
+    policy = known.policy
     known.near = _find_near_rows(snapshot, chunks, policy)
     if policy.exact:
         same = await tx.same_text(scope, {chunk.content_hash for chunk in chunks})
@@ -255,26 +277,11 @@ def _find_same_subject(snapshot: Snapshot, clause: Clause) -> NDArray[np.bool_]:
     return np.logical_and.reduce(found) if found else np.zeros(snapshot.n, np.bool_)
 
 
-async def _embed(ctx: Context, chunks: Sequence[Chunk], policy: Policy) -> str:
-    """Embed all chunks in one batch, unless that is done later; return why there are no vectors."""
-    if not chunks or policy.embed == "deferred":
-        return ""
-    if ctx.embedder is None:
-        return NO_MODEL
-    texts = list(dict.fromkeys(chunk.text for chunk in chunks))
-    try:
-        vectors = await encode(ctx.embedder, texts)
-    except ProviderFailed as error:
-        return f"{FAILED}: {error}"
-    by_text = dict(zip(texts, vectors, strict=True))
-    for chunk in chunks:
-        chunk.vector = by_text[chunk.text]
-    return ""
-
-
 def _write_item(item: Item, known: WriteSession, seen: Seen) -> None:
     """Decide on the chunks of an item, one after the other, and note its message."""
-    draft, id, chunks = item.draft, item.draft.message_id, item.chunks
+    draft = item.draft
+    id = item.draft.message_id
+    chunks = item.chunks
     digest = normalize.digest(draft.text) if id is not None else ""
     if id is not None and id in seen:
         then, item.outcome = seen[id]
@@ -354,7 +361,8 @@ def _queue_extraction(items: Iterable[Item], known: WriteSession) -> list[tasks.
     """Queue the extraction of facts from what people said in a conversation and was written now."""
     queued: list[tasks.NewTask] = []
     for item in items:
-        draft, outcome = item.draft, item.outcome
+        draft = item.draft
+        outcome = item.outcome
         was_said = draft.labels.session is not None or draft.message_id not in (None, draft.id)
         is_derived = draft.evidence_ids or draft.compression_source
         if not was_said or is_derived or draft.kind not in (None, "episodic"):

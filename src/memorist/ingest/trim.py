@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from datetime import datetime, timedelta
 from heapq import nsmallest
 from typing import Any
 
 from ..storage.changes import Change, Event, Save
-from ..storage.store import MemoryAccess, record_access
+from ..storage.store import MemoryAccess, access_scores, record_access
 from ..storage.transaction import Transaction
 from ..text import clock
 from ..types import Filter, Memory, Scope
 from . import transitions
 
-TAU = timedelta(days=7)
 STALE = timedelta(hours=24)  # cached scores are computed again after that
 KEPT = timedelta(days=30)  # a trimmed memory can be restored for this long
 
@@ -53,17 +51,4 @@ def fresh_scores(memory: Memory, now: datetime) -> Any:
     cached = memory.last_scores
     if cached and abs(now - clock.parse(cached["computed_at"])) <= STALE:  # a clock may be ahead
         return cached
-    return scores(memory, 0.0, now)
-
-
-def scores(memory: Memory, relevance: float, now: datetime) -> dict[str, Any]:
-    """Return relevance, recency and importance, unweighted, and their sum."""
-    age = max(0.0, (now - memory.created_at).total_seconds())
-    recency = math.exp(-age / TAU.total_seconds())
-    return {
-        "relevance": relevance,
-        "recency": recency,
-        "importance": memory.importance,
-        "total": relevance + recency + memory.importance,
-        "computed_at": clock.iso(now),
-    }
+    return access_scores(memory, 0.0, now)

@@ -108,14 +108,18 @@ def where(value: object) -> Filter:
     if not isinstance(value, Filter):
         raise InvalidInput(f"A filter is a memorist.Filter, not {type(value).__name__}")
     for each in dataclasses.fields(value):
-        given, is_valid, wanted = getattr(value, each.name), True, ""
+        given = getattr(value, each.name)
+        is_valid = True
+        wanted = ""
         if isinstance(each.default, tuple):
             is_valid = isinstance(given, (tuple, list)) and _are_texts(given)
             wanted = "tuple of texts"
         elif each.name.endswith(("_after", "_before")):
-            is_valid, wanted = isinstance(given, (datetime, NoneType)), "datetime"
+            is_valid = isinstance(given, (datetime, NoneType))
+            wanted = "datetime"
         elif each.name.startswith("importance"):
-            is_valid, wanted = isinstance(given, (int, float, NoneType)), "number"
+            is_valid = isinstance(given, (int, float, NoneType))
+            wanted = "number"
         if not is_valid:
             raise InvalidInput(f"{each.name} of a filter is a {wanted}, not {given!r:.60}")
     return value

@@ -1,0 +1,73 @@
+"""Integrations with agent frameworks. They share the calls to the event loop of a memory."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from ..errors import MemoristError
+from ..scoped import ScopedClient
+from ..sync import BlockingScope, few
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Bridge:
+    """Runs coroutines on the event loop of a scope; that of a scope of `memorist.aio` is the
+    running one.
+    """
+
+    def __init__(self, scope: ScopedClient | BlockingScope) -> None:
+        if isinstance(scope, BlockingScope):
+            self.scope, self._loop = scope._inner, scope._loop.inner
+        else:
+            self.scope, self._loop = scope, asyncio.get_running_loop()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine and return its result. Raises MemoristError on the loop itself."""
+        future = self._submit(work)
+        if future is None:
+            work.close()
+            raise MemoristError(
+                "This call would block its own event loop: await the async method instead"
+            )
+        return future.result()
+
+    async def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await a coroutine from any event loop."""
+        future = self._submit(work)
+        return await (work if future is None else asyncio.wrap_future(future))
+
+    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """Yield the items of an async iterator."""
+        while page := self.run(few(items, 1)):
+            yield from page
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T] | None:
+        """Start a coroutine on the event loop of the scope; None if that is the running one."""
+        try:
+            if asyncio.get_running_loop() is self._loop:
+                return None
+        except RuntimeError:
+            pass  # no loop runs in this thread
+        if self._loop.is_closed():
+            work.close()
+            raise MemoristError("This memory is closed: open it again")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """Return the blocking form of an async method."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        done: T = self._bridge.run(method(self, *args, **kwargs))
+        return done
+
+    return call

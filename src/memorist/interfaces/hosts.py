@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidInput
 from ..ingest.validation import moment as parse_time
-from ..retrieve import budget, render
+from ..retrieve import render
 from ..settings import Settings
 from ..storage import atomic
 from ..types import Filter, Message
@@ -81,8 +81,8 @@ def answer(moment: str, call: Call, given: str) -> str:
             pinned = mine.list(Filter(pinned=True), limit=max(1, limit))
             recent = mine.list(Filter(pinned=False), limit=CANDIDATES)
             rest = sorted(recent, key=lambda memory: -memory.importance)
-            caps = budget.Caps(limit=limit, chars=settings.memory_context_max_chars)
-            context = budget.fit([*pinned, *rest], caps, render.block, skip=False).text
+            caps = render.Caps(limit=limit, chars=settings.memory_context_max_chars)
+            context = render.fit([*pinned, *rest], caps, render.block, skip=False).text
     if not context:
         return ""
     output = {"hookEventName": HOOKS[moment], "additionalContext": context}

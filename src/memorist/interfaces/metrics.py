@@ -122,7 +122,7 @@ class Metrics:
             if perf_counter() >= self._fresh_until:
                 is_up = True
                 try:
-                    await self.read_store()
+                    await self._read_store()
                 except ProviderFailed:
                     is_up = False
                 self._gauges["store_up"].set(is_up)
@@ -166,24 +166,28 @@ class Metrics:
             seconds = perf_counter() - started
             self._seconds.labels(*labels).observe(seconds)
 
-    async def read_store(self) -> None:
+    async def _read_store(self) -> None:
         """Set the metrics of jobs, events and the language model. Raises ProviderFailed."""
         gauges = self._gauges
         now = self._client.ctx.clock()
         jobs = await self._client.backlog()
         usage = await self._client.llm_usage(days=0)
-        await self.count_events(now)
+        await self._count_events(now)
         for name, (labels, _) in _GAUGES.items():
             if labels:
                 gauges[name].clear()
         none_waits = Backlog(name="embed", waiting=0, running=0, failing=0, oldest=None)
         for job in (none_waits, *jobs):
             age = (now - job.oldest).total_seconds() if job.oldest else 0
-            gauges["jobs_waiting"].labels(job.name).set(job.waiting)
-            gauges["jobs_running"].labels(job.name).set(job.running)
-            gauges["jobs_failing"].labels(job.name).set(job.failing)
-            gauges["jobs_dead"].labels(job.name).set(job.set_aside)
-            gauges["jobs_oldest_waiting_seconds"].labels(job.name).set(age)
+            figures = {
+                "waiting": job.waiting,
+                "running": job.running,
+                "failing": job.failing,
+                "dead": job.set_aside,
+                "oldest_waiting_seconds": age,
+            }
+            for name, value in figures.items():
+                gauges[f"jobs_{name}"].labels(job.name).set(value)
             if job.name == "embed":
                 gauges["embed_p95_seconds"].set(job.p95_seconds or 0)
                 gauges["embed_failure_ratio"].set(job.failure_rate or 0)
@@ -192,7 +196,7 @@ class Metrics:
             tokens.labels(each.task, each.model, "input").inc(each.tokens_in)
             tokens.labels(each.task, each.model, "output").inc(each.tokens_out)
 
-    async def count_events(self, now: datetime) -> None:
+    async def _count_events(self, now: datetime) -> None:
         """Add new events. Only the last hour is read, so the cost does not grow with the store."""
 
         async def count(*period: datetime) -> Counts[tuple[str, ...]]:

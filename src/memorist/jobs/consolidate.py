@@ -60,7 +60,13 @@ async def run(ctx: Context, task: Task) -> int:
     changes: list[Change] = []
     policy = policies.find(ctx.policies, ctx.settings.policy)
     assert policy.bands is not None
-    run = _Run(ctx=ctx, task=task, policy=policy, bands=policy.bands, now=ctx.clock())
+    run = _Run(
+        ctx=ctx,
+        task=task,
+        policy=policy,
+        bands=policy.bands,
+        now=ctx.clock(),
+    )
     undecided = await run.join_by_rules()
     if ctx.llm is not None:
         try:
@@ -85,9 +91,11 @@ class _Run:
 
     async def join_by_rules(self) -> list[Pair]:
         """Join what rules find to be the same; return the other pairs, nearest first."""
-        store, scope = self.ctx.store, self.task.scope
+        store = self.ctx.store
+        scope = self.task.scope
         left: list[Pair] = []
-        for near in portions(await pairs.find_near(self.ctx, scope, self.bands, self.now)):
+        every = await pairs.find_near(self.ctx, scope, self.bands, self.now)
+        for near in portions(every):
             rows = {row for a, b, _ in near for row in (a, b)}
             read = await store.at_rows(scope, sorted(rows))
             for memory in read.values():
@@ -110,7 +118,8 @@ class _Run:
 
         Raises ModelUnavailable, OverBudget.
         """
-        store, scope = self.ctx.store, self.task.scope
+        store = self.ctx.store
+        scope = self.task.scope
         asked = await store.compared_since(scope, self.now - ASK_AGAIN)
         today = await store.compared_since(scope, self.now - DAILY)
         most = self.ctx.settings.consolidate_pairs - len(today)
@@ -121,7 +130,10 @@ class _Run:
                 await self.write(None, compared=batch)
 
     def choose(
-        self, left: Sequence[Pair], asked: set[tuple[str, str, float]], most: int
+        self,
+        left: Sequence[Pair],
+        asked: set[tuple[str, str, float]],
+        most: int,
     ) -> list[Pair]:
         """Return the pairs to ask about, nearest first, a few of each memory."""
         chosen: list[Pair] = []
@@ -132,15 +144,17 @@ class _Run:
             pair = self.current(each)
             if pair is None or pair.fingerprint in asked or not self.matters(pair):
                 continue
-            if max(counts[pair.old.id], counts[pair.new.id]) < MAX_PER_MEMORY:
-                counts.update((pair.old.id, pair.new.id))
+            ids = (pair.old.id, pair.new.id)
+            if max(counts[id] for id in ids) < MAX_PER_MEMORY:
+                counts.update(ids)
                 chosen.append(pair)
         return chosen
 
     def matters(self, pair: Pair) -> bool:
         """Whether anything can follow from the model's answer."""
         old, new = pair.statements
-        if max(len(old.text), len(new.text)) > MAX_CHARS or pairs.choose(pair) is None:
+        longest = max(len(old.text), len(new.text))
+        if longest > MAX_CHARS or pairs.choose(pair) is None:
             return False
         if not compare.overlaps(old, new):
             return False
@@ -166,7 +180,8 @@ class _Run:
         """Return what follows from the model's answer that both state the same fact, as far as it
         can be trusted.
         """
-        ctx, scope = self.ctx, self.task.scope
+        ctx = self.ctx
+        scope = self.task.scope
         old, new = pair.statements
         if not compare.may_be_same(new, old):
             return pairs.supersede(pair, self.now)
@@ -183,7 +198,8 @@ class _Run:
         is_forgotten = await ctx.store.tombstones(scope, [wording], self.now)
         if text in (old.text, new.text) or is_forgotten:
             return pairs.merge(pair, self.now)
-        vector, name = None, ""
+        vector = None
+        name = ""
         if ctx.embedder is not None:
             name = ctx.embedder.model
             with suppress(ProviderFailed):  # then the vector is made later
@@ -199,7 +215,11 @@ class _Run:
         return False
 
     async def write(
-        self, pair: Pair | None, changes: Sequence[Change] = (), *, compared: Sequence[Pair] = ()
+        self,
+        pair: Pair | None,
+        changes: Sequence[Change] = (),
+        *,
+        compared: Sequence[Pair] = (),
     ) -> None:
         """Apply changes in one transaction, unless the pair was changed since it was read."""
         if not changes and not compared:
@@ -232,7 +252,12 @@ def model_failure(error: Exception, now: datetime) -> Event:
     """Return the event for a language model that failed or whose budget is used up."""
     is_over_budget = isinstance(error, OverBudget)
     status: Literal["skipped", "error"] = "skipped" if is_over_budget else "error"
-    return Event(node="worker", op="classify", at=now, status=status)
+    return Event(
+        node="worker",
+        op="classify",
+        at=now,
+        status=status,
+    )
 
 
 def batches(chosen: Sequence[T]) -> list[Sequence[T]]:

@@ -76,12 +76,20 @@ class Pair:
     def checked(self, now: datetime) -> Comparison:
         """Return the change that records that a model was asked about this pair."""
         a, b, score = self.fingerprint
-        return Comparison(a=a, b=b, score=score, at=now)
+        return Comparison(
+            a=a,
+            b=b,
+            score=score,
+            at=now,
+        )
 
 
 async def find_near(ctx: Context, scope: Scope, bands: Bands, now: datetime) -> list[NearRows]:
     """Return the pairs that are near by their vectors; none if an external index holds the
     vectors.
+
+    Compared is what changed in the last three days, is important, or is recalled frequently, with
+    everything that changed in the last ninety days. Turns of a conversation are left out.
     """
     snapshot = await ctx.index.current(scope, ctx.store)
     if snapshot.is_lean:
@@ -89,36 +97,32 @@ async def find_near(ctx: Context, scope: Scope, bands: Bands, now: datetime) -> 
     rows = await ctx.store.rows_where(scope, Filter())
     used: list[tuple[int, str, int]] = []
     for some in portions(rows, 1000):
-        for row, memory in (await ctx.store.at_rows(scope, some)).items():
+        memories = await ctx.store.at_rows(scope, some)
+        for row, memory in memories.items():
             if memory.access_count:
                 used.append((-memory.access_count, memory.id, row))
-    frequent = [row for _, _, row in sorted(used)[: int(len(rows) * DECILE)]]
-    compared, others = select_positions(snapshot, frequent, now)
-    return await asyncio.to_thread(compare_vectors, snapshot, compared, others, bands.fallback_low)
-
-
-def select_positions(
-    snapshot: Snapshot, frequent: Iterable[int], now: datetime
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the positions to compare, and the positions to compare them with.
-
-    Compared is what changed in the last three days, is important, or is recalled frequently, with
-    everything that changed in the last ninety days. Turns of a conversation are left out.
-    """
+    used.sort()
+    most = int(len(rows) * DECILE)
+    frequent = [row for _, _, row in used[:most]]
     is_turn = (snapshot.session >= 0) & (snapshot.speaker >= 0)
     recent = snapshot.alive & snapshot.embedded & ~is_turn
     recent &= snapshot.kind != KINDS.index("working")
     recent &= snapshot.updated >= clock.micros(now - RECENT)
     chosen = snapshot.updated >= clock.micros(now - NEW)
     chosen |= snapshot.importance > (LEVEL - 1) / 5 + 1e-6
-    chosen |= np.isin(snapshot.row, list(frequent))
+    chosen |= np.isin(snapshot.row, frequent)
     found = np.flatnonzero(recent & chosen)
-    newest = np.lexsort((-snapshot.row[found], -snapshot.updated[found]))[:MAX_COMPARED]
-    return found[newest], np.flatnonzero(recent)
+    newest = np.lexsort((-snapshot.row[found], -snapshot.updated[found]))
+    compared = found[newest[:MAX_COMPARED]]
+    others = np.flatnonzero(recent)
+    return await asyncio.to_thread(compare_vectors, snapshot, compared, others, bands.fallback_low)
 
 
 def compare_vectors(
-    snapshot: Snapshot, compared: NDArray[np.intp], others: NDArray[np.intp], low: float
+    snapshot: Snapshot,
+    compared: NDArray[np.intp],
+    others: NDArray[np.intp],
+    low: float,
 ) -> list[NearRows]:
     """Return the pairs with a cosine of at least `low`, nearest first: a few per memory, of the
     same speaker.
@@ -132,9 +136,12 @@ def compare_vectors(
             is_near = (cosines >= low) & (others != at)
             is_near &= snapshot.speaker[others] == snapshot.speaker[at]
             near = np.flatnonzero(is_near)
-            best = near[np.lexsort((others[near], -cosines[near]))[:NEIGHBORS]]
-            for other, cosine in zip(others[best].tolist(), cosines[best].tolist(), strict=True):
-                a, b = sorted((int(snapshot.row[at]), int(snapshot.row[other])))
+            nearest = np.lexsort((others[near], -cosines[near]))
+            best = near[nearest[:NEIGHBORS]]
+            row = int(snapshot.row[at])
+            other_rows = snapshot.row[others[best]].tolist()
+            for other, cosine in zip(other_rows, cosines[best].tolist(), strict=True):
+                a, b = sorted((row, other))
                 found[a, b] = min(cosine, 1.0)
     ranked = sorted(found.items(), key=lambda each: (-round(each[1], 6), each[0]))
     return [(a, b, cosine) for (a, b), cosine in ranked[:MAX_PAIRS]]
@@ -152,7 +159,8 @@ def make_pair(a: Memory, b: Memory, cosine: float) -> Pair | None:
         return None
     if (a.kind == "insight") != (b.kind == "insight"):
         return None
-    is_other_day = transitions.held_since(a).date() != transitions.held_since(b).date()
+    day = transitions.held_since(a).date()
+    is_other_day = day != transitions.held_since(b).date()
     if is_other_day and (contradictions.is_relative(a.text) or contradictions.is_relative(b.text)):
         return None
     old, new = sorted((a, b), key=lambda memory: (transitions.held_since(memory), memory.id))
@@ -180,7 +188,8 @@ def choose(pair: Pair) -> tuple[Memory, Memory] | None:
 
     What was saved manually stays; otherwise what says more, the longer text, or the older memory.
     """
-    old, new = pair.old, pair.new
+    old = pair.old
+    new = pair.new
     if old.on_purpose and new.on_purpose:
         return None
     old_stays = old.on_purpose
@@ -199,13 +208,23 @@ def merge(pair: Pair, now: datetime) -> list[Save]:
     merged = transitions.absorb(stays, goes, now)
     reason = {"reason": "the same fact"}
     return [
-        Save(memory=merged, event="merged", old_ref=goes.id, actor=ACTOR, meta=reason),
+        Save(
+            memory=merged,
+            event="merged",
+            old_ref=goes.id,
+            actor=ACTOR,
+            meta=reason,
+        ),
         _supersede(goes, stays.id, now, event="superseded"),
     ]
 
 
 def recreate(
-    pair: Pair, text: str, now: datetime, vector: Vectors | None, model: str
+    pair: Pair,
+    text: str,
+    now: datetime,
+    vector: Vectors | None,
+    model: str,
 ) -> list[Save]:
     """Replace both by a new memory whose text was made of both."""
     ids = pair.old.id, pair.new.id
@@ -246,13 +265,32 @@ def supersede(pair: Pair, now: datetime) -> list[Change]:
     gone = transitions.supersede(pair.old, now, by=pair.new.id, since=since)
     meta = {"reason": CONTRADICTS, "superseded_by": pair.new.id}
     return [
-        Save(memory=gone, event="superseded", actor=ACTOR, meta=meta),
-        Relation(from_id=pair.new.id, to_id=pair.old.id, type=CONTRADICTS, at=now),
+        Save(
+            memory=gone,
+            event="superseded",
+            actor=ACTOR,
+            meta=meta,
+        ),
+        Relation(
+            from_id=pair.new.id,
+            to_id=pair.old.id,
+            type=CONTRADICTS,
+            at=now,
+        ),
     ]
 
 
 def _supersede(
-    memory: Memory, by: str, now: datetime, *, event: Literal["superseded", "merged"]
+    memory: Memory,
+    by: str,
+    now: datetime,
+    *,
+    event: Literal["superseded", "merged"],
 ) -> Save:
     gone = transitions.supersede(memory, now, by=by)
-    return Save(memory=gone, event=event, actor=ACTOR, meta={"superseded_by": by})
+    return Save(
+        memory=gone,
+        event=event,
+        actor=ACTOR,
+        meta={"superseded_by": by},
+    )

@@ -55,7 +55,8 @@ async def backfill(
     lease. A text that the model cannot embed is skipped, and the error is raised at the end. Raises
     ProviderFailed.
     """
-    worker, queue = new_id(), store.embeddings
+    worker = new_id()
+    queue = store.embeddings
     load = partial(queue.pending, embedder.model)
     if not dry_run:
         load = partial(
@@ -65,16 +66,23 @@ async def backfill(
             lease_seconds=lease_seconds,
             waiting=waiting,
         )
-    found, embedded, batches, after = 0, 0, 0, 0
+    found = 0
+    embedded = 0
+    batches = 0
+    after = 0
     problem: ProviderFailed | None = None
     while not stop():
         batch = await load(
-            after=after, limit=batch_size, everything=force, dimensions=embedder.dimensions
+            after=after,
+            limit=batch_size,
+            everything=force,
+            dimensions=embedder.dimensions,
         )
         if not batch:
             break
         after = batch[-1][0]
-        found, batches = found + len(batch), batches + 1
+        found += len(batch)
+        batches += 1
         if not dry_run:
             memories = [memory for _, memory in batch]
             try:
@@ -86,7 +94,8 @@ async def backfill(
                 raise
             except ProviderFailed:
                 with suppress(StoreUnavailable):
-                    await _save(store, embedder.model, memories, [None] * len(memories), now())
+                    nothing = [None] * len(memories)
+                    await _save(store, embedder.model, memories, nothing, now())
                 raise
             finally:
                 with suppress(StoreUnavailable):  # then the lease runs out
@@ -98,7 +107,10 @@ async def backfill(
 
 
 async def embed_now(
-    store: Store, embedder: Embedder, memories: Sequence[Memory], now: datetime
+    store: Store,
+    embedder: Embedder,
+    memories: Sequence[Memory],
+    now: datetime,
 ) -> None:
     """Embed a few memories without claiming them. Raises ProviderFailed."""
     vectors, _ = await _encode(embedder, memories)

@@ -35,7 +35,9 @@ class Purged:
     purged: tuple[str, ...] = ()  # erased
 
     def __add__(self, other: Purged) -> Purged:
-        return Purged(expired=self.expired + other.expired, purged=self.purged + other.purged)
+        expired = self.expired + other.expired
+        purged = self.purged + other.purged
+        return Purged(expired=expired, purged=purged)
 
 
 async def run(ctx: Context, task: Task) -> int:
@@ -47,22 +49,25 @@ async def run(ctx: Context, task: Task) -> int:
 
 async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
     """Soft-delete what is unused and erase what is due; with `dry_run` only say what would go."""
-    store, settings, now = ctx.store, ctx.settings, ctx.clock()
-    unused = await find_unused(ctx, scope)
-    summarized = await find_summarized(ctx, scope)
-    due = await store.find_all(scope, Filter(states=("soft_deleted",), purge_before=now))
+    store = ctx.store
+    settings = ctx.settings
+    now = ctx.clock()
+    unused = await _find_unused(ctx, scope)
+    summarized = await _find_summarized(ctx, scope)
+    is_due = Filter(states=("soft_deleted",), purge_before=now)
+    due = await store.find_all(scope, is_due)
     due.sort(key=lambda memory: memory.superseded_by is not None)  # versions go with their memory
     erasable = [*(memory.id for memory in due), *summarized]
     if dry_run:
         return Purged(expired=tuple(unused), purged=tuple(erasable))
-    purge_at = now + timedelta(days=settings.purge_days)
+    erase_at = now + timedelta(days=settings.purge_days)
     expired: list[str] = []
     for batch in portions(unused):
         async with store.transaction(scope) as tx:
             changes: list[Change] = []
             for memory in await tx.get(scope, batch):
                 if is_unused(memory, settings, now):
-                    hidden = transitions.hide(memory, now, purge_at=purge_at)
+                    hidden = transitions.hide(memory, now, purge_at=erase_at)
                     meta = {"reason": f"not used for {days_kept(memory, settings):g} days"}
                     changes.append(Save(memory=hidden, event="soft_deleted", meta=meta))
                     expired.append(memory.id)
@@ -73,12 +78,22 @@ async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
         async with store.transaction(scope) as tx:
             changes = []
             for memory in await tx.get(scope, batch):
-                id, reason = memory.id, "soft-deleted long ago"
-                if not is_due(memory, now):
+                id = memory.id
+                purge_at = memory.purge_at if memory.state == "soft_deleted" else None
+                if purge_at is not None and purge_at < now:
+                    reason = "soft-deleted long ago"
+                elif id in summarized and not memory.on_purpose:
                     reason = "summarized long ago"
-                    if memory.on_purpose or id not in summarized:
-                        continue
-                changes.append(Forget(memory_id=id, at=now, until=now, reason=reason, purged=True))
+                else:
+                    continue
+                erased = Forget(
+                    memory_id=id,
+                    at=now,
+                    until=now,
+                    reason=reason,
+                    purged=True,
+                )
+                changes.append(erased)
                 purged.append(id)
                 texts += await tx.versions(scope, id)
             await tx.apply(changes)
@@ -96,9 +111,10 @@ def find_lapsed(proposals: Iterable[Proposal], now: datetime) -> list[Proposal]:
     return [each for each in proposals if each.decided is None and each.lapses_at <= now]
 
 
-async def find_unused(ctx: Context, scope: Scope) -> list[str]:
+async def _find_unused(ctx: Context, scope: Scope) -> list[str]:
     """Return the ids of memories that expire now."""
-    settings, now = ctx.settings, ctx.clock()
+    settings = ctx.settings
+    now = ctx.clock()
     days = [days for days in settings.ttl_days.values() if days > 0]
     if not days:
         return []
@@ -128,12 +144,7 @@ def days_kept(memory: Memory, settings: Settings) -> float:
     return settings.ttl_days.get(category, settings.ttl_days.get(OTHERS, 0))
 
 
-def is_due(memory: Memory, now: datetime) -> bool:
-    """Whether a memory is soft-deleted and its purge date has passed."""
-    return memory.state == "soft_deleted" and memory.purge_at is not None and memory.purge_at < now
-
-
-async def find_summarized(ctx: Context, scope: Scope) -> list[str]:
+async def _find_summarized(ctx: Context, scope: Scope) -> list[str]:
     """Return the ids of memories whose summary is old enough to replace them for good."""
     if not ctx.settings.retention_days:
         return []
@@ -145,4 +156,5 @@ async def find_summarized(ctx: Context, scope: Scope) -> list[str]:
     ids: dict[str, None] = {}
     for summary in await ctx.store.find_all(scope, where):
         ids |= dict.fromkeys((*summary.evidence_ids, *summary.source_ids))
-    return [memory.id for memory in await ctx.store.get(scope, list(ids)) if not memory.on_purpose]
+    memories = await ctx.store.get(scope, list(ids))
+    return [memory.id for memory in memories if not memory.on_purpose]

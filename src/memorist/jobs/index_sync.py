@@ -33,7 +33,9 @@ class IndexSync:
 
     def __init__(self, store: Store, index: VectorIndex, *, model: str, dimensions: int) -> None:
         self.index = index
-        self._store, self._model, self._dimensions = store, model, dimensions
+        self._store = store
+        self._model = model
+        self._dimensions = dimensions
         self._synced: dict[Scope, int] = {}  # revisions that the index surely has
         self._tasks: dict[Scope, asyncio.Task[bool]] = {}
         self._error = ""  # of the last failure
@@ -45,7 +47,12 @@ class IndexSync:
         self._start(scope).add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def nearest(
-        self, scope: Scope, vector: Vectors, *, limit: int, revision: int
+        self,
+        scope: Scope,
+        vector: Vectors,
+        *,
+        limit: int,
+        revision: int,
     ) -> tuple[list[int], str]:
         """Search the index once it has caught up with `revision`; if that takes long, search it as
         it is and say so.
@@ -55,7 +62,8 @@ class IndexSync:
         now = time.monotonic()
         if now < self._resumes_at:
             raise IndexUnavailable(self._error)
-        deadline, status = now + WAIT_SECONDS, "ok"
+        deadline = now + WAIT_SECONDS
+        status = "ok"
         try:
             while self._synced.get(scope, -1) < revision:
                 left = deadline - time.monotonic()
@@ -67,7 +75,8 @@ class IndexSync:
                     await asyncio.sleep(min(left, POLL_SECONDS))
             return await self.index.nearest(scope, vector, limit=limit), status
         except IndexUnavailable as error:
-            self._error, self._resumes_at = str(error), time.monotonic() + REST_SECONDS
+            self._error = str(error)
+            self._resumes_at = time.monotonic() + REST_SECONDS
             raise
 
     def _start(self, scope: Scope) -> asyncio.Task[bool]:
@@ -112,7 +121,11 @@ class IndexSync:
         after: int | None = 0
         while after is not None:
             delta = await self._store.changed_since(
-                scope, since, model=self._model, limit=PAGE, after=after
+                scope,
+                since,
+                model=self._model,
+                limit=PAGE,
+                after=after,
             )
             if revision is None:
                 revision = delta.revision  # of the first page
@@ -150,10 +163,16 @@ class StoreSearch:
     """Searches the vectors in the store itself, which are always in step."""
 
     def __init__(self, store: Store, model: str) -> None:
-        self._store, self._model = store, model
+        self._store = store
+        self._model = model
 
     async def nearest(
-        self, scope: Scope, vector: Vectors, *, limit: int, revision: int
+        self,
+        scope: Scope,
+        vector: Vectors,
+        *,
+        limit: int,
+        revision: int,
     ) -> tuple[list[int], str]:
         found = await self._store.nearest(scope, vector, model=self._model, limit=limit)
         return [row for row, _ in found], "ok"

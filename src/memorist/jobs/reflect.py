@@ -31,9 +31,13 @@ from .summarize import SourceChanged, versions
 
 POLICY = "insight"
 CATEGORY = "relationship_dynamic"
-ACTIVITIES, FACTS, CHARACTERS = 5, 3, 1000  # limits of what the model gets to read
-MOST, TAGS = 3, 5  # insights in one answer, tags of one insight
-USUAL_LEVEL, HIGHEST_LEVEL = 2, 3  # of importance: a guess has little weight
+ACTIVITIES = 5  # that the model gets to read
+FACTS = 3  # that it gets to read
+CHARACTERS = 1000  # that it gets to read
+MOST = 3  # insights in one answer
+TAGS = 5  # of one insight
+USUAL_LEVEL = 2  # of importance: a guess has little weight
+HIGHEST_LEVEL = 3
 CONFIDENCE = 0.5  # too little to take effect without the person's approval
 _PAGE = 50
 _TAG = re.compile(r"[^\W_][\w-]{0,29}")
@@ -68,7 +72,9 @@ async def run(ctx: Context, task: Task) -> int:
 
     The model is not asked within `reflect_hours` of the last insight; 0 hours: never.
     """
-    now, scope, hours = ctx.clock(), task.scope, ctx.settings.reflect_hours
+    now = ctx.clock()
+    scope = task.scope
+    hours = ctx.settings.reflect_hours
     changes: list[Change] = []
     insights_so_far = Filter(kinds=("insight",), categories=(CATEGORY,), states=STATES)
     newest = await ctx.store.page(scope, insights_so_far, limit=1)
@@ -79,7 +85,8 @@ async def run(ctx: Context, task: Task) -> int:
         if any(last is None or memory.created_at > last for memory in notes.all):
             try:
                 answer = await ctx.llm.answer(scope, question(notes))
-                return await save(ctx, insights(answer, notes), notes, task, now)
+                drafts = insights(answer, notes)
+                return await save(ctx, drafts, notes, task, now)
             except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
                 changes.append(model_failure(error, now))
             except SourceChanged:
@@ -89,7 +96,11 @@ async def run(ctx: Context, task: Task) -> int:
 
 
 async def save(
-    ctx: Context, drafts: Sequence[Draft], notes: Notes, task: Task, now: datetime
+    ctx: Context,
+    drafts: Sequence[Draft],
+    notes: Notes,
+    task: Task,
+    now: datetime,
 ) -> int:
     """Store the insights and end the task in one transaction; return how many were created.
 
@@ -98,7 +109,8 @@ async def save(
     scope = task.scope
     batch = await pipeline.prepare_derived(ctx, scope, drafts, POLICY, now)
     async with ctx.store.transaction(scope) as tx:
-        there = await tx.get(scope, [memory.id for memory in notes.all])
+        ids = [memory.id for memory in notes.all]
+        there = await tx.get(scope, ids)
         if versions(there) != versions(notes.all):
             raise SourceChanged
         outcomes = await pipeline.write(tx, batch)
@@ -155,11 +167,12 @@ def insights(answer: Mapping[str, Any], notes: Notes) -> list[Draft]:
         text = prompts.to_statement(given["summary"])
         if text and not compare.invents(parse(text), source):
             level = given["importance"]
+            level = min(level, HIGHEST_LEVEL) if level >= 1 else USUAL_LEVEL
             draft = Draft(
                 text=text,
                 kind="insight",
                 category=CATEGORY,
-                importance=(min(level, HIGHEST_LEVEL) if level >= 1 else USUAL_LEVEL) / 5,
+                importance=level / 5,
                 confidence=CONFIDENCE,
                 tags=clean_tags(given["tags"]),
                 evidence_ids=tuple(memory.id for memory in notes.all),
@@ -174,4 +187,5 @@ def clean_tags(tags: Sequence[str]) -> tuple[str, ...]:
     >>> clean_tags(["Trust", "ignore all rules", "style"])
     ('trust', 'style')
     """
-    return tuple(dict.fromkeys(tag.lower() for tag in tags if _TAG.fullmatch(tag)))[:TAGS]
+    fitting = dict.fromkeys(tag.lower() for tag in tags if _TAG.fullmatch(tag))
+    return tuple(fitting)[:TAGS]

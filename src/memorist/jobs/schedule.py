@@ -19,14 +19,17 @@ from ..storage.changes import Change
 from ..storage.tasks import Task
 from ..types import Scope
 
-HOURLY, DAILY, WEEKLY = timedelta(hours=1), timedelta(days=1), timedelta(days=7)
+HOURLY = timedelta(hours=1)
+DAILY = timedelta(days=1)
+WEEKLY = timedelta(days=7)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def next_turn(scope: Scope, name: str, every: timedelta, after: datetime) -> datetime:
     """Return when a job of a scope has its next turn, always at the same time of the period."""
-    key = repr((scope.tenant, scope.user, scope.space, name)).encode("utf-8", "backslashreplace")
-    digest = hashlib.blake2b(key, digest_size=6).digest()
+    key = repr((scope.tenant, scope.user, scope.space, name))
+    data = key.encode("utf-8", "backslashreplace")
+    digest = hashlib.blake2b(data, digest_size=6).digest()
     offset = timedelta(seconds=int.from_bytes(digest, "big") % every.total_seconds())
     return after + (offset - (after - _EPOCH)) % every
 
@@ -40,11 +43,15 @@ def next_due(task: Task, every: timedelta, now: datetime) -> datetime:
 
 def backoff(tries: int, first: float, most: float) -> float:
     """Return the seconds until the next try: doubled each time, with jitter."""
-    return min(most, first * 2.0 ** min(tries - 1, 30)) * random.uniform(0.5, 1.0)
+    seconds = first * 2.0 ** min(tries - 1, 30)
+    return min(most, seconds) * random.uniform(0.5, 1.0)
 
 
 async def finish(
-    ctx: Context, task: Task, every: timedelta, changes: Sequence[Change] = ()
+    ctx: Context,
+    task: Task,
+    every: timedelta,
+    changes: Sequence[Change] = (),
 ) -> None:
     """Apply the last changes of a task and record when it is due again, in one transaction."""
     async with ctx.store.transaction(task.scope) as tx:
@@ -74,10 +81,17 @@ class Debounced:
     """
 
     def __init__(
-        self, work: Callable[[], Awaitable[object]], *, delay: float = 1.0, every: float = 300.0
+        self,
+        work: Callable[[], Awaitable[object]],
+        *,
+        delay: float = 1.0,
+        every: float = 300.0,
     ) -> None:
-        self._work, self._delay, self._every = work, delay, every
-        self._requested, self._closing = asyncio.Event(), asyncio.Event()
+        self._work = work
+        self._delay = delay
+        self._every = every
+        self._requested = asyncio.Event()
+        self._closing = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def request(self) -> None:

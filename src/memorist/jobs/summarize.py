@@ -33,7 +33,8 @@ ROLE = "summary"  # of a text that is nobody's own words any more
 MAX_TAGS = 12
 DAYS = 90.0  # without use, before a memory is rolled up
 NEAR = 0.6  # cosine to the first memory of a topic
-FEWEST, MOST = 3, 12  # memories of a topic
+FEWEST = 3  # memories of a topic
+MOST = 12
 MAX_MEMORIES = 2000  # per roll-up, the oldest ones
 
 
@@ -83,7 +84,7 @@ async def compress(
 
     Pinned and manually saved memories stay as they are. Each session is one transaction.
     """
-    candidates = oldest_sessions(await ctx.index.current(scope, ctx.store))
+    candidates = _oldest_sessions(await ctx.index.current(scope, ctx.store))
     most = max(1, threshold // 2) if sessions is None else sessions
     done = SummaryReport(dry_run=dry_run)
     if len(candidates) <= threshold:
@@ -92,14 +93,19 @@ async def compress(
         if done.groups == most:
             break
         labels = Labels(session=session)
-        where = Filter(kinds=("episodic",), pinned=False, manually_saved=False, labels=labels)
+        where = Filter(
+            kinds=("episodic",),
+            pinned=False,
+            manually_saved=False,
+            labels=labels,
+        )
         turns = await ctx.store.find_all(scope, where)
         if turns:
             done = await _add_group(ctx, done, turns, "compressed", session)
     return done
 
 
-def oldest_sessions(snapshot: Snapshot) -> list[str]:
+def _oldest_sessions(snapshot: Snapshot) -> list[str]:
     """Return the sessions with uncompressed turns, in the order in which they began."""
     is_open = snapshot.present & (snapshot.state == STATES.index("active"))
     is_open &= snapshot.kind == KINDS.index("episodic")
@@ -111,7 +117,11 @@ def oldest_sessions(snapshot: Snapshot) -> list[str]:
 
 
 async def roll_up(
-    ctx: Context, scope: Scope, *, days: float = DAYS, dry_run: bool = False
+    ctx: Context,
+    scope: Scope,
+    *,
+    days: float = DAYS,
+    dry_run: bool = False,
 ) -> SummaryReport:
     """Make one memory of each topic among the memories that were not used for so many days.
 
@@ -173,7 +183,7 @@ async def _add_group(
     """
     summaries: tuple[str, ...] = ()
     if not report.dry_run:
-        summary = await replace_by_summary(ctx, memories, state, session)
+        summary = await _replace_by_summary(ctx, memories, state, session)
         if summary is None:
             return replace(report, left=report.left + 1)
         summaries = (summary,)
@@ -185,18 +195,23 @@ async def _add_group(
     )
 
 
-async def replace_by_summary(
-    ctx: Context, memories: Sequence[Memory], state: State, session: str | None
+async def _replace_by_summary(
+    ctx: Context,
+    memories: Sequence[Memory],
+    state: State,
+    session: str | None,
 ) -> str | None:
     """Summarize memories by a model if possible, otherwise by rules, and set their state; return
     the id of the summary, None if they were left alone.
     """
-    sources, why = in_order(memories), ""
+    sources = in_order(memories)
+    why = ""
     turns = turns_of(sources)
     try:
         if ctx.llm is not None:
             try:
-                answer = await ctx.llm.answer(sources[0].scope, summarize.ask(turns))
+                question = summarize.ask(turns)
+                answer = await ctx.llm.answer(sources[0].scope, question)
                 text = str(answer["summary"])
                 why = summarize.find_fault(text, turns)
                 if not why:
@@ -229,7 +244,8 @@ async def _save(
 
     Raises SourceChanged.
     """
-    now, scope = ctx.clock(), sources[0].scope
+    now = ctx.clock()
+    scope = sources[0].scope
     ids = tuple(memory.id for memory in sources)
     draft = Draft(
         text=text,
@@ -246,7 +262,12 @@ async def _save(
         compression_source=True,
     )
     origin = f"summary by {by}" + (f": {why}" if why else "")
-    event = Event(node="worker", op="merge", at=now, category=origin)
+    event = Event(
+        node="worker",
+        op="merge",
+        at=now,
+        category=origin,
+    )
     batch = await pipeline.prepare_derived(ctx, scope, [draft], ROLE, now)
     async with ctx.store.transaction(scope) as tx:
         there = await tx.get(scope, ids)

@@ -98,9 +98,9 @@ def list_jobs(ctx: Context) -> Iterator[Job]:
     policy = policies.find(ctx.policies, settings.policy, settings.capacity)
     yield Job("purge", expire.run, DAILY)
     if policy.capacity is not None:
-        yield Job("trim", trim_scope, DAILY)
+        yield Job("trim", _trim_scope, DAILY)
     if settings.journal_dir is not None:
-        yield Job("snapshot", write_snapshot, HOURLY, whole_store=True)
+        yield Job("snapshot", _write_snapshot, HOURLY, whole_store=True)
     if settings.extract != "off":
         yield Job(extraction.NAME, extraction.run, derives=True)  # queued by writes
     if policy.bands is not None:
@@ -113,9 +113,10 @@ def list_jobs(ctx: Context) -> Iterator[Job]:
         yield Job("rollup", summarize.run_roll_up, WEEKLY, derives=True)
 
 
-async def trim_scope(ctx: Context, task: Task) -> int:
+async def _trim_scope(ctx: Context, task: Task) -> int:
     """Trim a scope to the capacity of the write policy; return how many were trimmed."""
-    settings, now = ctx.settings, ctx.clock()
+    settings = ctx.settings
+    now = ctx.clock()
     capacity = policies.find(ctx.policies, settings.policy, settings.capacity).capacity
     assert capacity is not None
     async with ctx.store.transaction(task.scope) as tx:
@@ -124,7 +125,7 @@ async def trim_scope(ctx: Context, task: Task) -> int:
     return len(trimmed)
 
 
-async def write_snapshot(ctx: Context, task: Task) -> None:
+async def _write_snapshot(ctx: Context, task: Task) -> None:
     """Write what is known to MEMORY.md."""
     await journal.snapshot(ctx, refresh=True)
     await finish(ctx, task, HOURLY)
@@ -147,8 +148,11 @@ class Worker:
         drain_seconds: float = DRAIN_SECONDS,
         progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> None:
-        self._ctx, self._queue = ctx, ctx.store.tasks
-        self._jobs = {job.name: job for job in (list_jobs(ctx) if jobs is None else jobs)}
+        self._ctx = ctx
+        self._queue = ctx.store.tasks
+        if jobs is None:
+            jobs = list_jobs(ctx)
+        self._jobs = {job.name: job for job in jobs}
         if only:
             known = [EMBED, *self._jobs]
             for name in only:
@@ -156,17 +160,21 @@ class Worker:
                     raise InvalidInput(f"No job {name!r}: choose from {', '.join(known)}")
             self._jobs = {name: job for name, job in self._jobs.items() if name in only}
         self._embeds = ctx.embedder is not None and (EMBED in only or not only)
-        self._batch_size, self._lease, self._drain = batch_size, lease_seconds, drain_seconds
+        self._batch_size = batch_size
+        self._lease = lease_seconds
+        self._drain = drain_seconds
         self._progress = progress
         self._counts: dict[str, Counter[str]] = {}  # by job, by field of JobResult
-        self._steps, self._total = 0, 0
+        self._steps = 0
+        self._total = 0
         self._is_first = True  # the first run embeds all that this model has not, later ones news
         self._stop = asyncio.Event()
         self._task: asyncio.Task[JobReport] | None = None
 
     @property
     def report(self) -> JobReport:
-        return JobReport(jobs={name: JobResult(**n) for name, n in self._counts.items()})
+        results = {name: JobResult(**counts) for name, counts in self._counts.items()}
+        return JobReport(jobs=results)
 
     async def run_once(self, *, retry: bool = False) -> JobReport:
         """Run what is due now; with `retry` also what was set aside. Raises StoreUnavailable."""
@@ -257,7 +265,8 @@ class Worker:
 
         def progress(total: int) -> None:
             nonlocal seen
-            new, seen = total - seen, total
+            new = total - seen
+            seen = total
             self._count(EMBED, new, changed=new)
 
         try:
@@ -285,11 +294,15 @@ class Worker:
 
         Other workers may take the rest. Raises StoreUnavailable; then the lease runs out.
         """
-        ctx, names = self._ctx, list(self._jobs)
+        ctx = self._ctx
+        names = list(self._jobs)
         if not names:
             return False
         claimed = await self._queue.claim(
-            names, now=ctx.clock(), limit=1, lease_seconds=self._lease
+            names,
+            now=ctx.clock(),
+            limit=1,
+            lease_seconds=self._lease,
         )
         for task in claimed:
             job = self._jobs[task.name]
@@ -325,7 +338,8 @@ class Worker:
                 with suppress(ProviderFailed):  # the lease outlasts a short outage
                     is_ours = await self._queue.renew(task, lease_seconds=self._lease)
 
-        running, renewing = asyncio.ensure_future(run()), asyncio.ensure_future(renew())
+        running = asyncio.ensure_future(run())
+        renewing = asyncio.ensure_future(renew())
         try:
             await asyncio.wait((running, renewing), return_when=asyncio.FIRST_COMPLETED)
             done, _ = await asyncio.wait((running,), timeout=_GRACE)
@@ -347,7 +361,12 @@ class Worker:
             self._count(task.name, skipped=1)
             return
         log.warning("Job %r failed (%s) and is retried", task.name, type(error).__name__)
-        event = Event(node="worker", op=cast(Op, task.name), at=now, status="error")
+        event = Event(
+            node="worker",
+            op=cast(Op, task.name),
+            at=now,
+            status="error",
+        )
         async with self._ctx.store.transaction(task.scope) as tx:
             await tx.apply([event])
         self._count(task.name, failed=1)
@@ -358,7 +377,8 @@ class Worker:
         while not self._stop.is_set():
             news.clear()
             try:
-                is_busy, tries = await step(), 0
+                is_busy = await step()
+                tries = 0
                 if not is_busy:
                     await wait_for_any(news, self._stop, seconds=POLL_SECONDS)
             except Exception as error:

@@ -17,7 +17,7 @@ from typing import Any
 from ..context import Context
 from ..errors import InvalidInput, KeyRefused, NotAllowed, NotFound
 from ..ingest import validation
-from ..retrieve import budget, profiles, render
+from ..retrieve import profiles, render
 from ..settings import allowlists
 from ..settings.allowlists import Access, Category
 from ..storage.keys import Key
@@ -57,7 +57,8 @@ async def create_key(
         )
     if days is not None:
         validation.days(days)
-    now, secret = ctx.clock(), secrets.token_urlsafe(32)
+    now = ctx.clock()
+    secret = secrets.token_urlsafe(32)
     key = Key(
         id=secrets.token_hex(8),
         name=name,
@@ -114,20 +115,22 @@ async def query(
     if threshold is not None:
         validation.fields({"confidence": threshold})
         gate = profiles.Gate(enough={"semantic": threshold})
-    access, count = ctx.allowlists, ctx.count_tokens
-    where = to_filter(scope, access, agent, categories, filters or {})
+    access = ctx.allowlists
+    count = ctx.count_tokens
+    where = _to_filter(scope, access, agent, categories, filters or {})
     if not where.categories:
         return []
     workflows = allowlists.PROCEDURAL in where.categories
     profile = profiles.find(ctx.profiles, PROFILE)
-    found = await recall(where, replace(profile, gate=gate, workflows=workflows, related=0))
+    profile = replace(profile, gate=gate, workflows=workflows, related=0)
+    found = await recall(where, profile)
     items: list[dict[str, Any]] = []
     for memory in limit_categories(found, access):
         category = access.category(memory.category or memory.kind)
         items.append(to_item(memory, category, is_full=shape == "full"))
-    fitted = budget.fit(
+    fitted = render.fit(
         items,
-        budget.Caps(tokens=budget_tokens),
+        render.Caps(tokens=budget_tokens),
         lambda _: "",
         count,
         cost=lambda item: count(json.dumps(item, ensure_ascii=False)),  # as it is sent
@@ -135,7 +138,7 @@ async def query(
     return [items[i] for i in fitted.taken]
 
 
-def to_filter(
+def _to_filter(
     scope: Scope,
     access: Access,
     agent: str,

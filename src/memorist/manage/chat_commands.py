@@ -75,7 +75,16 @@ _AFTER = r"(?:,? (?:please|thanks|thank you|for me|for now|now|again)){0,3}[.!?â
 _REPORTED = re.compile(
     r"\b(?:asked|said|says|saying|wrote|replied|told (?:me|us|him|her|them))\W*$", re.IGNORECASE
 )
-_PLACES = {"first": 0, "second": 1, "third": 2, "fourth": 3, "1": 0, "2": 1, "3": 2, "4": 3}
+_PLACES = {
+    "first": 0,
+    "second": 1,
+    "third": 2,
+    "fourth": 3,
+    "1": 0,
+    "2": 1,
+    "3": 2,
+    "4": 3,
+}
 _SWITCHED = {
     "memory off": "Memory is off here: nothing is stored or recalled automatically until you turn "
     "it on again.",
@@ -157,7 +166,8 @@ async def act(
     """Do what the person says; None if it is no command or not theirs."""
     if not isinstance(text, str) or isinstance(about, str):
         raise InvalidInput("A command is a text, and `about` a list of ids")
-    if not authority.is_own(role, authority.speaker_of(role, name), scope.user):
+    speaker = authority.speaker_of(role, name)
+    if not authority.is_own(role, speaker, scope.user):
         return None
     command = parse(text)
     if command is None:
@@ -185,7 +195,8 @@ class Chat:
         privacy = Privacy(self.ctx, self.scope, self.labels)
         if await privacy.disabled_reason() == INCOGNITO:
             return Reply(command="show", say=f"I look nothing up: {INCOGNITO}.", done=False)
-        found, on = await self.find(topic), f" about {topic}" if topic else ""
+        found = await self.find(topic)
+        on = f" about {topic}" if topic else ""
         say = f"This is what I remember{on}:\n{_number(found)}"
         if not found:
             say = f"I remember nothing{on}."
@@ -194,13 +205,17 @@ class Chat:
     async def find(self, topic: str) -> list[Memory]:
         """Return what is stored about a topic, also while memory is off: the person asks for it."""
         if topic.lower() in ("", "me", "myself"):
-            return list(await self.ctx.store.page(self.scope, Filter(), limit=SHOWN))
-        return list(await recall.look_up(self.ctx, self.scope, self.labels, topic, SHOWN))
+            page = await self.ctx.store.page(self.scope, Filter(), limit=SHOWN)
+            return list(page)
+        found = await recall.look_up(self.ctx, self.scope, self.labels, topic, SHOWN)
+        return list(found)
 
     async def change(self, command: Command, about: Sequence[str]) -> Reply:
         """Forget, pin or unpin what is meant; ask if that is not clear."""
-        ctx, scope, verb = self.ctx, self.scope, command.command
-        found = await self.find_meant(command, about)
+        ctx = self.ctx
+        scope = self.scope
+        verb = command.command
+        found = await self._find_meant(command, about)
         is_clear = len(found) == 1 or (found and command.which == "all")
         if command.topic or not is_clear:  # a search may find something else: the person looks
             say = "I cannot tell which memory you mean."
@@ -215,24 +230,27 @@ class Chat:
                 manner = forget.Manner(reason="asked for in the chat", actor=scope.user)
                 await forget.forget(ctx, scope, [memory.id], manner)
             else:
-                fields, id = {"pinned": verb == "pin"}, memory.id
+                fields = {"pinned": verb == "pin"}
+                id = memory.id
                 await edit.change(ctx, scope, self.labels, id, "updated", fields, scope.user)
         say = "Forgotten." if len(found) == 1 else f"Forgotten: {len(found)} memories."
         if verb != "forget":
             say = f"{'Pinned' if verb == 'pin' else 'No longer pinned'}:\n{_number(found)}"
         return Reply(command=verb, say=say, done=True, ids=_ids(found))
 
-    async def find_meant(self, command: Command, about: Sequence[str]) -> list[Memory]:
+    async def _find_meant(self, command: Command, about: Sequence[str]) -> list[Memory]:
         """Return the memories that a command may mean: several if that is not clear."""
         if command.topic:
             return (await self.find(command.topic))[:CHOICES]
-        session, which = self.labels.session, command.which
+        session = self.labels.session
+        which = command.which
         found: list[Memory] = []
         if about and which != "said":
             found = await self.ctx.store.get(self.scope, list(about))
         elif session is not None:
             where = Filter(labels=Labels(session=session))
-            found = list(await self.ctx.store.page(self.scope, where, limit=50))
+            page = await self.ctx.store.page(self.scope, where, limit=50)
+            found = list(page)
         if which == "said":
             return list(filter(authority.is_persons, found))[:1]
         if which.isdecimal():
@@ -259,7 +277,8 @@ class Chat:
 
     async def decide(self, command: Command, about: Sequence[str]) -> Reply | None:
         """Decide a proposal that the person has seen; one that they have not is shown first."""
-        consent, field = Consent(self.ctx, self.scope, self.labels), command.field.lower()
+        consent = Consent(self.ctx, self.scope, self.labels)
+        field = command.field.lower()
         field = "preferred_name" if field.endswith("name") else field
         waiting = [each for each in await consent.list() if each.field == field]
         if not waiting:
@@ -287,7 +306,8 @@ def _ids(memories: Sequence[Memory]) -> tuple[str, ...]:
 def _number(memories: Sequence[Memory]) -> str:
     lines: list[str] = []
     for number, memory in enumerate(memories, 1):
-        who, words = render.credit(memory), normalize.one_line(memory.text)
+        who = render.credit(memory)
+        words = normalize.one_line(memory.text)
         short = words if len(words) <= 200 else f"{words[:199]}â€¦"
         lines.append(f"{number}. {short} ({who})" if who else f"{number}. {short}")
     return "\n".join(lines)

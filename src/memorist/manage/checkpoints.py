@@ -31,7 +31,9 @@ class Checkpoints:
     """The checkpoints of one scope. What another user saved is not found."""
 
     def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
-        self._ctx, self._scope, self._labels = ctx, scope, labels
+        self._ctx = ctx
+        self._scope = scope
+        self._labels = labels
         self._table = ThreadCheckpoints(ctx.store, scope)
 
     async def save(self, thread: str, data: Mapping[str, Any]) -> SavedCheckpoint:

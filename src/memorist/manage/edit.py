@@ -54,9 +54,16 @@ async def edit(
     """
     if text is not None:
         validation.text(text, ctx.settings.max_text_chars)
-    fields = check_fields(given)
+    fields = {name: value for name, value in given.items() if value is not None}
+    validation.fields(fields)
+    if (length := len(fields.get("summary", ""))) > LONGEST_SUMMARY:
+        raise InvalidInput(f"A summary has at most {LONGEST_SUMMARY} characters, not {length}")
+    if "tags" in fields:
+        tags = map(str.lower, fields["tags"])
+        fields["tags"] = tuple(dict.fromkeys(tags))
     names = sorted(fields if text is None else [*fields, "text"])
-    texts = [memory.text for memory in await ctx.store.get(scope, [str(id)])]
+    stored = await ctx.store.get(scope, [str(id)])
+    texts = [memory.text for memory in stored]
     by = None
     if text is not None:
         text = normalize.clean(normalize.storable(text))
@@ -65,7 +72,8 @@ async def edit(
     vectors = await encode(ctx, texts)  # before the write lock
     model = ctx.index.model
     async with ctx.store.transaction(scope) as tx:
-        old, now = await load(tx, scope, id), ctx.clock()
+        old = await load(tx, scope, id)
+        now = ctx.clock()
         if old.state in ("superseded", "soft_deleted"):
             raise InvalidInput(
                 f"Memory {id!r} is {old.state}: edit the current version, or restore it first"
@@ -81,26 +89,14 @@ async def edit(
         if text is not None:
             new = reword(new, text, summary=fields.get("summary"), key=None, valid_from=now)
         snapshot = None if by is None else await ctx.index.current(scope, tx)
-        meta = {"fields": names} | ({"session": session} if session else {})
+        meta: dict[str, Any] = {"fields": names}
+        if session:
+            meta["session"] = session
         put = to_save(new, vectors, model, "updated", old_ref=before.id, actor=actor, meta=meta)
         await tx.apply([to_save(before, vectors, model, None), put])
         if by is not None and snapshot is not None:
             await links.link(tx, scope, snapshot, [put], by, now)
     return put.memory
-
-
-def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an edit as they are stored, without those not given.
-
-    Raises InvalidInput.
-    """
-    fields = {name: value for name, value in given.items() if value is not None}
-    validation.fields(fields)
-    if (length := len(fields.get("summary", ""))) > LONGEST_SUMMARY:
-        raise InvalidInput(f"A summary has at most {LONGEST_SUMMARY} characters, not {length}")
-    if "tags" in fields:
-        fields["tags"] = tuple(dict.fromkeys(map(str.lower, fields["tags"])))
-    return fields
 
 
 async def change(
@@ -121,9 +117,16 @@ async def change(
         meta["session"] = session
     async with ctx.store.transaction(scope) as tx:
         old = await load(tx, scope, id)
-        new = await release_key(tx, transitions.revise(old, ctx.clock(), **fields))
+        new = transitions.revise(old, ctx.clock(), **fields)
+        new = await release_key(tx, new)
         versions = await carry_versions(tx, old, new)
-        await tx.apply([Save(memory=new, event=event, actor=actor, meta=meta), *versions])
+        put = Save(
+            memory=new,
+            event=event,
+            actor=actor,
+            meta=meta,
+        )
+        await tx.apply([put, *versions])
     return new
 
 
@@ -139,8 +142,11 @@ async def release_key(tx: Transaction, memory: Memory) -> Memory:
     """Return the memory without its key if another active memory has that key by now."""
     if memory.key is None or not memory.is_active:
         return memory
-    taken = (await tx.by_key(memory.scope, [memory.key])).get(memory.key)
-    return memory if taken is None or taken.id == memory.id else replace(memory, key=None)
+    found = await tx.by_key(memory.scope, [memory.key])
+    taken = found.get(memory.key)
+    if taken is None or taken.id == memory.id:
+        return memory
+    return replace(memory, key=None)
 
 
 async def carry_versions(tx: Transaction, old: Memory, new: Memory) -> list[Save]:
@@ -164,7 +170,8 @@ async def carry_versions(tx: Transaction, old: Memory, new: Memory) -> list[Save
 
 def reword(memory: Memory, text: str, **fields: Any) -> Memory:
     """Return the memory with another text and what is computed from it."""
-    content_hash, simhash = normalize.content_hash(text), normalize.simhash64(text)
+    content_hash = normalize.content_hash(text)
+    simhash = normalize.simhash64(text)
     return replace(memory, text=text, content_hash=content_hash, simhash=simhash, **fields)
 
 
@@ -189,24 +196,33 @@ async def encode(ctx: Context, texts: Sequence[str]) -> dict[str, Vectors]:
     if ctx.embedder is None:
         return {}
     try:
-        return dict(zip(texts, await embedders.encode(ctx.embedder, texts), strict=True))
+        vectors = await embedders.encode(ctx.embedder, texts)
+        return dict(zip(texts, vectors, strict=True))
     except ProviderFailed:
         return {}
 
 
 async def list_conflicts(
-    reading: Reader, scope: Scope, *, limit: int, id: str | None = None
+    reading: Reader,
+    scope: Scope,
+    *,
+    limit: int,
+    id: str | None = None,
 ) -> list[Conflict]:
     """Return the conflicts that wait for a decision, newest first.
 
     Those whose memories were changed since are left out.
     """
     relations = await reading.relations(scope, CONTRADICTS, limit=limit, from_id=id)
-    ids = [id for relation in relations for id in (relation.from_id, relation.to_id)]
-    memories = {memory.id: memory for memory in await reading.get(scope, ids)}
+    ids = []
+    for relation in relations:
+        ids += [relation.from_id, relation.to_id]
+    stored = await reading.get(scope, ids)
+    memories = {memory.id: memory for memory in stored}
     found: list[Conflict] = []
     for relation in relations:
-        new, old = memories.get(relation.from_id), memories.get(relation.to_id)
+        new = memories.get(relation.from_id)
+        old = memories.get(relation.to_id)
         if new is None or old is None or not new.is_active:
             continue
         if old.state == "superseded" and old.superseded_by == new.id:
@@ -215,7 +231,12 @@ async def list_conflicts(
 
 
 async def decide(
-    ctx: Context, scope: Scope, id: str, actor: str | None, *, is_confirmed: bool
+    ctx: Context,
+    scope: Scope,
+    id: str,
+    actor: str | None,
+    *,
+    is_confirmed: bool,
 ) -> Memory:
     """Keep the newer memory of a conflict, or make the older one current again.
 
@@ -227,11 +248,20 @@ async def decide(
             raise NotFound(
                 f"Memory {id!r} contradicts nothing that waits for a decision: see `conflicts`"
             )
-        new, old, now = found[0].new, found[0].old, ctx.clock()
+        new = found[0].new
+        old = found[0].old
+        now = ctx.clock()
         meta: dict[str, Any] = {"decision": "confirmed", "between": [new.id, old.id]}
         if is_confirmed:
             kept = transitions.revise(new, now)
-            puts = [Save(memory=kept, event="updated", actor=actor, meta=meta)]
+            puts = [
+                Save(
+                    memory=kept,
+                    event="updated",
+                    actor=actor,
+                    meta=meta,
+                )
+            ]
         else:
             kept = transitions.restore(old, now)
             never = transitions.held_since(new)
@@ -239,10 +269,21 @@ async def decide(
             meta["decision"] = "rejected"
             back = {"decision": "rejected", "supersedes": new.id}
             puts = [
-                Save(memory=gone, event="superseded", actor=actor, meta=meta),
-                Save(memory=kept, event="restored", actor=actor, meta=back),
+                Save(
+                    memory=gone,
+                    event="superseded",
+                    actor=actor,
+                    meta=meta,
+                ),
+                Save(
+                    memory=kept,
+                    event="restored",
+                    actor=actor,
+                    meta=back,
+                ),
             ]
-        await tx.apply([*puts, Unrelated(from_id=new.id, to_id=old.id, type=CONTRADICTS)])
+        solved = Unrelated(from_id=new.id, to_id=old.id, type=CONTRADICTS)
+        await tx.apply([*puts, solved])
     return kept
 
 

@@ -80,11 +80,20 @@ class Plan:
     def report(self, *, dry_run: bool = False) -> Forgotten:
         flagged = tuple(memory.id for memory in self.flagged if memory.state != "superseded")
         more = (*self.derived, *self.replaced)
-        return Forgotten(ids=self.ids, derived=more, flagged=flagged, dry_run=dry_run)
+        return Forgotten(
+            ids=self.ids,
+            derived=more,
+            flagged=flagged,
+            dry_run=dry_run,
+        )
 
 
 async def find(
-    ctx: Context, scope: Scope, labels: Labels, query: str | None, where: Filter | None
+    ctx: Context,
+    scope: Scope,
+    labels: Labels,
+    query: str | None,
+    where: Filter | None,
 ) -> list[str]:
     """Return the ids of what a query finds, best first, or of all that a filter matches.
 
@@ -118,9 +127,11 @@ async def forget(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner)
 
 async def make_plan(reading: Reader, scope: Scope, ids: Sequence[str]) -> Plan:
     """Follow evidence and replaced statements from these memories on, until nothing is added."""
-    replaced, derived = dict[str, None](), dict[str, None]()
+    replaced: dict[str, None] = {}
+    derived: dict[str, None] = {}
     touched: dict[str, Memory] = {}
-    gone, new = set(ids), list(dict.fromkeys(ids))
+    gone = set(ids)
+    new = list(dict.fromkeys(ids))
     while new:
         touched |= await _load_derived(reading, scope, new)
         before: list[Memory] = []
@@ -131,18 +142,33 @@ async def make_plan(reading: Reader, scope: Scope, ids: Sequence[str]) -> Plan:
         new = [memory.id for memory in before if memory.id not in gone]
         replaced |= dict.fromkeys(new)
         gone.update(new)
-        alone = [id for id, each in touched.items() if id not in gone and sources(each) <= gone]
+        alone = []
+        for id, memory in touched.items():
+            if id not in gone and sources(memory) <= gone:
+                alone.append(id)
         derived |= dict.fromkeys(alone)
         gone.update(alone)
         new += alone
-    changed = [id for id, each in touched.items() if each.compression_source and id not in gone]
+    changed = []
+    for id, memory in touched.items():
+        if memory.compression_source and id not in gone:
+            changed.append(id)
     while changed:  # what is based on a summary that changes
         above = await _load_derived(reading, scope, changed)
-        added = {id: memory for id, memory in above.items() if id not in touched}
-        touched |= added
-        changed = [id for id, memory in added.items() if memory.compression_source]
+        changed = []
+        for id, memory in above.items():
+            if id in touched:
+                continue
+            touched[id] = memory
+            if memory.compression_source:
+                changed.append(id)
     flagged = tuple(memory for id, memory in touched.items() if id not in gone)
-    return Plan(ids=tuple(ids), replaced=tuple(replaced), derived=tuple(derived), flagged=flagged)
+    return Plan(
+        ids=tuple(ids),
+        replaced=tuple(replaced),
+        derived=tuple(derived),
+        flagged=flagged,
+    )
 
 
 def sources(memory: Memory) -> set[str]:
@@ -154,8 +180,10 @@ def sources(memory: Memory) -> set[str]:
 async def _load_derived(reading: Reader, scope: Scope, ids: Sequence[str]) -> dict[str, Memory]:
     found: dict[str, Memory] = {}
     for start in range(0, len(ids), AT_ONCE):
-        where = Filter(derived_from=tuple(ids[start : start + AT_ONCE]), states=STATES)
-        found |= {memory.id: memory for memory in await reading.find_all(scope, where)}
+        batch = tuple(ids[start : start + AT_ONCE])
+        where = Filter(derived_from=batch, states=STATES)
+        for memory in await reading.find_all(scope, where):
+            found[memory.id] = memory
     return found
 
 
@@ -177,10 +205,14 @@ async def clear_copies(ctx: Context, words: Sequence[str]) -> None:
 
 
 async def _erase(
-    ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner
+    ctx: Context,
+    scope: Scope,
+    ids: Sequence[str],
+    manner: Manner,
 ) -> tuple[Plan, list[str]]:
     """Erase memories in one transaction; return what was erased with them, and all their words."""
-    now, words = ctx.clock(), list[str]()
+    now = ctx.clock()
+    words: list[str] = []
     until = manner.tombstone_end(ctx, now)
     async with ctx.store.transaction(scope) as tx:
         for id in ids:
@@ -202,10 +234,17 @@ async def _erase(
                 left = _without_sources(memory, plan.gone, now)
                 meta = {"reason": "a source was forgotten", "final": True}
                 is_old = memory.state == "superseded"
-                changes.append(Save(memory=left, event=None if is_old else "updated", meta=meta))
+                put = Save(memory=left, event=None if is_old else "updated", meta=meta)
+                changes.append(put)
         for id in (*ids, *more):
             why = manner.reason if id in ids else "it rested on what was forgotten"
-            erased = Forget(memory_id=id, at=now, until=until, reason=why, actor=manner.actor)
+            erased = Forget(
+                memory_id=id,
+                at=now,
+                until=until,
+                reason=why,
+                actor=manner.actor,
+            )
             changes.append(erased)
         await tx.apply(changes)
         words += await _summarize_again(tx, scope, plan, now)
@@ -232,22 +271,32 @@ async def _summarize_again(tx: Transaction, scope: Scope, plan: Plan, now: datet
     words: list[str] = []
     for old in plan.summaries:
         words += await tx.versions(scope, old.id)
-        reason = SOURCE_FORGOTTEN
-        await tx.apply([Forget(memory_id=old.id, at=now, until=now, reason=reason, purged=True)])
+        erased = Forget(
+            memory_id=old.id,
+            at=now,
+            until=now,
+            reason=SOURCE_FORGOTTEN,
+            purged=True,
+        )
+        await tx.apply([erased])
         found = await tx.get(scope, old.evidence_ids)
-        left = [each for each in found if each.id not in plan.gone and each.state != "soft_deleted"]
+        there = [source for source in found if source.state != "soft_deleted"]
+        left = [source for source in there if source.id not in plan.gone]
         text = summarize.extract(turns_of(in_order(left)))
         if text and old.state != "superseded":
-            kept = _without_sources(replace(old, tags=tags_of(left)), plan.gone, now)
+            kept = replace(old, tags=tags_of(left))
+            kept = _without_sources(kept, plan.gone, now)
             new = edit.reword(kept, text, summary=None, category=None, needs_embedding=True)
             meta = {"reason": "summed up without a source that was forgotten", "final": True}
-            await tx.apply([Save(memory=new, event="created", meta=meta)])
+            put = Save(memory=new, event="created", meta=meta)
+            await tx.apply([put])
     return words
 
 
 async def _embed_summaries(ctx: Context, scope: Scope, plan: Plan) -> None:
     """Embed summaries that were made again; without the model that is done later."""
-    found = await ctx.store.get(scope, [memory.id for memory in plan.summaries])
+    ids = [memory.id for memory in plan.summaries]
+    found = await ctx.store.get(scope, ids)
     if found and ctx.embedder is not None:
         with suppress(ProviderFailed):
             await embed.embed_now(ctx.store, ctx.embedder, found, ctx.clock())
@@ -276,7 +325,12 @@ async def _hide(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) 
             new = transitions.hide(old, now, purge_at=purge_at)
             meta = {"state": new.state, "reason": manner.reason, "session": session}
             meta = {name: value for name, value in meta.items() if value}
-            put = Save(memory=new, event="soft_deleted", actor=manner.actor, meta=meta)
+            put = Save(
+                memory=new,
+                event="soft_deleted",
+                actor=manner.actor,
+                meta=meta,
+            )
             saves += [put, *await edit.carry_versions(tx, old, new)]
             texts += await tx.versions(scope, old.id)
         texts += [put.memory.text for put in saves]

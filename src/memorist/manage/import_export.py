@@ -7,15 +7,7 @@ the values in batches, each in one transaction.
 from __future__ import annotations
 
 import json
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 from uuid import UUID, uuid5
@@ -25,7 +17,7 @@ from ..errors import InvalidInput
 from ..ingest import guard, policies, validation
 from ..ingest.decide import FORGOTTEN
 from ..ingest.guard import INCOGNITO, load_disabled
-from ..storage import codec, person, rows
+from ..storage import codec, rows
 from ..storage.changes import HistoryEntry, Save, SeenMessage
 from ..storage.export import export
 from ..storage.person import Summary
@@ -33,19 +25,20 @@ from ..storage.store import Store
 from ..text import authority, normalize
 from ..types import HISTORY_EVENTS, Draft, Labels, Memory, Message, Outcome, Receipt, Scope, Status
 from . import edit
-from .records import LISTS
+from .records import LISTS, add_missing
 
 FORMAT = 1
 BATCH = 256
 _HEADS = ("memorist", "recollect")  # the first record; version 0.1 wrote "recollect"
 _IGNORED = (*_HEADS, "damaged", "proposal")  # about other records, or agreed to elsewhere
 _MESSAGE = "said"  # a message with `content`, which is no exported record
-_MOST_NAME, _MOST_LABEL, _MOST_SUMMARY = 200, 1_000, 2_000  # characters
+_MOST_NAME = 200  # characters
+_MOST_LABEL = 1_000  # characters
+_MOST_SUMMARY = 2_000  # characters
 _MOST_LISTED = 10_000  # entries of a list, each as long as a label may be
-_MOST_COUNT = 10**9
 _RANGES = {
     **dict.fromkeys("importance base_importance confidence metadata_confidence".split(), 1),
-    **dict.fromkeys("repeat_count access_count".split(), _MOST_COUNT),
+    **dict.fromkeys("repeat_count access_count".split(), 10**9),
 }
 _NOT_IMPORTED = "last_scores revision sequence needs_embedding".split()
 _CHECKED = "labels speaker kind category item_type fact_type evidence evidence_text steps_text"
@@ -76,16 +69,15 @@ class Record:
     scope: Scope | None  # where it is stored
     origin: Any = None  # the scope it names
 
-    def is_like(self, other: Record) -> bool:
-        return (self.kind, self.origin) == (other.kind, other.origin)
-
 
 async def export_records(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
     """Yield all records as plain values: the format, history, memories, messages, summaries."""
     yield {"record_type": "memorist", "data": {"format": FORMAT}}
     async for record in export(store, scope):
         data = record["data"]
-        yield {**record, "data": data if isinstance(data, dict) else codec.dump(data)}
+        if not isinstance(data, dict):
+            data = codec.dump(data)
+        yield {**record, "data": data}
 
 
 async def import_records(records: Iterable[Mapping[str, Any]], how: Import) -> Receipt:
@@ -96,12 +88,12 @@ async def import_records(records: Iterable[Mapping[str, Any]], how: Import) -> R
     if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
         raise InvalidInput(f"import_ takes an iterable of records, not {type(records).__name__}")
     outcomes: list[Outcome] = []
-    for batch in read_batches(records, how):
-        outcomes += await store_batch(batch, how)
+    for batch in _read_batches(records, how):
+        outcomes += await _store_batch(batch, how)
     return Receipt(tuple(outcomes))
 
 
-def read_batches(records: Iterable[Mapping[str, Any]], how: Import) -> Iterator[list[Record]]:
+def _read_batches(records: Iterable[Mapping[str, Any]], how: Import) -> Iterable[list[Record]]:
     """Yield records that are stored together: of one kind and from one scope."""
     batch: list[Record] = []
     for number, given in enumerate(records, 1):
@@ -111,9 +103,12 @@ def read_batches(records: Iterable[Mapping[str, Any]], how: Import) -> Iterator[
             if batch:
                 yield batch
             raise InvalidInput(f"Record {number}: {error}") from error
-        if len(batch) == BATCH or (batch and not batch[0].is_like(record)):
-            yield batch
-            batch = []
+        if batch:
+            first = batch[0]
+            is_like = first.kind == record.kind and first.origin == record.origin
+            if len(batch) == BATCH or not is_like:
+                yield batch
+                batch = []
         batch.append(record)
     if batch:
         yield batch
@@ -128,24 +123,27 @@ def read(record: Mapping[str, Any], how: Import) -> Record:
             raise InvalidInput("it is a message: name its owner, with a scope or --user")
         validation.message(record, how.labels)
         return Record(kind=_MESSAGE, value=record, scope=how.scope)
-    kind, data = record.get("record_type"), record.get("data")
+    kind = record.get("record_type")
+    data = record.get("data")
     if kind not in (*_IGNORED, *_READERS) or not isinstance(data, Mapping):
         raise InvalidInput("it is neither an exported record nor a message with 'content'")
     if kind in _HEADS and data.get("format") != FORMAT:
         raise InvalidInput(f"its format is {data.get('format')!r}, this version reads {FORMAT}")
-    origin, scope = data.get("scope"), how.scope
+    origin = data.get("scope")
     if kind in _IGNORED:
-        return Record(kind=kind, value=None, scope=scope, origin=origin)
+        return Record(kind=kind, value=None, scope=how.scope, origin=origin)
     value = _READERS[kind](data)
     check_sizes(value, how)
+    scope = how.scope
     if scope is None:
         if not isinstance(origin, Mapping) or set(origin) != {"tenant", "user", "space"}:
             raise InvalidInput(f"it needs a scope with tenant, user and space, not {origin!r:.60}")
-        scope = Scope(**{name: validation.name(name, each) for name, each in origin.items()})
+        names = {name: validation.name(name, each) for name, each in origin.items()}
+        scope = Scope(**names)
     return Record(kind=kind, value=value, scope=scope, origin=origin)
 
 
-def read_memory(data: Mapping[str, Any]) -> Memory:
+def _read_memory(data: Mapping[str, Any]) -> Memory:
     """Return a memory as it was, except what is computed from its text, its place and its uses.
 
     Raises InvalidInput for what no verb would have stored.
@@ -173,23 +171,25 @@ def read_memory(data: Mapping[str, Any]) -> Memory:
     return edit.reword(memory, normalize.storable(memory.text), tags=tags)
 
 
-def read_message(data: Mapping[str, Any]) -> SeenMessage:
+def _read_message(data: Mapping[str, Any]) -> SeenMessage:
     text = data.get("text")
     plain = {name: data.get(name) for name in ("id", "role", "name", "session")}
-    plain |= {"content": "" if text is None else text, "at": validation.moment(data.get("at"))}
+    plain["content"] = "" if text is None else text
+    plain["at"] = validation.moment(data.get("at"))
     message = codec.load(Message, plain)
     if message.id is None:
         raise InvalidInput("This is no message: it has no id")
+    outcome = rows.upgrade_outcome(data.get("outcome") or {})
     return SeenMessage(
         id=message.id,
         message=message,
-        outcome=codec.load(Outcome, rows.upgrade_outcome(data.get("outcome") or {})),
+        outcome=codec.load(Outcome, outcome),
         digest="" if text is None else normalize.digest(text),
         keep_text=data.get("kept") is True,
     )
 
 
-def read_entry(data: Mapping[str, Any]) -> HistoryEntry:
+def _read_entry(data: Mapping[str, Any]) -> HistoryEntry:
     entry = codec.load(HistoryEntry, data)
     try:
         UUID(entry.id)
@@ -203,36 +203,39 @@ def read_entry(data: Mapping[str, Any]) -> HistoryEntry:
     return entry
 
 
-def read_summary(data: Mapping[str, Any]) -> Summary:
+def _read_summary(data: Mapping[str, Any]) -> Summary:
     summary = codec.load(Summary, data)
     if not summary.evidence_ids:
         raise InvalidInput("a long-term record names the memories that it rests on (evidence_ids)")
     lists = LISTS[summary.record_type]
     for name, lines in summary.data.items():
-        is_list = isinstance(lines, list | tuple) and all(isinstance(line, str) for line in lines)
-        if name not in lists or not is_list:
+        is_list = isinstance(lines, list | tuple)
+        is_known = name in lists and is_list
+        if not is_known or not all(isinstance(line, str) for line in lines):
             raise InvalidInput(f"its lists of texts are {', '.join(lists)}, not {name!r:.60}")
     return summary
 
 
 _READERS: dict[str, Callable[[Mapping[str, Any]], Value]] = {
-    "memory": read_memory,
-    "history": read_entry,
-    "message": read_message,
-    "user_profile": read_summary,
-    "project_memory": read_summary,
+    "memory": _read_memory,
+    "history": _read_entry,
+    "message": _read_message,
+    "user_profile": _read_summary,
+    "project_memory": _read_summary,
 }
 
 
 def check_sizes(value: object, how: Import) -> None:
     """Raise InvalidInput for texts and lists that are too long; an own export may hold longer."""
     for each in fields(value):  # type: ignore[arg-type]
-        name, part = each.name, getattr(value, each.name)
+        name = each.name
+        part = getattr(value, each.name)
         if isinstance(part, Labels | Message | Outcome):
             check_sizes(part, how)
             continue
         if isinstance(part, Mapping):
-            name, part = "text", json.dumps(part, default=str)
+            name = "text"
+            part = json.dumps(part, default=str)
         listed = part if isinstance(part, tuple) else (part,)
         texts = [text for text in listed if isinstance(text, str)]
         if any("\0" in text for text in texts):
@@ -246,9 +249,10 @@ def check_sizes(value: object, how: Import) -> None:
                 raise InvalidInput(f"{name} is too long: {limits}; {_HOW_TO_RESTORE}")
 
 
-async def store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome]:
+async def _store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome]:
     """Store records of one kind; return what became of memories and messages, and refusals."""
-    kind, scope = batch[0].kind, batch[0].scope
+    kind = batch[0].kind
+    scope = batch[0].scope
     values = [record.value for record in batch]
     if kind == _MESSAGE and how.remember is not None:
         return (await how.remember(values)).outcomes
@@ -256,13 +260,13 @@ async def store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome]
         return []
     values, reasons = await admit(values, scope, how)
     if kind == "memory":
-        return await store_memories(values, reasons, scope, how.ctx)
+        return await _store_memories(values, reasons, scope, how.ctx)
     allowed = [value for value, why in zip(values, reasons, strict=True) if not why]
     if kind == "history":
         if batch[0].origin != asdict(scope):  # there an entry has an id of its own, always the same
             name = "\0".join((scope.tenant, scope.user, scope.space))
             allowed = [replace(each, id=str(uuid5(UUID(each.id), name))) for each in allowed]
-        await store_history(allowed, scope, how.ctx)
+        await _store_history(allowed, scope, how.ctx)
     elif kind == "message":
         async with how.ctx.store.transaction(scope) as tx:
             for number, seen in enumerate(allowed):
@@ -271,7 +275,8 @@ async def store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome]
                     allowed[number] = replace(seen, keep_text=False)
             await tx.save_messages(allowed)
     else:
-        reasons += await store_summaries(allowed, scope, how)
+        async with how.ctx.store.transaction(scope) as tx:
+            reasons += await add_missing(tx, scope, allowed, any_speaker=how.restore)
     return [Outcome(status="refused", reason=why) for why in reasons if why]
 
 
@@ -280,11 +285,12 @@ async def admit(values: Sequence[Value], scope: Scope, how: Import) -> tuple[lis
 
     A record that claims to be pinned or manually saved gets no exception.
     """
-    drafts = [to_draft(value) for value in values]
+    drafts = [_to_draft(value) for value in values]
     sessions = {draft.labels.session for draft in drafts}
     disabled, _ = await load_disabled(how.ctx, how.ctx.store, scope, sessions)
     policy = policies.find(how.ctx.policies, how.ctx.settings.policy)
-    admitted, reasons = list[Any](), list[str]()
+    admitted: list[Any] = []
+    reasons: list[str] = []
     for value, draft in zip(values, drafts, strict=True):
         why = disabled.get(draft.labels.session, "")
         if why != INCOGNITO:
@@ -303,7 +309,7 @@ async def admit(values: Sequence[Value], scope: Scope, how: Import) -> tuple[lis
     return admitted, reasons
 
 
-def to_draft(value: Value) -> Draft:
+def _to_draft(value: Value) -> Draft:
     """Return the text and the speaker of a value as a draft, for the guard to check."""
     if isinstance(value, Memory):
         given = {name: getattr(value, name) for name in _CHECKED.split()}
@@ -317,26 +323,38 @@ def to_draft(value: Value) -> Draft:
         lines = [line for each in value.data.values() for line in each]
         return Draft(text="\n".join(lines), labels=Labels(role="tool"))
     session = value.meta.get("session")
-    return Draft(text="", labels=Labels(session=session if isinstance(session, str) else None))
+    if not isinstance(session, str):
+        session = None
+    return Draft(text="", labels=Labels(session=session))
 
 
-async def store_memories(
-    memories: Sequence[Memory], refusals: Sequence[str], scope: Scope, ctx: Context
+async def _store_memories(
+    memories: Sequence[Memory],
+    refusals: Sequence[str],
+    scope: Scope,
+    ctx: Context,
 ) -> list[Outcome]:
     """Store memories as they are, with vectors of the current model; those already here stay.
 
     The memories of a session are numbered after those already stored, in the order of the file.
     """
     reasons = {each.id: why for each, why in zip(memories, refusals, strict=True)}
-    vectors = await edit.encode(ctx, [each.text for each in memories if not reasons[each.id]])
+    texts = [each.text for each in memories if not reasons[each.id]]
+    vectors = await edit.encode(ctx, texts)
     async with ctx.store.transaction(scope) as tx:
-        here = {memory.id for memory in await tx.get(scope, list(reasons))}
+        stored = await tx.get(scope, list(reasons))
+        here = {memory.id for memory in stored}
         wordings = {memory.id: normalize.wording(memory.text) for memory in memories}
         forgotten = await tx.tombstones(scope, list(wordings.values()), ctx.clock())
-        reasons |= {id: FORGOTTEN for id, text in wordings.items() if text in forgotten}
-        new = {each.id: each for each in memories if each.id not in here and not reasons[each.id]}
+        new: dict[str, Memory] = {}
+        for memory in memories:
+            if wordings[memory.id] in forgotten:
+                reasons[memory.id] = FORGOTTEN
+            if memory.id not in here and not reasons[memory.id]:
+                new[memory.id] = memory
         saves: list[Save] = []
-        keys, last = set[str | None](), dict[str, int]()
+        keys: set[str | None] = set()
+        last: dict[str, int] = {}
         for memory in new.values():
             memory = await edit.release_key(tx, replace(memory, scope=scope))
             if memory.key in keys:
@@ -349,7 +367,9 @@ async def store_memories(
                 last[session] += 1
                 memory = replace(memory, sequence=last[session])
             put = edit.to_save(memory, vectors, ctx.index.model, "created", meta={"imported": True})
-            saves.append(replace(put, event=None) if memory.state == "superseded" else put)
+            if memory.state == "superseded":
+                put = replace(put, event=None)
+            saves.append(put)
         await tx.apply(saves)
     outcomes: list[Outcome] = []
     for memory in memories:
@@ -361,11 +381,12 @@ async def store_memories(
     return outcomes
 
 
-async def store_history(entries: Sequence[HistoryEntry], scope: Scope, ctx: Context) -> None:
+async def _store_history(entries: Sequence[HistoryEntry], scope: Scope, ctx: Context) -> None:
     """Add entries, without the words of what was forgotten here and out of the reach of `undo`."""
     words: dict[str, str] = {}
     for entry in entries:
-        text = str(entry.meta.get("before", {}).get("text", ""))
+        before = entry.meta.get("before", {})
+        text = str(before.get("text", ""))
         words[entry.id] = normalize.wording(text)
     async with ctx.store.transaction(scope) as tx:
         forgotten = await tx.tombstones(scope, set(words.values()), ctx.clock())
@@ -377,24 +398,3 @@ async def store_history(entries: Sequence[HistoryEntry], scope: Scope, ctx: Cont
                     meta[f"imported_{name}" if name in _UNDO_KEYS else name] = value
             imported.append(replace(entry, meta={**meta, "imported": True}))
         await tx.import_history(imported)
-
-
-async def store_summaries(records: Sequence[Summary], scope: Scope, how: Import) -> list[str]:
-    """Store long-term records that are not here yet; return why others are refused."""
-    reasons: list[str] = []
-    async with how.ctx.store.transaction(scope) as tx:
-        here = {
-            known.id for kind in LISTS for known in await person.load_summaries(tx, scope, kind)
-        }
-        for record in records:
-            if record.id in here:
-                continue
-            found = await tx.get(scope, record.evidence_ids)
-            is_own = how.restore or all(map(authority.is_persons, found))
-            if not {memory.id for memory in found}.issuperset(record.evidence_ids):
-                reasons.append(f"the {record.record_type} rests on memories that are not here")
-            elif record.record_type == "user_profile" and not is_own:
-                reasons.append("a profile rests on the person's own words")
-            else:
-                await person.save_summary(tx, record)
-    return reasons

@@ -24,9 +24,16 @@ from ..types import Draft, Filter, Memory, Scope
 
 SNAPSHOT = "MEMORY.md"
 LORE = "__lore__"  # the subject of what belongs to a space as a whole
-SUBJECTS, FACTS, LORE_LINES = 80, 6, 6  # of a snapshot
-READ_FILES, READ_ENTRIES, HIGHLIGHTS, OF_ONE = 3, 120, 24, 8
-SHORTEST, LONGEST = 8, 220  # characters of a highlight
+SUBJECTS = 80  # of a snapshot
+FACTS = 6
+LORE_LINES = 6
+READ_FILES = 3
+READ_ENTRIES = 120
+HIGHLIGHTS = 24
+OF_ONE = 8
+SHORTEST = 8  # characters of a highlight
+LONGEST = 220
+_MARKUP = str.maketrans("|[]", "/()")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d\.md")
 _ENTRY = re.compile(r"- \S+ \| (?P<author>[^|]*) \| \[[^\]]*\] (?P<text>.*)")
 _LINK = re.compile(r"\S+://\S+")
@@ -50,7 +57,8 @@ async def snapshot(ctx: Context, *, refresh: bool) -> str:
     for scope in await ctx.store.scopes():
         for memory in await ctx.store.page(scope, where, limit=200):
             subject = memory.labels.subject or scope.user
-            (lore if subject == LORE else people.setdefault(subject, [])).append(memory)
+            about = lore if subject == LORE else people.setdefault(subject, [])
+            about.append(memory)
             written.append((scope, memory.id, memory.text))
     text = await asyncio.to_thread(journal.write, people, lore, ctx.clock())
     erased = await find_erased(ctx.store, written)  # in the meantime
@@ -75,7 +83,8 @@ async def find_erased(store: Store, written: Iterable[tuple[Scope, str, str]]) -
         texts.setdefault(scope, {})[id] = text
     erased: list[str] = []
     for scope, by_id in texts.items():
-        found = {memory.id for memory in await store.get(scope, list(by_id))}
+        stored = await store.get(scope, list(by_id))
+        found = {memory.id for memory in stored}
         erased += [text for id, text in by_id.items() if id not in found]
     return erased
 
@@ -88,7 +97,9 @@ class Journal:
 
     def note(self, drafts: Iterable[Draft], scope: Scope, now: datetime) -> None:
         """Append one line for each message to the file of the day."""
-        user, space, lines = _one_line(scope.user), _one_line(scope.space), ""
+        user = _one_line(scope.user)
+        space = _one_line(scope.space)
+        lines = ""
         for draft in drafts:
             author = _one_line(draft.speaker or draft.labels.actor or scope.user)
             place = f"[guild:{space} channel:{_one_line(draft.labels.channel or '-')}]"
@@ -141,7 +152,10 @@ class Journal:
         return sorted((path for path in found if _DAY.fullmatch(path.name)), reverse=True)
 
     def write(
-        self, people: Mapping[str, list[Memory]], lore: Sequence[Memory], now: datetime
+        self,
+        people: Mapping[str, list[Memory]],
+        lore: Sequence[Memory],
+        now: datetime,
     ) -> str:
         """Write the snapshot anew and return its text."""
         at = now.isoformat(timespec="seconds")
@@ -165,11 +179,13 @@ class Journal:
         by_author: Counter[str] = Counter()
         seen: set[str] = set()
         for path in self.days()[:READ_FILES]:
-            for line in reversed(path.read_text("utf-8").splitlines()[-READ_ENTRIES:]):
+            lines = path.read_text("utf-8").splitlines()
+            for line in reversed(lines[-READ_ENTRIES:]):
                 entry = _ENTRY.fullmatch(line)
                 if entry is None or len(seen) >= HIGHLIGHTS:
                     continue
-                author, text = entry["author"], entry["text"]
+                author = entry["author"]
+                text = entry["text"]
                 is_new = text.casefold() not in seen and not _LINK.fullmatch(text)
                 if is_new and SHORTEST <= len(text) <= LONGEST:
                     seen.add(text.casefold())
@@ -181,7 +197,7 @@ class Journal:
 
 def _one_line(text: str) -> str:
     """Return a text that stays on its line and in its column."""
-    return normalize.one_line(text).replace("|", "/").replace("[", "(").replace("]", ")")
+    return normalize.one_line(text).translate(_MARKUP)
 
 
 def _item(memory: Memory) -> str:

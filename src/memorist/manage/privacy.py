@@ -47,7 +47,9 @@ class PersonalVerbs:
     """What the verbs of a person work on: one scope, with the labels of the caller."""
 
     def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
-        self._ctx, self._scope, self._labels = ctx, scope, labels
+        self._ctx = ctx
+        self._scope = scope
+        self._labels = labels
 
 
 class Privacy(PersonalVerbs):
@@ -112,15 +114,10 @@ class Privacy(PersonalVerbs):
             note_disabled(self._ctx, self._scope, session, "")
 
 
-async def check_recall(ctx: Context, scope: Scope, session: str | None) -> tuple[str, int | None]:
-    """Return why nothing is recalled in a session, if so, and the revision of the scope."""
-    disabled, revision = await load_disabled(ctx, ctx.store, scope, [session])
-    return disabled.get(session, ""), revision
-
-
 async def disabled_reason(ctx: Context, scope: Scope, session: str | None) -> str:
     """Return why memory is off in a session; empty if it is on."""
-    return (await check_recall(ctx, scope, session))[0]
+    disabled, _ = await load_disabled(ctx, ctx.store, scope, [session])
+    return disabled.get(session, "")
 
 
 async def traceable_session(ctx: Context, scope: Scope, session: str | None) -> str | None:
@@ -168,11 +165,17 @@ class Consent(PersonalVerbs):
 
     async def list(self) -> builtins.list[Proposal]:
         """Return what waits for a decision, oldest first; it lapses after seven days."""
-        now, found = self._ctx.clock(), await proposals.load(self._ctx.store, self._scope)
+        now = self._ctx.clock()
+        found = await proposals.load(self._ctx.store, self._scope)
         return [each for each in found if each.decided is None and now < each.lapses_at]
 
     async def propose(
-        self, field: str, value: str, *, evidence: Sequence[str], actor: str | None = None
+        self,
+        field: str,
+        value: str,
+        *,
+        evidence: Sequence[str],
+        actor: str | None = None,
     ) -> Proposal:
         """Propose what was inferred of the person from these memories; `decided` if it is in force.
 
@@ -181,7 +184,8 @@ class Consent(PersonalVerbs):
         is not the person's own words; ConsentMissing if they denied it before; Refused while
         memory is off.
         """
-        text, scope = _check_value(field, value), self._scope
+        text = _check_value(field, value)
+        scope = self._scope
         if why := await disabled_reason(self._ctx, scope, self._labels.session):
             raise Refused(f"Not proposed: {why}")
         validation.texts("evidence", evidence)
@@ -192,7 +196,8 @@ class Consent(PersonalVerbs):
         async with self._ctx.store.transaction(scope) as tx:
             now = self._ctx.clock()
             found = await self._expire(tx, now)
-            signals = [each for each in await tx.get(scope, evidence) if each.is_active]
+            given = await tx.get(scope, evidence)
+            signals = [each for each in given if each.is_active]
             if missing := set(evidence).difference(each.id for each in signals):
                 raise InvalidInput(
                     f"There is no memory {min(missing)!r} here to infer anything from"
@@ -207,25 +212,36 @@ class Consent(PersonalVerbs):
                     f"The person said no to this {field}: it is not proposed again"
                 )
             # Stricter than what merges memories, because this is about the person.
-            same = [each for each in found if _key(each.field, each.value) == _key(field, text)]
+            key = _key(field, text)
+            same = [each for each in found if _key(each.field, each.value) == key]
             for each in _find_in_force(found):
                 if each in same:
                     return each
-            new = Proposal(id=new_id(), field=field, value=text, at=now, lapses_at=now + WAITS)
+            new = Proposal(
+                id=new_id(),
+                field=field,
+                value=text,
+                at=now,
+                lapses_at=now + WAITS,
+            )
             known = next((each for each in same if each.decided is None), new)
             ids = dict.fromkeys((*known.evidence, *(each.id for each in signals)))
             made = replace(known, evidence=tuple(ids))
             if made == known:
                 return made
             decision = "proposed" if known is new else "supported"
-            if field in BENIGN and is_corroborated(await tx.get(scope, made.evidence)):
+            if field in BENIGN and _is_corroborated(await tx.get(scope, made.evidence)):
                 decision = "corroborated"
                 made = replace(made, decided=decision, decided_at=now)
             await person.decide_proposal(tx, made, decision, at=now, actor=actor)
         return made
 
     async def approve(
-        self, id: str, *, shown: str | None = None, actor: str | None = None
+        self,
+        id: str,
+        *,
+        shown: str | None = None,
+        actor: str | None = None,
     ) -> Proposal:
         """Put a proposal in force, as it was shown. Raises NotFound if it does not wait.
 
@@ -239,9 +255,16 @@ class Consent(PersonalVerbs):
 
     async def set(self, field: str, value: str, *, actor: str | None = None) -> Proposal:
         """Store what the person says of themselves; it is in force at once. Raises InvalidInput."""
-        text, now = _check_value(field, value), self._ctx.clock()
+        text = _check_value(field, value)
+        now = self._ctx.clock()
         await refuse_incognito(self._ctx, self._scope, self._labels.session)
-        made = Proposal(id=new_id(), field=field, value=text, at=now, lapses_at=now)
+        made = Proposal(
+            id=new_id(),
+            field=field,
+            value=text,
+            at=now,
+            lapses_at=now,
+        )
         made = replace(made, decided="told", decided_at=now)
         async with self._ctx.store.transaction(self._scope) as tx:
             await person.decide_proposal(tx, made, "told", at=now, actor=actor)
@@ -260,11 +283,16 @@ class Consent(PersonalVerbs):
         return len(gone)
 
     async def _decide(
-        self, id: str, decision: str, shown: str | None, actor: str | None
+        self,
+        id: str,
+        decision: str,
+        shown: str | None,
+        actor: str | None,
     ) -> Proposal:
         validation.fields({"actor": actor})
         async with self._ctx.store.transaction(self._scope) as tx:
-            now, state = self._ctx.clock(), "it was decided, has lapsed, or never was"
+            now = self._ctx.clock()
+            state = "it was decided, has lapsed, or never was"
             for each in await self._expire(tx, now):
                 if each.id == str(id) and each.decided is None:
                     if shown not in (None, each.value):
@@ -291,7 +319,7 @@ class Consent(PersonalVerbs):
         return left
 
 
-def is_corroborated(evidence: Iterable[Memory]) -> bool:
+def _is_corroborated(evidence: Iterable[Memory]) -> bool:
     """Whether two statements of the person support something, or one confident insight."""
     counts: dict[str, int] = {}  # how often each message was said
     for memory in evidence:
@@ -307,7 +335,10 @@ def _find_in_force(proposals: Iterable[Proposal]) -> list[Proposal]:
     decided = [(each.decided_at, each.id, each) for each in proposals if each.decided_at]
     last: dict[str, Proposal] = {}
     for _, _, each in sorted(decided):
-        last[each.field if each.field != "goals_add" else _key(each.field, each.value)] = each
+        key = each.field
+        if key == "goals_add":
+            key = _key(key, each.value)
+        last[key] = each
     return list(last.values())
 
 

@@ -13,14 +13,14 @@ from datetime import datetime
 
 from ..context import Context
 from ..errors import InvalidInput, ProviderFailed, StoreUnavailable
-from ..ingest import trim, validation
+from ..ingest import validation
 from ..retrieve import pipeline, profiles, render
-from ..retrieve.budget import Caps
 from ..retrieve.profiles import Profile
+from ..retrieve.render import Caps
 from ..storage.changes import Event
 from ..storage.history import ThreadChange, Updates, shown_revision, thread_changes
 from ..storage.queries import Reader
-from ..storage.store import MemoryAccess, record_access
+from ..storage.store import MemoryAccess, access_scores, record_access
 from ..text import compare, normalize
 from ..types import Filter, Labels, Memory, Query, Recall, Scope
 from . import privacy
@@ -70,7 +70,12 @@ def build_query(
 
 
 async def look_up(
-    ctx: Context, scope: Scope, labels: Labels, text: str, limit: int, where: Filter | None = None
+    ctx: Context,
+    scope: Scope,
+    labels: Labels,
+    text: str,
+    limit: int,
+    where: Filter | None = None,
 ) -> tuple[Memory, ...]:
     """Return what matches, also while memory is off: this is the person looking.
 
@@ -88,7 +93,8 @@ async def look_up(
     )
     if await privacy.disabled_reason(ctx, scope, labels.session) == privacy.INCOGNITO:
         ctx = replace(ctx, embedder=None)
-    return (await pipeline.recall(ctx, query, profile, ctx.clock())).memories
+    answer = await pipeline.recall(ctx, query, profile, ctx.clock())
+    return answer.memories
 
 
 async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recall) -> None:
@@ -96,10 +102,13 @@ async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recal
 
     The caller waits until the scores are stored only if the profile says so.
     """
-    now, scope, uses = ctx.clock(), query.scope, list[MemoryAccess]()
+    now = ctx.clock()
+    scope = query.scope
+    uses = []
     for hit in answer.hits:
-        scores = trim.scores(hit.memory, hit.relevance, now)
-        uses.append(MemoryAccess(memory_id=hit.memory.id, at=now, scores=scores))
+        scores = access_scores(hit.memory, hit.relevance, now)
+        use = MemoryAccess(memory_id=hit.memory.id, at=now, scores=scores)
+        uses.append(use)
     if uses and profile.scores_first:
         with suppress(ProviderFailed):  # an answer does not fail because of its statistics
             async with ctx.store.transaction(scope) as tx:
@@ -108,12 +117,22 @@ async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recal
         ctx.access_log.note(scope, uses)
     best = max((hit.relevance for hit in answer.hits), default=None)
     thread = query.labels.thread or query.labels.session
-    event = Event(node="context", op="search", at=now, thread=thread, sim=best)
+    event = Event(
+        node="context",
+        op="search",
+        at=now,
+        thread=thread,
+        sim=best,
+    )
     ctx.access_log.note(scope, [event])
 
 
 async def read_updates(
-    ctx: Context, scope: Scope, labels: Labels, since: int | None, thread: str | None = None
+    ctx: Context,
+    scope: Scope,
+    labels: Labels,
+    since: int | None,
+    thread: str | None = None,
 ) -> Updates:
     """Return what changed in a thread after a revision, or after what was read last.
 
@@ -126,7 +145,13 @@ async def read_updates(
             "Name the thread, here or with `scope(…, thread=…)`, and pass the revision as an integer"
         )
     if await privacy.disabled_reason(ctx, scope, name if thread else labels.session):
-        return Updates(thread=name, since=since or 0, revision=since or 0, changes=(), text="")
+        return Updates(
+            thread=name,
+            since=since or 0,
+            revision=since or 0,
+            changes=(),
+            text="",
+        )
     if since is not None:
         return await _collect(ctx.store, scope, name, since)
     async with ctx.store.transaction(scope) as tx:
@@ -144,7 +169,8 @@ async def _collect(reading: Reader, scope: Scope, thread: str, since: int) -> Up
     log = await thread_changes(reading, scope, thread, since)
     found = await reading.get(scope, [change.memory_id for change in log])
     replaced = [m.superseded_by for m in found if m.state == "superseded" and m.superseded_by]
-    newer = {memory.id: memory for memory in await reading.get(scope, replaced)}
+    successors = await reading.get(scope, replaced)
+    newer = {memory.id: memory for memory in successors}
     current = {memory.id: newer.get(memory.superseded_by or "", memory) for memory in found}
     last: dict[tuple[str, str], ThreadChange] = {}
     for change in log:
@@ -182,7 +208,13 @@ async def reserve_header(ctx: Context, query: Query, since: int) -> tuple[Update
     try:
         updates = await read_updates(ctx, query.scope, query.labels, since)
     except StoreUnavailable:
-        updates = Updates(thread="", since=since, revision=since, changes=(), text="")
+        updates = Updates(
+            thread="",
+            since=since,
+            revision=since,
+            changes=(),
+            text="",
+        )
     caps = Caps(tokens=query.budget, chars=query.max_chars)
     room = caps.beside(updates.text, ctx.count_tokens)
     if room.tokens == 0 or room.chars == 0:
@@ -196,7 +228,13 @@ def add_header(ctx: Context, query: Query, updates: Updates, answer: Recall) -> 
     """Return the answer with what changed before its block."""
     text = "\n".join(filter(None, (updates.text, answer.text)))
     tokens = ctx.count_tokens(text) if updates.text else answer.tokens
-    return replace(answer, query=query, text=text, tokens=tokens, revision=updates.revision)
+    return replace(
+        answer,
+        query=query,
+        text=text,
+        tokens=tokens,
+        revision=updates.revision,
+    )
 
 
 async def record_feedback(
@@ -212,7 +250,8 @@ async def record_feedback(
         raise InvalidInput("Pass either `used` (ids) or `reply` (the text of the reply)")
     question = ""
     if isinstance(recalled, Recall):
-        memories, question = [*recalled.memories], recalled.query.text
+        memories = [*recalled.memories]
+        question = recalled.query.text
     else:
         validation.texts("recalled", recalled)
         memories = await ctx.store.get(scope, recalled)
@@ -225,7 +264,12 @@ async def record_feedback(
         validation.texts("used", used)
         found = {memory.id: "told" for memory in memories if memory.id in (used or ())}
     if not await privacy.disabled_reason(ctx, scope, labels.session):
-        event = Event(node="context", op="use", at=ctx.clock(), status="ok" if found else "skipped")
+        event = Event(
+            node="context",
+            op="use",
+            at=ctx.clock(),
+            status="ok" if found else "skipped",
+        )
         thread = labels.thread or labels.session
         ctx.access_log.note(scope, [replace(event, thread=thread)])
     return found
@@ -235,8 +279,10 @@ async def overview(ctx: Context, scope: Scope) -> str:
     """Return what is stored, for people to read: counts, pinned memories, then the newest."""
     pinned = await ctx.store.page(scope, Filter(pinned=True), limit=OVERVIEW)
     rest = await ctx.store.page(scope, Filter(pinned=False), limit=OVERVIEW)
-    states = (await ctx.store.stats(scope, ctx.index.model))["states"]
+    stats = await ctx.store.stats(scope, ctx.index.model)
+    states = stats["states"]
     counts = ", ".join(f"{states[state]} {state.replace('_', ' ')}" for state in sorted(states))
-    memories = render.grouped((*pinned.memories, *rest.memories)[:OVERVIEW])
+    first = (*pinned.memories, *rest.memories)[:OVERVIEW]
+    memories = render.grouped(first)
     title = f"# {render.safe(scope.space)}: {counts or 'nothing is remembered here'}"
     return f"{title}\n{memories}".strip()

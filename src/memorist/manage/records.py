@@ -35,7 +35,10 @@ _PROJECT_LISTS = {
 }
 
 RecordType = Literal["user_profile", "project_memory"]
-LISTS: dict[RecordType, tuple[str, ...]] = {"user_profile": PROFILE, "project_memory": PROJECT}
+LISTS: dict[RecordType, tuple[str, ...]] = {
+    "user_profile": PROFILE,
+    "project_memory": PROJECT,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +66,10 @@ async def merge(tx: Transaction, scope: Scope, patch: Summary) -> Summary:
     seen = await tx.seen(scope, dict.fromkeys(patch.evidence_ids, ""))
     evidence: dict[str, str] = {}  # the memory of each id; a message stands for its memory
     for id in patch.evidence_ids:
-        evidence[id] = next(iter(seen[id].outcome.ids), id) if id in seen else id
-    found = {memory.id: memory for memory in await tx.get(scope, list(evidence.values()))}
+        made = seen[id].outcome.ids if id in seen else ()
+        evidence[id] = made[0] if made else id
+    memories = await tx.get(scope, list(evidence.values()))
+    found = {memory.id: memory for memory in memories}
     for id, memory_id in evidence.items():
         if memory_id not in found:
             raise InvalidInput(f"No item with id {id!r}: evidence has to be stored first")
@@ -79,12 +84,46 @@ async def merge(tx: Transaction, scope: Scope, patch: Summary) -> Summary:
     old = newest(versions, patch.name) or replace(patch, data={}, evidence_ids=())
     lists = {}
     for name, values in patch.data.items():
-        lists[name] = transitions.union(tuple(old.data.get(name, ())), tuple(values))
+        before = tuple(old.data.get(name, ()))
+        lists[name] = transitions.union(before, tuple(values))
     ids = transitions.union(tuple(old.evidence_ids), tuple(evidence.values()))
-    at = patch.at if old.id == patch.id else max(patch.at, old.at + timedelta(microseconds=1))
+    at = patch.at
+    if old.id != patch.id:
+        after_old = old.at + timedelta(microseconds=1)
+        at = max(at, after_old)
     record = replace(patch, data=lists, at=at, evidence_ids=ids)
     await person.save_summary(tx, record)
     return record
+
+
+async def add_missing(
+    tx: Transaction,
+    scope: Scope,
+    imported: Sequence[Summary],
+    *,
+    any_speaker: bool,
+) -> list[str]:
+    """Store imported versions that are not here yet; return why others are refused.
+
+    Without `any_speaker`, a profile has to rest on the person's own words.
+    """
+    here: set[str] = set()
+    for kind in LISTS:
+        known = await person.load_summaries(tx, scope, kind)
+        here.update(record.id for record in known)
+    reasons: list[str] = []
+    for record in imported:
+        if record.id in here:
+            continue
+        found = await tx.get(scope, record.evidence_ids)
+        is_own = any_speaker or all(map(authority.is_persons, found))
+        if not {memory.id for memory in found}.issuperset(record.evidence_ids):
+            reasons.append(f"the {record.record_type} rests on memories that are not here")
+        elif record.record_type == "user_profile" and not is_own:
+            reasons.append("a profile rests on the person's own words")
+        else:
+            await person.save_summary(tx, record)
+    return reasons
 
 
 def newest(versions: Sequence[Summary], name: str) -> Summary | None:
@@ -93,16 +132,28 @@ def newest(versions: Sequence[Summary], name: str) -> Summary | None:
 
 
 async def promote(
-    store: Store, scope: Scope, *, before: datetime, now: datetime, erase: bool = False
+    store: Store,
+    scope: Scope,
+    *,
+    before: datetime,
+    now: datetime,
+    erase: bool = False,
 ) -> PromotionReport:
     """Write the items from before a time into the records they belong to, and archive or erase
     them.
 
     Pinned and manually saved items stay. Each few hundred items are one transaction.
     """
-    where = Filter(item_types=ITEM_TYPES, created_before=before, pinned=False, manually_saved=False)
-    items = sorted(await store.find_all(scope, where), key=lambda item: (item.created_at, item.id))
-    count, written = 0, set[tuple[str, str]]()
+    where = Filter(
+        item_types=ITEM_TYPES,
+        created_before=before,
+        pinned=False,
+        manually_saved=False,
+    )
+    items = await store.find_all(scope, where)
+    items.sort(key=lambda item: (item.created_at, item.id))
+    count = 0
+    written: set[tuple[str, str]] = set()
     words: list[str] = []
     reason = "compressed into long-term memory"
     for start in range(0, len(items), BATCH):
@@ -110,7 +161,7 @@ async def promote(
         async with store.transaction(scope) as tx:
             batch = await tx.get(scope, ids)
             batch = [item for item in batch if item.is_active and not item.on_purpose]
-            for patch in make_patches(batch, now):
+            for patch in _make_patches(batch, now):
                 await merge(tx, scope, patch)
                 written.add((patch.record_type, patch.name))
             changes: list[Change] = []
@@ -118,7 +169,11 @@ async def promote(
                 if erase:
                     words += await tx.versions(scope, item.id)
                     change: Change = Forget(
-                        memory_id=item.id, at=now, until=now, reason=reason, purged=True
+                        memory_id=item.id,
+                        at=now,
+                        until=now,
+                        reason=reason,
+                        purged=True,
                     )
                 else:
                     archived = transitions.archive(item, now)
@@ -129,11 +184,14 @@ async def promote(
         count += len(batch)
     projects = sum(kind == "project_memory" for kind, _ in written)
     return PromotionReport(
-        compressed=count, projects=projects, profile=len(written) - projects, words=tuple(words)
+        compressed=count,
+        projects=projects,
+        profile=len(written) - projects,
+        words=tuple(words),
     )
 
 
-def make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
+def _make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
     """Return what is to be added to which record; nothing for an item that belongs to none.
 
     An item belongs to the records of its projects, in the list that a tag or else its type names;
@@ -141,9 +199,11 @@ def make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
     """
     found: dict[tuple[RecordType, str], list[tuple[str, Memory]]] = {}
     for item in items:
-        tags = [tag.casefold() for tag in item.tags if tag.casefold().startswith(PROJECT_TAG)]
-        named = dict.fromkeys(tag.removeprefix(PROJECT_TAG).strip() for tag in tags)
-        names = list(filter(None, named))
+        names: dict[str, None] = {}
+        for tag in map(str.casefold, item.tags):
+            name = tag.removeprefix(PROJECT_TAG).strip()
+            if tag.startswith(PROJECT_TAG) and name:
+                names[name] = None
         kind = "goals" if item.item_type == "project" else "next_steps"
         kind = next((each for tag, each in _PROJECT_LISTS.items() if tag in item.tags), kind)
         for name in names:

@@ -78,11 +78,14 @@ async def undo(
     async with ctx.store.transaction(scope) as tx:
         now = ctx.clock()
         operations, steps = await plan(tx, now=now)
-        meta = {"undoes": list(operations)} | ({"session": by} if by else {})
+        meta: dict[str, Any] = {"undoes": list(operations)}
+        if by:
+            meta["session"] = by
         ids = [step.now.id for step in steps]
         changes: list[Change] = []
         for step in steps:
-            for change in await _revert(tx, step, vectors, ctx.index.model, actor, meta, now):
+            reverted = await _revert(tx, step, vectors, ctx.index.model, actor, meta, now)
+            for change in reverted:
                 if isinstance(change, Save) and change.event is None and change.memory.id in ids:
                     continue  # it is put back itself, and not also stored as a version
                 changes.append(change)
@@ -92,7 +95,12 @@ async def undo(
 
 
 async def _plan(
-    reading: Reader, *, scope: Scope, operation: str | None, session: str | None, now: datetime
+    reading: Reader,
+    *,
+    scope: Scope,
+    operation: str | None,
+    session: str | None,
+    now: datetime,
 ) -> tuple[tuple[str, ...], list[Step]]:
     """Return the operations that are undone, newest first, and how each memory was before."""
     name: Literal["operation", "session"] = "session" if operation is None else "operation"
@@ -107,7 +115,8 @@ async def _plan(
         raise InvalidInput(f"Operation {value!r} belongs to a forget, which is for good")
     chosen = {entry.id for entry in mine if not entry.meta.get("final")}
     steps: list[Step] = []
-    for memory in await reading.get(scope, [entry.memory_id for entry in mine]):
+    ids = [entry.memory_id for entry in mine]
+    for memory in await reading.get(scope, ids):
         entries = [entry for entry in since if entry.memory_id == memory.id]
         step = _go_back(memory, entries, chosen, now)
         if step.entries:
@@ -117,12 +126,17 @@ async def _plan(
 
 
 def _go_back(
-    memory: Memory, entries: Sequence[HistoryEntry], chosen: set[str], now: datetime
+    memory: Memory,
+    entries: Sequence[HistoryEntry],
+    chosen: set[str],
+    now: datetime,
 ) -> Step:
     """Return a memory as it was before the chosen entries. Raises RevisionConflict if it was
     changed later.
     """
-    then, later, undone = memory, dict[str, Any](), list[HistoryEntry]()
+    then = memory
+    later: dict[str, Any] = {}
+    undone: list[HistoryEntry] = []
     for entry in reversed(entries):
         before = dict(entry.meta.get("before", {}))
         if entry.event == "ADD":  # it was not there
@@ -155,27 +169,50 @@ async def _revert(
     closed again if undoing it is undone.
     """
     old = step.now
-    then = transitions.revise(replace(step.then, revision=old.revision), now)
+    then = replace(step.then, revision=old.revision)
+    then = transitions.revise(then, now)
     then = await edit.release_key(tx, then)
-    event = "updated" if old.state == then.state else _EVENTS.get(then.state, "updated")
+    event: HistoryEvent = "updated"
+    if old.state != then.state:
+        event = _EVENTS.get(then.state, "updated")
     changes: list[Change] = []
     decided = [entry.meta for entry in step.entries if "between" in entry.meta]
     if decided:
         between = decided[-1]["between"]
-        is_open = decided[-1]["decision"] != "reopened"
-        if is_open:
-            changes.append(Relation(from_id=between[0], to_id=between[1], type=CONTRADICTS, at=now))
+        a = between[0]
+        b = between[1]
+        if decided[-1]["decision"] != "reopened":
+            decision = "reopened"
+            changes.append(
+                Relation(
+                    from_id=a,
+                    to_id=b,
+                    type=CONTRADICTS,
+                    at=now,
+                )
+            )
         else:
-            changes.append(Unrelated(from_id=between[0], to_id=between[1], type=CONTRADICTS))
-        meta = {**meta, "decision": "reopened" if is_open else "closed", "between": between}
+            decision = "closed"
+            changes.append(Unrelated(from_id=a, to_id=b, type=CONTRADICTS))
+        meta = {**meta, "decision": decision, "between": between}
     changes += await edit.carry_versions(tx, old, then)
     if old.text == then.text:
-        return [Save(memory=then, event=event, actor=actor, model=model, meta=meta), *changes]
+        put = Save(
+            memory=then,
+            event=event,
+            actor=actor,
+            model=model,
+            meta=meta,
+        )
+        return [put, *changes]
     ends = max(filter(None, (old.valid_from, then.valid_from)), default=now)
     version = transitions.earlier_version(old, ends, id=new_id())
     refs = [entry.old_ref for entry in step.entries if entry.old_ref and entry.event != "ADD"]
-    versions = [each for each in await tx.get(old.scope, refs) if each.superseded_by == old.id]
-    ended = [replace(each, valid_to=each.valid_from) for each in versions]  # they hold no more
-    never = [Save(memory=each, event=None) for each in ended]
+    never: list[Change] = []
+    for each in await tx.get(old.scope, refs):
+        if each.superseded_by == old.id:
+            ended = replace(each, valid_to=each.valid_from)  # it holds no more
+            never.append(Save(memory=ended, event=None))
     put = edit.to_save(then, vectors, model, event, old_ref=version.id, actor=actor, meta=meta)
-    return [edit.to_save(version, vectors, model, None), put, *never, *changes]
+    kept = edit.to_save(version, vectors, model, None)
+    return [kept, put, *never, *changes]

@@ -60,7 +60,10 @@ class Switch:
 
     @asynccontextmanager
     async def transaction(
-        self, scope: Scope | None = None, *, number: int | None = None
+        self,
+        scope: Scope | None = None,
+        *,
+        number: int | None = None,
     ) -> AsyncIterator[Connection]:
         with self._use("writing") as inner:
             async with inner.transaction(scope, number=number) as connection:
@@ -73,7 +76,12 @@ class Switch:
                 yield is_mine
 
     async def nearest(
-        self, scope: int, vector: Vectors, *, model: str, limit: int
+        self,
+        scope: int,
+        vector: Vectors,
+        *,
+        model: str,
+        limit: int,
     ) -> list[tuple[int, float]]:
         with self._use() as inner:
             assert isinstance(inner, VectorSearch)

@@ -36,7 +36,8 @@ from . import Down, Switch, Way
 from .spool import Pending, Spool
 from .stand_in import StandIn, batches, hand_over
 
-FIRST_LOOK, LONGEST = 0.5, 2.0  # seconds between two attempts to reach the store
+FIRST_LOOK = 0.5  # seconds between two attempts to reach the store
+LONGEST = 2.0
 OPENING = 5.0  # seconds that opening waits for the replay of what an earlier outage left behind
 MOST_RECENT = 2000  # memories to answer from while the store is down
 log = logging.getLogger("memorist")
@@ -61,7 +62,8 @@ class Recent:
 
     def note_read(self, memories: Iterable[Memory]) -> None:
         """Hold memories that were just read."""
-        self._hold([Save(memory=memory, event=None) for memory in memories], -1)
+        saves = [Save(memory=memory, event=None) for memory in memories]
+        self._hold(saves, -1)
 
     def note_commit(self, scope: Scope, changes: Sequence[Change]) -> None:
         """Hold what was just written, and drop what was forgotten."""
@@ -88,13 +90,17 @@ class Recent:
     def current(self, scope: Scope) -> list[Save]:
         """Return what the snapshot has in the same version, with its vector, or cannot have yet."""
         snapshot = self._index.peek(scope)
-        versions, found = {}, []
+        versions = {}
+        found = []
+        revision = snapshot.revision if snapshot else 0
         for save in self.of(scope):
             memory = save.memory
-            if (snapshot.revision if snapshot else 0) <= self._held[scope, memory.id][1]:
+            _, written_at = self._held[scope, memory.id]
+            if revision <= written_at:
                 found.append(save)
             else:
-                created, updated = clock.micros(memory.created_at), clock.micros(memory.updated_at)
+                created = clock.micros(memory.created_at)
+                updated = clock.micros(memory.updated_at)
                 versions[created, updated, memory.simhash] = save
         if snapshot is None:
             return found
@@ -119,7 +125,9 @@ class Offline:
         down: Down,
         reopen: Callable[[], Awaitable[Store]],
     ) -> None:
-        self._ctx, self._spool, self._reopen = ctx, spool, reopen
+        self._ctx = ctx
+        self._spool = spool
+        self._reopen = reopen
         self.down = down
         self._recent = Recent(ctx.index)
         self._stand_in = StandIn(ctx)
@@ -145,7 +153,12 @@ class Offline:
         self._spool.close()
 
     async def remember(
-        self, ctx: Context, scope: Scope, drafts: Sequence[Draft], policy: Policy, now: datetime
+        self,
+        ctx: Context,
+        scope: Scope,
+        drafts: Sequence[Draft],
+        policy: Policy,
+        now: datetime,
     ) -> list[Outcome]:
         """Store drafts; while the store is down, spool them. Raises StoreUnavailable."""
         try:
@@ -172,7 +185,8 @@ class Offline:
         for item in admitted:
             analyze(item.draft, policy)  # raises InvalidInput for what could never be stored
         new = [Pending(scope=scope, what=item.draft, policy=policy.name) for item in admitted]
-        for item, pending in zip(admitted, await self._add(new, error), strict=True):
+        added = await self._add(new, error)
+        for item, pending in zip(admitted, added, strict=True):
             assert isinstance(pending.what, Draft)
             message = item.draft.message_id
             is_same = pending.what.text == item.draft.text
@@ -214,7 +228,8 @@ class Offline:
 
         Raises StoreUnavailable if they are being replayed.
         """
-        spooled = {each.id for each in await self._waiting(scope)}.intersection(ids)
+        waiting = await self._waiting(scope)
+        spooled = {each.id for each in waiting}.intersection(ids)
         if not spooled:
             return [*ids]
         with self._spool.alone() as mine:
@@ -303,7 +318,8 @@ class Offline:
             await asyncio.sleep(wait)
             wait = min(max(2 * wait, FIRST_LOOK), LONGEST)
             try:
-                await (await self._reach()).revision(Scope(user="nobody"))
+                store = await self._reach()
+                await store.revision(Scope(user="nobody"))
                 self.down.pop("reading", None)
                 if await self.replay() is None:  # another process is doing it
                     continue
@@ -330,7 +346,8 @@ class Offline:
         """Store the spooled writes in order; None if another process does. Raises StoreUnavailable."""
         if self._spool.is_empty:
             return Replayed()
-        ctx, rejected = replace(self._ctx, store=await self._reach()), 0
+        ctx = replace(self._ctx, store=await self._reach())
+        rejected = 0
         with self._spool.alone() as mine:
             if not mine:
                 return None
@@ -338,14 +355,16 @@ class Offline:
             before = len(self._spool.set_aside())
             for batch in batches(spooled):
                 problems = []
-                for id, outcome in (await hand_over(ctx, batch)).items():
+                outcomes = await hand_over(ctx, batch)
+                for id, outcome in outcomes.items():
                     if outcome.status == "conflict":
                         problems.append(id)
                         log.warning(
                             "set aside in %s: %s: %s", self._spool.folder, id, outcome.reason
                         )
                 rejected += len(problems)
-                await asyncio.to_thread(self._spool.remove, [each.id for each in batch], problems)
+                ids = [each.id for each in batch]
+                await asyncio.to_thread(self._spool.remove, ids, problems)
             if spooled:
                 self.down.clear()
             await asyncio.to_thread(self._spool.remove, [])  # lines that cannot be read
@@ -354,5 +373,9 @@ class Offline:
                 "some lines could not be used and were set aside: see *.corrupt-* in %s",
                 self._spool.folder,
             )
-        left = len(await asyncio.to_thread(self._spool.waiting))
-        return Replayed(taken_in=len(spooled) - rejected, set_aside=rejected, waiting=left)
+        left = await asyncio.to_thread(self._spool.waiting)
+        return Replayed(
+            taken_in=len(spooled) - rejected,
+            set_aside=rejected,
+            waiting=len(left),
+        )

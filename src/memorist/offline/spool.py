@@ -61,7 +61,8 @@ def to_line(pending: Pending) -> bytes:
     kind = ITEM if isinstance(pending.what, Draft) else pending.what.record_type
     data = {"scope": asdict(pending.scope), "policy": pending.policy}
     try:
-        record = {"record_type": kind, "data": {**codec.dump(pending.what, strict=True), **data}}
+        dumped = codec.dump(pending.what, strict=True)
+        record = {"record_type": kind, "data": {**dumped, **data}}
         text = json.dumps(record, sort_keys=True, ensure_ascii=False, allow_nan=False)
         line = text.encode() + b"\n"
     except ValueError as error:  # half a surrogate pair, not a number, not a text
@@ -76,7 +77,8 @@ def from_line(line: bytes) -> Pending:
         record = json.loads(line)
         data = record["data"]
         what = codec.load(_KINDS[record["record_type"]], data)
-        pending = Pending(scope=codec.load(Scope, data["scope"]), what=what, policy=data["policy"])
+        scope = codec.load(Scope, data["scope"])
+        pending = Pending(scope=scope, what=what, policy=data["policy"])
         if not pending.id or not isinstance(pending.policy, str):
             raise ValueError("a name is missing")
         if isinstance(what, Draft):
@@ -114,7 +116,8 @@ class _File:
         except FileNotFoundError:
             self.close()
             return
-        held, known = None, self._lines
+        held = None
+        known = self._lines
         if self._open is not None:
             held = os.fstat(self._open.fileno()).st_ino
         if held != there.st_ino or there.st_size < self._offset:
@@ -136,7 +139,9 @@ class _File:
         """
         if not self.path.exists():
             return []
-        kept, aside, found = [], [], []
+        kept = []
+        aside = []
+        found = []
         for line, pending in _parse(self.path.read_bytes(), self._lines).items():
             if pending is None or pending.id in problems:
                 aside.append(line + b"\n")
@@ -160,7 +165,9 @@ class _File:
     def close(self) -> None:
         if self._open is not None:
             self._open.close()
-        self._open, self._offset, self._lines = None, 0, {}
+        self._open = None
+        self._offset = 0
+        self._lines = {}
 
     __del__ = close
 
@@ -194,7 +201,8 @@ class Spool:
         """Add writes durably; return them, or for a message that is there already, the first one."""
         with self._turn():
             known = {each.message: each for each in self.waiting()}
-            lines, held = [b"", b""], []
+            lines = [b"", b""]
+            held = []
             for pending in new:
                 first = pending
                 if pending.message is not None:
@@ -209,7 +217,8 @@ class Spool:
 
     def remove(self, ids: Iterable[str], problems: Collection[str] = ()) -> list[str]:
         """Remove writes; return the ids that were found. Those with a problem are set aside."""
-        wanted, found = set(ids), []
+        wanted = set(ids)
+        found = []
         with self._turn():
             for file in self._files:
                 found += file.remove(wanted, set(problems))

@@ -41,7 +41,10 @@ class StandIn:
 
     @asynccontextmanager
     async def holding(
-        self, scope: Scope, known: Sequence[Save], spooled: Sequence[Pending]
+        self,
+        scope: Scope,
+        known: Sequence[Save],
+        spooled: Sequence[Pending],
     ) -> AsyncIterator[tuple[Context, Made]]:
         """Yield a context whose store holds exactly this of a scope, and what drafts became."""
         async with self._turn:
@@ -58,14 +61,19 @@ class StandIn:
             yield ctx, made
 
     async def _apply(
-        self, ctx: Context, scope: Scope, known: Sequence[Save], spooled: set[str]
+        self,
+        ctx: Context,
+        scope: Scope,
+        known: Sequence[Save],
+        spooled: set[str],
     ) -> None:
         """Save what is new in it, and forget what is gone."""
         made = self._made[scope]
         wanted = {save.memory.id for save in known}
         changes: list[Change] = []
         for save in known:
-            key, memory = (scope, save.memory.id), save.memory
+            key = (scope, save.memory.id)
+            memory = save.memory
             if memory.id in made:  # it was replayed
                 self._held.setdefault(key, memory)
             if self._held.get(key) != memory:
@@ -76,7 +84,13 @@ class StandIn:
             gone.update(made.pop(id))
         for id in sorted(gone - wanted):
             self._held.pop((scope, id), None)
-            changes.append(Forget(memory_id=id, at=ctx.clock(), until=None, purged=True))
+            gone_now = Forget(
+                memory_id=id,
+                at=ctx.clock(),
+                until=None,
+                purged=True,
+            )
+            changes.append(gone_now)
         if changes:
             async with ctx.store.transaction(scope) as tx:
                 await tx.apply(changes)
@@ -94,7 +108,9 @@ class StandIn:
         async with self._turn:
             if self._open is not None:
                 await self._open.store.close()
-            self._open, self._held, self._made = None, {}, {}
+            self._open = None
+            self._held = {}
+            self._made = {}
 
 
 async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome]:
@@ -102,15 +118,26 @@ async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome
 
     What cannot be stored has the outcome `conflict`. Doing it twice changes nothing.
     """
-    scope, first = batch[0].scope, batch[0].what
+    scope = batch[0].scope
+    first = batch[0].what
     try:
         if isinstance(first, Summary):
             await records.add(ctx.store, scope, first)
             return {}
-        there = {memory.id for memory in await ctx.store.get(scope, [each.id for each in batch])}
-        new = [each.what for each in batch if each.id not in there]
-        drafts = [_as_message(draft) for draft in new if isinstance(draft, Draft)]
-        names = (batch[0].policy, batch[0].policy.split(".")[0], "default")
+        ids = [each.id for each in batch]
+        stored = await ctx.store.get(scope, ids)
+        there = {memory.id for memory in stored}
+        drafts: list[Draft] = []
+        for each in batch:
+            draft = each.what
+            if each.id in there or not isinstance(draft, Draft):
+                continue
+            if draft.message_id is None:  # as a message, so that storing it twice counts once
+                sources = (draft.id or "", *draft.source_ids)
+                draft = replace(draft, message_id=draft.id, source_ids=sources)
+            drafts.append(draft)
+        policy_name = batch[0].policy
+        names = (policy_name, policy_name.split(".")[0], "default")
         nearest = next(name for name in names if name in ctx.policies)
         policy = policies.find(ctx.policies, nearest, ctx.settings.capacity)
         items = [Item(draft, draft) for draft in drafts]
@@ -119,19 +146,13 @@ async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome
             outcomes = await pipeline.write(tx, ready)
     except (InvalidInput, RevisionConflict) as error:
         if len(batch) == 1:
-            return {batch[0].id: Outcome(status="conflict", reason=str(error))}
+            conflict = Outcome(status="conflict", reason=str(error))
+            return {batch[0].id: conflict}
         found: dict[str, Outcome] = {}
         for one in batch:
             found |= await hand_over(ctx, [one])
         return found
     return {draft.id or "": outcome for draft, outcome in zip(drafts, outcomes, strict=True)}
-
-
-def _as_message(draft: Draft) -> Draft:
-    """Make a draft a message, so that storing it twice counts once."""
-    if draft.message_id is not None:
-        return draft
-    return replace(draft, message_id=draft.id, source_ids=(draft.id or "", *draft.source_ids))
 
 
 def batches(spooled: Sequence[Pending]) -> Iterator[list[Pending]]:

@@ -13,7 +13,11 @@ from .profiles import Profile
 
 
 async def explain(
-    ctx: Context, query: Query, memory: Memory, profile: Profile, now: datetime
+    ctx: Context,
+    query: Query,
+    memory: Memory,
+    profile: Profile,
+    now: datetime,
 ) -> Reason:
     """Return how one memory ranks for a question, and why it was returned or left out."""
     answer = await pipeline.recall(ctx, query, profile, now)
@@ -21,15 +25,22 @@ async def explain(
         if hit.memory.id == memory.id:
             why = "it was returned"
             return Reason(
-                id=memory.id, returned=True, reason=why, rank=rank, score=hit.score, parts=hit.parts
+                id=memory.id,
+                returned=True,
+                reason=why,
+                rank=rank,
+                score=hit.score,
+                parts=hit.parts,
             )
     search, _ = await pipeline.prepare(ctx, query, profile, now)
     found = pipeline.select(search, query, everything=True)
     if search.used & {"lexical", "related"}:
         found = await pipeline.read(found, search, query, ctx.store, {})
     parts, total = score.score_all(profile, found)
-    rows = await ctx.store.rows_where(query.scope, Filter(ids=(memory.id,), states=()))
-    places = np.flatnonzero(np.isin(search.snapshot.row[found.positions], rows))
+    where = Filter(ids=(memory.id,), states=())
+    rows = await ctx.store.rows_where(query.scope, where)
+    candidates = search.snapshot.row[found.positions]
+    places = np.flatnonzero(np.isin(candidates, rows))
     if not len(places):
         return Reason(id=memory.id, returned=False, reason=_why_absent(memory, query))
     i = int(places[0])
@@ -51,7 +62,8 @@ async def explain(
 
 
 def _why_absent(memory: Memory, query: Query) -> str:
-    states, then = query.where.states, query.as_of
+    states = query.where.states
+    then = query.as_of
     if then is not None:
         begins = memory.valid_from is None or memory.valid_from <= then
         ends = memory.valid_to is not None and memory.valid_to <= then

@@ -1,5 +1,6 @@
-"""Features: what speaks for a memory, as one number each.
+"""What a question asks for, and features: what speaks for a memory, as one number each.
 
+`understand` parses the question: its terms, the people and times it names, and the text to embed.
 `SnapshotSearch` is one question against one snapshot. It computes the two legs once, and every
 feature from them and from the columns of the snapshot. Only `lexical`, `related` and `fused` come
 from elsewhere: they need texts, links or rankings.
@@ -8,10 +9,11 @@ from elsewhere: they need texts, links or rankings.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,19 +23,125 @@ from ..index.arrays import Bools, Positions
 from ..index.snapshot import NO_TIME, Snapshot
 from ..ports import Vectors
 from ..text import clock, normalize, tokens
+from ..text.clock import Interval
+from ..text.entities import is_common
 from ..text.tokens import FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
 from ..types import KINDS, Memory
 from .profiles import Profile
-from .question import ParsedQuestion
 
 Scores = NDArray[np.float32]  # one per position
 Column = NDArray[np.float64]  # one per candidate
 Places = Positions | slice  # positions for which a feature is wanted
-K1, B = 1.2, 0.9  # of BM25
+K1 = 1.2  # of BM25
+B = 0.9  # of BM25
 TOLD_WITHIN = timedelta(days=31)  # people tell what happened some weeks later
 _INSIGHT = KINDS.index("insight")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING = np.float32(0.0)
+_TOLD = (  # in the past: "can you suggest …" is a request, not a question about what was suggested
+    r"(?:said|told|suggested|recommended|mentioned|advised|explained|proposed|gave|wrote|listed|"
+    r"provided|described|showed|came up with)"
+)
+_TELL = (
+    r"(?:say|tell|suggest|recommend|mention|advise|explain|propose|give|write|list|provide|"
+    r"describe|show)"
+)
+_ASKS_ASSISTANT = re.compile(
+    rf"\b(?:you|(?:the|my) assistant) (?:\w+ )?{_TOLD}\b|"
+    rf"\bdid (?:you|(?:the|my) assistant) (?:\w+ )?{_TELL}\b|"
+    r"\byour (?:previous|earlier|last) \w+",
+    re.IGNORECASE,
+)
+_TOLD_MYSELF = re.compile(rf"\bI (?:\w+ )?{_TOLD}\b|\bdid I (?:\w+ )?{_TELL}\b", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_][^\W_]*")
+
+MOST_TERMS = 512
+MOST_READ = 2000  # characters searched for names and dates: a pasted document is not a question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedQuestion:
+    """A question as the legs and features read it."""
+
+    text: str
+    terms: tuple[int, ...]  # ids of the distinct terms, in the order of the text
+    dense_text: str  # what to embed
+    speakers: tuple[int, ...] = ()  # of the scope, as indices, in the order they are named
+    intervals: tuple[Interval, ...] = ()
+    asks_when: bool = False
+    asks_assistant: bool = False  # about what the assistant said
+
+
+def understand(
+    text: str,
+    speakers: Sequence[str] = (),
+    now: datetime | None = None,
+    language: str = "english",
+) -> ParsedQuestion:
+    """Read a question against the speakers of its scope.
+
+    >>> question = understand("When did Caroline's dog run away?", ["Melanie", "Caroline"])
+    >>> question.dense_text, question.speakers, question.asks_when
+    ('When did my dog run away?', (1,), True)
+    """
+    head = text[:MOST_READ]
+    named = named_speakers(head, speakers)
+    asks_assistant = _ASKS_ASSISTANT.search(head) is not None
+    terms = dict.fromkeys(map(tokens.term_id, tokens.analyze(text, language)))
+    return ParsedQuestion(
+        text=text,
+        terms=tuple(terms)[:MOST_TERMS],
+        dense_text=as_told(text, speakers[named[0]]) if named else text,
+        speakers=named,
+        intervals=tuple(clock.intervals(head, now)),
+        asks_when=clock.asks_when(head),
+        asks_assistant=asks_assistant and not _TOLD_MYSELF.search(head),
+    )
+
+
+def named_speakers(text: str, speakers: Sequence[str]) -> tuple[int, ...]:
+    """Return which speakers a text names, by first name or in full; a role is not a name.
+
+    >>> named_speakers("Will Art come with MELANIE?", ["Melanie Roy", "Art", "Will", "user"])
+    (1, 0)
+    """
+    by_word = _by_first_word(tuple(speakers))
+    found: dict[int, None] = {}
+    for at, match in enumerate(_WORD.finditer(text)) if by_word else ():
+        word = match[0]
+        folded = word.casefold()
+        if folded not in by_word:
+            continue
+        start = match.start()
+        before = text[max(start - 2, 0) : start].strip()
+        is_marked = word[0].isupper() and at > 0 and before not in (".", "!", "?")
+        if is_marked or not is_common(folded):  # "will" needs a capital in a sentence
+            numbers = by_word[folded]
+            in_full = [n for n in numbers if speakers[n].casefold() in text.casefold()]
+            found |= dict.fromkeys(in_full or numbers)
+    return tuple(found)
+
+
+def as_told(text: str, speaker: str) -> str:
+    """Return the question in the words of the person it is about, who says "I" and "my".
+
+    >>> as_told("What did Caroline say about Melanie's book?", "Caroline")
+    "What did I say about Melanie's book?"
+    """
+    is_full = speaker.casefold() in text.casefold()
+    name = speaker if is_full else speaker.split()[0]
+    mine = re.sub(rf"\b{re.escape(name)}['’]s?(?!\w)", "my", text, flags=re.IGNORECASE)
+    return re.sub(rf"\b{re.escape(name)}\b", "I", mine, flags=re.IGNORECASE)
+
+
+@lru_cache(maxsize=64)
+def _by_first_word(speakers: tuple[str, ...]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for number, speaker in enumerate(speakers):
+        words = speaker.casefold().split()
+        if words and len(words[0]) > 1 and speaker.casefold() not in tokens.ROLES:
+            found.setdefault(words[0], []).append(number)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +197,11 @@ class SnapshotSearch:
     @cached_property
     def around(self) -> Scores:
         """The better match of the two turns around each: who speaks of a thing goes on about it."""
-        place, padded = self.snapshot.neighbors, np.append(self.own, _NOTHING)
-        return np.maximum(padded.take(place.before), padded.take(place.after))
+        place = self.snapshot.neighbors
+        padded = np.append(self.own, _NOTHING)
+        before = padded.take(place.before)
+        after = padded.take(place.after)
+        return np.maximum(before, after)
 
     @cached_property
     def session(self) -> Scores:
@@ -98,7 +209,8 @@ class SnapshotSearch:
         place = self.snapshot.neighbors
         best = np.zeros(len(place.starts) + 1, np.float32)
         if len(place.starts):
-            np.maximum.reduceat(self.own.take(place.order), place.starts, out=best[:-1])
+            ordered = self.own.take(place.order)
+            np.maximum.reduceat(ordered, place.starts, out=best[:-1])
         return best.take(place.group)
 
     @cached_property
@@ -108,7 +220,8 @@ class SnapshotSearch:
         A reply of the assistant tells nothing about the person, so it counts only where the
         assistant is asked about.
         """
-        snapshot, replies = self.snapshot, self.snapshot.replies
+        snapshot = self.snapshot
+        replies = snapshot.replies
         if not self.question.asks_assistant:
             replies = replies[~snapshot.marked[FROM_ASSISTANT][replies]]
         found = np.zeros(snapshot.n, np.float32)
@@ -121,14 +234,18 @@ def bm25(snapshot: Snapshot, terms: Sequence[int]) -> tuple[Scores, float]:
 
     The bound makes the scores of different questions comparable.
     """
-    scores, total = np.zeros(snapshot.n, np.float32), 0.0
+    scores = np.zeros(snapshot.n, np.float32)
+    total = 0.0
     for term in terms:
         where, counts = snapshot.postings(term)
-        weight = math.log1p((snapshot.count - len(where) + 0.5) / (len(where) + 0.5))
+        having = len(where) + 0.5
+        lacking = snapshot.count - len(where) + 0.5
+        weight = math.log1p(lacking / having)
         total += weight
         if len(where):
             norm = K1 * (1.0 - B + B * snapshot.length_share[where])
-            scores[where] += np.float32(weight * (K1 + 1.0)) * counts / (counts + norm)
+            most = np.float32(weight * (K1 + 1.0))
+            scores[where] += most * counts / (counts + norm)
     return scores, 0.6 * (K1 + 1.0) * total
 
 
@@ -142,7 +259,10 @@ def role(search: SnapshotSearch, at: Places) -> Bools:
 def speaker(search: SnapshotSearch, at: Places) -> Bools | None:
     """Mark what the person said whom the question names, if it names exactly one."""
     named = search.question.speakers
-    return search.snapshot.speaker[at] == named[0] if len(named) == 1 else None
+    if len(named) != 1:
+        return None
+    is_theirs: Bools = search.snapshot.speaker[at] == named[0]
+    return is_theirs
 
 
 def time(search: SnapshotSearch, at: Places) -> Scores | None:
@@ -159,24 +279,30 @@ def time(search: SnapshotSearch, at: Places) -> Scores | None:
     for interval in search.question.intervals:
         stretches += interval.within(first, last)
     for _, end in stretches:
-        after = clock.micros(end + TOLD_WITHIN)
-        found[(wanted >= clock.micros(end)) & (wanted < after)] = 0.5
+        is_after = wanted >= clock.micros(end)
+        found[is_after & (wanted < clock.micros(end + TOLD_WITHIN))] = 0.5
     for start, end in stretches:
-        found[(wanted >= clock.micros(start)) & (wanted < clock.micros(end))] = 1.0
+        has_begun = wanted >= clock.micros(start)
+        found[has_begun & (wanted < clock.micros(end))] = 1.0
     return found
 
 
 def recency(search: SnapshotSearch, at: Places) -> NDArray[Any] | None:
     """Return how new each is: 1 for now, towards 0 with age; a date in the future is now."""
-    fading, now = search.profile.recency, clock.micros(search.now)
+    fading = search.profile.recency
+    now = clock.micros(search.now)
     if fading is None:
         return None
     if fading.shape == "half_life":
         today = np.float32(now / 86_400_000_000)
         days = np.maximum(today - search.snapshot.days[at], _NOTHING)
-        return np.asarray(np.exp2(-days / np.float32(fading.scale / 86_400)))
-    age = np.maximum(now - search.snapshot.created[at], 0) / 1e6 / fading.scale
-    return np.asarray(1.0 / (1.0 + age) if fading.shape == "hyperbolic" else np.exp(-age))
+        half_life = np.float32(fading.scale / 86_400)
+        return np.asarray(np.exp2(-days / half_life))
+    micros = np.maximum(now - search.snapshot.created[at], 0)
+    age = micros / 1e6 / fading.scale
+    if fading.shape == "hyperbolic":
+        return np.asarray(1.0 / (1.0 + age))
+    return np.asarray(np.exp(-age))
 
 
 def channel(search: SnapshotSearch, at: Places) -> Column | None:
@@ -184,13 +310,15 @@ def channel(search: SnapshotSearch, at: Places) -> Column | None:
     if search.channel == -1:
         return None
     there = search.snapshot.channel[at]
-    return np.where(there == search.channel, 1.0, np.where(there == -1, 0.25, 0.0))
+    elsewhere = np.where(there == -1, 0.25, 0.0)
+    return np.where(there == search.channel, 1.0, elsewhere)
 
 
 def level(search: SnapshotSearch, at: Places) -> Column:
     """Return the importance as one of five levels, from 0.2 to 1."""
     importance = search.snapshot.importance[at].astype(np.float64)
-    return np.asarray(np.clip(np.ceil(np.round(5 * importance, 6)), 1, 5) / 5)
+    levels = np.ceil(np.round(5 * importance, 6))
+    return np.asarray(np.clip(levels, 1, 5) / 5)
 
 
 def relevance(search: SnapshotSearch, at: Places) -> Scores:

@@ -18,11 +18,9 @@ from ..storage.queries import Reader
 from ..text.tokens import IS_EXTRACTED
 from ..types import Cut, Hit, Memory, Query, Recall
 from . import features, reorder, score
-from .budget import Caps, fit
-from .features import SnapshotSearch
+from .features import SnapshotSearch, understand
 from .profiles import Profile
-from .question import understand
-from .render import RENDERERS
+from .render import RENDERERS, Caps, fit
 from .score import Candidate, Candidates
 
 # Of a scope whose vectors another index holds:
@@ -32,30 +30,44 @@ EXACT = 2_000  # if a filter lets through no more than this, all of it is compar
 
 
 async def recall(
-    ctx: Context, query: Query, profile: Profile, now: datetime, *, revision: int | None = None
+    ctx: Context,
+    query: Query,
+    profile: Profile,
+    now: datetime,
+    *,
+    revision: int | None = None,
 ) -> Recall:
     """Answer a question from memory; `revision` is that of the scope, if it was read just now."""
     if not query.text.strip():
-        return Recall(query=query, profile=profile.name, hits=(), text="", tokens=0)
+        return Recall(
+            query=query,
+            profile=profile.name,
+            hits=(),
+            text="",
+            tokens=0,
+        )
     search, legs = await prepare(ctx, query, profile, now, revision)
-    found = await read(select(search, query), search, query, ctx.store, legs)
+    candidates = select(search, query)
+    found = await read(candidates, search, query, ctx.store, legs)
     ranked = score.rank(profile, found)
-    is_semantic, is_chance = found.has_semantic, score.is_chance(search, ranked)
+    is_semantic = found.has_semantic
+    is_chance = score.is_chance(search, ranked)
     if profile.rerank and ranked:
         ranked, legs["rerank"] = await reorder.rerank(
             query.text, profile, ctx.reranker, ranked, semantic=is_semantic
         )
     ranked, weak = score.keep(profile, ranked, semantic=is_semantic, chance=is_chance)
     if profile.diversity is not None:
-        ranked = reorder.diversify(ranked, search.snapshot, profile.diversity, k=4 * query.limit)
+        most = 4 * query.limit
+        ranked = reorder.diversify(ranked, search.snapshot, profile.diversity, k=most)
     if profile.sources_first:
         ranked = score.put_repeats_last(ranked, query.limit)
     if profile.preferences_first:
         ranked = await reorder.put_preferences_first(ranked, query, ctx.store)
-    hits, cut, text = select_fitting(ranked, profile, query, ctx.count_tokens)
+    hits, cut, text = _select_fitting(ranked, profile, query, ctx.count_tokens)
     related: tuple[Memory, ...] = ()
     if profile.related and hits and query.as_of is None:
-        related, text = await add_related(ctx, profile, query, hits, text)
+        related, text = await _add_related(ctx, profile, query, hits, text)
     return Recall(
         query=query,
         profile=profile.name,
@@ -69,7 +81,11 @@ async def recall(
 
 
 async def prepare(
-    ctx: Context, query: Query, profile: Profile, now: datetime, revision: int | None = None
+    ctx: Context,
+    query: Query,
+    profile: Profile,
+    now: datetime,
+    revision: int | None = None,
 ) -> tuple[SnapshotSearch, dict[str, str]]:
     """Read the question against the scope as it is now, and tell which legs can answer."""
     snapshot = await ctx.index.current(query.scope, ctx.store, revision)
@@ -80,7 +96,8 @@ async def prepare(
         snapshot = snapshot.view(states, query.as_of)
     usable = snapshot.alive
     if not query.where.is_plain:
-        rows = await ctx.store.rows_where(query.scope, replace(query.where, states=()))
+        where = replace(query.where, states=())
+        rows = await ctx.store.rows_where(query.scope, where)
         usable = usable & np.isin(snapshot.row, np.array(rows, np.int64))
     if not profile.working_elsewhere:
         here = snapshot.session == snapshot.code("session", query.labels.session)
@@ -113,7 +130,8 @@ async def _embed(ctx: Context, search: SnapshotSearch) -> tuple[SnapshotSearch, 
         vectors = await encode(ctx.embedder, [search.question.dense_text])
     except ProviderFailed as error:
         return search, str(error)
-    status, snapshot = "ok", search.snapshot
+    status = "ok"
+    snapshot = search.snapshot
     if snapshot.unembedded:
         missing = f"{snapshot.unembedded} of {snapshot.count} memories have no vector yet"
         status = f"{missing}: run `memorist index`"
@@ -121,7 +139,10 @@ async def _embed(ctx: Context, search: SnapshotSearch) -> tuple[SnapshotSearch, 
 
 
 async def _load_nearest(
-    ctx: Context, query: Query, search: SnapshotSearch, vector: Vectors
+    ctx: Context,
+    query: Query,
+    search: SnapshotSearch,
+    vector: Vectors,
 ) -> tuple[SnapshotSearch, str]:
     """Add the vectors near the question, and return "ok" or what is wrong.
 
@@ -130,11 +151,14 @@ async def _load_nearest(
     matches by words are compared, too, so that without the index, or with a stale one, an answer is
     poorer but never wrong.
     """
-    snapshot, usable = search.snapshot, search.usable
+    snapshot = search.snapshot
+    usable = search.usable
     if int(usable.sum()) <= min(EXACT, snapshot.count - 1):
-        rows, status = snapshot.row[usable].tolist(), "ok"
+        rows = snapshot.row[usable].tolist()
+        status = "ok"
     else:
-        rows, status = [], "no vector index is configured for a scope of this size"
+        rows = []
+        status = "no vector index is configured for a scope of this size"
         if ctx.external_index is not None:
             try:
                 rows, status = await ctx.external_index.nearest(
@@ -144,7 +168,8 @@ async def _load_nearest(
                 status = str(error)
         scores, _ = search.bm25
         matching = np.flatnonzero(usable & (scores > 0))
-        best = matching[np.argsort(-scores[matching], kind="stable")[:BY_WORDS]]
+        order = np.argsort(-scores[matching], kind="stable")
+        best = matching[order[:BY_WORDS]]
         rows = [*rows, *snapshot.row[best].tolist()]
     distinct = list(dict.fromkeys(rows))
     vectors = await ctx.store.vectors(query.scope, distinct, model=snapshot.model)
@@ -153,7 +178,9 @@ async def _load_nearest(
 
 def select(search: SnapshotSearch, query: Query, *, everything: bool = False) -> Candidates:
     """Find candidates: a few more than are wanted, or everything that matches."""
-    profile, limit, pool = search.profile, query.limit, max(30, 4 * query.limit)
+    profile = search.profile
+    limit = query.limit
+    pool = max(30, 4 * limit)
     if everything:
         pool = search.snapshot.n
     elif profile.candidates in ("dense", "recent"):
@@ -168,7 +195,11 @@ def select(search: SnapshotSearch, query: Query, *, everything: bool = False) ->
 
 
 async def read(
-    found: Candidates, search: SnapshotSearch, query: Query, store: Reader, legs: dict[str, str]
+    found: Candidates,
+    search: SnapshotSearch,
+    query: Query,
+    store: Reader,
+    legs: dict[str, str],
 ) -> Candidates:
     """Read the memories, and add the features that need them, where the profile uses such.
 
@@ -184,33 +215,42 @@ async def read(
             with suppress(StoreDamaged):
                 memories |= await store.at_rows(query.scope, [row])
     if len(memories) < len(rows):
-        found = found.pick([i for i, row in enumerate(rows) if row in memories])
-    found = replace(found, memories=[memories[row] for row in rows if row in memories])
+        there = [i for i, row in enumerate(rows) if row in memories]
+        found = found.pick(there)
+    in_order = [memories[row] for row in rows if row in memories]
+    found = replace(found, memories=in_order)
     if "lexical" in search.used:
         shares = features.lexical(search.profile, query.text, found.memories)
         found = found.with_feature("lexical", shares)
     if "related" in search.used:
         ids = [memory.id for memory in found.memories]
         strongest: dict[str, float] = {}
-        for link in await store.links(query.scope, ids) if ids else ():
+        links = await store.links(query.scope, ids) if ids else ()
+        for link in links:
             for end in (link.from_id, link.to_id):
-                strongest[end] = max(strongest.get(end, 0.0), link.strength)
+                known = strongest.get(end, 0.0)
+                strongest[end] = max(known, link.strength)
         strengths = np.array([strongest.get(id, 0.0) for id in ids])
         found = found.with_feature("related", strengths)
     return found
 
 
-def select_fitting(
-    ranked: list[Candidate], profile: Profile, query: Query, count: Callable[[str], int]
+def _select_fitting(
+    ranked: list[Candidate],
+    profile: Profile,
+    query: Query,
+    count: Callable[[str], int],
 ) -> tuple[tuple[Hit, ...], list[Cut], str]:
     """Return the hits that fit into the budget, what was cut, and the text."""
     caps = Caps(limit=query.limit, tokens=query.budget, chars=query.max_chars)
     cost = None if profile.budget_of == "rendered" else lambda memory: max(1, count(memory.text))
     memories = [each.memory for each in ranked]
-    fitted = fit(memories, caps, RENDERERS[profile.render], count, cost=cost)
+    render = RENDERERS[profile.render]
+    fitted = fit(memories, caps, render, count, cost=cost)
     cut = []
     for i, reason in fitted.cut.items():
-        cut.append(Cut(id=memories[i].id, reason=reason, score=ranked[i].score))
+        each = ranked[i]
+        cut.append(Cut(id=each.memory.id, reason=reason, score=each.score))
     hits = []
     for i in fitted.taken:
         each = ranked[i]
@@ -225,8 +265,12 @@ def select_fitting(
     return tuple(hits), cut, fitted.text
 
 
-async def add_related(
-    ctx: Context, profile: Profile, query: Query, hits: Sequence[Hit], text: str
+async def _add_related(
+    ctx: Context,
+    profile: Profile,
+    query: Query,
+    hits: Sequence[Hit],
+    text: str,
 ) -> tuple[tuple[Memory, ...], str]:
     """Return what the hits are linked to, nearest first, as far as it fits, and the text with it.
 
@@ -239,9 +283,14 @@ async def add_related(
     ids = tuple(id for id in ends if id not in own)
     if not ids:
         return (), text
-    page = await ctx.store.page(query.scope, replace(query.where, ids=ids), limit=len(ids))
-    found = {each.id: each for each in page.memories if each.procedural_form != "workflow"}
-    near = [found[id] for id in ids if id in found][: profile.related]
+    where = replace(query.where, ids=ids)
+    page = await ctx.store.page(query.scope, where, limit=len(ids))
+    found: dict[str, Memory] = {}
+    for memory in page.memories:
+        if memory.procedural_form != "workflow":
+            found[memory.id] = memory
+    near = [found[id] for id in ids if id in found]
+    near = near[: profile.related]
 
     def render(memories: Sequence[Memory]) -> str:
         lines = [f"{RENDERERS[profile.render]([memory])} (related)" for memory in memories]

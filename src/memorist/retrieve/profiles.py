@@ -13,7 +13,8 @@ from typing import Literal
 
 from ..errors import InvalidInput
 
-HOUR, DAY = 3600.0, 86400.0
+HOUR = 3600.0
+DAY = 86400.0
 
 # Every feature that a weight or a gate may name. Most are between 0 and 1.
 FEATURES = {
@@ -114,7 +115,8 @@ class Profile:
     scores_first: bool = False  # the scores are written back before the answer returns
 
     def __post_init__(self) -> None:
-        _check_features(f"profile {self.name!r}", (*self.weights, *(self.sparse_weights or ())))
+        names = (*self.weights, *(self.sparse_weights or ()))
+        _check_features(f"profile {self.name!r}", names)
 
     @property
     def feature_names(self) -> set[str]:

@@ -16,7 +16,8 @@ from ..types import Query
 from .profiles import Profile
 from .score import Candidate
 
-SIMILARITY, IMPORTANCE = 0.8, 0.2  # the mix that replaces a reranker
+SIMILARITY = 0.8  # the mix that replaces a reranker: this much of similarity
+IMPORTANCE = 0.2  # and this much of importance
 MOST_PREFERENCES = 100  # that are read, where all of them come first
 _TIE = 1e-9
 
@@ -38,37 +39,49 @@ async def rerank(
     try:
         if reranker is None:
             raise ProviderFailed("no re-ranker is configured: set `reranker`")
-        scores = await reranker.score(question, [each.memory.text for each in candidates])
-        status, weight = "ok", profile.rerank_weight
+        texts = [each.memory.text for each in candidates]
+        scores = await reranker.score(question, texts)
+        status = "ok"
+        weight = profile.rerank_weight
         for each, value in zip(candidates, scores.tolist(), strict=True):
-            parts.append(
-                {"rerank": value} if weight is None else {**each.parts, "rerank": weight * value}
-            )
+            if weight is None:
+                parts.append({"rerank": value})
+            else:
+                parts.append({**each.parts, "rerank": weight * value})
     except ProviderFailed as error:
-        status, leg = str(error), "semantic" if semantic else "sparse"
+        status = str(error)
+        leg = "semantic" if semantic else "sparse"
         if profile.candidates == "blend" or profile.rerank_weight is not None:
             return candidates, status
         for each in candidates:
             similarity = SIMILARITY * each.features[leg]
-            parts.append({leg: similarity, "importance": IMPORTANCE * each.memory.importance})
+            importance = IMPORTANCE * each.memory.importance
+            parts.append({leg: similarity, "importance": importance})
     scored = []
     for each, named in zip(candidates, parts, strict=True):
         nonzero = {name: part for name, part in named.items() if part}
-        scored.append(replace(each, parts=nonzero, score=sum(named.values())))
+        total = sum(named.values())
+        scored.append(replace(each, parts=nonzero, score=total))
     scored.sort(key=lambda c: (-c.score, -c.memory.updated_at.timestamp(), c.memory.id))
     return scored, status
 
 
 def diversify(
-    candidates: list[Candidate], snapshot: Snapshot, trade: float, *, k: int
+    candidates: list[Candidate],
+    snapshot: Snapshot,
+    trade: float,
+    *,
+    k: int,
 ) -> list[Candidate]:
     """Return the best k candidates in the order of maximal marginal relevance."""
     if len(candidates) < 2:
         return candidates
     values = np.array([each.score for each in candidates])
     tags = [frozenset(each.memory.tags) for each in candidates]
-    vectors = snapshot.vectors(np.array([each.position for each in candidates], np.intp))
-    return [candidates[i] for i in order(values, vectors, tags, trade=trade, k=k)]
+    positions = [each.position for each in candidates]
+    vectors = snapshot.vectors(np.array(positions, np.intp))
+    chosen = order(values, vectors, tags, trade=trade, k=k)
+    return [candidates[i] for i in chosen]
 
 
 def order(
@@ -94,15 +107,19 @@ def order(
     similar: NDArray[np.float64] = np.clip(vectors @ vectors.T, 0, 1).astype(np.float64)
     for i in np.flatnonzero(~vectors.any(axis=1)).tolist():
         similar[i] = similar[:, i] = [tag_overlap(tags[i], other) for other in tags]
-    low, high = values.min(), values.max()
-    worth = (values - low) / (high - low) if high > low else np.ones(len(values))
+    low = values.min()
+    high = values.max()
+    worth = np.ones(len(values))
+    if high > low:
+        worth = (values - low) / (high - low)
     left = list(range(len(values)))
     chosen: list[int] = []
     chosen_tags: set[str] = set()
     nearest = np.zeros(len(values))
     while left and len(chosen) < k:
         marginal = trade * worth[left] - (1 - trade) * nearest[left]
-        tied = [left[i] for i in np.flatnonzero(marginal >= marginal.max() - _TIE)]
+        best = np.flatnonzero(marginal >= marginal.max() - _TIE)
+        tied = [left[i] for i in best]
         pick = min(tied, key=lambda i: (len(tags[i] & chosen_tags), -values[i], i))
         chosen.append(pick)
         chosen_tags |= tags[pick]
@@ -117,11 +134,15 @@ def tag_overlap(a: frozenset[str], b: frozenset[str]) -> float:
     >>> tag_overlap(frozenset("ab"), frozenset("bc"))
     0.3333333333333333
     """
-    return len(a & b) / len(a | b) if a or b else 0.0
+    if not a and not b:
+        return 0.0
+    return len(a & b) / len(a | b)
 
 
 async def put_preferences_first(
-    ranked: list[Candidate], query: Query, store: Reader
+    ranked: list[Candidate],
+    query: Query,
+    store: Reader,
 ) -> list[Candidate]:
     """Put all preferences before everything else, newest first, whether they match or not."""
     kinds = query.where.kinds
@@ -131,7 +152,8 @@ async def put_preferences_first(
     there = [each.memory for each in ranked if each.memory.kind == "procedural"]
     if query.as_of is None:
         where = replace(query.where, kinds=("procedural",))
-        page = await store.page(query.scope, where, limit=max(query.limit, MOST_PREFERENCES))
+        most = max(query.limit, MOST_PREFERENCES)
+        page = await store.page(query.scope, where, limit=most)
         there = list(page.memories)
     there.sort(key=lambda memory: memory.updated_at, reverse=True)
     wanted = [memory for memory in there if memory.procedural_form != "workflow"]

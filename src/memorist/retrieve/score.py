@@ -38,7 +38,9 @@ class Candidates:
     @property
     def has_semantic(self) -> bool:
         """Whether the dense leg found anything at all: one switch for all candidates."""
-        return "semantic" in self.features and bool((self.features["semantic"] > 0).any())
+        if "semantic" not in self.features:
+            return False
+        return bool((self.features["semantic"] > 0).any())
 
     def pick(self, order: Sequence[int] | Positions) -> Candidates:
         """Return some of the candidates, before they are read, in the given order."""
@@ -70,7 +72,8 @@ class Candidate:
 
 def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
     """Score every memory of the scope and return the best; equals are ordered by row."""
-    profile, own = search.profile, search.own
+    profile = search.profile
+    own = search.own
     total = own.copy()
     slack = 0.0
     for name, weight in profile.weights.items():
@@ -82,13 +85,15 @@ def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
                 total += np.float32(weight) * column
     is_supported = search.usable & (own + search.around > 0)
     total = np.where(is_supported, total, np.float32(-np.inf))
-    positions = np.flatnonzero((total >= lower_bound(total, pool) - slack) & is_supported)
+    least = lower_bound(total, pool) - slack
+    positions = np.flatnonzero((total >= least) & is_supported)
     similar = search.cosine[positions].astype(np.float64)
     features = compute(search, positions)
     found = Candidates(positions=positions, relevance=similar, features=features)
     _, score = score_all(profile, found)
     rows = search.snapshot.row[positions]  # the same in every process
-    return found.pick(np.lexsort((rows, -np.round(score, 7)))[:pool])
+    order = np.lexsort((rows, -np.round(score, 7)))
+    return found.pick(order[:pool])
 
 
 def lower_bound(scores: Scores, count: int) -> float:
@@ -99,31 +104,39 @@ def lower_bound(scores: Scores, count: int) -> float:
     """
     if not 0 < count < len(scores):
         return -math.inf
-    blocks = np.arange(0, len(scores), max(1, len(scores) // (10 * count)))
+    size = max(1, len(scores) // (10 * count))
+    blocks = np.arange(0, len(scores), size)
     best = np.maximum.reduceat(scores, blocks)
     return float(np.partition(best, -count)[-count])
 
 
 def select_by_legs(search: SnapshotSearch, *, limit: int, pool: int) -> Candidates:
     """Choose candidates by one leg, both, or the calendar, as the profile says."""
-    kind, snapshot = search.profile.candidates, search.snapshot
+    kind = search.profile.candidates
+    snapshot = search.snapshot
     fused: dict[int, float] = {}
     scores, _ = search.bm25
     if kind == "fused":
         most = max(pool, PER_LEG)
-        legs = (_rank_leg(search, scores, most), _rank_leg(search, search.semantic, most))
+        by_words = _rank_leg(search, scores, most)
+        by_meaning = _rank_leg(search, search.semantic, most)
+        legs = (by_words, by_meaning)
         fused = reciprocal_rank(legs, k=search.profile.rrf_k)
         positions = np.array(list(fused), np.intp)
     elif kind == "dense":
-        leg = search.semantic if (search.semantic * search.usable).any() else scores
-        positions = np.array(_rank_leg(search, leg, max(pool, 4 * limit)), np.intp)
+        has_semantic = (search.semantic * search.usable).any()
+        leg = search.semantic if has_semantic else scores
+        best = _rank_leg(search, leg, max(pool, 4 * limit))
+        positions = np.array(best, np.intp)
     else:
         positions = np.flatnonzero(search.usable)
         if kind == "recent":
             newest = np.lexsort((snapshot.row[positions], -snapshot.updated[positions]))
-            positions = positions[newest][: max(pool, min(180, 12 * limit))]
+            most = max(pool, min(180, 12 * limit))
+            positions = positions[newest][:most]
     features = compute(search, positions)
-    features["fused"] = np.array([fused.get(each, 0.0) for each in positions.tolist()])
+    shares = [fused.get(each, 0.0) for each in positions.tolist()]
+    features["fused"] = np.array(shares)
     similar = relevance(search, positions).astype(np.float64)
     return Candidates(positions=positions, features=features, relevance=similar)
 
@@ -131,8 +144,10 @@ def select_by_legs(search: SnapshotSearch, *, limit: int, pool: int) -> Candidat
 def _rank_leg(search: SnapshotSearch, scores: Scores, most: int) -> list[int]:
     """Return usable positions with a score above 0, best first, equals by row."""
     usable = scores * search.usable
-    found = np.flatnonzero((usable > 0) & (usable >= lower_bound(usable, most)))
-    order = np.lexsort((search.snapshot.row[found], -scores[found]))[:most]
+    least = lower_bound(usable, most)
+    found = np.flatnonzero((usable > 0) & (usable >= least))
+    rows = search.snapshot.row[found]
+    order = np.lexsort((rows, -scores[found]))[:most]
     return [int(each) for each in found[order]]
 
 
@@ -145,8 +160,10 @@ def reciprocal_rank(rankings: Sequence[Sequence[T]], *, k: int = 60) -> dict[T, 
     scores: dict[T, float] = {}
     for ranking in rankings:
         for rank, item in enumerate(ranking, 1):
-            scores[item] = scores.get(item, 0.0) + 1.0 / (k + rank)
-    return dict(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])))
+            scores.setdefault(item, 0.0)
+            scores[item] += 1.0 / (k + rank)
+    ranked = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
+    return dict(ranked)
 
 
 # Scoring
@@ -154,14 +171,17 @@ def reciprocal_rank(rankings: Sequence[Sequence[T]], *, k: int = 60) -> dict[T, 
 
 def score_all(profile: Profile, found: Candidates) -> tuple[dict[str, Column], Column]:
     """Return the parts of each score, by name, and their sum."""
-    weights, has_semantic = profile.weights, found.has_semantic
+    weights = profile.weights
+    has_semantic = found.has_semantic
     if profile.sparse_weights is not None and not has_semantic:
         weights = profile.sparse_weights
     parts = {}
     for name, weight in weights.items():
         if name in found.features:
             parts[name] = weight * found.features[name]
-    total = np.sum(list(parts.values()), axis=0) if parts else np.zeros(len(found.positions))
+    total = np.zeros(len(found.positions))
+    if parts:
+        total = np.sum(list(parts.values()), axis=0)
     if profile.semantic_weight is not None and has_semantic:
         parts = mix(total, found.features["semantic"], profile.semantic_weight)
         total = parts["deterministic"] + parts["semantic"]
@@ -175,7 +195,8 @@ def mix(deterministic: Column, semantic: Column, weight: float) -> dict[str, Col
     >>> {name: half.tolist() for name, half in halves.items()}
     {'deterministic': [0.5, 0.25], 'semantic': [0.5, 0.25]}
     """
-    best, nearest = deterministic.max(initial=_LEAST), semantic.max(initial=_LEAST)
+    best = deterministic.max(initial=_LEAST)
+    nearest = semantic.max(initial=_LEAST)
     return {
         "deterministic": (1 - weight) * (deterministic / best),
         "semantic": weight * (semantic / nearest),
@@ -238,8 +259,10 @@ def floor(count: int) -> float:
     [0.03, 0.12, 0.25, 0.25, 0.3]
     """
     size = max(count, 1)
-    short = min(max(0.03 + 0.4 * math.log10(size / 20), 0.03), 0.25)
-    return max(short, min(0.12 * math.log10(size / 8), 0.3))
+    growing = 0.03 + 0.4 * math.log10(size / 20)
+    short = min(max(growing, 0.03), 0.25)
+    long = min(0.12 * math.log10(size / 8), 0.3)
+    return max(short, long)
 
 
 def is_chance(search: SnapshotSearch, candidates: Sequence[Candidate]) -> bool:
@@ -249,24 +272,32 @@ def is_chance(search: SnapshotSearch, candidates: Sequence[Candidate]) -> bool:
         return False
     evidence = 0.0
     for each in candidates:
-        evidence = max(evidence, each.parts.get("sparse", 0.0) + each.parts.get("semantic", 0.0))
+        legs = each.parts.get("sparse", 0.0) + each.parts.get("semantic", 0.0)
+        evidence = max(evidence, legs)
     return evidence < floor(snapshot.count)
 
 
 def keep(
-    profile: Profile, candidates: Sequence[Candidate], *, semantic: bool, chance: bool
+    profile: Profile,
+    candidates: Sequence[Candidate],
+    *,
+    semantic: bool,
+    chance: bool,
 ) -> tuple[list[Candidate], list[Cut]]:
     """Return those that pass the gate of the profile, in their order, and why the others do not."""
     gate = profile.gate
     if not semantic and profile.gate_without_semantic is not None:
         gate = profile.gate_without_semantic
     best = max((each.score for each in candidates), default=0.0)
-    strong = [not (gate.grows and chance) and passes(gate, each, best) for each in candidates]
+    is_weak = gate.grows and chance
+    strong = [not is_weak and passes(gate, each, best) for each in candidates]
     if not gate.strict and not any(strong):
         strong = [True] * len(candidates)
-    kept, cut = [], []
+    kept = []
+    cut = []
     for each, is_strong in zip(candidates, strong, strict=True):
-        memory, reason = each.memory, ""
+        memory = each.memory
+        reason = ""
         if not is_strong:
             reason = "its score is too low to count as evidence"
         elif memory.importance < gate.importance_min and not memory.pinned:
@@ -274,7 +305,8 @@ def keep(
         elif memory.procedural_form == "workflow" and not profile.workflows:
             reason = "how-to memories have to be asked for"
         if reason:
-            cut.append(Cut(id=memory.id, reason=reason, score=each.score))
+            left_out = Cut(id=memory.id, reason=reason, score=each.score)
+            cut.append(left_out)
         else:
             kept.append(each)
     return kept, cut
@@ -286,7 +318,8 @@ def passes(gate: Gate, candidate: Candidate, best: float) -> bool:
     def reaches(least: Mapping[str, float]) -> bool:
         return any(candidate.features.get(name, 0.0) >= least[name] for name in least)
 
-    score, least = candidate.score, -math.inf if gate.floor is None else gate.floor
+    score = candidate.score
+    least = -math.inf if gate.floor is None else gate.floor
     if gate.share_of_best is not None:
         least = max(least, gate.share_of_best * max(best, 0.0))
     is_strong = reaches(gate.enough) or (not gate.enough and gate.strong is None)

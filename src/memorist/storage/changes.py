@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from ..text.clock import new_id
 from ..types import HistoryEvent, Memory, Message, Node, Op, Outcome
 
 
@@ -76,12 +75,12 @@ class Event:
 class HistoryEntry:
     """One line of the history."""
 
-    id: str = field(default_factory=new_id)
+    id: str
     memory_id: str
     event: str  # ADD · UPDATE · DELETE · MERGE · LINK · TTL · RESTORE
-    old_ref: str | None = None
-    new_ref: str | None = None
-    actor: str | None = None
+    old_ref: str | None
+    new_ref: str | None
+    actor: str | None
     meta: Mapping[str, Any]
     at: datetime
 

@@ -47,7 +47,14 @@ async def save_setting(
     """Set a setting of the space."""
     number = await tx.create_scope()
     entry = HistoryEntry(
-        memory_id="settings", event="UPDATE", actor=actor, meta={name: value}, at=at
+        id=clock.new_id(),
+        memory_id="settings",
+        event="UPDATE",
+        old_ref=None,
+        new_ref=None,
+        actor=actor,
+        meta={name: value},
+        at=at,
     )
     await tx.touch((_SETTING, [(number, name, "true" if value else "false")]), entries=[entry])
     if name == "memory_enabled":

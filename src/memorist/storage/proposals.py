@@ -98,7 +98,16 @@ def entry(proposal: Proposal, decision: str, at: datetime, actor: str | None) ->
     event = "ADD" if decision == "proposed" else "UPDATE"
     event = "DELETE" if decision in GONE else event
     meta = {"field": proposal.field, "decision": decision}
-    return HistoryEntry(memory_id=proposal.id, event=event, actor=actor, meta=meta, at=at)
+    return HistoryEntry(
+        id=clock.new_id(),
+        memory_id=proposal.id,
+        event=event,
+        old_ref=None,
+        new_ref=None,
+        actor=actor,
+        meta=meta,
+        at=at,
+    )
 
 
 def _seal(id: str, field: str, decided: str | None, words: Sequence[Any], scope: Scope) -> str:

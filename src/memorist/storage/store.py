@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from .transaction import Transaction
 PAGE = 500
 MOST_ACCESSES = 256  # held back before they are written
 FLUSH_SECONDS = 1.0
+RECENCY_TAU = timedelta(days=7)  # after that, the recency of a memory has fallen to 1/e
 _TERMS = f"""SELECT row, {", ".join(rows.COLUMNS)} FROM memories WHERE scope = ? AND row > ?
 ORDER BY row LIMIT {PAGE}"""
 _ACCESSED = """UPDATE memories SET last_scores = ?, access_count = access_count + ?,
@@ -233,6 +235,19 @@ class MemoryAccess:
     at: datetime
     scores: Mapping[str, Any]
     accessed: bool = True
+
+
+def access_scores(memory: Memory, relevance: float, now: datetime) -> dict[str, Any]:
+    """Return relevance, recency and importance, unweighted, and their sum."""
+    age = max(0.0, (now - memory.created_at).total_seconds())
+    recency = math.exp(-age / RECENCY_TAU.total_seconds())
+    return {
+        "relevance": relevance,
+        "recency": recency,
+        "importance": memory.importance,
+        "total": relevance + recency + memory.importance,
+        "computed_at": clock.iso(now),
+    }
 
 
 class AccessLog:

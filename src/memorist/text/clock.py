@@ -268,7 +268,8 @@ def asks_when(text: str) -> bool:
 
 def _read(fields: dict[str, str], today: datetime) -> Interval | None:
     """Return what an expression means, by the named groups of its match, in lower case."""
-    which, unit = fields.get("which"), fields.get("unit", "")
+    which = fields.get("which")
+    unit = fields.get("unit", "")
     step = -1 if which in _BACK else 1 if which in _AHEAD else 0
     if "word" in fields:
         return _days(today, _DAYS[fields["word"]], 1)
@@ -297,7 +298,8 @@ def _read(fields: dict[str, str], today: datetime) -> Interval | None:
 
 def _read_date(fields: dict[str, str], step: int, today: datetime) -> Interval | None:
     """Read a full or partial date: missing parts widen it."""
-    name, day = fields.get("season") or fields.get("month"), fields.get("day")
+    name = fields.get("season") or fields.get("month")
+    day = fields.get("day")
     length = 3 if "season" in fields else 1 if name else 12
     month = 1
     if name:

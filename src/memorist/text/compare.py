@@ -64,8 +64,10 @@ def verdict(new: Statement, old: Statement) -> Verdict:
         return "other"
     if new.spoken == old.spoken != ():  # emoji have no words
         return "same" if values_agree(new, old) else "other"
-    ours, theirs = set(new.words), set(old.words)
-    both, extra = ours & theirs, ours ^ theirs
+    ours = set(new.words)
+    theirs = set(old.words)
+    both = ours & theirs
+    extra = ours ^ theirs
     if not both or len(extra) * FEW > len(both) or not (extra <= ours or extra <= theirs):
         return "other"
     one = [word for word in new.words if word in both]
@@ -100,7 +102,8 @@ def values_agree(a: Statement, b: Statement) -> bool:
     >>> values_agree(parse("I like tea"), parse("I don't like tea"))
     False
     """
-    first, second = a.values, b.values
+    first = a.values
+    second = b.values
     if any(getattr(first, name) != getattr(second, name) for name in STATED):
         return False
     if first.references and second.references and first.references != second.references:
@@ -123,19 +126,22 @@ def may_be_same(a: Statement, b: Statement) -> bool:
     >>> may_be_same(parse("Ana was born in 1980"), parse("Ana was born in 1981"))
     False
     """
-    one, other = a.text_values, b.text_values
+    one = a.text_values
+    other = b.text_values
     for name in _MEASURED:
         if Counter(getattr(one, name)) != Counter(getattr(other, name)):
             return False
     # Only one may not have a dislike, a parting or the past, nor may they lean to opposite sides.
-    leanings, other_leanings = set(one.leanings), set(other.leanings)
+    leanings = set(one.leanings)
+    other_leanings = set(other.leanings)
     apart = leanings ^ other_leanings
     if len(one.negations) != len(other.negations) or apart & _TURNED:
         return False
     if any(apart.issuperset(pair.split()) for pair in _OPPOSED):
         return False
     # A time of day or a "weekly" may be missing on one side; "tomorrow" may not.
-    days, other_days = set(one.days), set(other.days)
+    days = set(one.days)
+    other_days = set(other.days)
     if days != other_days and ((days and other_days) or not days | other_days <= _VAGUE):
         return False
     # Both have all the names; of words that may be none, only one side may have its own.
@@ -229,7 +235,8 @@ def pick_containing(a: Statement, b: Statement) -> str | None:
     'Ana has a red bike'
     >>> pick_containing(parse("Ana has a bike"), parse("Ana owns a red car"))
     """
-    one, other = set(a.words), set(b.words)
+    one = set(a.words)
+    other = set(b.words)
     if one == other:
         return max(a.text, b.text, key=len)
     if one > other:
@@ -290,7 +297,8 @@ def is_supported(line: str, source: str) -> bool:
     >>> is_supported("Ana is rich", "I'm Ana")
     False
     """
-    wanted, given = compact(line), compact(source)
+    wanted = compact(line)
+    given = compact(source)
     if wanted and wanted in given:
         return True
     words, known = (

@@ -59,7 +59,8 @@ def contradicts(new: Statement, old: Statement) -> bool:
     >>> contradicts(parse("Tom lives in Porto"), parse("Anna lives in Rome"))
     False
     """
-    a, b = new.clause, old.clause
+    a = new.clause
+    b = old.clause
     if a is None or b is None or not have_same_persons(a.statement, b.statement):
         return False
     marks = a.statement.marks | b.statement.marks
@@ -77,7 +78,8 @@ def is_relative(text: str) -> bool:
 
 def _has_other_value(a: Clause, b: Clause) -> bool:
     """Return whether one attribute of one subject has another figure, name or choice."""
-    verb, being = a.verb.removesuffix("s"), a.verb in _BEING
+    verb = a.verb.removesuffix("s")
+    being = a.verb in _BEING
     if not a.subject or verb != b.verb.removesuffix("s"):
         return False
     is_same_subject = a.subject.lower() == b.subject.lower()
@@ -90,7 +92,8 @@ def _has_other_value(a: Clause, b: Clause) -> bool:
         return a.verb in _MEASURING or (being and is_quantity)
     if not (_is_short(a) and _is_short(b)) or not _have_same_values(a, b, "names", "numbers"):
         return False
-    one, other = set(a.object_words), set(b.object_words)
+    one = set(a.object_words)
+    other = set(b.object_words)
     has_names = bool(a.values.names and b.values.names) and a.values.numbers == b.values.numbers
     if has_names and not one & other:  # a home, an employer or the holder of a role
         if verb in ("live", "work", "study"):
@@ -127,7 +130,8 @@ def _is_reversed(a: Clause, b: Clause) -> bool:
         return False
     if not _have_same_values(a, b, "negations", "leanings"):
         return False
-    attitude, other_attitude = _read_attitude(a), _read_attitude(b)
+    attitude = _read_attitude(a)
+    other_attitude = _read_attitude(b)
     if attitude is None or other_attitude is None:
         return False
     return attitude == (other_attitude[0], not other_attitude[1])
@@ -135,7 +139,8 @@ def _is_reversed(a: Clause, b: Clause) -> bool:
 
 def _read_attitude(of: Clause) -> tuple[bool, bool] | None:
     """Return whether it is a like or dislike, and whether it is positive; None if not clear."""
-    leanings, negations = of.values.leanings, of.values.negations
+    leanings = of.values.leanings
+    negations = of.values.negations
     if len(leanings) > 1 or len(negations) > 1 or not {"+", "-"}.issuperset(leanings):
         return None
     return bool(leanings), ("-" not in leanings) ^ bool(negations)
@@ -157,7 +162,8 @@ def _have_same_values(a: Clause, b: Clause, *but: str) -> bool:
 
 
 def _differ(a: Clause, b: Clause, name: str) -> bool:
-    one, other = getattr(a.values, name), getattr(b.values, name)
+    one = getattr(a.values, name)
+    other = getattr(b.values, name)
     return bool(one) and bool(other) and one != other
 
 

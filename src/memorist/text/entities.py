@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
 from typing import NamedTuple
 
 from .clock import MONTHS, WEEKDAYS
@@ -275,31 +274,25 @@ def _names(words: list[_Word]) -> Iterator[list[_Word]]:
     run: list[_Word] = []
     runs = [run]
     for word, following in zip(words, [*words[1:], None], strict=False):
-        is_name_like = _is_name_like(word.text)
+        text = word.text
+        is_name_like = _is_name_like(text)
         continues = is_name_like and not word.starts_sentence
-        if word.text in _PARTICLES and following is not None and following.joined:
-            continues = continues or _is_name_like(following.text)
-        if run and word.joined and continues:
-            run.append(word)
-        else:
-            run = [word] if is_name_like or word.text.startswith("@") else []
+        is_plain = text.lower() in _UNNAMED or (word.starts_sentence and _is_everyday(text))
+        if text in _PARTICLES:
+            is_plain = False
+            if following is not None and following.joined:
+                continues |= _is_name_like(following.text)
+        is_inside = bool(run) and word.joined and continues
+        if is_plain or not is_inside:
+            run = []
             runs.append(run)
-    for run in runs:
-        for is_plain, group in groupby(run, key=_is_plain):
-            name = list(group)
-            while name and name[0].text in _PARTICLES:
-                name.pop(0)
-            while name and name[-1].text in _PARTICLES:
-                name.pop()
-            if name and not is_plain:
-                yield name
-
-
-def _is_plain(word: _Word) -> bool:
-    """Return whether a word has its capital only by its place in the sentence or the calendar."""
-    is_unnamed = word.text.lower() in _UNNAMED
-    is_plain = is_unnamed or (word.starts_sentence and _is_everyday(word.text))
-    return is_plain and word.text not in _PARTICLES
+        if not is_plain and (is_inside or is_name_like or text.startswith("@")):
+            run.append(word)
+    for name in runs:
+        while name and name[-1].text in _PARTICLES:
+            name.pop()
+        if name:
+            yield name
 
 
 def _confidence(words: list[_Word], known: set[str]) -> float:

@@ -27,7 +27,9 @@ Write in the past tense, in one or two sentences: what was discussed, decided or
 lasting facts, unless they changed. At most {LONGEST} characters."""
 
 _END = re.compile(r"[.!?…。！？]+[\"”’)]?(?=\s|$)")
-_TITLE = re.compile(r"\b(?:dr|mr|mrs|ms|prof|st|jr|sr|vs|no|e\.g|i\.e|[a-z])\.$", re.IGNORECASE)
+ABBREVIATED = re.compile(
+    r"\b(?:dr|mr|mrs|ms|prof|st|jr|sr|vs|no|e\.g|i\.e|[a-z])\.$", re.IGNORECASE
+)
 _SPEAKER = re.compile(
     r"\b(?:i(?:['’](?:m|ve|d|ll))?(?![.\w&/-]\w)|(?-i:[mM]e|[mM]y)|mine|myself|we(?:['’](?:re|ve"
     r"|d|ll))?|us|our|ours|ourselves)\b",
@@ -98,7 +100,7 @@ def trim(text: str) -> str:
     """
     line = one_line(compose(text[: 8 * LONGEST])).replace("!", ".")
     ends = [match.end() for match in _END.finditer(line)]
-    ends = [end for end in ends if not _TITLE.search(line[:end][-8:])][:SENTENCES]
+    ends = [end for end in ends if not ABBREVIATED.search(line[:end][-8:])][:SENTENCES]
     ends = [end for end in ends if end <= LONGEST]
     kept = line[: ends[-1]] if ends and (len(ends) == SENTENCES or len(line) > LONGEST) else line
     if len(kept) > LONGEST:

@@ -164,11 +164,13 @@ class Statement:
     @cached_property
     def names(self) -> tuple[set[str], set[str]]:
         """Names, and uncommon words that may have a capital only because they begin a sentence."""
-        sure, possible = set(), set()
+        sure = set()
+        possible = set()
         plain = LINK.sub(" ", compose(self.text))
         for match in _WORD.finditer(plain):
             word = _POSSESSIVE.sub("", match[0])
-            lower, start = word.lower(), match.start()
+            lower = word.lower()
+            start = match.start()
             if lower in _NO_NAMES or lower in ENGLISH or is_value(lower):
                 continue
             is_inside = word != lower and not _SENTENCE_END.search(plain[max(0, start - 8) : start])
@@ -281,7 +283,9 @@ def parse_clause(text: str) -> Clause | None:
     told = _MOVED.sub(r"\g<who> lives in", _JOINED.sub(" works at", told))
     kept = [word for word in told.split() if word.strip(",.!").lower() not in _CHANGE]
     bare = " ".join(kept)
-    subject, verb, rest = bare, "", ""
+    subject = bare
+    verb = ""
+    rest = ""
     if match := _VERB.search(f" {bare}"):
         subject = bare[: match.start()]
         verb = match.group().strip().lower()

@@ -18,7 +18,7 @@ from math import log, sqrt
 from . import tokens
 from .entities import COMMON, entities
 from .normalize import compose, one_line
-from .prompts import Prompt, object_schema
+from .prompts import ABBREVIATED, Prompt, object_schema
 from .tokens import word_set
 from .values import STATED, read_values
 
@@ -29,9 +29,6 @@ MOST_SENTENCES = 2000  # that are looked at
 MOST_ASKED = 12_000  # characters that a language model is given
 
 _END = re.compile(r"""(?<=[.!?…])["'”’»)\]]{0,3}\s+|(?<=[。！？])|\n+""")
-_ABBREVIATED = re.compile(
-    r"\b(?:dr|mr|mrs|ms|prof|st|jr|sr|vs|no|e\.g|i\.e|[a-z])\.$", re.IGNORECASE
-)
 _COURTEOUS = re.compile(
     r"(?:thanks?|wow|hey|hi|hello|yes|yeah|sure|ok(?:ay)?|cool|great|nice|awesome|totally"
     r"|absolutely|sounds?|congrats"
@@ -164,7 +161,7 @@ def _split(text: str) -> Iterator[str]:
     for part in (*_END.split(text), None):
         if part is not None:
             before = f"{before} {part}" if before else part
-        if part is None or not _ABBREVIATED.search(before[-8:]):
+        if part is None or not ABBREVIATED.search(before[-8:]):
             if line := one_line(before):
                 yield line
             before = ""
@@ -215,7 +212,8 @@ def find_fault(summary: str, turns: Sequence[Turn], *, longest: int = LONGEST) -
     if not SHORTEST <= len(line) <= longest:
         return f"it has not {SHORTEST} to {longest} characters"
     source = "\n".join(f"{turn.lead}{turn.text}" for turn in turns)
-    told, said = read_values(line), read_values(source)
+    told = read_values(line)
+    said = read_values(source)
     for name in STATED:
         if not set(getattr(told, name)) <= set(getattr(said, name)):
             return f"it holds {name} that nobody said"

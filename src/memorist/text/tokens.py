@@ -260,7 +260,8 @@ def flags_of(memory: Memory) -> int:
     """Return the flags that ranking reads: who said it, whether it asks, names a time, is
     derived.
     """
-    text, voice = memory.text, memory.labels.role or memory.speaker
+    text = memory.text
+    voice = memory.labels.role or memory.speaker
     claims = {
         IS_QUESTION: is_question(text),
         ENDS_ASKING: ends_asking(text),

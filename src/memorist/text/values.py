@@ -248,8 +248,14 @@ def _numbers(words: Sequence[str]) -> Iterator[str]:
             yield str(total + current)
             total = current = 0
         before = word if word in _NUMBER_WORDS else ""
-        if word[-1:].isdecimal():
-            yield _figure(word)
+        if word[-1:].isdecimal():  # in ASCII digits, with a decimal point and no idle zeros
+            digits = [str(unicodedata.decimal(mark, mark)) for mark in word.replace("−", "-")]
+            figure = "".join(digits).lstrip("-")
+            figure = figure.replace(",", "" if _GROUPED.fullmatch(figure) else ".")
+            if figure.count(".") == 1:
+                figure = figure.rstrip("0").rstrip(".")
+            sign = "-" if digits[0] == "-" else ""
+            yield sign + (figure.lstrip("0") or "0")
         elif word in _SCALES:
             current = max(current, 1) * _SCALES[word]
             if _SCALES[word] >= 1_000:
@@ -257,18 +263,6 @@ def _numbers(words: Sequence[str]) -> Iterator[str]:
                 current = 0
         elif before:
             current += _SMALL.get(word, 0) + 10 * _TENS.get(word, 0)
-
-
-def _figure(word: str) -> str:
-    """Write a number with ASCII digits, a decimal point and no leading or trailing zeros."""
-    digits = [str(unicodedata.decimal(mark, mark)) for mark in word.replace("−", "-")]
-    figure = "".join(digits)
-    sign = "-" if figure.startswith("-") else ""
-    figure = figure.lstrip("-")
-    figure = figure.replace(",", "" if _GROUPED.fullmatch(figure) else ".")
-    if figure.count(".") == 1:
-        figure = figure.rstrip("0").rstrip(".")
-    return sign + (figure.lstrip("0") or "0")
 
 
 def _negations(words: Sequence[str]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from mcp.server import MCPServer
 
 from memorist import aio
 from memorist.client import Client
+from memorist.interfaces.mcp import build_server
 from memorist.interfaces.mcp.request import Backend
-from memorist.interfaces.mcp.server import build_server
 from memorist.interfaces.rest.auth import Caller
 
 REVISIONS = ("legacy", "2026-07-28")  # of the protocol: with a handshake, and without
@@ -60,10 +59,7 @@ def serving(engine: Client) -> Callable[..., MCPServer[None]]:
     """A server over the engine, for whoever is named."""
 
     def serve(user: str = "ana", **known: Any) -> MCPServer[None]:
-        async def opening(_: AsyncExitStack) -> Client:
-            return engine
-
         caller = Caller(name=user, user=user, tenant="default", **known)
-        return build_server(Backend(opening, lambda _engine, _request: caller))
+        return build_server(Backend(lambda _engine, _request: caller, engine))
 
     return serve

@@ -19,8 +19,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import memorist
+from memorist.interfaces import NOT_FOUND, USAGE
 from memorist.interfaces.cli import app
-from memorist.interfaces.errors import NOT_FOUND, USAGE
 
 
 @pytest.fixture

@@ -6,25 +6,25 @@ from xml.etree import ElementTree
 
 import pytest
 
+from memorist import evals
 from memorist.dialects.catalog import THEORIA
-from memorist.evals import Point, SweepReport, sweeps
-from memorist.evals.sweeps import FUSION, OURS, PLAN, TRISCORE, USUAL, profile
+from memorist.evals import FUSION, OURS, TRISCORE, USUAL, Point, SweepReport, plan, profile
 from memorist.retrieve.profiles import DEFAULT, Recency
 
 
 @pytest.mark.spec("THE-105")
 def test_every_number_of_the_ranking_is_varied() -> None:
     for ranking, names in ((TRISCORE, "αβγτN"), (FUSION, "kN"), (OURS, "N")):
-        tried = [values for each, values in PLAN if each == ranking]
+        tried = [values for each, values in plan() if each == ranking]
         assert all(len({values[name] for values in tried}) > 1 for name in names)
-    assert len({(ranking, *values.items()) for ranking, values in PLAN}) == len(PLAN)
+    assert len({(ranking, *values.items()) for ranking, values in plan()}) == len(plan())
 
 
 @pytest.mark.spec("THE-105")
 @pytest.mark.parametrize("name", "αβγτN")
 def test_each_number_of_the_triscore_is_also_varied_alone(name: str) -> None:
     usual = {"α": 1.0, "β": 1.0, "γ": 1.0, "τ": 7.0, "N": 12}
-    tried = [values for ranking, values in PLAN if ranking == "theoria.triscore"]
+    tried = [values for ranking, values in plan() if ranking == "theoria.triscore"]
     assert len([values for values in tried if {**values, name: usual[name]} == usual]) >= 4
 
 
@@ -80,13 +80,13 @@ def test_along_one_number_all_others_are_as_usual() -> None:
 
 
 def test_the_picture_has_a_dot_for_each_setting_inside_its_frame() -> None:
-    drawn = ElementTree.fromstring(sweeps.svg(swept()))
+    drawn = ElementTree.fromstring(evals.svg(swept()))
     dots = [dot for dot in drawn.iter("{http://www.w3.org/2000/svg}circle") if len(dot)]
     assert len(dots) == len(swept().points)
     assert all(
-        0 < float(dot.attrib["cx"]) < sweeps.WIDTH and 0 < float(dot.attrib["cy"]) < sweeps.HEIGHT
+        0 < float(dot.attrib["cx"]) < evals.WIDTH and 0 < float(dot.attrib["cy"]) < evals.HEIGHT
         for dot in dots
     )
     highest = min(dots, key=lambda dot: float(dot.attrib["cy"]))
     assert "80%" in (highest[0].text or "")
-    assert [point.tokens for point in sweeps.front(swept().points)] == [20, 60]
+    assert [point.tokens for point in evals.front(swept().points)] == [20, 60]

@@ -27,12 +27,17 @@ from ...types import GUILD, Draft, Filter, Labels, Memory, Message, Outcome
 from ..catalog import CLANKER, CLANKER_STRICT
 
 UNSUPPORTED = "its words are not those of its source"
-POLICY, MESSAGES = "clanker.guild", "clanker.messages"
+POLICY = "clanker.guild"
+MESSAGES = "clanker.messages"
 VARIABLE = "DEFAULT_MEMORY_EMBEDDING_MODEL"
-KEEP_FACTS, KEEP_LORE = 80, 120  # of one subject; older ones are archived
+KEEP_FACTS = 80  # of one subject; older ones are archived
+KEEP_LORE = 120  # likewise
 LORE_CONFIDENCE = 0.72
 RECENT = 35  # messages of a chat window, unless a bot asks for another number
-USER_FACTS, RELEVANT_FACTS, RELEVANT_MESSAGES, MAX_FOUND = 8, 10, 8, 24
+USER_FACTS = 8
+RELEVANT_FACTS = 10
+RELEVANT_MESSAGES = 8
+MAX_FOUND = 24
 BACKFILLED = 8  # facts at most that a question waits for
 _FACTS = ("semantic", "procedural")
 _STORED = ("create", "update", "merge")
@@ -81,7 +86,8 @@ class Clanker:
     """Clanker's API over a client."""
 
     def __init__(self, client: Client) -> None:
-        self._client, self._ctx = client, client.ctx
+        self._client = client
+        self._ctx = client.ctx
 
     async def add_memory_fact(
         self,
@@ -156,8 +162,10 @@ class Clanker:
         `memoryLine` is stored as lore, `memoryLookup` is answered by `search_durable_facts`; blank
         text and other values ask for nothing. Raises InvalidInput.
         """
-        line, lookup = reply.get("memoryLine"), reply.get("memoryLookup")
-        kept, found = None, list[Memory]()
+        line = reply.get("memoryLine")
+        lookup = reply.get("memoryLookup")
+        kept = None
+        found: list[Memory] = []
         if isinstance(line, str) and line.strip():
             kept = await self.remember_line(
                 guild_id,
@@ -174,7 +182,8 @@ class Clanker:
         """Return what was done for a guild, newest first, under the names of Clanker's log."""
         actions: list[dict[str, Any]] = []
         for event in await self._guild(guild_id).events(limit=limit):
-            category, is_error = event.category or "", event.status == "error"
+            category = event.category or ""
+            is_error = event.status == "error"
             call = "error" if is_error else "call"
             kind = ""  # what Clanker does not log
             if is_error and category in ("bot_error", "voice_error"):
@@ -194,7 +203,11 @@ class Clanker:
         """Record that a message could not be stored, without its text."""
         category = "voice_error" if source.startswith("voice") else "bot_error"
         event = Event(
-            node="hotpath", op="create", at=self._ctx.clock(), status="error", category=category
+            node="hotpath",
+            op="create",
+            at=self._ctx.clock(),
+            status="error",
+            category=category,
         )
         self._ctx.access_log.note(self._guild(guild_id).scope, [event])
 
@@ -215,7 +228,12 @@ class Clanker:
         return (await guild.remember(message, policy=MESSAGES)).outcomes[0]
 
     async def build_prompt_memory_slice(
-        self, guild_id: str, user_id: str, query_text: str, *, channel_id: str | None = None
+        self,
+        guild_id: str,
+        user_id: str,
+        query_text: str,
+        *,
+        channel_id: str | None = None,
     ) -> Slice:
         """Return facts about the user, facts and lore that fit, and messages of the channel.
 
@@ -243,7 +261,12 @@ class Clanker:
         return Slice(user_facts=own, relevant_facts=relevant, relevant_messages=tuple(messages))
 
     async def search_durable_facts(
-        self, guild_id: str, query_text: str, *, channel_id: str | None = None, limit: int = 10
+        self,
+        guild_id: str,
+        query_text: str,
+        *,
+        channel_id: str | None = None,
+        limit: int = 10,
     ) -> list[Memory]:
         """Return 1 to 24 facts of a guild that answer, about any subject; none if none is near
         enough.
@@ -254,7 +277,11 @@ class Clanker:
         return list(await _recall(guild, query_text, (), most, strict=True))
 
     async def recent_messages(
-        self, guild_id: str, channel_id: str, *, limit: int = RECENT
+        self,
+        guild_id: str,
+        channel_id: str,
+        *,
+        limit: int = RECENT,
     ) -> list[Memory]:
         """Return the newest 10 to 120 messages of a channel, oldest first."""
         where = Filter(kinds=("episodic",), labels=Labels(channel=channel_id))
@@ -263,7 +290,8 @@ class Clanker:
 
     async def archive(self, guild_id: str, subject: str | None, keep: int = KEEP_FACTS) -> None:
         """Archive all but the newest facts of a subject, except pinned ones. Nothing is deleted."""
-        scope, store = self._guild(guild_id).scope, self._ctx.store
+        scope = self._guild(guild_id).scope
+        store = self._ctx.store
         where = Filter(subjects=(subject or "",), kinds=_FACTS)
         if len(await store.rows_where(scope, where)) <= keep:
             return
@@ -303,14 +331,20 @@ class Clanker:
         keep: int,
     ) -> Outcome:
         """Store a fact, or renew the one that says the same, and archive the oldest."""
-        guild, subject = self._guild(guild_id), draft.labels.subject or ""
+        guild = self._guild(guild_id)
+        subject = draft.labels.subject or ""
         if not line:
             return Outcome(status="refused", reason="it is too short for a fact")
         if source_text is not None and not compare.is_supported(line, source_text):
             return Outcome(status="refused", reason=UNSUPPORTED)
         draft = replace(draft, source_ids=(message_id,) if message_id else ())
         hash = normalize.content_hash(draft.text)
-        where = Filter(content_hash=hash, subjects=(subject,), kinds=_FACTS, states=("archived",))
+        where = Filter(
+            content_hash=hash,
+            subjects=(subject,),
+            kinds=_FACTS,
+            states=("archived",),
+        )
         archived: list[Memory] = []
         with suppress(StoreUnavailable):  # then the fact is spooled and becomes a row of its own
             if not await guild.privacy.disabled_reason():
@@ -351,7 +385,12 @@ def _check_subject(given: str) -> str:
 
 
 async def _recall(
-    guild: ScopedClient, question: str, subjects: Sequence[str], limit: int, *, strict: bool = False
+    guild: ScopedClient,
+    question: str,
+    subjects: Sequence[str],
+    limit: int,
+    *,
+    strict: bool = False,
 ) -> tuple[Memory, ...]:
     profile = CLANKER_STRICT if strict else CLANKER
     where = Filter(kinds=_FACTS, subjects=tuple(subjects))

@@ -18,14 +18,15 @@ from ...client import Client
 from ...errors import InvalidInput, MemoristError, Misconfigured, ProviderFailed
 from ...extraction import job
 from ...ingest import guard
-from ...jobs.schedule import Debounced
+from ...jobs.schedule import Debounced, cancel
 from ...jobs.worker import EMBED
 from ...text.clock import new_id
 from ...types import Message, Outcome
 from . import Clanker
 
 MAX_WAITING = 400
-DRAIN_SECONDS, SHUTDOWN_SECONDS = 5.0, 4.0
+DRAIN_SECONDS = 5.0
+SHUTDOWN_SECONDS = 4.0
 VOICE = {"stt": "voice_stt", "realtime": "voice_realtime"}  # pipeline: source of its messages
 log = logging.getLogger("memorist")
 
@@ -41,14 +42,20 @@ class Intake:
     """
 
     def __init__(
-        self, client: Client, *, most: int = MAX_WAITING, drop_oldest: bool = False
+        self,
+        client: Client,
+        *,
+        most: int = MAX_WAITING,
+        drop_oldest: bool = False,
     ) -> None:
         if client.settings.extract == "off":
             raise Misconfigured(
                 "The intake extracts facts: open the memory with extract='rules' or 'model'"
             )
-        self._client, self._clanker = client, Clanker(client)
-        self._most, self._drops = most, drop_oldest
+        self._client = client
+        self._clanker = Clanker(client)
+        self._most = most
+        self._drops = drop_oldest
         self._active: dict[tuple[str, str], asyncio.Task[bool]] = {}  # by guild and message
         self._queue: deque[tuple[asyncio.Future[bool], Store]] = deque()
         self._authors: set[tuple[str, str]] = set()  # who may have more facts now than are kept
@@ -63,10 +70,7 @@ class Intake:
 
     async def __aexit__(self, *_: object) -> None:
         await self.drain_ingest_queue(SHUTDOWN_SECONDS)
-        left = self._running()
-        for each in left:
-            each.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await cancel(*self._running())
         if self._refresh is not None:
             await self._refresh.close()
 
@@ -163,7 +167,12 @@ class Intake:
         return turn
 
     async def _store(
-        self, guild_id: str, channel_id: str, message: Message, author_id: str, source: str
+        self,
+        guild_id: str,
+        channel_id: str,
+        message: Message,
+        author_id: str,
+        source: str,
     ) -> bool:
         """Return whether a message was stored. A failure is recorded, and the bot goes on."""
         try:

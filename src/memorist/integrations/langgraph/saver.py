@@ -48,7 +48,7 @@ from ...storage.graph_checkpoints import (
     Typed,
 )
 from ...sync import Blocking, BlockingScope
-from .bridge import USER, Bridge, blocking
+from .. import Bridge, blocking
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import DeltaChannelHistory
@@ -87,14 +87,14 @@ class StrictSerializer(JsonPlusSerializer):
         return value
 
 
-def collect_blocked_types(event: SerdeEvent) -> None:
+def _collect_blocked_types(event: SerdeEvent) -> None:
     """Collect what LangGraph left out of the value that is being restored."""
     blocked = _blocked.get()
     if blocked is not None and event["kind"] in ("msgpack_blocked", "msgpack_method_blocked"):
         blocked.append(f"{event['module']}.{event['name']}"[:100])
 
 
-register_serde_event_listener(collect_blocked_types)
+register_serde_event_listener(_collect_blocked_types)
 
 
 class MemoristSaver(BaseCheckpointSaver[str]):
@@ -127,7 +127,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         cls,
         url: str | Path,
         *,
-        user: str = USER,
+        user: str = "langgraph",
         space: str | None = None,
         tenant: str | None = None,
         allowed_types: Iterable[type | tuple[str, ...]] = (),

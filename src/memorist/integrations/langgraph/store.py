@@ -31,12 +31,11 @@ from langgraph.store.base import (
 
 from ...embedders import encode
 from ...errors import InvalidInput
-from ...ports import Embedder
 from ...scoped import ScopedClient
 from ...storage.documents import Document, DocumentKey, Documents, NewDocument
 from ...sync import Blocking, BlockingScope
 from ...text import normalize
-from .bridge import USER, Bridge, blocking
+from .. import Bridge, blocking
 
 _MOST_MINUTES = 60 * 24 * 36_500
 _MOST_BYTES = 1_000
@@ -78,7 +77,7 @@ class MemoristStore(BaseStore):
         cls,
         url: str | Path,
         *,
-        user: str = USER,
+        user: str = "langgraph",
         space: str | None = None,
         tenant: str | None = None,
         fields: Sequence[str] = ("$",),
@@ -118,7 +117,7 @@ class MemoristStore(BaseStore):
                 results.append([SearchItem(**_fields(hit), score=score) for hit, score in hits])
                 read += [hit for hit, _ in hits] if op.refresh_ttl else []
             elif isinstance(op, ListNamespacesOp):
-                results.append(select_namespaces(await self._items.namespaces(now), op))
+                results.append(_select_namespaces(await self._items.namespaces(now), op))
             elif isinstance(op, PutOp):
                 puts[_key(op.namespace, op.key)] = op  # the last one counts
                 results.append(None)
@@ -134,9 +133,16 @@ class MemoristStore(BaseStore):
         first.
         """
         prefix, end, wanted = _name(op.namespace_prefix), op.offset + op.limit, op.filter or {}
-        scores: dict[DocumentKey, float] = {}
-        if op.query and self._ctx.embedder:
-            scores = await self._score(self._ctx.embedder, op.query, prefix, now)
+        embedder = self._ctx.embedder
+        scores: dict[DocumentKey, float] = {}  # the cosine of the query and the nearest field
+        if op.query and embedder:
+            vectors = await self._items.vectors(prefix, embedder.model, now)
+            if vectors:
+                asked = (await encode(embedder, [normalize.storable(op.query)]))[0]
+                data = b"".join(vector for _, vector in vectors)
+                cosines = np.frombuffer(data, "<f4").reshape(len(vectors), -1) @ asked
+                for (key, _), score in zip(vectors, cosines.tolist(), strict=True):
+                    scores[key] = max(score, scores.get(key, -1.0))
             if not wanted and len(scores) >= end:
                 best = heapq.nsmallest(end, scores, key=lambda key: (-scores[key], key))
                 stored = await self._items.get(best[op.offset :], now)
@@ -151,26 +157,19 @@ class MemoristStore(BaseStore):
         found.sort(key=lambda item: -scores.get(item[:2], -2.0))
         return [(item, scores.get(item[:2])) for item in found[op.offset : end]]
 
-    async def _score(
-        self, embedder: Embedder, query: str, prefix: str, now: datetime
-    ) -> dict[DocumentKey, float]:
-        """Return the cosine of the query and the nearest field of each item."""
-        found = await self._items.vectors(prefix, embedder.model, now)
-        if not found:
-            return {}
-        asked = (await encode(embedder, [normalize.storable(query)]))[0]
-        data = b"".join(vector for _, vector in found)
-        cosines = np.frombuffer(data, "<f4").reshape(len(found), -1) @ asked
-        scores: dict[DocumentKey, float] = {}
-        for (key, _), score in zip(found, cosines.tolist(), strict=True):
-            scores[key] = max(score, scores.get(key, -1.0))
-        return scores
-
     async def _change(self, ops: Mapping[DocumentKey, PutOp], now: datetime) -> None:
         embedder = self._ctx.embedder
         most = self._ctx.settings.max_checkpoint_mb
         values = {key: to_json(op.value, most) for key, op in ops.items() if op.value is not None}
-        texts = {key: texts_to_embed(ops[key], self._fields) for key in values} if embedder else {}
+        texts: dict[DocumentKey, dict[str, str]] = {}  # to embed, by the name of their field
+        for key in values if embedder else ():
+            named = texts[key] = {}
+            index = ops[key].index
+            for path in self._fields if index is None else index or ():
+                found = get_text_at_path(ops[key].value, path)
+                for n, text in enumerate(map(normalize.storable, found)):
+                    if text.strip():
+                        named[f"{path}.{n}" if len(found) > 1 else path] = text
         every = [text for named in texts.values() for text in named.values()]
         vectors = iter(await encode(embedder, every) if embedder and every else ())
         puts: list[NewDocument] = []
@@ -184,17 +183,6 @@ class MemoristStore(BaseStore):
             puts.append(NewDocument(*key, value, minutes, embedded))
         gone = [key for key in ops if key not in values]
         await self._items.change(puts, gone, embedder.model if embedder else "", now)
-
-
-def texts_to_embed(op: PutOp, usual: Sequence[str]) -> dict[str, str]:
-    """Return the texts of an item to embed, by the name of their field."""
-    texts: dict[str, str] = {}
-    for path in usual if op.index is None else op.index or ():
-        found = get_text_at_path(op.value, path)
-        for n, text in enumerate(map(normalize.storable, found)):
-            if text.strip():
-                texts[f"{path}.{n}" if len(found) > 1 else path] = text
-    return texts
 
 
 def to_json(value: Mapping[str, Any], most_mb: int) -> str:
@@ -245,7 +233,7 @@ def _fields(item: Document) -> dict[str, Any]:
     }
 
 
-def select_namespaces(names: Sequence[str], op: ListNamespacesOp) -> list[tuple[str, ...]]:
+def _select_namespaces(names: Sequence[str], op: ListNamespacesOp) -> list[tuple[str, ...]]:
     """Return a page of the namespaces that match all conditions, cut to the depth."""
     matching: set[tuple[str, ...]] = set()
     for labels in map(_labels, names):

@@ -26,7 +26,7 @@ from typer.core import TyperGroup
 from ... import __version__
 from ...errors import InvalidInput, MemoristError
 from ...types import KINDS, STATES, Filter
-from .. import Call, errors, split_doc
+from .. import INTERRUPTED, OK, PIPE_CLOSED, USAGE, Call, codes, split_doc
 from ..verbs import REQUIRED, VERBS, Verb
 from . import output
 
@@ -119,7 +119,7 @@ class Program(CommandGroup):
             code = super().main(words, prog_name or "memorist", *rest, **extra)
         except Exception as error:
             code = report(error, as_json="--json" in words)
-        sys.exit(code if isinstance(code, int) else errors.OK)
+        sys.exit(code if isinstance(code, int) else OK)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find a command. For an unknown name, suggest similar ones, in groups too."""
@@ -259,24 +259,24 @@ def quiet_end() -> Iterator[None]:
     except BrokenPipeError:
         with suppress(OSError, ValueError):  # discard the buffer, or Python complains at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(errors.PIPE_CLOSED) from None
+        raise typer.Exit(PIPE_CLOSED) from None
     except KeyboardInterrupt:
         with suppress(OSError, ValueError):
             sys.stdout.flush()
         # Everything is durable; a regular exit would complain about the cancelled event loop.
-        os._exit(errors.INTERRUPTED)
+        os._exit(INTERRUPTED)
 
 
 def report(error: Exception, *, as_json: bool) -> int:
     """Print an error to stderr and return its exit code."""
-    name, code = type(error).__name__, errors.codes(error).exit_code
+    name, code = type(error).__name__, codes(error).exit_code
     message = f"unexpected error: {name}: {error} (MEMORIST_TRACEBACK=1 prints the traceback)"
     usage: Any = error if isinstance(error, _UsageError) else None
     if usage:
         if close := getattr(usage, "possibilities", None):  # of a wrong option
             usage.message += f". Did you mean {' or '.join(close)}?"
             usage.possibilities = None
-        code, message = errors.USAGE, usage.format_message()
+        code, message = USAGE, usage.format_message()
     elif isinstance(error, MemoristError):
         message = str(error)
     elif isinstance(error, typer.Abort):
@@ -325,7 +325,7 @@ def memory_id(mine: Any, given: str) -> str:
     return complete_id(given, known)
 
 
-def add_verb(verb: Verb) -> None:
+def _add_verb(verb: Verb) -> None:
     """Add the command of a verb."""
 
     def work(call: Call, **given: Any) -> object:
@@ -363,4 +363,4 @@ def add_verb(verb: Verb) -> None:
 
 for _verb in VERBS:
     if _verb.command:
-        add_verb(_verb)
+        _add_verb(_verb)

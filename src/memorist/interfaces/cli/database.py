@@ -14,8 +14,7 @@ import memorist
 
 from ... import telemetry
 from ...errors import InvalidInput
-from .. import Call, load
-from ..errors import FAILED
+from .. import FAILED, Call, load
 from .app import Words, command
 from .output import line, note, progress, result
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich.text import Text
@@ -23,8 +23,7 @@ from rich.text import Text
 import memorist
 
 from ...errors import MemoristError
-from .. import Call, load, plain
-from ..errors import FAILED
+from .. import FAILED, Call, load, plain
 from .app import command
 from .output import as_json, draw, grid
 
@@ -47,13 +46,35 @@ class Finding:
 
 
 Findings = Iterator[tuple[str, ...]]  # the fields of findings
+Check = Callable[..., Findings]
+INSTALLATION: list[Check] = []  # without arguments
+CONFIGURATION: list[Check] = []  # called with the settings
+
+
+def check(kind: list[Check]) -> Callable[[Check], Check]:
+    """Register a check. Checks run in the order in which one thing depends on another."""
+
+    def add(work: Check) -> Check:
+        kind.append(work)
+        return work
+
+    return add
 
 
 @command("doctor", "Administration")
 def doctor(call: Call) -> None:
     """Check the installation, the settings, the model and the database; say how to fix problems."""
-    found, rows = examine(call.db), []
+    found = _run(INSTALLATION)
+    try:
+        settings = load("settings").load(db=call.db)
+    except MemoristError as error:
+        seen = str(error).removesuffix(". See `memorist doctor`")
+        fix = "fix it in the environment or in memorist.toml"
+        found.append(Finding("settings", "bad", seen, fix))
+    else:
+        found += _run(CONFIGURATION, settings)
     is_well = all(finding.state != "bad" for finding in found)
+    rows = []
     for finding in found:
         sign, style = _SIGNS[finding.state]
         text = Text(plain(finding.seen))
@@ -68,37 +89,26 @@ def doctor(call: Call) -> None:
         raise typer.Exit(FAILED)
 
 
-def examine(db: str | None) -> list[Finding]:
-    """Run all checks, in the order in which one thing depends on another."""
+def _run(checks: list[Check], *given: Settings) -> list[Finding]:
     found: list[Finding] = []
-
-    def run(*checks: Callable[..., Findings], given: tuple[Any, ...] = ()) -> None:
-        for check in checks:
-            try:
-                found.extend(Finding(*each) for each in check(*given))
-            except Exception as error:  # that is a finding, too
-                about = check.__name__.removeprefix("check_").replace("_", " ")
-                seen = f"{type(error).__name__}: {error}"
-                found.append(Finding(about, "bad", seen, "see the message"))
-
-    run(check_program, check_packages, check_sqlite)
-    try:
-        settings = load("settings").load(db=db)
-    except MemoristError as error:
-        seen = str(error).removesuffix(". See `memorist doctor`")
-        fix = "fix it in the environment or in memorist.toml"
-        return [*found, Finding("settings", "bad", seen, fix)]
-    checks = check_settings, check_model, check_language_model, check_cache, check_file, check_spool
-    run(*checks, given=(settings,))
+    for work in checks:
+        try:
+            found.extend(Finding(*each) for each in work(*given))
+        except Exception as error:  # that is a finding, too
+            about = work.__name__.removeprefix("check_").replace("_", " ")
+            seen = f"{type(error).__name__}: {error}"
+            found.append(Finding(about, "bad", seen, "see the message"))
     return found
 
 
+@check(INSTALLATION)
 def check_program() -> Findings:
     system = f"{platform.system()} {platform.machine()}"
     python = platform.python_version()
     yield "program", "good", f"memorist {memorist.__version__}, Python {python}, {system}"
 
 
+@check(INSTALLATION)
 def check_packages() -> Findings:
     installed = []
     for name in _NEEDED:
@@ -109,6 +119,7 @@ def check_packages() -> Findings:
     yield "packages", "good", ", ".join(installed)
 
 
+@check(INSTALLATION)
 def check_sqlite() -> Findings:
     import apsw
 
@@ -121,6 +132,7 @@ def check_sqlite() -> Findings:
         yield "sqlite", "poor", seen, f"pip install --upgrade 'apsw>={wanted}'"
 
 
+@check(CONFIGURATION)
 def check_settings(settings: Settings) -> Findings:
     changed = sorted(settings.model_fields_set - {"db"})
     values = [f"{name}={_without_password(str(getattr(settings, name)))}" for name in changed]
@@ -137,6 +149,7 @@ def check_settings(settings: Settings) -> Findings:
             yield "settings", "poor", f"unknown variable {variable}", fix
 
 
+@check(CONFIGURATION)
 def check_model(settings: Settings) -> Findings:
     fix = "set MEMORIST_EMBEDDER=minilm, then run `memorist index`"
     kind, _, name = settings.embedder.partition(":")
@@ -169,6 +182,7 @@ def check_model(settings: Settings) -> Findings:
             yield "model", "good", f"{minilm.MODEL}, packaged, {size}"
 
 
+@check(CONFIGURATION)
 def check_language_model(settings: Settings) -> Findings:
     about = "language model"
     if settings.llm == "none":
@@ -185,6 +199,7 @@ def check_language_model(settings: Settings) -> Findings:
     yield about, "good", f"{settings.llm} at {where}, at most {limits}"
 
 
+@check(CONFIGURATION)
 def check_cache(settings: Settings) -> Findings:
     folder = settings.state_dir
     if settings.cache_mb == 0:
@@ -202,16 +217,13 @@ def _is_writable(path: Path) -> bool:
     return existing.is_dir() and os.access(existing, os.W_OK)
 
 
-def _has_reserve(path: Path) -> bool:
-    """Return whether space is reserved beside a database that is open, unless it is temporary."""
-    is_temporary = load("storage.sqlite").is_temporary(path.absolute())
-    return is_temporary or path.with_name(f"{path.name}-reserve").exists()
-
-
+@check(CONFIGURATION)
 def check_file(settings: Settings) -> Findings:
     place = settings.db
-    if place != ":memory:" and "://" not in place and not Path(place).exists():
-        if _is_writable(Path(place).parent):
+    path = Path(place)
+    is_file = place != ":memory:" and "://" not in place
+    if is_file and not path.exists():
+        if _is_writable(path.parent):
             yield "file", "good", f"{place} will be created by the first `memorist remember`"
         else:
             fix = "name a file in a writable folder with --db or MEMORIST_DB"
@@ -220,7 +232,10 @@ def check_file(settings: Settings) -> Findings:
     try:
         with memorist.open(place) as memory:
             counts, problems = memory.stats(), memory.check()
-            has_reserve = place == ":memory:" or "://" in place or _has_reserve(Path(place))
+            # Space is reserved beside a database that is open, unless it is temporary.
+            is_temporary = load("storage.sqlite").is_temporary(path.absolute())
+            reserve = path.with_name(f"{path.name}-reserve")
+            has_reserve = not is_file or is_temporary or reserve.exists()
     except MemoristError as error:  # its message says what to do
         yield "file", "bad", str(error)
         return
@@ -245,6 +260,7 @@ def check_file(settings: Settings) -> Findings:
         yield "index", "good", f"every memory is embedded by {counts['model']}"
 
 
+@check(CONFIGURATION)
 def check_spool(settings: Settings) -> Findings:
     """Check for writes that wait for the store, and for lines that could not be replayed."""
     spool = load("bootstrap").Spool.of(settings)

@@ -23,8 +23,7 @@ import memorist
 
 from ...errors import InvalidInput
 from ...types import Recall
-from .. import Call, load, plain
-from ..errors import FAILED
+from .. import FAILED, Call, load, plain
 from .app import command
 from .output import as_json, draw, grid, headline, line, note, progress, score_bar, score_parts
 
@@ -173,7 +172,7 @@ def eval_(
         with progress("Trying settings", None, hidden=call.json) as advance:
             swept = asyncio.run(evals.sweep(chosen, progress=advance))
     if plot and swept:
-        Path(plot).write_text(load("evals.sweeps").svg(swept), encoding="utf-8")
+        Path(plot).write_text(evals.svg(swept), encoding="utf-8")
     if call.json:
         runs = []
         for run in report.runs:

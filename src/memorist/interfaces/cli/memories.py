@@ -1,18 +1,20 @@
-"""Commands that store, recall and browse memories, and summaries of what is stored."""
+"""Commands that store, recall, browse, edit, forget and restore memories, and summarize them."""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import asdict
 from typing import Any
 
 import typer
 
+from ...errors import InvalidInput
 from ...storage import codec
 from ...types import KINDS, STATES, Filter, Kind, Labels
-from .. import Call, load, plain
-from ..errors import REFUSED
+from .. import REFUSED, Call, load, plain
 from . import output
-from .app import Words, command, memory_id
-from .files import read_text
+from .app import Words, command, complete_id, memory_id
+from .personal_data import read_text
 
 
 @command("remember", "Remember and recall", creates=True)
@@ -265,3 +267,128 @@ def llm_usage(call: Call, *, all: bool = False, days: float = 30) -> object:
     if not found:
         output.note("The language model was not called.")
     return None
+
+
+@command("edit", "Change")
+def edit(
+    call: Call,
+    id: str,
+    text: str | None = None,
+    *,
+    summary: str | None = None,
+    category: str | None = None,
+    tag: Words = None,
+    importance: float | None = None,
+) -> object:
+    """Edit a memory. Its id stays, and the previous version stays readable.
+
+    Args:
+        text: <[TEXT]> New text; - reads stdin.
+        summary: <TEXT> New summary, at most 280 characters.
+        category: <NAME> New category.
+        tag: <TAG> New tags; can be repeated.
+        importance: <0..1> New importance.
+
+    Example: memorist edit 019a3c5e-7ddf-7926-adf6-688e0fc76dd8 "I moved to Porto in May."
+    """
+    changes: dict[str, Any] = {"summary": summary, "category": category, "tags": tag}
+    changes |= {"text": text and read_text(text), "importance": importance}
+    if all(given is None for given in changes.values()):
+        raise typer.BadParameter(
+            "Nothing to change: give a new TEXT, --summary, --category, --tag or --importance"
+        )
+    with call.mine() as mine:
+        return mine.edit(memory_id(mine, id), actor=mine.scope.user, **changes)
+
+
+@command("forget", "Change")
+def forget(
+    call: Call,
+    id: str | None = None,
+    *,
+    query: str | None = None,
+    category: Words = None,
+    tag: Words = None,
+    dry_run: bool = False,
+    reason: str = "",
+    keep_days: float = 0,
+    never_again: bool = False,
+    yes: bool = False,
+) -> None:
+    """Forget memories for good, with what was derived from them alone. --keep-days only hides them.
+
+    It lists what it found and asks. Without a terminal, --query, --category and --tag need --yes.
+
+    Args:
+        id: <[ID]> Id, or its first characters.
+        query: <TEXT> Memories that this question finds.
+        category: <NAME> Memories of this category.
+        tag: <TAG> Memories with this tag.
+        dry_run: Only list what would be forgotten.
+        reason: <TEXT> Reason, for the history.
+        never_again: Never store it again automatically.
+        yes: Do not ask.
+        keep_days: <DAYS> Only hide it for that many days.
+
+    Example: memorist forget --query "my old address" --dry-run
+    """
+    has_terminal = sys.stdin.isatty() and sys.stderr.isatty() and not call.json
+    is_confirmed = dry_run or yes or keep_days > 0
+    with call.mine() as mine:
+        if id is not None:
+            ids: tuple[str, ...] = (mine.get(memory_id(mine, id)).id,)
+        else:
+            where = Filter(categories=tuple(category or ()), tags=tuple(tag or ()))
+            ids = mine.forget_where(query, where=where).ids
+            if ids and not is_confirmed and not has_terminal:
+                raise InvalidInput(
+                    f"Nothing was forgotten: {len(ids)} found, but no terminal to confirm. "
+                    "Look with --dry-run, then forget with --yes"
+                )
+        asks = has_terminal and not is_confirmed
+        if asks or (dry_run and not call.json):
+            output.show([mine.get(each) for each in ids])
+        if asks:
+            typer.confirm("Forget this for good?", abort=True, err=True)
+        options: dict[str, Any] = {
+            "actor": mine.scope.user,
+            "reason": reason,
+            "keep_days": keep_days,
+            "never_again": never_again,
+        }
+        if not ids:
+            found = load("manage.forget").Forgotten(dry_run=dry_run)
+        elif len(ids) == 1 and not dry_run:
+            found = mine.forget(ids[0], **options)
+        else:
+            where = Filter(ids=ids, states=STATES)
+            found = mine.forget_where(where=where, dry_run=dry_run, **options)
+    text = f"{'would forget' if dry_run else 'forgotten'}  {id or f'{len(ids)} memories'}"
+    if keep_days and not dry_run:
+        text += f"  `memorist restore` brings it back for {keep_days:g} days"
+    output.result(({**asdict(found), "keep_days": keep_days}, text), json=call.json)
+    if found.derived and not call.json:
+        output.note(f"{len(found.derived)} more are derived from this alone.")
+    if found.flagged and not call.json:
+        output.note(f"{len(found.flagged)} more stay, but lose a source.")
+
+
+@command("undo", "Change")
+def undo(call: Call, operation: str | None = None, *, dry_run: bool = False) -> object:
+    """Undo an operation, or a --session. The history shows this, and it can itself be undone.
+
+    Args:
+        operation: <[OPERATION]> Operation in `memorist history`.
+        dry_run: Only show the result.
+
+    Example: memorist undo --session chat-7 --dry-run
+    """
+    with call.mine() as mine:
+        session = call.session
+        if operation:
+            known = [str(entry.meta.get("operation", "")) for entry in mine.history(limit=10_000)]
+            operation, session = complete_id(operation, known), None
+        done = mine.undo(operation, session=session, dry_run=dry_run, actor=mine.scope.user)
+    if not call.json:
+        output.show(done.memories)
+    return done, f"{'would undo' if dry_run else 'undone'}  {' '.join(done.operations)}"

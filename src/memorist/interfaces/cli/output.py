@@ -59,16 +59,18 @@ def note(text: str) -> None:
 
 def as_json(value: Any, *, indent: int | None = 2) -> None:
     """Print one JSON document."""
-
-    def convert(inner: Any) -> Any:
-        return asdict(inner) if is_dataclass(inner) else str(inner)  # type: ignore[arg-type]
-
     if isinstance(value, Conflict):
         old, new = value.old, value.new
         value = {"id": value.id, "new": new.text, "old": old.text, "old_id": old.id}
     elif is_dataclass(value):
         value = codec.dump(value)
-    print(json.dumps(value, ensure_ascii=not _is_unicode(), indent=indent, default=convert))
+    text = json.dumps(
+        value,
+        ensure_ascii=not _is_unicode(),
+        indent=indent,
+        default=lambda inner: asdict(inner) if is_dataclass(inner) else str(inner),  # type: ignore
+    )
+    print(text)
 
 
 def _is_unicode() -> bool:

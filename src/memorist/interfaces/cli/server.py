@@ -21,8 +21,8 @@ from ...errors import Misconfigured
 from .. import Call, load, login, plain
 from .app import Words, command, complete_id, memory_id, report
 from .database import on_signals
-from .files import read_text
 from .output import as_json, line, note, result
+from .personal_data import read_text
 
 DRAIN_SECONDS = 10  # for requests in flight when the server stops
 Hosts = Literal["claude-code", "codex", "cursor", "claude-desktop"]
@@ -205,7 +205,7 @@ def _serve(call: Call, agent: str | None, project: bool) -> None:
     try:
         import anyio
 
-        server = load("interfaces.mcp.server")
+        server = load("interfaces.mcp")
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "starlette"):
             raise

@@ -7,7 +7,7 @@ texts in them are neutralized: they are data, never instructions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from typing_extensions import TypedDict
 
 from ...retrieve import render
+from .. import load
 
 if TYPE_CHECKING:
     from ...client import Client
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ..rest.auth import Caller
 
     Request = ServerRequestContext[Any, Any]
-    OpenClient = Callable[[AsyncExitStack], Awaitable[Client]]
     Authenticate = Callable[[Client, Request], Caller]
 
 MAX_NAME = 60  # characters of a client's name
@@ -37,12 +37,12 @@ _current: ContextVar[tuple[Backend, Request]] = ContextVar("memorist_mcp_request
 
 @dataclass
 class Backend:
-    """Opens the client and authenticates requests."""
+    """Opens the client, unless it is given, and authenticates requests."""
 
-    open_client: OpenClient
     authenticate: Authenticate
-    session: str | None = None
     opened: Client | None = None
+    db: str | None = None
+    session: str | None = None
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -50,7 +50,8 @@ class Backend:
         """Return the client, opened once. If opening fails, the next call tries again."""
         async with self.lock:
             if self.opened is None:
-                self.opened = await self.open_client(self.stack)
+                client: Client = await self.stack.enter_async_context(load("aio").open(self.db))
+                self.opened = client
             return self.opened
 
     @asynccontextmanager

@@ -14,8 +14,8 @@ from ... import __version__
 from ...client import Client
 from ...errors import MemoristError
 from .. import metrics, web
-from ..mcp.server import serve_http
-from . import dialects, mem0, memories, table
+from ..mcp import serve_http
+from . import dialects, memories, table
 from .auth import Authenticator, Caller, RateLimiter, authenticate
 from .request import AuthenticatedRoute, Problem, RequestMiddleware, answer_error, problem
 
@@ -35,7 +35,6 @@ ROUTERS = (
     memories.routes,
     table.routes,
     dialects.routes,
-    mem0.routes,
 )
 
 
@@ -78,7 +77,7 @@ def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:
         app.include_router(router)
     for kind in (MemoristError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, answer_error)
-    app.add_exception_handler(405, method_not_allowed)
+    app.add_exception_handler(405, _method_not_allowed)
     app.add_middleware(
         RequestMiddleware,
         max_bytes=engine.settings.max_body_mb << 20,
@@ -88,7 +87,7 @@ def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:
     return app
 
 
-def method_not_allowed(request: Request, error: Exception) -> Response:
+def _method_not_allowed(request: Request, error: Exception) -> Response:
     """Answer 405 with all methods that the path allows."""
     allowed: set[str] = set()
     for route in routes():
@@ -122,12 +121,3 @@ def routes() -> Iterator[AuthenticatedRoute]:
         for route in router.routes:
             if isinstance(route, AuthenticatedRoute):
                 yield route
-
-
-def route_table() -> list[tuple[str, str, str]]:
-    """List all routes with path, method and required right, which is empty for public routes."""
-    found = []
-    for route in routes():
-        right = "".join(route.rights[:1])
-        found += [(route.path, method.lower(), right) for method in sorted(route.methods or ())]
-    return found

@@ -1,20 +1,34 @@
-"""Routes of the dialects, with the paths and bodies of their specifications."""
+"""Routes of other systems, with the paths and bodies of their specifications: dialects, and Mem0.
+
+Clients of the Mem0 platform work after changing the host and the key. A Mem0 `user_id` is a space
+of the key's user, so its users are separated from each other, and the key still decides whose
+memory it is. The other ids are labels. Ids returned here name their space.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import base64
+from datetime import UTC, datetime
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from ...dialects.clanker import Clanker
-from ...errors import NotAllowed
-from ...types import GUILD, Memory
+from ...errors import InvalidInput, NotAllowed, NotFound
+from ...scoped import ScopedClient
+from ...types import GUILD, STATES, Filter, Memory, Page
 from .auth import ClientAccess
-from .bodies import OptionalName
-from .request import Admin, AuthenticatedRoute, Reader
+from .bodies import Count, Id, Name, OptionalName, Share, Text, Word, whole
+from .request import Admin, AuthenticatedRoute, Reader, Rememberer, Writer, declare
 
 routes = APIRouter(route_class=AuthenticatedRoute)
+_LABELS = {"agent_id": "agent", "run_id": "run", "app_id": "channel"}
+_SUPPORTED = (
+    "Filters are user_id, agent_id, run_id and app_id, or AND of these: "
+    "OR, NOT and other conditions are not supported"
+)
 
 
 class MarkdownSnapshot(BaseModel):
@@ -49,7 +63,7 @@ class GuildQuery(BaseModel, extra="forbid"):
     limit: Annotated[int, Field(ge=1, le=24)] = 10
 
 
-async def require_operator(access: Admin) -> ClientAccess:
+async def _require_operator(access: Admin) -> ClientAccess:
     """Return the access of a caller who may read about all users."""
     caller = access.caller
     if caller.tenant != access.client.settings.tenant or caller.space is not None:
@@ -57,7 +71,7 @@ async def require_operator(access: Admin) -> ClientAccess:
     return access
 
 
-async def require_guild_reader(access: Reader) -> ClientAccess:
+async def _require_guild_reader(access: Reader) -> ClientAccess:
     """Return the access of the guild user or of an operator."""
     if access.caller.user != GUILD:
         access.caller.require("admin")
@@ -66,8 +80,8 @@ async def require_guild_reader(access: Reader) -> ClientAccess:
     return access
 
 
-GuildReader = Annotated[ClientAccess, Depends(require_guild_reader)]
-Operator = Annotated[ClientAccess, Depends(require_operator)]
+GuildReader = Annotated[ClientAccess, Depends(_require_guild_reader)]
+Operator = Annotated[ClientAccess, Depends(_require_operator)]
 
 
 @routes.get("/api/memory")
@@ -82,20 +96,19 @@ async def refresh(access: Operator) -> RefreshedSnapshot:
     return RefreshedSnapshot(ok=True, markdown=await access.client.snapshot())
 
 
-@routes.get("/api/memory/search")
-async def search(access: GuildReader, query: Annotated[GuildQuery, Query()]) -> GuildFacts:
+@routes.get("/api/memory/search", name="search")
+async def search_guild(access: GuildReader, query: Annotated[GuildQuery, Query()]) -> GuildFacts:
     """Search the durable facts of a guild, about any subject. Empty without `q` or `guildId`."""
-    caller = access.caller
-    client = access.client
+    bound = access.caller.space
     guild = query.guildId or ""
     text = query.q.strip()
     channel = query.channelId
-    if caller.space not in (None, guild):
-        raise NotAllowed(f"This key is only for the guild {caller.space!r}")
+    if bound not in (None, guild):
+        raise NotAllowed(f"This key is only for the guild {bound!r}")
     found: list[Memory] = []
     limit = query.limit if guild and text else 0
     if limit:
-        found = await Clanker(client).search_durable_facts(
+        found = await Clanker(access.client).search_durable_facts(
             guild, text, channel_id=channel, limit=limit
         )
     return GuildFacts(
@@ -105,3 +118,280 @@ async def search(access: GuildReader, query: Annotated[GuildQuery, Query()]) -> 
         channelId=channel,
         limit=limit,
     )
+
+
+class Mem0Names(BaseModel):
+    """Whose memories: at least one, where all memories are meant."""
+
+    user_id: OptionalName = None
+    agent_id: OptionalName = None
+    run_id: OptionalName = None
+    app_id: OptionalName = None
+
+
+class Mem0Condition(Mem0Names, extra="forbid", strict=True):
+    """Whose memories. Unsupported conditions are rejected, not ignored."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reject_unsupported(cls, given: Any) -> Any:
+        if isinstance(given, dict) and not given.keys() <= cls.model_fields.keys():
+            raise PydanticCustomError("condition", _SUPPORTED)
+        return given
+
+
+class Mem0Filters(Mem0Condition):
+    """Whose memories: flat, or as conditions that must all hold."""
+
+    AND: list[Mem0Condition] = []
+
+
+class Mem0Body(BaseModel, strict=True):
+    """A body. Unknown fields are ignored, because other client versions may send more."""
+
+    filters: Mem0Filters | None = None
+
+
+class Mem0Message(BaseModel, strict=True):
+    """One message."""
+
+    role: Name = "user"
+    content: Text
+    name: OptionalName = None
+
+
+class Mem0Add(Mem0Names, Mem0Body):
+    """Messages to remember, and whose they are: here, or in `filters`."""
+
+    messages: Annotated[list[Mem0Message], Field(min_length=1, max_length=1000)]
+    metadata: dict[str, Any] | None = None
+    timestamp: Annotated[int, Field(ge=0, lt=2**33), whole] | None = None
+
+
+class Mem0List(Mem0Body):
+    """Which memories to list."""
+
+    categories: list[Word] | None = None
+
+
+class Mem0Search(Mem0List):
+    """What to search for."""
+
+    query: str
+    top_k: Count = 10
+    threshold: Share | None = None
+    rerank: bool | None = None
+
+
+class Mem0Paging(BaseModel):
+    """Which page."""
+
+    page: Annotated[int, Field(ge=1, le=1000)] = 1
+    page_size: Annotated[int, Field(ge=1, le=100)] = 100
+
+
+class Mem0Update(BaseModel, strict=True):
+    """The new text of a memory."""
+
+    text: Text
+
+
+def find_scope(access: ClientAccess, *given: Mem0Names | None) -> ScopedClient:
+    """Return the scope that a request names. Raises InvalidInput if its names contradict."""
+    found: dict[str, str] = {}
+    for each in given:
+        for part in (each, *getattr(each, "AND", ())):
+            for name in Mem0Names.model_fields:
+                value = getattr(part, name, None)
+                if value and found.setdefault(name, value) != value:
+                    raise InvalidInput(f"`{name}` has several values: send one request for each")
+    labels = {label: found.get(name) for name, label in _LABELS.items()}
+    return access.caller.scope(access.client, found.get("user_id"), **labels)
+
+
+def find_memory(access: ClientAccess, id: str) -> tuple[ScopedClient, str]:
+    """Return the scope and the id of a memory from its external id. Raises NotFound."""
+    memory_id, _, encoded = id.partition("~")
+    space = None
+    if encoded:
+        try:
+            space = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+        except ValueError as error:
+            raise NotFound(f"No memory with id {id!r}") from error
+    return access.caller.scope(access.client, space), memory_id
+
+
+def external_id(access: ClientAccess, memory_id: str, space: str) -> str:
+    """Return the id of a memory with its space, unless that is the default space."""
+    if space == access.client.settings.space:
+        return memory_id
+    return memory_id + "~" + base64.urlsafe_b64encode(space.encode()).decode().rstrip("=")
+
+
+def to_item(access: ClientAccess, memory: Memory) -> dict[str, Any]:
+    """Return a memory as Mem0 describes it."""
+    return {
+        "id": external_id(access, memory.id, memory.scope.space),
+        "memory": memory.text,
+        "user_id": memory.scope.space,
+        **{name: getattr(memory.labels, label) for name, label in _LABELS.items()},
+        "metadata": dict(tag.split("=", 1) for tag in memory.tags if "=" in tag),
+        "categories": [memory.category] if memory.category else [],
+        "created_at": memory.created_at.isoformat(),
+        "updated_at": memory.updated_at.isoformat(),
+    }
+
+
+@routes.get("/v1/ping/")
+async def ping(access: Reader) -> dict[str, str | None]:
+    """Check an API key."""
+    return {
+        "status": "ok",
+        "org_id": access.caller.tenant,
+        "project_id": access.caller.space or "default",
+        "user_email": None,
+    }
+
+
+@routes.post("/v3/memories/add/")
+async def add(access: Rememberer, body: Mem0Add) -> dict[str, Any]:
+    """Remember messages. Metadata is stored as tags, in lower case."""
+    mine = find_scope(access, body.filters, body)
+    at = None if body.timestamp is None else datetime.fromtimestamp(body.timestamp, UTC)
+    messages = [{**each.model_dump(), "at": at} for each in body.messages]
+    tags = [f"{name}={value}" for name, value in (body.metadata or {}).items()]
+    receipt = await mine.remember(messages, tags=tags)
+    results = []
+    for outcome in receipt.outcomes:
+        is_new = outcome.status == "created" and outcome.supersedes is None
+        event = "ADD" if is_new else "UPDATE"
+        for id in outcome.ids:
+            external = external_id(access, id, mine.scope.space)
+            results.append({"id": external, "event": event})
+    return {"results": results}
+
+
+@routes.post("/v3/memories/search/")
+async def search(access: Reader, body: Mem0Search) -> dict[str, list[dict[str, Any]]]:
+    """Search memories."""
+    mine = find_scope(access, body.filters)
+    where = Filter(labels=mine.labels, categories=tuple(body.categories or ()))
+    answer = await mine.recall(
+        body.query,
+        limit=body.top_k,
+        rerank=body.rerank,
+        where=where,
+    )
+    threshold = body.threshold or 0.0
+    results = [
+        {**to_item(access, hit.memory), "score": hit.relevance}
+        for hit in answer
+        if hit.relevance >= threshold
+    ]
+    return {"results": results}
+
+
+@routes.post("/v3/memories/")
+async def get_all(
+    request: Request, access: Reader, body: Mem0List, paging: Annotated[Mem0Paging, Query()]
+) -> dict[str, Any]:
+    """List memories, newest first, page by page."""
+    mine = find_scope(access, body.filters)
+    size = paging.page_size
+    where = Filter(labels=mine.labels, categories=tuple(body.categories or ()))
+    page = await mine.list(where, limit=size)
+    for _ in range(1, paging.page):
+        if page.cursor is None:
+            page = Page(memories=())
+            break
+        page = await mine.list(where, limit=size, cursor=page.cursor)
+    count = len(await access.client.ctx.store.rows_where(mine.scope, where))
+    link = f"{request.url.path}?page={{}}&page_size={size}"
+    return {
+        "count": count,
+        "next": link.format(paging.page + 1) if page.cursor else None,
+        "previous": link.format(paging.page - 1) if paging.page > 1 else None,
+        "results": [to_item(access, memory) for memory in page],
+    }
+
+
+@routes.get("/v1/memories/{id}/", responses=declare(404))
+async def get(id: Id, access: Reader) -> dict[str, Any]:
+    """Return one memory."""
+    mine, memory_id = find_memory(access, id)
+    return to_item(access, await mine.get(memory_id))
+
+
+@routes.put("/v1/memories/{id}/", responses=declare(404))
+async def update(id: Id, access: Writer, body: Mem0Update) -> dict[str, str]:
+    """Change the text of a memory."""
+    mine, memory_id = find_memory(access, id)
+    await mine.edit(memory_id, body.text, actor=access.caller.user)
+    return {"id": id, "message": "Memory updated successfully!"}
+
+
+@routes.delete("/v1/memories/{id}/", responses=declare(404))
+async def delete(id: Id, access: Writer) -> dict[str, str]:
+    """Forget a memory."""
+    mine, memory_id = find_memory(access, id)
+    await mine.forget(memory_id, actor=access.caller.user)
+    return {"message": "Memory deleted successfully!"}
+
+
+@routes.delete("/v1/memories/")
+async def delete_all(access: Writer, names: Annotated[Mem0Names, Query()]) -> dict[str, str]:
+    """Forget all memories of a user, agent, run or app."""
+    if not any(value for _, value in names):
+        raise InvalidInput(f"Name at least one of {', '.join(Mem0Names.model_fields)}")
+    await forget_all(find_scope(access, names))
+    return {"message": "Memories deleted successfully!"}
+
+
+@routes.delete("/v2/entities/user/{name}/")
+async def delete_entity(name: Name, access: Writer) -> dict[str, str]:
+    """Forget all memories of a user."""
+    await forget_all(access.caller.scope(access.client, name))
+    return {"message": "Entity deleted successfully!"}
+
+
+async def forget_all(mine: ScopedClient) -> None:
+    """Forget all memories with the labels of a scope, as of now."""
+    where = Filter(states=STATES, labels=mine.labels, created_before=mine.ctx.clock())
+    await mine.forget_where(where=where, dry_run=False, actor=mine.scope.user)
+
+
+@routes.get("/v1/memories/{id}/history/")
+async def history(id: Id, access: Reader) -> list[dict[str, Any]]:
+    """List the history of a memory, oldest first."""
+    mine, memory_id = find_memory(access, id)
+    entries = await mine.history(memory_id)
+    versions = [memory_id, *(entry.old_ref for entry in entries if entry.old_ref)]
+    stored = await mine.ctx.store.get(mine.scope, versions)
+    texts = {memory.id: memory.text for memory in stored}
+    events: list[dict[str, Any]] = []
+    new = texts.get(memory_id)
+    for entry in entries:  # newest first
+        old = None if entry.event == "ADD" else new
+        if entry.old_ref:
+            old = texts.get(entry.old_ref)
+        event: dict[str, Any] = {"id": entry.id, "memory_id": id, "event": entry.event}
+        event |= {"old_memory": old, "new_memory": new}
+        event |= dict.fromkeys(("created_at", "updated_at"), entry.at.isoformat())
+        events.insert(0, event)
+        new = old
+    return events
+
+
+@routes.get("/v1/entities/")
+async def entities(access: Reader) -> dict[str, Any]:
+    """List all users (the spaces of the key's user) that have memories."""
+    caller = access.caller
+    client = access.client
+    found = []
+    for scope in await client.scopes():
+        is_own = (scope.tenant, scope.user) == (caller.tenant, caller.user)
+        if is_own and caller.space in (None, scope.space):
+            counts = await caller.scope(client, scope.space).stats()
+            entity = {"id": scope.space, "name": scope.space, "type": "user"}
+            found.append({**entity, "total_memories": counts["memories"]})
+    return {"count": len(found), "next": None, "previous": None, "results": found}

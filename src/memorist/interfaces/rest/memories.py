@@ -117,11 +117,7 @@ async def summary(access: Reader, query: ScopeParams) -> SpaceSummary:
     """Summarize what is stored in a space, for people to read."""
     mine = access.scope(query)
     text = await mine.overview()
-    return SpaceSummary(
-        space=mine.scope.space,
-        summary=text,
-        counts=await mine.stats(),
-    )
+    return SpaceSummary(space=mine.scope.space, summary=text, counts=await mine.stats())
 
 
 @routes.get("/entries", responses=declare(404))
@@ -199,16 +195,14 @@ async def edit_entry(
 async def forget_entry(id: Id, access: Writer, query: Annotated[ForgetQuery, Query()]) -> Forgotten:
     """Forget a memory and everything derived from it alone, or hide it for `keep_days`."""
     mine = access.scope(query)
-    user = access.caller.user
-    return await mine.forget(id, **query.options(), actor=user)
+    return await mine.forget(id, **query.options(), actor=access.caller.user)
 
 
 @routes.post("/forget")
 async def forget_where(access: Writer, body: bodies.ForgetBody) -> Forgotten:
     """Forget everything that a question finds or a filter matches. By default a dry run."""
     mine = access.scope(body)
-    user = access.caller.user
-    return await mine.forget_where(**body.options(), actor=user)
+    return await mine.forget_where(**body.options(), actor=access.caller.user)
 
 
 @routes.post("/undo", responses=declare(404, 409))
@@ -219,11 +213,7 @@ async def undo(
     mine = access.caller.scope(access.client, body.space)
     done = await mine.undo(**body.model_dump(exclude={"space"}), actor=access.caller.user)
     ids = [memory.id for memory in done.memories]
-    return UndoResult(
-        operations=list(done.operations),
-        ids=ids,
-        dry_run=done.dry_run,
-    )
+    return UndoResult(operations=list(done.operations), ids=ids, dry_run=done.dry_run)
 
 
 @routes.post("/recall")
@@ -296,12 +286,7 @@ async def privacy_status(mine: ScopedClient) -> PrivacyStatus:
     """Return the privacy settings of a space or session."""
     reason = await mine.privacy.disabled_reason()
     settings = asdict(await mine.privacy.settings())
-    return PrivacyStatus(
-        space=mine.scope.space,
-        **settings,
-        on=not reason,
-        reason=reason,
-    )
+    return PrivacyStatus(space=mine.scope.space, **settings, on=not reason, reason=reason)
 
 
 @routes.get("/settings")

@@ -38,7 +38,7 @@ from ...errors import KeyRefused, MemoristError
 from ...storage import codec
 from ...telemetry import request_id
 from ...types import Memory
-from .. import errors
+from .. import codes
 from .auth import Caller, ClientAccess, Requires, authenticate, is_loopback
 from .bodies import PATTERN_ERRORS
 
@@ -108,7 +108,7 @@ def answer_error(request: Request, error: Exception) -> Response:
         return problem(request, error.status_code, str(error.detail), headers=error.headers)
     if isinstance(error, RequestValidationError):
         return _answer_invalid(request, error)
-    status = errors.codes(error).status
+    status = codes(error).status
     detail = str(error)
     headers = dict[str, str]()
     if status >= 500:
@@ -265,7 +265,7 @@ class AuthenticatedRoute(APIRoute):
             key = strict.headers.get("idempotency-key")
             if key is None or not _CHANGING & set(self.rights):
                 return await answer(strict)
-            return await answer_once(strict, caller, key, self.response_model is Memory, answer)
+            return await _answer_once(strict, caller, key, self.response_model is Memory, answer)
 
         return handle
 
@@ -278,7 +278,7 @@ def rights(dependant: Dependant) -> Iterator[str]:
         yield from rights(each)
 
 
-async def answer_once(
+async def _answer_once(
     request: Request,
     caller: Caller,
     key: str,

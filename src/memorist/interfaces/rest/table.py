@@ -82,7 +82,7 @@ def add(verb: verbs.Verb) -> None:
 
     parameters = [
         inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
-        for each, annotation in endpoint_parameters(verb, name, method, path).items()
+        for each, annotation in _endpoint_parameters(verb, name, method, path).items()
     ]
     endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     routes.add_api_route(
@@ -97,7 +97,7 @@ def add(verb: verbs.Verb) -> None:
     )
 
 
-def endpoint_parameters(verb: verbs.Verb, name: str, method: str, path: str) -> dict[str, Any]:
+def _endpoint_parameters(verb: verbs.Verb, name: str, method: str, path: str) -> dict[str, Any]:
     """Return the parameters of an endpoint with their types.
 
     A body names the space itself, unless the path names something in it.

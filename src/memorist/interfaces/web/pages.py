@@ -21,7 +21,7 @@ from ...manage.access import RIGHTS
 from ...storage.keys import Key
 from ...types import KINDS, STATES, Filter, Labels, Memory
 from .. import plain
-from . import charts
+from . import markup
 from .request import PAGE_SIZE, PageRequest, route
 
 RECENT = 200  # memories searched for threads
@@ -267,7 +267,7 @@ async def show_relations(page: PageRequest) -> Response:
             line = plain(each.text[:200])
             labels[id] = line if len(line) <= 22 else line[:21] + "…"
     if edges:
-        graph = await asyncio.to_thread(charts.render_graph, labels, weighted, center)
+        graph = await asyncio.to_thread(markup.render_graph, labels, weighted, center)
     rows = [(found[one], found[other], strength) for one, other, strength in weighted]
     rows.sort(key=lambda row: -row[2])
     return await page.render("relations.html", graph=graph, rows=rows, center=found.get(center))
@@ -286,7 +286,7 @@ async def show_statistics(page: PageRequest) -> Response:
         counts["input tokens"][each.day] += each.tokens_in
         counts["output tokens"][each.day] += each.tokens_out
     plots: list[tuple[str, str, dict[str, list[int]]]] = []
-    for title, about, lines in charts.STATISTICS:
+    for title, about, lines in markup.STATISTICS:
         series: dict[str, list[int]] = {}
         for name, events in lines.items():
             total = sum(map(counts.__getitem__, events.split(", ")), Counter[str]())

@@ -1,4 +1,4 @@
-"""What all pages share: sessions, forms, cookies, the displayed scope, rendering; and signing in."""
+"""What all pages share: sessions, forms, cookies, the displayed scope, rendering, signing in."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ...scoped import ScopedClient
 from ...types import Filter, Page
 from ..rest.auth import Caller
 from ..rest.request import answer_error
-from . import charts, text
+from . import markup
 
 FOLDER = Path(__file__).parent
 POLICY = (
@@ -60,9 +60,9 @@ templates = jinja2.Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
-for _filter in (text.as_text, text.shorten, text.format_time, text.format_duration):
+for _filter in (markup.as_text, markup.shorten, markup.format_time, markup.format_duration):
     templates.filters[_filter.__name__] = _filter
-templates.globals.update(render_diff=text.render_diff, charts=charts, version=__version__)
+templates.globals.update(render_diff=markup.render_diff, charts=markup, version=__version__)
 
 
 class Sessions:

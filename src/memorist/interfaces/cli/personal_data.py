@@ -1,4 +1,7 @@
-"""Import and export: files with one JSON object per line."""
+"""Commands for a person's data: privacy settings, consent, and files to import and export.
+
+The files have one JSON object per line.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,21 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import typer
 
 from ...errors import InvalidInput, NotFound
 from ...storage.atomic import new_file
 from ...types import Outcome
-from .. import Call
-from ..errors import REFUSED
+from .. import REFUSED, Call
 from .app import command
 from .output import note, progress, result
+
+if TYPE_CHECKING:
+    from ...sync import BlockingScope
 
 BATCH = 64  # lines imported together: few enough for a moving progress bar
 
@@ -59,7 +64,7 @@ def import_(call: Call, file: str, *, restore: bool = False) -> None:
     with call.memory() as memory, open_input(file) as source:
         counted = call.scope(memory) if call.names_a_scope else memory
         before = counted.stats()["memories"]
-        lines = add_ids(read_lines(source), file=file, session=call.session)
+        lines = _add_ids(read_lines(source), file=file, session=call.session)
         size = None
         with suppress(OSError, ValueError):  # a pipe
             size = os.fstat(source.fileno()).st_size or None
@@ -185,7 +190,7 @@ def _decode(raw: bytes, what: str) -> str:
         raise InvalidInput(f"{what} is not UTF-8 text") from error
 
 
-def add_ids(lines: Iterable[Line], *, file: str, session: str | None) -> Iterator[Line]:
+def _add_ids(lines: Iterable[Line], *, file: str, session: str | None) -> Iterator[Line]:
     """Give each message a session and an id, so that importing a file twice changes nothing.
 
     Messages without a session form one, named after the file and its first message.
@@ -225,3 +230,81 @@ def open_output(path: str | None) -> Iterator[IO[str]]:
         return
     with new_file(target) as draft, open(draft, "w", encoding="utf-8") as file:
         yield file
+
+
+@command("privacy status", creates=True)
+def privacy_status(call: Call) -> object:
+    """Show whether memory is on, in a space or in a --session.
+
+    Example: memorist privacy status --session chat-7
+    """
+    with call.mine() as mine:
+        return _status(mine)
+
+
+@command("privacy set", creates=True)
+def privacy_set(
+    call: Call,
+    state: Literal["on", "off"] | None = None,
+    *,
+    incognito_default: bool | None = None,
+    sharing: bool | None = None,
+) -> object:
+    """Change the privacy settings of a space.
+
+    While memory is off you can still look, edit, forget, and save on purpose.
+
+    Args:
+        state: <[on|off]> Memory on or off.
+        incognito_default: Start sessions incognito.
+        sharing: Let your other spaces recall what is tagged share:SPACE.
+
+    Example: memorist privacy set off
+    """
+    if (state, incognito_default, sharing) == (None, None, None):
+        raise typer.BadParameter("Nothing to set: on, off, --incognito-default or --sharing")
+    with call.mine() as mine:
+        mine.privacy.set(
+            memory_enabled=None if state is None else state == "on",
+            incognito_default=incognito_default,
+            sharing=sharing,
+            actor=mine.scope.user,
+        )
+        return _status(mine)
+
+
+@command("privacy incognito", creates=True)
+def incognito(call: Call, action: Literal["start", "end"]) -> object:
+    """Start or end incognito mode of a --session: nothing is stored or recalled in it.
+
+    Args:
+        action: <start|end>
+
+    Example: memorist privacy incognito start --session chat-7
+    """
+    if call.session is None:
+        raise typer.BadParameter("Which session? Pass --session NAME")
+    with call.mine() as mine:
+        privacy = mine.privacy
+        privacy.start_incognito() if action == "start" else privacy.end_incognito()
+        return _status(mine)
+
+
+def _status(mine: BlockingScope) -> tuple[dict[str, Any], str]:
+    reason = mine.privacy.disabled_reason()
+    settings = asdict(mine.privacy.settings())
+    return {**settings, "on": not reason, "reason": reason}, reason or "memory is on"
+
+
+@command("consent withdraw")
+def withdraw(call: Call, field: str) -> object:
+    """Erase a field about you, its proposals and all its previous values.
+
+    Args:
+        field: <FIELD> Name of the field.
+
+    Example: memorist consent withdraw city
+    """
+    with call.mine() as mine:
+        erased = mine.consent.withdraw(field, actor=mine.scope.user)
+    return {"withdrawn": erased}, f"{erased} values of {field} erased"

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memorist.retrieve.question import MOST_TERMS, named_speakers, understand
+from memorist.retrieve.features import MOST_TERMS, named_speakers, understand
 from memorist.text import tokens
 
 PAIR = ("Caroline", "Melanie")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorist.retrieve import budget, render
-from memorist.retrieve.budget import Caps
+from memorist.retrieve import render
+from memorist.retrieve.render import Caps
 from memorist.text.tokens import count_tokens
 from memorist.types import Memory, Scope
 
@@ -32,8 +32,8 @@ def words(text: str) -> int:
     return len(text.split())
 
 
-def content(texts: list[str], *, limit: int = 9, tokens: int | None = None) -> budget.Fitted:
-    return budget.fit(
+def content(texts: list[str], *, limit: int = 9, tokens: int | None = None) -> render.Fitted:
+    return render.fit(
         memories(*texts),
         Caps(limit=limit, tokens=tokens),
         render.plain_block,
@@ -72,14 +72,14 @@ def test_nothing_fits_into_a_budget_that_is_too_small() -> None:
 
 
 def test_the_rendered_text_is_what_counts_where_it_is_injected() -> None:
-    found = budget.fit(memories("a b", "c"), Caps(limit=9, tokens=5), render.plain_block, words)
+    found = render.fit(memories("a b", "c"), Caps(limit=9, tokens=5), render.plain_block, words)
     assert found.text == "<memory>\n[SEMANTIC] a b\n</memory>"
     assert found.tokens == 5
     assert found.cut == {1: "it does not fit into the budget of 5 tokens"}
 
 
 def test_whole_lines_are_taken_while_the_characters_last() -> None:
-    found = budget.fit(
+    found = render.fit(
         memories("tea", "coffee and cake", "milk"), Caps(limit=9, chars=12), render.lines, words
     )
     assert found.text == "- tea\n- milk"
@@ -95,7 +95,7 @@ OPTIONAL = st.none() | st.integers(1, 300)
 def test_no_context_exceeds_any_cap(
     texts: list[str], name: str, limit: int, tokens: int | None, chars: int | None
 ) -> None:
-    fitted = budget.fit(
+    fitted = render.fit(
         memories(*texts),
         Caps(limit=limit, tokens=tokens, chars=chars),
         render.RENDERERS[name],
@@ -112,7 +112,7 @@ def test_counted_by_content_no_cap_is_exceeded_either(
     texts: list[str], limit: int, tokens: int | None, chars: int | None
 ) -> None:
     caps = Caps(limit=limit, tokens=tokens, chars=chars)
-    fitted = budget.fit(
+    fitted = render.fit(
         memories(*texts),
         caps,
         render.plain_block,
@@ -130,13 +130,13 @@ def test_counted_by_content_no_cap_is_exceeded_either(
 
 @given(TEXTS)
 def test_without_caps_everything_is_taken(texts: list[str]) -> None:
-    assert budget.fit(memories(*texts), Caps(limit=99), render.lines, count_tokens).taken == list(
+    assert render.fit(memories(*texts), Caps(limit=99), render.lines, count_tokens).taken == list(
         range(len(texts))
     )
 
 
 def test_without_skipping_the_first_that_does_not_fit_ends_the_list() -> None:
-    found = budget.fit(["tea", "coffee", "milk"], Caps(chars=8), "\n".join, skip=False)
+    found = render.fit(["tea", "coffee", "milk"], Caps(chars=8), "\n".join, skip=False)
     assert (found.taken, found.text) == ([0], "tea")
 
 
