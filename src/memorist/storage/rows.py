@@ -29,7 +29,8 @@ Value = TypeVar("Value")
 Item = TypeVar("Item")
 LABELS = tuple(field.name for field in fields(Labels))
 _TEXTS = """speaker text summary steps_text kind item_type fact_type category procedural_form tier
-    key evidence_text source_message_id source_session_id content_hash state superseded_by""".split()
+    key evidence_text source_message_id source_session_id content_hash state
+    superseded_by""".split()
 _NUMBERS = "importance base_importance confidence metadata_confidence".split()
 _INTEGERS = "sequence repeat_count revision".split()
 _FLAGS = "pinned manually_saved compression_source needs_embedding".split()
@@ -344,7 +345,8 @@ def load_outcome(text: str, message_id: str) -> Outcome:
 def upgrade_outcome(plain: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an outcome, where version 0.1 wrote it, by their new names.
 
-    >>> upgrade_outcome({"status": "superseded", "reason": "it takes the place of m1"})["supersedes"]
+    >>> old = {"status": "superseded", "reason": "it takes the place of m1"}
+    >>> upgrade_outcome(old)["supersedes"]
     'm1'
     """
     fields = dict(plain)
