@@ -14,7 +14,7 @@ import httpx
 import uvicorn
 
 import memorist
-from memorist.interfaces.rest.app import create_app
+from memorist.interfaces.rest.app import create_app, routes
 from memorist.interfaces.rest.auth import Caller
 
 ANA = Caller(name="local", user="ana", tenant="default")
@@ -78,3 +78,12 @@ def serving(
         listening.close()
         if failed:
             raise failed[0]
+
+
+def route_table() -> list[tuple[str, str, str]]:
+    """List all routes with path, method and required right, which is empty for public routes."""
+    found = []
+    for route in routes():
+        right = "".join(route.rights[:1])
+        found += [(route.path, method.lower(), right) for method in sorted(route.methods or ())]
+    return found

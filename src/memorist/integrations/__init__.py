@@ -1,6 +1,4 @@
-"""Integrations with frameworks for agents: calls from any thread or event loop to the event loop of a
-memory.
-"""
+"""Integrations with agent frameworks. They share the calls to the event loop of a memory."""
 
 from __future__ import annotations
 

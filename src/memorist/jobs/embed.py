@@ -81,8 +81,8 @@ async def backfill(
         if not batch:
             break
         after = batch[-1][0]
-        found = found + len(batch)
-        batches = batches + 1
+        found += len(batch)
+        batches += 1
         if not dry_run:
             memories = [memory for _, memory in batch]
             try:
@@ -94,7 +94,8 @@ async def backfill(
                 raise
             except ProviderFailed:
                 with suppress(StoreUnavailable):
-                    await _save(store, embedder.model, memories, [None] * len(memories), now())
+                    nothing = [None] * len(memories)
+                    await _save(store, embedder.model, memories, nothing, now())
                 raise
             finally:
                 with suppress(StoreUnavailable):  # then the lease runs out

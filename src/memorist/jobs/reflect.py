@@ -85,7 +85,8 @@ async def run(ctx: Context, task: Task) -> int:
         if any(last is None or memory.created_at > last for memory in notes.all):
             try:
                 answer = await ctx.llm.answer(scope, question(notes))
-                return await save(ctx, insights(answer, notes), notes, task, now)
+                drafts = insights(answer, notes)
+                return await save(ctx, drafts, notes, task, now)
             except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
                 changes.append(model_failure(error, now))
             except SourceChanged:
@@ -108,7 +109,8 @@ async def save(
     scope = task.scope
     batch = await pipeline.prepare_derived(ctx, scope, drafts, POLICY, now)
     async with ctx.store.transaction(scope) as tx:
-        there = await tx.get(scope, [memory.id for memory in notes.all])
+        ids = [memory.id for memory in notes.all]
+        there = await tx.get(scope, ids)
         if versions(there) != versions(notes.all):
             raise SourceChanged
         outcomes = await pipeline.write(tx, batch)
@@ -165,11 +167,12 @@ def insights(answer: Mapping[str, Any], notes: Notes) -> list[Draft]:
         text = prompts.to_statement(given["summary"])
         if text and not compare.invents(parse(text), source):
             level = given["importance"]
+            level = min(level, HIGHEST_LEVEL) if level >= 1 else USUAL_LEVEL
             draft = Draft(
                 text=text,
                 kind="insight",
                 category=CATEGORY,
-                importance=(min(level, HIGHEST_LEVEL) if level >= 1 else USUAL_LEVEL) / 5,
+                importance=level / 5,
                 confidence=CONFIDENCE,
                 tags=clean_tags(given["tags"]),
                 evidence_ids=tuple(memory.id for memory in notes.all),

@@ -155,9 +155,13 @@ async def make_plan(reading: Reader, scope: Scope, ids: Sequence[str]) -> Plan:
             changed.append(id)
     while changed:  # what is based on a summary that changes
         above = await _load_derived(reading, scope, changed)
-        added = {id: memory for id, memory in above.items() if id not in touched}
-        touched |= added
-        changed = [id for id, memory in added.items() if memory.compression_source]
+        changed = []
+        for id, memory in above.items():
+            if id in touched:
+                continue
+            touched[id] = memory
+            if memory.compression_source:
+                changed.append(id)
     flagged = tuple(memory for id, memory in touched.items() if id not in gone)
     return Plan(
         ids=tuple(ids),

@@ -92,9 +92,11 @@ class Recent:
         snapshot = self._index.peek(scope)
         versions = {}
         found = []
+        revision = snapshot.revision if snapshot else 0
         for save in self.of(scope):
             memory = save.memory
-            if (snapshot.revision if snapshot else 0) <= self._held[scope, memory.id][1]:
+            _, written_at = self._held[scope, memory.id]
+            if revision <= written_at:
                 found.append(save)
             else:
                 created = clock.micros(memory.created_at)
@@ -316,7 +318,8 @@ class Offline:
             await asyncio.sleep(wait)
             wait = min(max(2 * wait, FIRST_LOOK), LONGEST)
             try:
-                await (await self._reach()).revision(Scope(user="nobody"))
+                store = await self._reach()
+                await store.revision(Scope(user="nobody"))
                 self.down.pop("reading", None)
                 if await self.replay() is None:  # another process is doing it
                     continue
@@ -352,7 +355,8 @@ class Offline:
             before = len(self._spool.set_aside())
             for batch in batches(spooled):
                 problems = []
-                for id, outcome in (await hand_over(ctx, batch)).items():
+                outcomes = await hand_over(ctx, batch)
+                for id, outcome in outcomes.items():
                     if outcome.status == "conflict":
                         problems.append(id)
                         log.warning(
@@ -369,5 +373,9 @@ class Offline:
                 "some lines could not be used and were set aside: see *.corrupt-* in %s",
                 self._spool.folder,
             )
-        left = len(await asyncio.to_thread(self._spool.waiting))
-        return Replayed(taken_in=len(spooled) - rejected, set_aside=rejected, waiting=left)
+        left = await asyncio.to_thread(self._spool.waiting)
+        return Replayed(
+            taken_in=len(spooled) - rejected,
+            set_aside=rejected,
+            waiting=len(left),
+        )

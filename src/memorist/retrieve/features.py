@@ -86,6 +86,7 @@ def understand(
     """
     head = text[:MOST_READ]
     named = named_speakers(head, speakers)
+    asks_assistant = _ASKS_ASSISTANT.search(head) is not None
     terms = dict.fromkeys(map(tokens.term_id, tokens.analyze(text, language)))
     return ParsedQuestion(
         text=text,
@@ -94,7 +95,7 @@ def understand(
         speakers=named,
         intervals=tuple(clock.intervals(head, now)),
         asks_when=clock.asks_when(head),
-        asks_assistant=bool(_ASKS_ASSISTANT.search(head)) and not _TOLD_MYSELF.search(head),
+        asks_assistant=asks_assistant and not _TOLD_MYSELF.search(head),
     )
 
 
@@ -108,7 +109,7 @@ def named_speakers(text: str, speakers: Sequence[str]) -> tuple[int, ...]:
     found: dict[int, None] = {}
     for at, match in enumerate(_WORD.finditer(text)) if by_word else ():
         word = match[0]
-        folded = match[0].casefold()
+        folded = word.casefold()
         if folded not in by_word:
             continue
         start = match.start()
@@ -220,7 +221,7 @@ class SnapshotSearch:
         assistant is asked about.
         """
         snapshot = self.snapshot
-        replies = self.snapshot.replies
+        replies = snapshot.replies
         if not self.question.asks_assistant:
             replies = replies[~snapshot.marked[FROM_ASSISTANT][replies]]
         found = np.zeros(snapshot.n, np.float32)

@@ -58,7 +58,8 @@ async def recall(
         )
     ranked, weak = score.keep(profile, ranked, semantic=is_semantic, chance=is_chance)
     if profile.diversity is not None:
-        ranked = reorder.diversify(ranked, search.snapshot, profile.diversity, k=4 * query.limit)
+        most = 4 * query.limit
+        ranked = reorder.diversify(ranked, search.snapshot, profile.diversity, k=most)
     if profile.sources_first:
         ranked = score.put_repeats_last(ranked, query.limit)
     if profile.preferences_first:
@@ -179,7 +180,7 @@ def select(search: SnapshotSearch, query: Query, *, everything: bool = False) ->
     """Find candidates: a few more than are wanted, or everything that matches."""
     profile = search.profile
     limit = query.limit
-    pool = max(30, 4 * query.limit)
+    pool = max(30, 4 * limit)
     if everything:
         pool = search.snapshot.n
     elif profile.candidates in ("dense", "recent"):
@@ -224,9 +225,11 @@ async def read(
     if "related" in search.used:
         ids = [memory.id for memory in found.memories]
         strongest: dict[str, float] = {}
-        for link in await store.links(query.scope, ids) if ids else ():
+        links = await store.links(query.scope, ids) if ids else ()
+        for link in links:
             for end in (link.from_id, link.to_id):
-                strongest[end] = max(strongest.get(end, 0.0), link.strength)
+                known = strongest.get(end, 0.0)
+                strongest[end] = max(known, link.strength)
         strengths = np.array([strongest.get(id, 0.0) for id in ids])
         found = found.with_feature("related", strengths)
     return found
@@ -282,7 +285,10 @@ async def _add_related(
         return (), text
     where = replace(query.where, ids=ids)
     page = await ctx.store.page(query.scope, where, limit=len(ids))
-    found = {each.id: each for each in page.memories if each.procedural_form != "workflow"}
+    found: dict[str, Memory] = {}
+    for memory in page.memories:
+        if memory.procedural_form != "workflow":
+            found[memory.id] = memory
     near = [found[id] for id in ids if id in found]
     near = near[: profile.related]
 

@@ -115,7 +115,8 @@ class Profile:
     scores_first: bool = False  # the scores are written back before the answer returns
 
     def __post_init__(self) -> None:
-        _check_features(f"profile {self.name!r}", (*self.weights, *(self.sparse_weights or ())))
+        names = (*self.weights, *(self.sparse_weights or ()))
+        _check_features(f"profile {self.name!r}", names)
 
     @property
     def feature_names(self) -> set[str]:

@@ -44,9 +44,10 @@ async def rerank(
         status = "ok"
         weight = profile.rerank_weight
         for each, value in zip(candidates, scores.tolist(), strict=True):
-            parts.append(
-                {"rerank": value} if weight is None else {**each.parts, "rerank": weight * value}
-            )
+            if weight is None:
+                parts.append({"rerank": value})
+            else:
+                parts.append({**each.parts, "rerank": weight * value})
     except ProviderFailed as error:
         status = str(error)
         leg = "semantic" if semantic else "sparse"
@@ -54,7 +55,8 @@ async def rerank(
             return candidates, status
         for each in candidates:
             similarity = SIMILARITY * each.features[leg]
-            parts.append({leg: similarity, "importance": IMPORTANCE * each.memory.importance})
+            importance = IMPORTANCE * each.memory.importance
+            parts.append({leg: similarity, "importance": importance})
     scored = []
     for each, named in zip(candidates, parts, strict=True):
         nonzero = {name: part for name, part in named.items() if part}
@@ -116,7 +118,8 @@ def order(
     nearest = np.zeros(len(values))
     while left and len(chosen) < k:
         marginal = trade * worth[left] - (1 - trade) * nearest[left]
-        tied = [left[i] for i in np.flatnonzero(marginal >= marginal.max() - _TIE)]
+        best = np.flatnonzero(marginal >= marginal.max() - _TIE)
+        tied = [left[i] for i in best]
         pick = min(tied, key=lambda i: (len(tags[i] & chosen_tags), -values[i], i))
         chosen.append(pick)
         chosen_tags |= tags[pick]
@@ -131,7 +134,9 @@ def tag_overlap(a: frozenset[str], b: frozenset[str]) -> float:
     >>> tag_overlap(frozenset("ab"), frozenset("bc"))
     0.3333333333333333
     """
-    return len(a & b) / len(a | b) if a or b else 0.0
+    if not a and not b:
+        return 0.0
+    return len(a & b) / len(a | b)
 
 
 async def put_preferences_first(

@@ -38,7 +38,9 @@ class Candidates:
     @property
     def has_semantic(self) -> bool:
         """Whether the dense leg found anything at all: one switch for all candidates."""
-        return "semantic" in self.features and bool((self.features["semantic"] > 0).any())
+        if "semantic" not in self.features:
+            return False
+        return bool((self.features["semantic"] > 0).any())
 
     def pick(self, order: Sequence[int] | Positions) -> Candidates:
         """Return some of the candidates, before they are read, in the given order."""
@@ -122,7 +124,8 @@ def select_by_legs(search: SnapshotSearch, *, limit: int, pool: int) -> Candidat
         fused = reciprocal_rank(legs, k=search.profile.rrf_k)
         positions = np.array(list(fused), np.intp)
     elif kind == "dense":
-        leg = search.semantic if (search.semantic * search.usable).any() else scores
+        has_semantic = (search.semantic * search.usable).any()
+        leg = search.semantic if has_semantic else scores
         best = _rank_leg(search, leg, max(pool, 4 * limit))
         positions = np.array(best, np.intp)
     else:
@@ -143,7 +146,8 @@ def _rank_leg(search: SnapshotSearch, scores: Scores, most: int) -> list[int]:
     usable = scores * search.usable
     least = lower_bound(usable, most)
     found = np.flatnonzero((usable > 0) & (usable >= least))
-    order = np.lexsort((search.snapshot.row[found], -scores[found]))[:most]
+    rows = search.snapshot.row[found]
+    order = np.lexsort((rows, -scores[found]))[:most]
     return [int(each) for each in found[order]]
 
 
@@ -156,7 +160,8 @@ def reciprocal_rank(rankings: Sequence[Sequence[T]], *, k: int = 60) -> dict[T, 
     scores: dict[T, float] = {}
     for ranking in rankings:
         for rank, item in enumerate(ranking, 1):
-            scores[item] = scores.get(item, 0.0) + 1.0 / (k + rank)
+            scores.setdefault(item, 0.0)
+            scores[item] += 1.0 / (k + rank)
     ranked = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
     return dict(ranked)
 
@@ -300,7 +305,8 @@ def keep(
         elif memory.procedural_form == "workflow" and not profile.workflows:
             reason = "how-to memories have to be asked for"
         if reason:
-            cut.append(Cut(id=memory.id, reason=reason, score=each.score))
+            left_out = Cut(id=memory.id, reason=reason, score=each.score)
+            cut.append(left_out)
         else:
             kept.append(each)
     return kept, cut

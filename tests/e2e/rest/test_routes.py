@@ -14,7 +14,7 @@ import pytest_asyncio
 import memorist
 from memorist.client import Client
 from memorist.dialects.supervisor import Supervisor
-from memorist.interfaces.rest.app import route_table
+from rest_server import route_table
 
 from .conftest import ANA, asking
 

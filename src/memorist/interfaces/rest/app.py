@@ -121,12 +121,3 @@ def routes() -> Iterator[AuthenticatedRoute]:
         for route in router.routes:
             if isinstance(route, AuthenticatedRoute):
                 yield route
-
-
-def route_table() -> list[tuple[str, str, str]]:
-    """List all routes with path, method and required right, which is empty for public routes."""
-    found = []
-    for route in routes():
-        right = "".join(route.rights[:1])
-        found += [(route.path, method.lower(), right) for method in sorted(route.methods or ())]
-    return found

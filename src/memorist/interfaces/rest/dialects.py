@@ -1,8 +1,8 @@
 """Routes of other systems, with the paths and bodies of their specifications: dialects, and Mem0.
 
-Clients of the Mem0 platform work after changing the host and the key. A Mem0 `user_id` is a space of
-the key's user, so its users are separated from each other, and the key still decides whose memory
-it is. The other ids are labels. Ids returned here name their space.
+Clients of the Mem0 platform work after changing the host and the key. A Mem0 `user_id` is a space
+of the key's user, so its users are separated from each other, and the key still decides whose
+memory it is. The other ids are labels. Ids returned here name their space.
 """
 
 from __future__ import annotations

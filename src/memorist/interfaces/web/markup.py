@@ -1,9 +1,9 @@
 """What templates call: filters for text written by others, and SVG charts.
 
 Text is escaped and isolated, and its invisible characters are shown. Charts are stacked bars, lines
-over days, and a graph of related memories. Their colors are classes of the stylesheet, for light and
-dark themes. The page shows the same numbers as text next to each bar and line chart, so those are
-hidden from screen readers.
+over days, and a graph of related memories. Their colors are classes of the stylesheet, for light
+and dark themes. The page shows the same numbers as text next to each bar and line chart, so those
+are hidden from screen readers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NODE_DISTANCE = (200.0, 110.0)  # between related memories: across, down
 MAX_GRAPH = (320.0, 720.0)  # between the outermost: across, down
 LABEL_WIDTH = 76  # half of the longest label
 
-# The line charts of the statistics page: title, description, and for each line the events it counts.
+# The line charts of the statistics page: title, description, and the events each line counts.
 STATISTICS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("Duplicates", "Repeated statements that were merged.", {"merged": "merge ok"}),
     (

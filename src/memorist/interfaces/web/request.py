@@ -1,4 +1,4 @@
-"""What all pages share: sessions, forms, cookies, the displayed scope, rendering; and signing in."""
+"""What all pages share: sessions, forms, cookies, the displayed scope, rendering, signing in."""
 
 from __future__ import annotations
 
