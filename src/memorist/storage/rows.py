@@ -107,14 +107,17 @@ def values(memory: Memory) -> tuple[Any, ...]:
             raise InvalidInput(f"{name} is a whole number, not {number!r:.60}")
         hashed.append(number)
     hashed += [int(getattr(memory, name)) for name in _FLAGS]
-    hashed += [iso(getattr(memory, name)) for name in _TIMES]
+    for name in _TIMES:
+        at = getattr(memory, name)
+        hashed.append(None if at is None else clock.iso(at))
     for name in _LISTS:
         listed = getattr(memory, name)
         hashed.append(json.dumps(list(listed), ensure_ascii=False) if listed else "[]")
     hashed.append(dump_json(memory.importance_parts))
     hashed.append(to_signed(memory.simhash))
     scores = dump_json(memory.last_scores) if memory.last_scores else None
-    use = (iso(memory.last_accessed), memory.access_count, scores)
+    accessed = memory.last_accessed and clock.iso(memory.last_accessed)
+    use = (accessed, memory.access_count, scores)
     return (*hashed, row_hash(tuple(hashed), memory.scope), *use)
 
 
@@ -301,11 +304,6 @@ def moment(text: str) -> datetime:
         return at if at.tzinfo is UTC else clock.utc(at)
     except (ValueError, TypeError) as error:
         raise StoreDamaged(ALTERED) from error
-
-
-def iso(at: datetime | None) -> str | None:
-    """Return the text of a time for its column."""
-    return None if at is None else clock.iso(at)
 
 
 def dump_json(value: Mapping[str, Any]) -> str:
