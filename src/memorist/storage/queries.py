@@ -8,7 +8,7 @@ import hmac
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
@@ -78,7 +78,9 @@ class Checks:
 class Reader:
     """Reads one scope at a time. What is in another scope is not found, whatever its id."""
 
-    def __init__(self, connection: Connection | Database, numbers: dict[Scope, int]) -> None:
+    def __init__(
+        self, connection: Connection | Database, numbers: MutableMapping[Scope, int]
+    ) -> None:
         self.connection = connection
         self.numbers = numbers  # of scopes, which never change
 

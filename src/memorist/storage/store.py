@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+from collections import ChainMap
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -77,14 +78,15 @@ class Store(Reader):
 
         Commits durably when the body ends, and rolls back if it raises.
         """
+        found: dict[Scope, int] = {}  # numbers that count for others when this has committed
         number = self.numbers.get(scope)
         async with self.database.transaction(scope, number=number) as connection:
-            tx = Transaction(connection, self.numbers, scope=scope, language=self.language)
+            numbers = ChainMap(found, self.numbers)
+            tx = Transaction(connection, numbers, scope=scope, language=self.language)
             yield tx
             if tx.failure is not None:
                 raise tx.failure
-        if tx.new_number is not None:
-            self.numbers[scope] = tx.new_number
+        self.numbers.update(found)
         if self.on_commit is not None:
             self.on_commit(scope, tx.applied)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, MutableMapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -68,7 +68,12 @@ class Transaction(Reader):
     connection: Connection
 
     def __init__(
-        self, connection: Connection, numbers: dict[Scope, int], *, scope: Scope, language: str
+        self,
+        connection: Connection,
+        numbers: MutableMapping[Scope, int],
+        *,
+        scope: Scope,
+        language: str,
     ) -> None:
         super().__init__(connection, numbers)
         self.scope = scope
@@ -76,7 +81,6 @@ class Transaction(Reader):
         self.operation = new_id()  # the name of this transaction in the history
         self.applied: list[Change] = []
         self.failure: BaseException | None = None
-        self.new_number: int | None = None  # of a scope that this transaction created
         self._revision: int | None = None  # of the scope, before this transaction
         self._has_tombstones = True
         self._is_changed = False
@@ -112,18 +116,13 @@ class Transaction(Reader):
             raise
         self.applied += changes
 
-    async def number(self, scope: Scope) -> int:
-        if self.new_number is not None and scope == self.scope:
-            return self.new_number
-        return await super().number(scope)
-
     async def create_scope(self) -> int:
         """Return the scope's number; the first write to a scope creates it."""
         number = await self.number(self.scope)
         if number < 0:
             key = (self.scope.tenant, self.scope.user, self.scope.space)
             sql = "INSERT INTO scopes (tenant, user_id, space) VALUES (?, ?, ?) RETURNING id"
-            number = self.new_number = int((await self.connection.rows(sql, key))[0][0])
+            number = self.numbers[self.scope] = int((await self.connection.rows(sql, key))[0][0])
             self._revision = 0
         return number
 
@@ -148,7 +147,7 @@ class Transaction(Reader):
         return self._revision + self._is_changed
 
     async def read_changes(self, number: int, since: int, query: Query) -> tuple[int, Rows]:
-        if self._revision is None or number != await self.number(self.scope):
+        if self._revision is None or number != self.numbers.get(self.scope):
             return await super().read_changes(number, since, query)
         now = self._revision + self._is_changed
         return now, [] if now == since else await self.connection.rows(*query, scope=number)
@@ -169,7 +168,7 @@ class Transaction(Reader):
 
     async def read_checks(self, number: int, sql: str, values: list[Any]) -> Rows:
         """Read the state of the scope in the same statement, since most transactions need it."""
-        if self._revision is not None or number != await self.number(self.scope):
+        if self._revision is not None or number != self.numbers.get(self.scope):
             return await super().read_checks(number, sql, values)
         sql += f" UNION ALL {_STATE}"
         found = await self.connection.rows(sql, [*values, number], scope=number)
