@@ -1,4 +1,5 @@
-"""Memorist: long-term memory for AI agents that remembers with evidence, recalls within a budget and says why.
+"""Memorist: long-term memory for AI agents that remembers with evidence, recalls within a budget
+and says why.
 
 import memorist
 
@@ -47,9 +48,11 @@ def open(
     count_tokens: Callable[[str], int] | None = None,
     **settings: Unpack[Options],
 ) -> Blocking:
-    """Open a memory: a file, `:memory:`, or the default place. Use it in a `with` block, or close it.
+    """Open a memory: a file, `:memory:`, or the default place. Use it in a `with` block, or close
+    it.
 
-    Every setting can be given by name; `count_tokens` says what a text costs, where an estimate will not do.
+    Every setting can be given by name; `count_tokens` says what a text costs, where an estimate
+    will not do.
     Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded.
     """
     from .sync import Blocking

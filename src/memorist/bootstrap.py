@@ -163,7 +163,8 @@ async def _external_index(
     if settings.vector_index in (None, "store"):
         if not _is_postgres(settings):
             raise Misconfigured(
-                "Setting 'vector_index': only PostgreSQL searches vectors itself; name chroma:… or weaviate:…"
+                "Setting 'vector_index': only PostgreSQL searches vectors itself;"
+                " name chroma:… or weaviate:…"
             )
         return StoreSearch(store, embedder.model), LEAN_FROM
     from . import vector_indexes
@@ -264,7 +265,8 @@ def _embedder(settings: Settings) -> Embedder | None:
 
 
 def language_model(settings: Settings) -> Breaker | None:
-    """Return the language model, which is not asked for a while after failures. Raises Misconfigured."""
+    """Return the language model, which is not asked for a while after failures. Raises
+    Misconfigured."""
     kind, _, named = settings.llm.partition(":")
     if kind == "none":
         return None

@@ -135,7 +135,8 @@ class Client:
         )
 
     async def rebuild_index(self, *, progress: Callable[[int], None] = lambda done: None) -> int:
-        """Empty the external vector index and fill it from the store; return how many vectors it holds.
+        """Empty the external vector index and fill it from the store; return how many vectors it
+        holds.
 
         Raises InvalidInput if none is configured, IndexUnavailable.
         """
@@ -205,7 +206,8 @@ class Client:
         *,
         restore: bool = False,
     ) -> Receipt:
-        """Import exported records, each into the scope it came from. Importing twice changes nothing.
+        """Import exported records, each into the scope it came from. Importing twice changes
+        nothing.
 
         Records pass the guard and the person's privacy settings like any other write. With
         `restore`, for an export of your own, they are stored as they were. Raises InvalidInput at

@@ -38,7 +38,7 @@ class Context:
     clock: Callable[[], datetime] = utcnow
     count_tokens: Callable[[str], int] = tokens.count_tokens
     observers: list[Observer] = field(default_factory=list)
-    # Where memory was last found disabled, by session, and why: used while the store is unavailable.
+    # Where memory was last found disabled, by session, and why: used while the store is down.
     disabled: dict[tuple[Scope, str | None], str] = field(default_factory=dict)
 
     def at(self, now: datetime) -> Context:

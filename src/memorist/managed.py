@@ -77,7 +77,8 @@ class ManagedScope:
         return await links.related(self.ctx.store, await self.get(id), limit=limit)
 
     async def history(self, id: str | None = None, *, limit: int = 100) -> list[HistoryEntry]:
-        """Return the history of one memory, or of the scope, newest first. It outlives the memory."""
+        """Return the history of one memory, or of the scope, newest first. It outlives the
+        memory."""
         validation.number("limit", limit)
         return await self.ctx.store.history.entries(self.scope, id, limit=limit)
 
@@ -105,7 +106,8 @@ class ManagedScope:
         return await self.ctx.store.llm_usage.list(self.scope, since)
 
     async def conflicts(self, *, limit: int = 100) -> list[Conflict]:
-        """Return newer statements that replaced older ones and wait for a decision, newest first."""
+        """Return newer statements that replaced older ones and wait for a decision, newest
+        first."""
         validation.number("limit", limit)
         return await edit.list_conflicts(self.ctx.store, self.scope, limit=limit)
 
@@ -132,7 +134,8 @@ class ManagedScope:
     ) -> Memory:
         """Change a memory. The id stays; the version before is kept and can still be read.
 
-        Raises NotFound; InvalidInput if it is not the current version; RevisionConflict if `revision` is
+        Raises NotFound; InvalidInput if it is not the current version; RevisionConflict if
+        `revision` is
         not its revision.
         """
         await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
@@ -170,7 +173,8 @@ class ManagedScope:
         """Undo one operation of the history (`meta` names it), or everything a session did.
 
         New memories are hidden and can be restored for 30 days; changed ones are as before. It is
-        in the history and can itself be undone; an erasure cannot. Raises NotFound; RevisionConflict if
+        in the history and can itself be undone; an erasure cannot. Raises NotFound;
+        RevisionConflict if
         something was changed later.
         """
         return await undo.undo(*self._place, operation, session, dry_run=dry_run, actor=actor)

@@ -298,7 +298,8 @@ class ScopedClient(ManagedScope):
         never_again: bool = False,
         actor: str | None = None,
     ) -> Forgotten:
-        """Erase a memory everywhere, with what is based on it alone; what has other sources is marked.
+        """Erase a memory everywhere, with what is based on it alone; what has other sources is
+        marked.
 
         Automatic writes do not bring it back for a while, or never. With `keep_days` it is only
         hidden, and can be restored for that long. A spooled write is removed from its file.

@@ -89,7 +89,9 @@ _SWITCHED = {
     "memory off": "Memory is off here: nothing is stored or recalled automatically until you turn "
     "it on again.",
     "memory on": "Memory is on.",
-    "incognito on": "This chat is incognito: nothing of it is stored and nothing is recalled in it.",
+    "incognito on": (
+        "This chat is incognito: nothing of it is stored and nothing is recalled in it."
+    ),
     "incognito off": "This chat is not incognito any more.",
 }
 

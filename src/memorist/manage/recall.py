@@ -142,7 +142,8 @@ async def read_updates(
     name = thread or labels.thread or labels.session
     if name is None or isinstance(since, bool) or not isinstance(since, int | None):
         raise InvalidInput(
-            "Name the thread, here or with `scope(…, thread=…)`, and pass the revision as an integer"
+            "Name the thread, here or with `scope(…, thread=…)`,"
+            " and pass the revision as an integer"
         )
     if await privacy.disabled_reason(ctx, scope, name if thread else labels.session):
         return Updates(

@@ -1,6 +1,7 @@
 """Noticing that the store is down, spooling what is written then, and replaying it later.
 
-`Offline` wraps remembering, recalling, reading and forgetting: the rest of the package does not know
+`Offline` wraps remembering, recalling, reading and forgetting: the rest of the package does not
+know
 about outages.
 """
 
@@ -137,7 +138,8 @@ class Offline:
             ctx.store.database.on_loss = self._watch
 
     async def start(self) -> None:
-        """Begin to replay what an earlier outage left behind, or to look for a store that is down."""
+        """Begin to replay what an earlier outage left behind, or to look for a store that is
+        down."""
         if self.down:
             self._watch()
         elif not self._spool.is_empty:
@@ -205,7 +207,8 @@ class Offline:
         return ingest.outcomes(items, scope.user)
 
     async def add_record(self, scope: Scope, patch: Summary) -> Summary | None:
-        """Add to a long-term record; None if that is spooled. Raises InvalidInput, StoreUnavailable."""
+        """Add to a long-term record; None if that is spooled. Raises InvalidInput,
+        StoreUnavailable."""
         try:
             self._check_writing()
             return await records.add(self._ctx.store, scope, patch)
@@ -343,7 +346,8 @@ class Offline:
         return Store(database.inner, language=self._ctx.settings.language)
 
     async def replay(self) -> Replayed | None:
-        """Store the spooled writes in order; None if another process does. Raises StoreUnavailable."""
+        """Store the spooled writes in order; None if another process does. Raises
+        StoreUnavailable."""
         if self._spool.is_empty:
             return Replayed()
         ctx = replace(self._ctx, store=await self._reach())

@@ -90,7 +90,8 @@ def from_line(line: bytes) -> Pending:
 
 
 def _parse(content: bytes, known: Lines) -> Lines:
-    """Return the lines with what they hold; each is parsed only once, because spools can be long."""
+    """Return the lines with what they hold; each is parsed only once, because spools can be
+    long."""
     found: Lines = {}
     for line in filter(None, content.split(b"\n")):
         try:
@@ -198,7 +199,8 @@ class Spool:
             return [pending for file in self._files for pending in file.read()]
 
     def add(self, new: Sequence[Pending]) -> list[Pending]:
-        """Add writes durably; return them, or for a message that is there already, the first one."""
+        """Add writes durably; return them, or for a message that is there already, the first
+        one."""
         with self._turn():
             known = {each.message: each for each in self.waiting()}
             lines = [b"", b""]

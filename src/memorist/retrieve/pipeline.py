@@ -203,7 +203,8 @@ async def read(
 ) -> Candidates:
     """Read the memories, and add the features that need them, where the profile uses such.
 
-    A memory that was just erased or altered on disk is left out; `legs` then tells about the damage.
+    A memory that was just erased or altered on disk is left out; `legs` then tells about the
+    damage.
     """
     rows = search.snapshot.row[found.positions].tolist()
     try:

@@ -1,7 +1,8 @@
 """The scoring engine: a score is a weighted sum of features, so that it can be taken apart again.
 
 Every profile finds its candidates here and is scored here. The two legs of the default profile are
-compared on an absolute scale: BM25 as a share of what the question's terms could reach, cosine as it
+compared on an absolute scale: BM25 as a share of what the question's terms could reach, cosine as
+it
 is. The weights are round numbers set by hand and checked on parts of LoCoMo and iKAT; no weight is
 fitted to data.
 """

@@ -41,7 +41,8 @@ class Settings(BaseSettings):
     state_dir: Path = Field(default_factory=lambda: user_state_path("memorist"))
     """Folder for caches and spooled writes."""
     journal_dir: Path | None = None
-    """Folder for a Markdown journal of each day and a snapshot of what is known; none by default."""
+    """Folder for a Markdown journal of each day and a snapshot of what is known; none by
+    default."""
     tenant: str = "default"
     """Default tenant of a scope."""
     user: str | None = None
@@ -51,7 +52,8 @@ class Settings(BaseSettings):
     language: str = "english"
     """Language of texts in Latin script, used for stemming."""
     embedder: str = Field("minilm", pattern=r"^(minilm|hashing|none|openai(:.+)?)$")
-    """Embedding model: `minilm`, `hashing`, `none`, or `openai:MODEL` (texts are sent to the server)."""
+    """Embedding model: `minilm`, `hashing`, `none`, or `openai:MODEL` (texts are sent to the
+    server)."""
     embedder_url: str | None = Field(None, pattern="^https?://[^ ]+$")
     """Base URL of an OpenAI-compatible server, for example `http://localhost:11434/v1`."""
     embedder_key: SecretStr | None = None
@@ -63,9 +65,11 @@ class Settings(BaseSettings):
     index_cache_mb: int = Field(1024, ge=1)
     """Memory for the in-process indexes of scopes, in MB."""
     vector_index: str | None = None
-    """External vector index: `chroma:FOLDER`, `chroma:http://…`, `weaviate:http://…`, or `store` (pgvector)."""
+    """External vector index: `chroma:FOLDER`, `chroma:http://…`, `weaviate:http://…`, or `store`
+    (pgvector)."""
     vector_index_from: int | None = Field(None, ge=0)
-    """Number of memories in a scope from which the vector index is used; default: always, with pgvector 250,000."""
+    """Number of memories in a scope from which the vector index is used; default: always, with
+    pgvector 250,000."""
     reranker: Literal["none", "maxsim", "cross-encoder"] = "none"
     """Model that re-ranks the best candidates, where a profile or a call asks for it."""
     cross_encoder: Path | None = None
@@ -79,13 +83,16 @@ class Settings(BaseSettings):
     llm_timeout: float = Field(20, gt=0)
     """Timeout of one answer in seconds, retries included."""
     llm_daily_tokens_per_user: int = Field(200_000, ge=0)
-    """Tokens the language model may use per user and day (UTC); then rules take over. 0: no limit."""
+    """Tokens the language model may use per user and day (UTC); then rules take over. 0: no
+    limit."""
     llm_daily_tokens_per_tenant: int = Field(2_000_000, ge=0)
     """Tokens per tenant and day."""
     memory_enabled: bool = True
-    """If off, nothing is stored automatically and nothing is recalled; viewing, editing and forgetting still work."""
+    """If off, nothing is stored automatically and nothing is recalled; viewing, editing and
+    forgetting still work."""
     memory_store_responses: bool = Field(False, validation_alias=_milton("MEMORY_STORE_RESPONSES"))
-    """Whether agent hooks also store the agent's replies. This and the next four also read `MILTON_…`."""
+    """Whether agent hooks also store the agent's replies. This and the next four also read
+    `MILTON_…`."""
     memory_context_limit: int = Field(6, ge=0, validation_alias=_milton("MEMORY_CONTEXT_LIMIT"))
     """Number of memories that hooks add to the prompt."""
     memory_context_max_chars: int = Field(
@@ -101,10 +108,12 @@ class Settings(BaseSettings):
     policy: str = "default"
     """Write policy."""
     extract: Literal["off", "rules", "model"] = "off"
-    """How facts are extracted from conversation turns in the background: by rules, or by a language model within its
+    """How facts are extracted from conversation turns in the background: by rules, or by a
+    language model within its
     budget (rules if it is unavailable)."""
     capacity: int | None = Field(None, ge=0)
-    """Maximum number of memories per user and space; beyond it the least valuable are hidden. Default: that of the
+    """Maximum number of memories per user and space; beyond it the least valuable are hidden.
+    Default: that of the
     write policy; 0: no limit."""
     profile: str = "default"
     """Ranking profile."""
@@ -119,7 +128,8 @@ class Settings(BaseSettings):
     tombstone_hours: float = Field(24, ge=0)
     """How long a forgotten text is not stored again automatically."""
     ttl_days: dict[str, float] = Field(default_factory=lambda: {"*": 60.0})
-    """Days without use after which `purge` hides unimportant memories, by category; `*`: all others; 0: never."""
+    """Days without use after which `purge` hides unimportant memories, by category; `*`: all
+    others; 0: never."""
     ttl_level: int = Field(3, ge=1, le=6)
     """Importance level (1 to 5) from which memories never expire."""
     purge_days: float = Field(30, ge=0)
@@ -131,13 +141,16 @@ class Settings(BaseSettings):
     rollup_days: float = Field(0, ge=0)
     """Days without use after which a job merges memories on one topic; 0: off."""
     run_jobs: bool = False
-    """Whether background jobs run in this process, as `memorist jobs worker` runs them in its own."""
+    """Whether background jobs run in this process, as `memorist jobs worker` runs them in its
+    own."""
     consolidate_pairs: int = Field(50, ge=0)
-    """Memory pairs per scope and day for which a language model is asked whether they say the same."""
+    """Memory pairs per scope and day for which a language model is asked whether they say the
+    same."""
     reflect_hours: float = Field(24, ge=0)
     """Hours between two reflections on a person (needs a language model); 0: never."""
     log: Literal["off", "text", "json"] = "off"
-    """Log of `serve` and `worker` on stderr: one line per request, verb and job, without any text."""
+    """Log of `serve` and `worker` on stderr: one line per request, verb and job, without any
+    text."""
     otel: bool = False
     """Whether verbs and jobs are OpenTelemetry spans; needs the extra `otel`."""
     max_body_mb: int = Field(8, ge=1)
@@ -175,7 +188,8 @@ class Settings(BaseSettings):
 
 
 def config_file() -> Path:
-    """Return the TOML file with settings. Raises ValueError if MEMORIST_CONFIG names a missing file."""
+    """Return the TOML file with settings. Raises ValueError if MEMORIST_CONFIG names a missing
+    file."""
     named = os.environ.get("MEMORIST_CONFIG")
     if named and not Path(named).is_file():
         raise ValueError(f"{named} does not exist")

@@ -180,7 +180,8 @@ class GraphCheckpoints:
                 sql = f"SELECT 1 FROM graph_checkpoints WHERE {_KEY} AND checkpoint_id = ?"
                 if await self.store.rows(self.scope, sql, state[:3]):
                     raise StoreDamaged(
-                        f"Checkpoint {state.id!r} of thread {thread!r} lost values: use an older one"
+                        f"Checkpoint {state.id!r} of thread {thread!r} lost values:"
+                        " use an older one"
                     )
         return [filled[state[:3]] for state in states if state[:3] in filled]
 

@@ -29,7 +29,8 @@ Value = TypeVar("Value")
 Item = TypeVar("Item")
 LABELS = tuple(field.name for field in fields(Labels))
 _TEXTS = """speaker text summary steps_text kind item_type fact_type category procedural_form tier
-    key evidence_text source_message_id source_session_id content_hash state superseded_by""".split()
+    key evidence_text source_message_id source_session_id content_hash state
+    superseded_by""".split()
 _NUMBERS = "importance base_importance confidence metadata_confidence".split()
 _INTEGERS = "sequence repeat_count revision".split()
 _FLAGS = "pinned manually_saved compression_source needs_embedding".split()
@@ -106,14 +107,17 @@ def values(memory: Memory) -> tuple[Any, ...]:
             raise InvalidInput(f"{name} is a whole number, not {number!r:.60}")
         hashed.append(number)
     hashed += [int(getattr(memory, name)) for name in _FLAGS]
-    hashed += [iso(getattr(memory, name)) for name in _TIMES]
+    for name in _TIMES:
+        at = getattr(memory, name)
+        hashed.append(None if at is None else clock.iso(at))
     for name in _LISTS:
         listed = getattr(memory, name)
         hashed.append(json.dumps(list(listed), ensure_ascii=False) if listed else "[]")
     hashed.append(dump_json(memory.importance_parts))
     hashed.append(to_signed(memory.simhash))
     scores = dump_json(memory.last_scores) if memory.last_scores else None
-    use = (iso(memory.last_accessed), memory.access_count, scores)
+    accessed = memory.last_accessed and clock.iso(memory.last_accessed)
+    use = (accessed, memory.access_count, scores)
     return (*hashed, row_hash(tuple(hashed), memory.scope), *use)
 
 
@@ -302,11 +306,6 @@ def moment(text: str) -> datetime:
         raise StoreDamaged(ALTERED) from error
 
 
-def iso(at: datetime | None) -> str | None:
-    """Return the text of a time for its column."""
-    return None if at is None else clock.iso(at)
-
-
 def dump_json(value: Mapping[str, Any]) -> str:
     """Return a mapping as JSON with sorted keys."""
     return json.dumps(dict(value), ensure_ascii=False, sort_keys=True)
@@ -344,7 +343,8 @@ def load_outcome(text: str, message_id: str) -> Outcome:
 def upgrade_outcome(plain: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an outcome, where version 0.1 wrote it, by their new names.
 
-    >>> upgrade_outcome({"status": "superseded", "reason": "it takes the place of m1"})["supersedes"]
+    >>> old = {"status": "superseded", "reason": "it takes the place of m1"}
+    >>> upgrade_outcome(old)["supersedes"]
     'm1'
     """
     fields = dict(plain)

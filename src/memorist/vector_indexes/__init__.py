@@ -32,7 +32,8 @@ Item = TypeVar("Item")
 
 
 def open_index(spec: str, *, model: str, dimensions: int, store: str) -> VectorIndex:
-    """Return the index that a setting names, such as `chroma:FOLDER` or `weaviate:http://HOST:8080`;
+    """Return the index that a setting names, such as `chroma:FOLDER` or
+    `weaviate:http://HOST:8080`;
     it connects when used.
 
     Raises Misconfigured for anything else, and where the library is missing.

@@ -58,8 +58,8 @@ rename or drop that one ({said})"""
 _FORBIDDEN = "{place} does not allow this: grant it to the user you log in as ({said})"
 _BUSY = f"{{place}} was busy for {ANSWER_SECONDS} s and gave up: retry"
 _TOO_LONG = "A name or an id is too long for PostgreSQL: shorten it ({said})"
-_LOST = """{place} went away: whether a change that was under way is stored is not known. Check that \
-the server runs, and retry ({said})"""
+_LOST = """{place} went away: whether a change that was under way is stored is not known. \
+Check that the server runs, and retry ({said})"""
 _CONTRADICTS = "This contradicts what is already stored: read it again and repeat it ({said})"
 # The first that fits, so the particular stands before the general.
 _ERRORS: tuple[tuple[type[psycopg.Error], type[MemoristError], str], ...] = (

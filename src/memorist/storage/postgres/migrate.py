@@ -47,8 +47,8 @@ _MIGRATIONS = (
 )
 _CREATE_ROLE = """DO $$ BEGIN CREATE ROLE {0} NOLOGIN;
 EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"""
-_INDEX = """CREATE INDEX CONCURRENTLY {} ON {} USING hnsw ((embedding::halfvec({})) halfvec_cosine_ops)
-WHERE model = {} AND dims = {}"""
+_INDEX = """CREATE INDEX CONCURRENTLY {} ON {}
+USING hnsw ((embedding::halfvec({})) halfvec_cosine_ops) WHERE model = {} AND dims = {}"""
 _POLICIES = {
     "one_scope": "scope = (SELECT nullif(current_setting('memorist.scope', true), '')::bigint)",
     "every_scope": "(SELECT current_setting('memorist.every_scope', true)) = 'on'",

@@ -1,4 +1,5 @@
-"""The driver, as we use it: several statements in one trip to the server, and values on their way in
+"""The driver, as we use it: several statements in one trip to the server, and values on their way
+in
 and out.
 
 The driver's own pipeline waits once or more for each statement; here everything is sent, and then
