@@ -166,14 +166,16 @@ def _to_filter(
     limits: dict[str, float] = {}
     for name, end in _LEVELS.items():
         level = given.get(name, end)
-        if level != end and (isinstance(level, bool) or level not in (1, 2, 3, 4, 5)):
+        if level == end:
+            continue
+        if isinstance(level, bool) or level not in (1, 2, 3, 4, 5):
             raise InvalidInput(f"{name} is a level from 1 to 5, not {level!r}")
-        if level != end:
-            limits[name] = (level - (end == 1)) / 5 + _TINY
+        limits[name] = (level - (end == 1)) / 5 + _TINY
+    labels = {label: given.get(name) for name, label in _LABELS.items()}
     return Filter(
         categories=allowlists.spellings(wanted),
         pinned=given.get("pinned"),
-        labels=validation.labels({label: given.get(name) for name, label in _LABELS.items()}),
+        labels=validation.labels(labels),
         updated_after=validation.moment(given.get("updated_after")),
         updated_before=validation.moment(given.get("updated_before")),
         importance_min=limits.get("importance_min"),

@@ -225,7 +225,8 @@ class Consent(PersonalVerbs):
                 lapses_at=now + WAITS,
             )
             known = next((each for each in same if each.decided is None), new)
-            ids = dict.fromkeys((*known.evidence, *(each.id for each in signals)))
+            ids = dict.fromkeys(known.evidence)
+            ids |= dict.fromkeys(each.id for each in signals)
             made = replace(known, evidence=tuple(ids))
             if made == known:
                 return made

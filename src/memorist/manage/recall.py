@@ -168,7 +168,8 @@ async def _collect(reading: Reader, scope: Scope, thread: str, since: int) -> Up
     Of like changes of one memory only the last counts; what is new is not reported as changed.
     """
     log = await thread_changes(reading, scope, thread, since)
-    found = await reading.get(scope, [change.memory_id for change in log])
+    ids = [change.memory_id for change in log]
+    found = await reading.get(scope, ids)
     replaced = [m.superseded_by for m in found if m.state == "superseded" and m.superseded_by]
     successors = await reading.get(scope, replaced)
     newer = {memory.id: memory for memory in successors}
@@ -191,12 +192,15 @@ async def _collect(reading: Reader, scope: Scope, thread: str, since: int) -> Up
             lines.append(line)
     end = shown if len(shown) == BULLETS else log
     revision = end[-1].revision if end else since
+    text = ""
+    if lines:
+        text = "\n".join([f"Memory updates since rev {since}:", *lines])
     return Updates(
         thread=thread,
         since=since,
         revision=revision,
         changes=tuple(shown),
-        text="\n".join([f"Memory updates since rev {since}:", *lines]) if lines else "",
+        text=text,
         more=sum(change.revision > revision for change in log),
     )
 
