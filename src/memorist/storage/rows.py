@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from numbers import Real
 from types import NoneType
 from typing import Any, TypeVar
@@ -85,6 +85,8 @@ _CONDITIONS = {
     "purge_before": "purge_at < ?",
 }
 _FEW = 500
+_EPOCH = datetime(1970, 1, 1)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def values(memory: Memory) -> tuple[Any, ...]:
@@ -159,6 +161,17 @@ def to_unsigned(value: int) -> int:
     return value % (1 << 64)
 
 
+def to_micros(text: str) -> int:
+    """Return the microseconds since 1970 of a stored time. Raises ValueError.
+
+    >>> to_micros("1970-01-01T00:00:01.000000Z")
+    1000000
+    """
+    if text.endswith("Z") and len(text) == 27:  # as we write it, without a detour
+        return (datetime.fromisoformat(text[:-1]) - _EPOCH) // _MICROSECOND
+    return clock.micros(clock.parse(text))
+
+
 def row_hash(hashed: tuple[Any, ...], scope: Scope) -> bytes:
     """Return a digest of a row's values and of its scope: one flipped bit changes it."""
     whole = (scope.tenant, scope.user, scope.space, *hashed)
@@ -171,7 +184,7 @@ def index_row(row: Sequence[Any]) -> IndexRow:
     if not is_typed or not 0 <= row[16] < 256 or len(row[17]) % 5:
         raise StoreDamaged(ALTERED)
     try:
-        times = [None if at is None else clock.micros_of(at) for at in row[7:12]]
+        times = [None if at is None else to_micros(at) for at in row[7:12]]
     except ValueError as error:
         raise StoreDamaged(ALTERED) from error
     simhash = to_unsigned(row[15])

@@ -17,7 +17,6 @@ from datetime import UTC, datetime, timedelta
 
 NO_TIME = -(2**63)  # stands for "unknown" where times are numbers
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NAIVE_EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 MONTHS = tuple(
     "january february march april may june july august september october november december".split()
@@ -149,17 +148,6 @@ def micros(at: datetime | None, *, missing: int = NO_TIME) -> int:
     1000000
     """
     return missing if at is None else (utc(at) - _EPOCH) // _MICROSECOND
-
-
-def micros_of(text: str) -> int:
-    """Return the microseconds of a time that `iso` wrote. Raises ValueError.
-
-    >>> micros_of("1970-01-01T00:00:01.000000Z")
-    1000000
-    """
-    if text.endswith("Z") and len(text) == 27:
-        return (datetime.fromisoformat(text[:-1]) - _NAIVE_EPOCH) // _MICROSECOND
-    return micros(parse(text))
 
 
 def iso(at: datetime) -> str:
