@@ -58,7 +58,9 @@ __all__ = [
     "sweep",
 ]
 
-TRISCORE, FUSION, OURS = "theoria.triscore", "RRF alone", "default"
+TRISCORE = "theoria.triscore"
+FUSION = "RRF alone"
+OURS = "default"
 USUAL: Mapping[str, Mapping[str, float]] = {
     TRISCORE: {"α": 1.0, "β": 1.0, "γ": 1.0, "τ": 7.0, "N": 12},  # τ in days
     FUSION: {"k": 60, "N": 4},
@@ -77,9 +79,15 @@ GRID: Mapping[str, Sequence[float]] = {
     "τ": (7.0, 30.0),
     "N": (2, 4, 8),
 }
-KS, FEW, COUNTS = (1, 10, 60, 200), (2, 4), (1, 2, 4, 6, 10)
-WIDTH, HEIGHT = 720, 440
-LEFT, RIGHT, TOP, BOTTOM = 60, 20, 50, 60
+KS = (1, 10, 60, 200)
+FEW = (2, 4)
+COUNTS = (1, 2, 4, 6, 10)
+WIDTH = 720
+HEIGHT = 440
+LEFT = 60
+RIGHT = 20
+TOP = 50
+BOTTOM = 60
 COLORS = {TRISCORE: "#7a8ca3", FUSION: "#c9822b", OURS: "#2a7f62"}
 
 
@@ -140,10 +148,12 @@ async def sweep(
     tasks: Sequence[EvalTask], *, progress: Advance = lambda done, of: None, **settings: Any
 ) -> SweepReport:
     """Ask all questions under every setting; the conversations are stored once."""
-    points, settings_to_try = [], plan()
+    points = []
+    settings_to_try = plan()
     async with filled_memory(tasks, **{**settings, "llm": "none"}) as memory:
         for done, (ranking, values) in enumerate(settings_to_try, 1):
-            by, limit = profile(ranking, values), int(values["N"])
+            by = profile(ranking, values)
+            limit = int(values["N"])
             run = Run(name=ranking, results=await ask_all(memory, tasks, profile=by, limit=limit))
             point = Point(ranking=ranking, values=values, accuracy=run.accuracy, tokens=run.tokens)
             points.append(point)

@@ -115,7 +115,9 @@ def says(text: str, wanted: str) -> bool:
     >>> says("我住在上海市", "上海"), says("He is Catarina's boss", "Catarina"), says("concatenate", "cat")
     (True, True, False)
     """
-    inner, before, after = _fold(wanted), "", ""
+    inner = _fold(wanted)
+    before = ""
+    after = ""
     if _is_bounded(inner[:1]):
         before = r"(?<!\w)(?<!\d[.,:])"
     if inner[-1:].isdigit():
@@ -194,11 +196,14 @@ def small_talk(task: EvalTask) -> list[EvalSession]:
         wanted += [each] if isinstance(each, str) else each
     sessions = []
     for talk in json.loads((FOLDER / "chatter.json").read_text("utf-8")):
-        turns = [EvalTurn(**turn) for turn in talk["messages"]]
-        kept = tuple(t for t in turns if not any(says(t.content, one) for one in wanted))
+        kept = []
+        for message in talk["messages"]:
+            turn = EvalTurn(**message)
+            if not any(says(turn.content, one) for one in wanted):
+                kept.append(turn)
         if kept:
             at = task.asked_at - timedelta(days=talk["days_before"])
-            sessions.append(EvalSession(at=at, messages=kept))
+            sessions.append(EvalSession(at=at, messages=tuple(kept)))
     return sessions
 
 
@@ -362,12 +367,14 @@ async def ask_all(
     """Ask each question at its time, in a session of its own; a limit of 0 recalls nothing."""
     results = []
     for task in tasks:
-        answer, tokens = "", 0
+        answer = ""
+        tokens = 0
         if limit != 0:
             memory.ctx.clock = lambda at=task.asked_at: at  # type: ignore[misc]
             scope = memory.scope(USER, task.name, session="question")
             found = await scope.recall(task.question, profile=profile, limit=limit)
-            answer, tokens = found.text, found.tokens
+            answer = found.text
+            tokens = found.tokens
         result = partial(Result, task=task.name, kind=task.kind, tokens=tokens)
         try:
             if answerer is not None:

@@ -172,8 +172,10 @@ def outcomes(items: Iterable[Item], user: str) -> list[Outcome]:
         if outcome is None:
             continue
         if given is not draft and outcome.status == "created" and not outcome.reason:
-            claimed = {(getattr(given, name), getattr(draft, name)) for name in _CLAIMS}
-            is_lowered = any(asked not in (None, kept) for asked, kept in claimed)
+            is_lowered = False
+            for name in _CLAIMS:
+                asked = getattr(given, name)
+                is_lowered |= asked is not None and asked != getattr(draft, name)
             if is_lowered and not authority.is_own(given.labels.role, given.speaker, user):
                 outcome = replace(outcome, reason=guard.LOWERED)
         done.append(outcome)

@@ -23,9 +23,11 @@ class Bridge:
 
     def __init__(self, scope: ScopedClient | BlockingScope) -> None:
         if isinstance(scope, BlockingScope):
-            self.scope, self._loop = scope._inner, scope._loop.inner
+            self.scope = scope._inner
+            self._loop = scope._loop.inner
         else:
-            self.scope, self._loop = scope, asyncio.get_running_loop()
+            self.scope = scope
+            self._loop = asyncio.get_running_loop()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine and return its result. Raises MemoristError on the loop itself."""

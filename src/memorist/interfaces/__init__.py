@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from ..sync import Blocking, BlockingScope
 
 OK, FAILED, USAGE, NOT_FOUND, REFUSED, UNAVAILABLE = range(6)
-INTERRUPTED, PIPE_CLOSED = 130, 141  # 128 + the number of the signal, as shells expect
+INTERRUPTED = 130
+PIPE_CLOSED = 141  # 128 + the number of the signal, as shells expect
 _JOINERS = "\u200c\u200d"  # parts of emoji and of Indic scripts
 
 

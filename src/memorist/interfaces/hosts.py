@@ -66,7 +66,8 @@ def answer(moment: str, call: Call, given: str) -> str:
         raise InvalidInput("A hook reads a JSON object on stdin")
     call = replace(call, session=call.session or _text(event.get("session_id"))[:200] or None)
     with call.memory() as memory:
-        settings, context = memory.settings, ""
+        settings = memory.settings
+        context = ""
         if not call.space and settings.space == "default":
             folder = os.environ.get("CLAUDE_PROJECT_DIR") or _text(event.get("cwd"))
             call = replace(call, space=project(folder))
@@ -104,7 +105,8 @@ def _handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
         return ""
     if reply := mine.command(text):
         return f"The memory ran the user's command and says: {reply.say}"
-    limit, max_chars = settings.memory_context_limit, settings.memory_context_max_chars
+    limit = settings.memory_context_limit
+    max_chars = settings.memory_context_max_chars
     context = ""
     if limit and max_chars:
         context = mine.recall(text, limit=limit, max_chars=max_chars).prompt()
@@ -123,7 +125,9 @@ def _last_turn(path: str, mine: BlockingScope, settings: Settings) -> list[Messa
     """Return the last prompt in a transcript, and the replies to it if those are stored."""
     turn: list[Message] = []
     for record in _read_transcript(path):
-        message, at, id = record.get("message"), record.get("timestamp"), record.get("uuid")
+        message = record.get("message")
+        at = record.get("timestamp")
+        id = record.get("uuid")
         content = message.get("content") if isinstance(message, dict) else None
         parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
         objects = [part for part in parts if isinstance(part, dict)]
@@ -170,7 +174,8 @@ class FileChange:
 
     def diff(self) -> str:
         """Return a unified diff."""
-        old, new = self.before.splitlines(keepends=True), self.after.splitlines(keepends=True)
+        old = self.before.splitlines(keepends=True)
+        new = self.after.splitlines(keepends=True)
         return "".join(difflib.unified_diff(old, new, str(self.path), str(self.path), n=1))
 
     def write(self) -> Path | None:

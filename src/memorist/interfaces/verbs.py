@@ -50,7 +50,8 @@ class Verb:
     empty: str = ""  # what the command notes if the result is empty
 
 
-BROWSE, CHANGE = "Browse", "Change"
+BROWSE = "Browse"
+CHANGE = "Change"
 ID = Argument("id", "id", "Id of the memory, or the first characters of it.")
 PROPOSAL = Argument("id", "id", "Id of the proposal, or the first characters of it.")
 QUERY = Argument("query", "text", "The question.")

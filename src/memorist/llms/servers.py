@@ -287,7 +287,12 @@ def token_count(usage: Any, name: str) -> int:
 
 
 def _sum(tries: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    return sum(cost[0] for cost in tries), sum(cost[1] for cost in tries)
+    tokens_in = 0
+    tokens_out = 0
+    for cost in tries:
+        tokens_in += cost[0]
+        tokens_out += cost[1]
+    return tokens_in, tokens_out
 
 
 def _encodable(text: str) -> str:

@@ -120,17 +120,17 @@ class Journal:
         gone: dict[str, re.Pattern[str]] = {}
         for text in filter(None, map(_one_line, texts)):
             gone[text] = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")
+
+        def is_gone(line: str) -> bool:
+            return any(text in line and words.search(line) for text, words in gone.items())
+
         left = ""
         for path in (*self.days(), self.folder / SNAPSHOT) if gone else ():
             with self._lock():
                 lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
-                kept = "".join(
-                    line
-                    for line in lines
-                    if not any(text in line and words.search(line) for text, words in gone.items())
-                )
-                if len(kept) < sum(map(len, lines)):
-                    left = _replace(path, kept)
+                kept = [line for line in lines if not is_gone(line)]
+                if len(kept) < len(lines):
+                    left = _replace(path, "".join(kept))
         return left
 
     @contextmanager

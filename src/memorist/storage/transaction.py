@@ -155,9 +155,11 @@ class Transaction(Reader):
     async def read_ahead(self, sessions: Iterable[str | None], hashes: Iterable[str]) -> None:
         """Read, in one statement, what storing texts with these content hashes in these sessions
         asks for, until the first write."""
-        asked, wanted = set(sessions), set(hashes)
+        asked = set(sessions)
+        wanted = set(hashes)
         self._checks = await self.checks(self.scope, sessions=asked, hashes=wanted)
-        self._sessions, self._hashes = asked, wanted
+        self._sessions = asked
+        self._hashes = wanted
 
     async def checks(self, scope: Scope, **given: Any) -> Checks:
         is_known = self._checks is not None and scope == self.scope and [*given] == ["sessions"]

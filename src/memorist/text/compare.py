@@ -28,7 +28,8 @@ SHORT = 12  # words that carry meaning
 STEM = 5  # letters that make two rare words the same: physiotherapist, physiotherapy
 LEAST_REPEATED = 0.4  # of what a memory adds to the question; unrelated replies repeat less
 SUPPORTED_SHARE = 0.45  # of the words of a line that its source has to hold
-_MOST_LINE_WORDS, _MOST_SOURCE_WORDS = 32, 64
+_MOST_LINE_WORDS = 32
+_MOST_SOURCE_WORDS = 64
 _MEASURED = ("numbers", "times", "dates", "units", "weekdays", "months")  # in any order
 _TURNED = {"-", "off", "left", "sell", "past"}
 _OPPOSED = ("before after", "more less", "on off", "joined left", "buy sell")
@@ -145,7 +146,8 @@ def may_be_same(a: Statement, b: Statement) -> bool:
     if days != other_days and ((days and other_days) or not days | other_days <= _VAGUE):
         return False
     # Both have all the names; of words that may be none, only one side may have its own.
-    (sure, possible), (other_sure, other_possible) = a.names, b.names
+    (sure, possible) = a.names
+    (other_sure, other_possible) = b.names
     names = sure | other_sure
     if names & a.vocabulary != names & b.vocabulary:
         return False
@@ -221,11 +223,11 @@ def overlaps(a: Statement, b: Statement) -> bool:
     """
     if set(a.words) & set(b.words):
         return True
-    one, other = (
-        {int(each) for each in of.text_values.numbers if each.lstrip("-").isdecimal()}
-        for of in (a, b)
-    )
-    return any(number + step in other for number in one for step in (-1, 0, 1))
+    near = set()
+    for each in a.text_values.numbers:
+        if each.lstrip("-").isdecimal():
+            near |= {int(each) - 1, int(each), int(each) + 1}
+    return any(each.lstrip("-").isdecimal() and int(each) in near for each in b.text_values.numbers)
 
 
 def pick_containing(a: Statement, b: Statement) -> str | None:
@@ -301,15 +303,15 @@ def is_supported(line: str, source: str) -> bool:
     given = compact(source)
     if wanted and wanted in given:
         return True
-    words, known = (
-        list(dict.fromkeys(word for word in text.split() if len(word) >= 3))
-        for text in (wanted, given)
-    )
-    words = words[:_MOST_LINE_WORDS]
-    shared = len(set(words).intersection(known[:_MOST_SOURCE_WORDS]))
+    words = _long_words(wanted)[:_MOST_LINE_WORDS]
+    shared = len(set(words).intersection(_long_words(given)[:_MOST_SOURCE_WORDS]))
     if 2 <= len(words) <= 3 and shared == len(words):
         return True
     return shared >= max(2, math.ceil(SUPPORTED_SHARE * len(words)))
+
+
+def _long_words(text: str) -> list[str]:
+    return list(dict.fromkeys(word for word in text.split() if len(word) >= 3))
 
 
 def find_used(

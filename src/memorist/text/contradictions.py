@@ -153,12 +153,13 @@ def _have_same_values(a: Clause, b: Clause, *but: str) -> bool:
             return False
     if "names" in but:
         return True
-    one, other = (
-        # An ordinary first word of the sentence is no name.
-        {name.lower() for name in of.values.names if [name] != of.text.split()[:1]}
-        for of in (a, b)
-    )
-    return one == other
+    return _later_names(a) == _later_names(b)
+
+
+def _later_names(clause: Clause) -> set[str]:
+    """Return the names but the first word, which may be an ordinary one."""
+    first = clause.text.split()[:1]
+    return {name.lower() for name in clause.values.names if [name] != first}
 
 
 def _differ(a: Clause, b: Clause, name: str) -> bool:

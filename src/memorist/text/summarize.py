@@ -124,8 +124,10 @@ def extract(turns: Sequence[Turn], *, longest: int = LONGEST, most: int | None =
             covered |= best.stems
             room -= best.size
     chosen.sort(key=lambda each: each.place)
-    told = groupby(chosen, key=lambda each: each.lead)
-    return " ".join(lead + " ".join(each.text for each in few) for lead, few in told)
+    parts = []
+    for lead, few in groupby(chosen, key=lambda each: each.lead):
+        parts.append(lead + " ".join(each.text for each in few))
+    return " ".join(parts)
 
 
 def _sentences(turns: Sequence[Turn], longest: int) -> Iterator[_Sentence]:

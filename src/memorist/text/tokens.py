@@ -32,7 +32,8 @@ T = TypeVar("T")
 
 ANALYSIS = 2  # raised when stored terms, flags or fingerprints have to be made again, on opening
 LONGEST = 64  # a longer word is cut: nobody searches for it, and stemmers slow down on it
-LONGEST_FACT, LONGEST_EVIDENCE = 220, 180  # characters that are embedded
+LONGEST_FACT = 220
+LONGEST_EVIDENCE = 180  # characters that are embedded
 FLAGS = tuple(1 << bit for bit in range(7))
 IS_QUESTION, HAS_TIME, FROM_USER, FROM_ASSISTANT, ENDS_ASKING, IS_SUMMARY, IS_EXTRACTED = FLAGS
 FEW = 4  # words: "Wow, that's cool, Caroline!" before a question tells nothing

@@ -40,12 +40,14 @@ class Chroma:
 
     async def put(self, scope: Scope, entries: Sequence[IndexEntry]) -> None:
         for batch in batches(entries):
-            await self._ask(
-                "upsert",
-                ids=[str(entry.row) for entry in batch],
-                embeddings=[entry.vector for entry in batch],
-                metadatas=[marks(scope, entry) for entry in batch],
-            )
+            ids = []
+            embeddings = []
+            metadatas = []
+            for entry in batch:
+                ids.append(str(entry.row))
+                embeddings.append(entry.vector)
+                metadatas.append(marks(scope, entry))
+            await self._ask("upsert", ids=ids, embeddings=embeddings, metadatas=metadatas)
 
     async def delete(self, scope: Scope, rows: Sequence[int]) -> None:
         where = {"scope": scope_mark(scope)}

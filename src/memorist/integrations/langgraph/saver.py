@@ -147,7 +147,8 @@ class MemoristSaver(BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Store a checkpoint; values whose version is stored already are not written again."""
         thread, ns = _place(config)
-        id, values = checkpoint["id"], checkpoint["channel_values"]
+        id = checkpoint["id"]
+        values = checkpoint["channel_values"]
         versions = checkpoint["channel_versions"]
         about: Mapping[str, Any] = get_checkpoint_metadata(config, metadata)
         # The version of each channel that has a value; None for those built from older writes.
@@ -218,14 +219,16 @@ class MemoristSaver(BaseCheckpointSaver[str]):
             is_named = config["configurable"].get("checkpoint_ns") is not None
             id = get_checkpoint_id(config) or None
             wanted = wanted._replace(thread=thread, ns=ns if is_named else None, id=id)
-        left, after = 1 << 62 if limit is None else limit, None
+        left = 1 << 62 if limit is None else limit
+        after = None
         while left > 0:
             page = await self._wait(self._graphs.page(wanted, limit=min(left, _PAGE), after=after))
             for found in page.found:
                 yield self._tuple(found)
             if page.last is None:
                 return
-            left, after = left - len(page.found), page.last
+            left = left - len(page.found)
+            after = page.last
 
     def list(
         self,
@@ -251,7 +254,8 @@ class MemoristSaver(BaseCheckpointSaver[str]):
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy everything of a thread to another."""
-        source, target = thread_name(str(source_thread_id)), thread_name(str(target_thread_id))
+        source = thread_name(str(source_thread_id))
+        target = thread_name(str(target_thread_id))
         await self._wait(self._graphs.copy_thread(source, target))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
@@ -356,7 +360,8 @@ def migrate(source: BaseCheckpointSaver[Any], target: MemoristSaver) -> int:
     for each in tuples:
         writes: builtins.list[TaskWrite] = []
         for position, (task, channel, value) in enumerate(each.pending_writes or ()):
-            place, dumped = WRITES_IDX_MAP.get(channel, position), target._dump(channel, value)
+            place = WRITES_IDX_MAP.get(channel, position)
+            dumped = target._dump(channel, value)
             # A tuple has no path: the position keeps the order.
             writes.append(TaskWrite(task, place, f"{position:08}", channel, dumped))
         id = each.config["configurable"]["checkpoint_id"]

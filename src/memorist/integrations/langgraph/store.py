@@ -132,7 +132,9 @@ class MemoristStore(BaseStore):
         """Return the items under a prefix that pass the filter; with a query, the nearest ones
         first.
         """
-        prefix, end, wanted = _name(op.namespace_prefix), op.offset + op.limit, op.filter or {}
+        prefix = _name(op.namespace_prefix)
+        end = op.offset + op.limit
+        wanted = op.filter or {}
         embedder = self._ctx.embedder
         scores: dict[DocumentKey, float] = {}  # the cosine of the query and the nearest field
         if op.query and embedder:
@@ -210,7 +212,8 @@ def _name(namespace: tuple[str, ...]) -> str:
 
 def _key(namespace: tuple[str, ...], key: str) -> DocumentKey:
     """Return a key. Raises InvalidInput for names that not every database can store."""
-    name, key = _name(namespace), str(key)
+    name = _name(namespace)
+    key = str(key)
     both = name + key
     if normalize.storable(both) != both or len(both.encode()) > _MOST_BYTES:
         raise InvalidInput(

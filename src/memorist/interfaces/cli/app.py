@@ -198,7 +198,9 @@ def _describe(run: Any, work: Callable[..., object]) -> str:
     parameters += [declare(each, helps[each.name]) for each in own if each.kind != each.VAR_KEYWORD]
     for name, help in _SHARED.items():
         parameters.append(declare(shared[name], help, panel="Options of all commands"))
-    run.__name__, run.__doc__, run.__annotations__ = work.__name__, text, {}
+    run.__name__ = work.__name__
+    run.__doc__ = text
+    run.__annotations__ = {}
     run.__signature__ = inspect.Signature(parameters)
     return example
 
@@ -212,7 +214,9 @@ def declare(parameter: Parameter, help: str, *, panel: str | None = None) -> Par
     metavar = None
     if help.startswith("<"):
         metavar, _, help = help[1:].partition(">")
-    help, kind, name = help.strip(), parameter.annotation, parameter.name.replace("_", "-")
+    help = help.strip()
+    kind = parameter.annotation
+    name = parameter.name.replace("_", "-")
     if parameter.kind is not _KEYWORD:
         declared: Any = typer.Argument(metavar=metavar, help=help, show_default=False)
         return parameter.replace(kind=_KEYWORD, annotation=Annotated[kind, declared])
@@ -269,14 +273,16 @@ def quiet_end() -> Iterator[None]:
 
 def report(error: Exception, *, as_json: bool) -> int:
     """Print an error to stderr and return its exit code."""
-    name, code = type(error).__name__, codes(error).exit_code
+    name = type(error).__name__
+    code = codes(error).exit_code
     message = f"unexpected error: {name}: {error} (MEMORIST_TRACEBACK=1 prints the traceback)"
     usage: Any = error if isinstance(error, _UsageError) else None
     if usage:
         if close := getattr(usage, "possibilities", None):  # of a wrong option
             usage.message += f". Did you mean {' or '.join(close)}?"
             usage.possibilities = None
-        code, message = USAGE, usage.format_message()
+        code = USAGE
+        message = usage.format_message()
     elif isinstance(error, MemoristError):
         message = str(error)
     elif isinstance(error, typer.Abort):
@@ -318,7 +324,8 @@ def memory_id(mine: Any, given: str) -> str:
     """Return the id of a memory of this scope, in any state, from its first characters."""
     if len(given) < SHORTEST or len(given) >= 36:
         return given
-    page, known = None, []
+    page = None
+    known = []
     while page is None or page.cursor:
         page = mine.list(Filter(states=STATES), limit=1000, cursor=page and page.cursor)
         known += [memory.id for memory in page]

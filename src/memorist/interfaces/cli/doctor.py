@@ -194,7 +194,8 @@ def check_language_model(settings: Settings) -> Findings:
         yield about, "bad", str(error)
         return
     where = _without_password(settings.llm_url or "its provider")
-    user, tenant = settings.llm_daily_tokens_per_user, settings.llm_daily_tokens_per_tenant
+    user = settings.llm_daily_tokens_per_user
+    tenant = settings.llm_daily_tokens_per_tenant
     limits = f"{user:,} tokens per user and {tenant:,} per tenant a day (0: no limit)"
     yield about, "good", f"{settings.llm} at {where}, at most {limits}"
 
@@ -231,7 +232,8 @@ def check_file(settings: Settings) -> Findings:
         return
     try:
         with memorist.open(place) as memory:
-            counts, problems = memory.stats(), memory.check()
+            counts = memory.stats()
+            problems = memory.check()
             # Space is reserved beside a database that is open, unless it is temporary.
             is_temporary = load("storage.sqlite").is_temporary(path.absolute())
             reserve = path.with_name(f"{path.name}-reserve")
@@ -239,7 +241,9 @@ def check_file(settings: Settings) -> Findings:
     except MemoristError as error:  # its message says what to do
         yield "file", "bad", str(error)
         return
-    stored, size, missing = counts["memories"], counts["bytes"], counts["without_embeddings"]
+    stored = counts["memories"]
+    size = counts["bytes"]
+    missing = counts["without_embeddings"]
     yield "file", "good", f"{_without_password(place)}, {stored} memories, {size:,} bytes"
     if not has_reserve:
         seen = "no space is reserved: forgetting may fail when the disk is full"
@@ -267,7 +271,8 @@ def check_spool(settings: Settings) -> Findings:
     if spool is None:
         yield "spool", "good", "off: writes fail while the store is down"
         return
-    waiting, aside = len(spool.waiting()), spool.set_aside()
+    waiting = len(spool.waiting())
+    aside = spool.set_aside()
     if waiting:
         fix = "bring the store back, then run `memorist db replay`"
         yield "spool", "poor", f"{waiting} waiting in {spool.folder}", fix

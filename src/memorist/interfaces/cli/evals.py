@@ -54,13 +54,17 @@ Next
 def demo(call: Call) -> object:
     """Store a sample conversation and answer questions about it. Leaves nothing behind."""
     script = json.loads(files(__package__).joinpath("demo_conversation.json").read_text("utf-8"))
-    messages, questions, answers = script["messages"], script["questions"], []
+    messages = script["messages"]
+    questions = script["questions"]
+    answers = []
     with (
         tempfile.TemporaryDirectory() as folder,
         progress("Listening", len(messages) + len(questions), hidden=call.json) as advance,
         memorist.open(":memory:", state_dir=folder, **DEFAULTS) as memory,
     ):
-        mine, start, done = memory.scope(user="demo"), time.perf_counter(), 0
+        mine = memory.scope(user="demo")
+        start = time.perf_counter()
+        done = 0
         for _, session in groupby(messages, key=itemgetter("session")):
             turns = list(session)
             mine.remember(turns)
@@ -215,7 +219,8 @@ def _show_report(report: Report, swept: SweepReport | None) -> None:
     if best.accuracy < 1:
         draw(Text(f"Failed with {best.name}", style="bold"))
     for each in best.results:
-        missing, forbidden = ", ".join(each.missing), ", ".join(each.forbidden)
+        missing = ", ".join(each.missing)
+        forbidden = ", ".join(each.forbidden)
         reasons = [missing and f"lacks {missing}", forbidden and f"says {forbidden}", each.problem]
         if not each.passed:
             line("  " + plain(f"{each.task}: {'; '.join(filter(None, reasons))}"))

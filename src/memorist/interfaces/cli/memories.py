@@ -157,7 +157,8 @@ def list_(
         elif where != Filter():
             output.note("No memories match.")
         else:
-            own, elsewhere = mine.scope, []
+            own = mine.scope
+            elsewhere = []
             for scope in memory.scopes():
                 is_own = (scope.tenant, scope.user) == (own.tenant, own.user)
                 if is_own and scope.space != own.space:
@@ -387,7 +388,8 @@ def undo(call: Call, operation: str | None = None, *, dry_run: bool = False) -> 
         session = call.session
         if operation:
             known = [str(entry.meta.get("operation", "")) for entry in mine.history(limit=10_000)]
-            operation, session = complete_id(operation, known), None
+            operation = complete_id(operation, known)
+            session = None
         done = mine.undo(operation, session=session, dry_run=dry_run, actor=mine.scope.user)
     if not call.json:
         output.show(done.memories)

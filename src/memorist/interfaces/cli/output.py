@@ -60,7 +60,8 @@ def note(text: str) -> None:
 def as_json(value: Any, *, indent: int | None = 2) -> None:
     """Print one JSON document."""
     if isinstance(value, Conflict):
-        old, new = value.old, value.new
+        old = value.old
+        new = value.new
         value = {"id": value.id, "new": new.text, "old": old.text, "old_id": old.id}
     elif is_dataclass(value):
         value = codec.dump(value)

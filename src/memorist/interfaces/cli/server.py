@@ -51,13 +51,15 @@ def serve(
     try:
         import uvicorn
 
-        rest, auth = load("interfaces.rest.app"), load("interfaces.rest.auth")
+        rest = load("interfaces.rest.app")
+        auth = load("interfaces.rest.auth")
     except ImportError as error:
         raise Misconfigured('The server needs an extra: pip install "memorist[server]"') from error
 
     async def run() -> None:
         async with memorist.aio.open(call.db, run_jobs=jobs) as memory:
-            settings, local = memory.settings, None
+            settings = memory.settings
+            local = None
             telemetry.configure_log(settings.log, memory.ctx.observers)
             if not keys and auth.is_loopback(host):
                 user = call.user or settings.user or login()

@@ -98,7 +98,8 @@ class MemoryServer(MCPServer[None]):
 def build_server(backend: Backend) -> MCPServer[None]:
     """Build the server with its tools, resources and prompts."""
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers = root.handlers[:]
+    level = root.level
     server = MemoryServer(
         "memorist",
         title="Memorist",

@@ -323,7 +323,8 @@ async def memory_conflicts(limit: Limit = 10) -> ConflictsResult:
     scope = (await authorize("read")).scope()
     result = ConflictsResult(conflicts=[])
     for each in await scope.conflicts(limit=limit):
-        newer, older = memory_item(each.new), memory_item(each.old)
+        newer = memory_item(each.new)
+        older = memory_item(each.old)
         result["conflicts"].append(ConflictItem(id=each.id, newer=newer, older=older))
     return result
 
