@@ -187,10 +187,7 @@ def _read_task(path: Path) -> EvalTask:
 
 
 def small_talk(task: EvalTask) -> list[EvalSession]:
-    """Return small talk for the weeks before the question.
-
-    It leaves out lines that say what the task is about.
-    """
+    """Return small talk for the weeks before the question, without lines about its subject."""
     wanted: list[str] = []
     for each in (*task.must, *task.must_not):
         wanted += [each] if isinstance(each, str) else each
