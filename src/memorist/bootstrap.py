@@ -18,7 +18,7 @@ from .embedders import Cached
 from .embedders.hashing import Hashing
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
-from .ingest import policies
+from .ingest import validation
 from .jobs.index_sync import IndexSync, StoreSearch
 from .jobs.worker import Worker
 from .llms.budget import Breaker, MeteredModel
@@ -143,7 +143,7 @@ def _check(settings: Settings) -> None:
         raise Misconfigured(f"Setting 'db': {settings.db!r} contains a NUL character: name a file")
     try:
         profiles.find(catalog.PROFILES, settings.profile)
-        policies.find(catalog.POLICIES, settings.policy)
+        validation.policy(catalog.POLICIES, settings.policy)
         tokens.analyze("words", settings.language)
     except InvalidInput as error:
         raise Misconfigured(f"A setting cannot be used: {error}") from error

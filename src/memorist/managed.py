@@ -10,7 +10,7 @@ from .context import Context
 from .errors import InvalidInput, NotFound
 from .extraction import job
 from .extraction.job import Extracted
-from .ingest import links, policies, validation
+from .ingest import links, validation
 from .jobs import expire, summarize
 from .jobs.expire import Purged
 from .jobs.summarize import SummaryReport
@@ -191,7 +191,7 @@ class ManagedScope:
         if why := await self.privacy.disabled_reason(memory.labels.session):
             return Extracted(by="nobody", why=why)
         settings = ctx.settings
-        policy = policies.find(ctx.policies, settings.policy, settings.capacity)
+        policy = validation.policy(ctx.policies, settings.policy, settings.capacity)
         return await job.draw([id], self.scope, ctx, policy=policy)
 
     async def compress(

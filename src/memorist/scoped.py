@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from .ingest import pipeline as ingest
-from .ingest import policies, validation
+from .ingest import validation
 from .ingest.guard import load_disabled
 from .manage import (
     access,
@@ -99,7 +99,7 @@ class ScopedClient(ManagedScope):
     ) -> Receipt:
         """Store drafts, as dialects and importers make them."""
         ctx = self.ctx
-        by = policies.find(ctx.policies, policy or ctx.settings.policy, ctx.settings.capacity)
+        by = validation.policy(ctx.policies, policy or ctx.settings.policy, ctx.settings.capacity)
         remember = ingest.remember if self.offline is None else self.offline.remember
         outcomes: list[Outcome] = []
         for start in range(0, len(drafts), BATCH):

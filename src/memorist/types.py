@@ -177,11 +177,6 @@ class Draft:
     source_session_id: str | None = None  # of a summary: the session
     compression_source: bool = False  # it is a summary of its evidence
 
-    @property
-    def on_purpose(self) -> bool:
-        """The person wants exactly this kept."""
-        return self.pinned or self.manually_saved
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from ..client import Client
 from ..errors import Refused
-from ..ingest import policies, trim, validation
+from ..ingest import trim, validation
 from ..retrieve import render
 from ..retrieve.profiles import Profile
 from ..text import clock, normalize
@@ -31,7 +31,7 @@ class Theoria:
     ) -> None:
         self._client = client
         self._profile = profile
-        policy = policies.find(client.ctx.policies, "theoria", client.settings.capacity)
+        policy = validation.policy(client.ctx.policies, "theoria", client.settings.capacity)
         if soft_cap is not None and soft_cap != policy.capacity:
             validation.number("soft_cap", soft_cap)
             policy = replace(

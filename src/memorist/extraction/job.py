@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
-from ..ingest import guard, pipeline, policies
+from ..ingest import guard, pipeline, policies, validation
 from ..ingest.policies import Facts, Policy
 from ..storage import tasks
 from ..storage.changes import Event
@@ -157,7 +157,7 @@ def _choose(
     drafts = list[Draft]()
     if not facts:
         return drafts, dropped
-    policy = policies.find(ctx.policies, limits.policy)
+    policy = validation.policy(ctx.policies, limits.policy)
     said = {normalize.wording(each.text) for each in turn}
     first = turn[0]
     speaker = first.speaker

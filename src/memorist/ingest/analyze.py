@@ -90,10 +90,10 @@ class Chunk:
 class Item:
     """One draft on its way through the pipeline."""
 
-    given: Draft  # as the caller gave it
     draft: Draft  # with no more authority than its speaker has
     outcome: Outcome | None = None  # None: it is still on its way
     chunks: list[Chunk] = field(default_factory=list)
+    note: str = ""  # for the caller, if it is created with less authority than was asked for
 
     @property
     def is_new(self) -> bool:
@@ -110,6 +110,11 @@ class Item:
 def is_turn(of: Draft | Memory) -> bool:
     """Return whether someone said it in a conversation; turns are kept apart, however alike."""
     return of.labels.session is not None and of.speaker is not None
+
+
+def is_on_purpose(draft: Draft) -> bool:
+    """Return whether the person wants exactly this kept."""
+    return draft.pinned or draft.manually_saved
 
 
 def analyze(draft: Draft, policy: Policy) -> list[Chunk]:
@@ -136,7 +141,7 @@ def analyze(draft: Draft, policy: Policy) -> list[Chunk]:
             item_type=item_type,
             session=draft.labels.session,
             is_turn=is_said,
-            on_purpose=draft.on_purpose,
+            on_purpose=is_on_purpose(draft),
             content_hash=normalize.content_hash(text),
             simhash=normalize.simhash64(text),
         )

@@ -22,7 +22,7 @@ from ..storage.queries import Reader
 from ..text import authority, normalize
 from ..text.entities import is_common
 from ..types import Draft, Scope
-from .analyze import Item
+from .analyze import Item, is_on_purpose
 from .policies import Policy
 
 Patterns = Mapping[str, re.Pattern[str]]
@@ -31,6 +31,7 @@ LONGEST = {"content": 320, "fact": 190, "evidence": 220, "lore": 180}  # charact
 SHORTEST = {"content": 2, "fact": 4, "evidence": 1, "lore": 4}
 FACT_TYPES = ("preference", "profile", "relationship", "project", "other")
 LOWERED = "kept as what somebody else said: only the person's own words become more than that"
+_CLAIMS = ("kind", "category", "item_type", "fact_type")  # that only the person's words may make
 _ON_PURPOSE = "(manually_saved=True, --on-purpose)"
 INCOGNITO = "this session is incognito: nothing of it is kept, and nothing is recalled in it"
 OFF = "memory is off in this space: `memorist privacy set on` turns it on"
@@ -224,14 +225,18 @@ def note_disabled(ctx: Context, scope: Scope, session: str | None, why: str) -> 
         del ctx.disabled[next(iter(ctx.disabled))]
 
 
-def refuse_disabled(items: Iterable[Item], disabled: Disabled) -> None:
+async def refuse_disabled(
+    ctx: Context, reading: Reader, scope: Scope, items: Iterable[Item]
+) -> None:
     """Refuse the items of sessions in which memory is disabled.
 
     Saving on purpose still works, except in an incognito session.
     """
+    sessions = {item.draft.labels.session for item in items}
+    disabled, _ = await load_disabled(ctx, reading, scope, sessions)
     for item in items:
         why = disabled.get(item.draft.labels.session, "")
-        is_allowed = not why or (why != INCOGNITO and item.draft.on_purpose)
+        is_allowed = not why or (why != INCOGNITO and is_on_purpose(item.draft))
         if item.outcome is None and not is_allowed:
             item.refuse(why)
 
@@ -245,13 +250,16 @@ def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
             continue
         if why := find_refusal(draft, policy, user):
             item.refuse(why)
-        else:
-            item.draft = lower_authority(draft, policy, user)
-        if why and draft.told_at is not None:
-            thread = draft.labels.thread or draft.labels.session
-            at = draft.told_at
-            event = Event(node="hotpath", op="classify", at=at, thread=thread, status="skipped")
-            events.append(event)
+            if draft.told_at is not None:
+                thread = draft.labels.thread or draft.labels.session
+                at = draft.told_at
+                event = Event(node="hotpath", op="classify", at=at, thread=thread, status="skipped")
+                events.append(event)
+            continue
+        item.draft = lower_authority(draft, policy, user)
+        claims = [getattr(draft, name) not in (None, getattr(item.draft, name)) for name in _CLAIMS]
+        if any(claims) and not authority.is_own(draft.labels.role, draft.speaker, user):
+            item.note = LOWERED
     return events
 
 
@@ -266,7 +274,7 @@ def find_refusal(draft: Draft, policy: Policy, user: str) -> str:
     text = "\n".join(filter(None, (draft.text, draft.steps_text)))
     if mark := find_forgery(text):
         return f"it holds {mark}, which only the application may write: say it in other words"
-    if draft.on_purpose:
+    if is_on_purpose(draft):
         return ""
     if kind := find_secret("\n".join((text, draft.evidence_text or "", *draft.evidence))):
         return (

@@ -26,8 +26,8 @@ from ..text import authority, normalize, tokens
 from ..text.clock import new_id
 from ..text.statements import Clause
 from ..types import Draft, Message, Outcome, Scope, Status
-from . import guard, links, policies, trim
-from .analyze import Chunk, Item, analyze
+from . import guard, links, trim, validation
+from .analyze import Chunk, Item, analyze, is_on_purpose
 from .decide import FORGOTTEN, MOST, WriteSession, decide
 from .policies import Bands, Policy
 
@@ -40,7 +40,6 @@ TOGETHER = 32  # chunks compared with the scope at a time: bounds the memory tha
 _ORDER: tuple[Status, ...] = ("created", "updated", "merged", "refused", "skipped")
 
 _SAID_AS = {"live": "live moved relocated", "work": "work joined started"}
-_CLAIMS = ("kind", "category", "item_type", "fact_type")  # that only the person's words may make
 
 Seen = dict[str, tuple[str, Outcome]]  # messages by id: the digest of their text, and their outcome
 
@@ -65,19 +64,17 @@ async def remember(
     ctx: Context, scope: Scope, drafts: Sequence[Draft], policy: Policy, now: datetime
 ) -> list[Outcome]:
     """Store drafts in one transaction; return their outcomes in the same order."""
-    items = [Item(draft, draft) for draft in drafts]
-    sessions = {draft.labels.session for draft in drafts}
-    disabled, _ = await guard.load_disabled(ctx, ctx.store, scope, sessions)
-    guard.refuse_disabled(items, disabled)
+    items = [Item(draft) for draft in drafts]
+    await guard.refuse_disabled(ctx, ctx.store, scope, items)
     refusals = guard.refuse(items, policy, scope.user)
     batch = await prepare(ctx, scope, items, policy, now)
-    hashes = {chunk.content_hash for chunk in batch.chunks}
-    done = outcomes(items, scope.user)
+    done = outcomes(items)
     if len(done) < len(items):
+        sessions = {draft.labels.session for draft in drafts}
+        hashes = {chunk.content_hash for chunk in batch.chunks}
         async with ctx.store.transaction(scope) as tx:
             await tx.read_ahead(sessions, hashes)
-            disabled, _ = await guard.load_disabled(ctx, tx, scope, sessions)
-            guard.refuse_disabled(items, disabled)
+            await guard.refuse_disabled(ctx, tx, scope, items)
             done = await write(tx, batch)
     ctx.access_log.note(scope, refusals)
     return done
@@ -117,8 +114,8 @@ async def prepare_derived(
     items = []
     for draft in drafts:
         named = replace(draft, id=draft.id or new_id(), told_at=draft.told_at or now)
-        items.append(Item(named, named))
-    by = policies.find(ctx.policies, policy)
+        items.append(Item(named))
+    by = validation.policy(ctx.policies, policy)
     guard.refuse(items, by, scope.user)
     return await prepare(ctx, scope, items, by, now)
 
@@ -131,7 +128,7 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     now = batch.now
     items = [item for item in batch.items if item.outcome is None]
     if not items:
-        return outcomes(batch.items, scope.user)
+        return outcomes(batch.items)
     seen = await load_seen(tx, scope, items)
     snapshot = await ctx.index.current(scope, tx)
     model = "" if ctx.embedder is None else ctx.embedder.model
@@ -151,35 +148,18 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     trimmed: list[str] = []
     if policy.capacity is not None and any(item.is_new for item in items):
         trimmed = await trim.enforce(tx, scope, policy.capacity, now)
-    for item in items:
-        if item.outcome and item.outcome.ids and set(item.outcome.ids).issubset(trimmed):
-            item.outcome = replace(item.outcome, status="skipped", reason=FULL)
-        if batch.problem and item.outcome and item.is_new:
-            item.outcome = replace(item.outcome, reason=batch.problem)
-    return outcomes(batch.items, scope.user)
+    for item, outcome in zip(items, outcomes(items), strict=True):
+        if outcome.ids and set(outcome.ids).issubset(trimmed):
+            item.outcome = replace(outcome, status="skipped", reason=FULL)
+        elif item.is_new:
+            reason = batch.problem or outcome.reason or item.note
+            item.outcome = replace(outcome, reason=reason)
+    return outcomes(batch.items)
 
 
-def outcomes(items: Iterable[Item], user: str) -> list[Outcome]:
-    """Return the outcomes of items that are done.
-
-    One gets a reason if the caller asked for more authority than who said it has.
-    """
-    done = []
-    for item in items:
-        outcome = item.outcome
-        given = item.given
-        draft = item.draft
-        if outcome is None:
-            continue
-        if given is not draft and outcome.status == "created" and not outcome.reason:
-            is_lowered = False
-            for name in _CLAIMS:
-                asked = getattr(given, name)
-                is_lowered |= asked is not None and asked != getattr(draft, name)
-            if is_lowered and not authority.is_own(given.labels.role, given.speaker, user):
-                outcome = replace(outcome, reason=guard.LOWERED)
-        done.append(outcome)
-    return done
+def outcomes(items: Iterable[Item]) -> list[Outcome]:
+    """Return the outcomes of items that are done."""
+    return [item.outcome for item in items if item.outcome is not None]
 
 
 async def load_seen(reading: Reader, scope: Scope, items: Iterable[Item]) -> Seen:
@@ -198,7 +178,7 @@ async def load_seen(reading: Reader, scope: Scope, items: Iterable[Item]) -> See
     for id, message in found.items():
         if not message.outcome.ids or there.intersection(message.outcome.ids):
             seen[id] = (digests[id] if message.same else "", message.outcome)
-        elif not drafts[id].on_purpose:  # what it became was forgotten since
+        elif not is_on_purpose(drafts[id]):  # what it became was forgotten since
             refused = Outcome(status="refused", reason=FORGOTTEN, message_id=id)
             seen[id] = (digests[id], refused)
     return seen

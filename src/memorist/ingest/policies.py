@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
-
-from ..errors import InvalidInput
 
 WHOLE = (0, 2**31)  # tokens: nothing is cut, one draft is one memory
 
@@ -96,16 +93,3 @@ SUMMARY = Policy(name="summary", chunk=WHOLE, score="given", route="given")  # o
 INSIGHT = Policy(
     name="insight", score="given", route="given", exact=True, near=True, guard="strict"
 )
-
-
-def find(policies: Mapping[str, Policy], name: str, capacity: int | None = None) -> Policy:
-    """Return the policy of that name, with another capacity if one is given (0: none).
-
-    Raises InvalidInput.
-    """
-    if name not in policies:
-        raise InvalidInput(f"No write policy {name!r}: there are {', '.join(sorted(policies))}")
-    found = policies[name]
-    if capacity is None or found.has_own_capacity:
-        return found
-    return replace(found, capacity=capacity or None)

@@ -16,6 +16,7 @@ from typing import Any
 from ..errors import InvalidInput
 from ..text import authority, clock, normalize
 from ..types import KINDS, Draft, Filter, Labels, Message
+from .policies import Policy
 
 _NUMBERS = ("importance", "confidence")
 _LISTS = ("tags", "source_ids", "evidence")
@@ -123,6 +124,16 @@ def where(value: object) -> Filter:
         if not is_valid:
             raise InvalidInput(f"{each.name} of a filter is a {wanted}, not {given!r:.60}")
     return value
+
+
+def policy(policies: Mapping[str, Policy], name: str, capacity: int | None = None) -> Policy:
+    """Return the policy of that name, with another capacity if one is given (0: none)."""
+    if name not in policies:
+        raise InvalidInput(f"No write policy {name!r}: there are {', '.join(sorted(policies))}")
+    found = policies[name]
+    if capacity is None or found.has_own_capacity:
+        return found
+    return replace(found, capacity=capacity or None)
 
 
 def texts(name: str, value: object) -> None:

@@ -24,7 +24,7 @@ from ..context import Context
 from ..embedders import encode
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, ProviderFailed
 from ..ingest import links as relations
-from ..ingest import policies
+from ..ingest import validation
 from ..ingest.policies import Bands, Policy
 from ..ports import BudgetedModel
 from ..storage.changes import Change, Event, Save
@@ -58,7 +58,7 @@ _IS_SAME = {"type": "boolean"}
 async def run(ctx: Context, task: Task) -> int:
     """Join memories that state the same fact; return the number of joined pairs."""
     changes: list[Change] = []
-    policy = policies.find(ctx.policies, ctx.settings.policy)
+    policy = validation.policy(ctx.policies, ctx.settings.policy)
     assert policy.bands is not None
     run = _Run(
         ctx=ctx,

@@ -21,7 +21,7 @@ from typing import cast
 from ..context import Context
 from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreUnavailable
 from ..extraction import job as extraction
-from ..ingest import policies, trim
+from ..ingest import trim, validation
 from ..manage import journal, privacy
 from ..storage import tasks
 from ..storage.changes import Event
@@ -95,7 +95,7 @@ def list_jobs(ctx: Context) -> Iterator[Job]:
     itself.
     """
     settings = ctx.settings
-    policy = policies.find(ctx.policies, settings.policy, settings.capacity)
+    policy = validation.policy(ctx.policies, settings.policy, settings.capacity)
     yield Job("purge", expire.run, DAILY)
     if policy.capacity is not None:
         yield Job("trim", _trim_scope, DAILY)
@@ -117,7 +117,7 @@ async def _trim_scope(ctx: Context, task: Task) -> int:
     """Trim a scope to the capacity of the write policy; return how many were trimmed."""
     settings = ctx.settings
     now = ctx.clock()
-    capacity = policies.find(ctx.policies, settings.policy, settings.capacity).capacity
+    capacity = validation.policy(ctx.policies, settings.policy, settings.capacity).capacity
     assert capacity is not None
     async with ctx.store.transaction(task.scope) as tx:
         trimmed = await trim.enforce(tx, task.scope, capacity, now)

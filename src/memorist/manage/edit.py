@@ -12,7 +12,7 @@ from typing import Any
 from .. import embedders
 from ..context import Context
 from ..errors import InvalidInput, NotFound, ProviderFailed, RevisionConflict
-from ..ingest import links, policies, transitions, validation
+from ..ingest import links, transitions, validation
 from ..ports import Vectors
 from ..storage.changes import Save, Unrelated
 from ..storage.export import original_text
@@ -68,7 +68,7 @@ async def edit(
     if text is not None:
         text = normalize.clean(normalize.storable(text))
         texts.append(text)
-        by = policies.find(ctx.policies, ctx.settings.policy).links
+        by = validation.policy(ctx.policies, ctx.settings.policy).links
     vectors = await encode(ctx, texts)  # before the write lock
     model = ctx.index.model
     async with ctx.store.transaction(scope) as tx:

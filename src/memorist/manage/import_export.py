@@ -14,7 +14,7 @@ from uuid import UUID, uuid5
 
 from ..context import Context
 from ..errors import InvalidInput
-from ..ingest import guard, policies, validation
+from ..ingest import guard, validation
 from ..ingest.decide import FORGOTTEN
 from ..ingest.guard import INCOGNITO, load_disabled
 from ..storage import codec, rows
@@ -288,7 +288,7 @@ async def admit(values: Sequence[Value], scope: Scope, how: Import) -> tuple[lis
     drafts = [_to_draft(value) for value in values]
     sessions = {draft.labels.session for draft in drafts}
     disabled, _ = await load_disabled(how.ctx, how.ctx.store, scope, sessions)
-    policy = policies.find(how.ctx.policies, how.ctx.settings.policy)
+    policy = validation.policy(how.ctx.policies, how.ctx.settings.policy)
     admitted: list[Any] = []
     reasons: list[str] = []
     for value, draft in zip(values, drafts, strict=True):

@@ -178,10 +178,8 @@ class Offline:
         policy: Policy,
         error: StoreUnavailable,
     ) -> list[Outcome]:
-        items = [Item(draft, draft) for draft in drafts]
-        sessions = {draft.labels.session for draft in drafts}
-        disabled, _ = await guard.load_disabled(ctx, ctx.store, scope, sessions)
-        guard.refuse_disabled(items, disabled)
+        items = [Item(draft) for draft in drafts]
+        await guard.refuse_disabled(ctx, ctx.store, scope, items)
         ctx.access_log.note(scope, guard.refuse(items, policy, scope.user))
         admitted = [item for item in items if item.outcome is None]
         for item in admitted:
@@ -204,7 +202,7 @@ class Offline:
                 reason=reason,
                 message_id=message,
             )
-        return ingest.outcomes(items, scope.user)
+        return ingest.outcomes(items)
 
     async def add_record(self, scope: Scope, patch: Summary) -> Summary | None:
         """Add to a long-term record; None if that is spooled. Raises InvalidInput,

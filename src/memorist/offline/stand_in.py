@@ -13,7 +13,7 @@ from typing import TypeAlias
 from ..context import Context
 from ..errors import InvalidInput, RevisionConflict
 from ..index import SnapshotCache
-from ..ingest import pipeline, policies
+from ..ingest import pipeline, validation
 from ..ingest.analyze import Item
 from ..manage import records
 from ..storage.changes import Change, Forget, Save
@@ -139,8 +139,8 @@ async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome
         policy_name = batch[0].policy
         names = (policy_name, policy_name.split(".")[0], "default")
         nearest = next(name for name in names if name in ctx.policies)
-        policy = policies.find(ctx.policies, nearest, ctx.settings.capacity)
-        items = [Item(draft, draft) for draft in drafts]
+        policy = validation.policy(ctx.policies, nearest, ctx.settings.capacity)
+        items = [Item(draft) for draft in drafts]
         ready = await pipeline.prepare(ctx, scope, items, policy, ctx.clock())
         async with ctx.store.transaction(scope) as tx:
             outcomes = await pipeline.write(tx, ready)

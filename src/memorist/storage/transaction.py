@@ -242,7 +242,7 @@ class Transaction(Reader):
             if save.vector is not None:
                 vectors.append(rows.vector_row(save.model, save.vector, number, memory.id))
             is_wanted = memory.manually_saved or memory.pinned or save.event == "restored"
-            if memory.is_active and is_wanted:
+            if memory.state == "active" and is_wanted:
                 wanted.append((number, self.digest(normalize.wording(memory.text))))
         reported = [save for save in saves if save.event is not None]
         replacing = set()  # a thread reports a memory once: as created, not as superseded
