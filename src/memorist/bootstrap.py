@@ -14,14 +14,13 @@ from pydantic import SecretStr
 from .client import Client
 from .context import Context
 from .dialects import catalog
-from .embedders import Cached
-from .embedders.hashing import Hashing
+from .embedders import Cached, Hashing
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import validation
 from .jobs.index_sync import IndexSync, StoreSearch
 from .jobs.worker import Worker
-from .llms.budget import Breaker, MeteredModel
+from .llms import Breaker, MeteredModel
 from .offline import Down, Switch
 from .offline.outage import Offline
 from .offline.spool import Spool
@@ -291,12 +290,12 @@ def _key(setting: str, given: SecretStr | None, url: str | None, variable: str) 
 def _reranker(settings: Settings, embedder: Embedder | None) -> Reranker | None:
     if settings.reranker == "maxsim":
         from .embedders.minilm import MiniLM
-        from .rerankers.local import MaxSim
+        from .rerankers import MaxSim
 
         loaded = getattr(embedder, "inner", embedder)  # below the cache: one model is enough
         return MaxSim(loaded if isinstance(loaded, MiniLM) else MiniLM())
     if settings.reranker == "cross-encoder":
-        from .rerankers.local import CrossEncoder
+        from .rerankers import CrossEncoder
 
         if settings.cross_encoder is None:
             raise Misconfigured(

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from llm_server import BEHAVIOURS, Server
+from memorist import llms
 from memorist.errors import BadModelAnswer, ModelUnavailable
-from memorist.llms import budget
 from memorist.llms.servers import AnthropicModel, OpenAIModel
 from memorist.ports import LanguageModel
 from memorist.text.prompts import Prompt
@@ -119,7 +119,7 @@ async def test_a_server_that_takes_its_time_gets_no_more_than_the_timeout(
     with pytest.raises(ModelUnavailable, match="within 1 seconds") as caught:
         await model.answer(ASK)
     assert time.monotonic() - begun < TIMEOUT + 1
-    assert caught.value.cost == budget.max_cost(ASK)
+    assert caught.value.cost == llms.max_cost(ASK)
 
 
 async def test_a_server_that_fails_is_unavailable_and_nothing_it_says_is_repeated(
@@ -256,7 +256,7 @@ async def test_figures_that_cannot_be_are_not_believed(
     for usage in [(0, 0), (-5, -5), (10**15, 10**15), ("7", None), (True, False), [], "much"]:
         llm_server.usage = usage
         answer = await model.answer(ASK)
-        assert 8 <= answer.tokens_in <= budget.max_cost(ASK)[0]
+        assert 8 <= answer.tokens_in <= llms.max_cost(ASK)[0]
         assert 8 <= answer.tokens_out <= ASK.max_tokens
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import stores
-from memorist.embedders.hashing import Hashing
+from memorist.embedders import Hashing
 from memorist.errors import (
     EmbedderUnavailable,
     InvalidInput,

@@ -12,7 +12,7 @@ import pytest
 
 from memorist import aio
 from memorist.client import Client
-from memorist.embedders.hashing import Hashing
+from memorist.embedders import Hashing
 from memorist.ports import Vectors
 from memorist.scoped import ScopedClient
 from memorist.types import Draft, Hit, Labels

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 import memorist
-from memorist.embedders.hashing import Hashing
+from memorist.embedders import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput
 from memorist.ports import Vectors
 from memorist.sync import Blocking, BlockingScope

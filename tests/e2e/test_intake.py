@@ -19,7 +19,7 @@ from memorist import aio
 from memorist.client import Client
 from memorist.dialects.clanker import GUILD, Clanker, embedding_model
 from memorist.dialects.clanker.intake import Intake
-from memorist.embedders.hashing import Hashing
+from memorist.embedders import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, Misconfigured, ModelUnavailable
 from memorist.manage.journal import SNAPSHOT
 from memorist.ports import Vectors

@@ -26,7 +26,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, Send, interrupt
 
 import memorist
-from memorist.embedders.hashing import Hashing
+from memorist.embedders import Hashing
 from memorist.errors import InvalidInput, MemoristError
 from memorist.integrations.langgraph import MemoristSaver, MemoristStore, migrate
 

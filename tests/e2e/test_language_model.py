@@ -16,10 +16,9 @@ from typer.testing import CliRunner, Result
 
 import memorist
 from llm_server import Server
-from memorist import aio
+from memorist import aio, llms
 from memorist.errors import Misconfigured
 from memorist.interfaces.cli import app
-from memorist.llms import budget
 from memorist.text.prompts import Prompt
 from memorist.types import Scope
 
@@ -143,7 +142,7 @@ def smollm() -> Iterator[str]:
 async def test_a_real_model_answers_in_the_shape_it_is_asked_for_and_within_its_budget(
     tmp_path: Path, smollm: str
 ) -> None:
-    cap = 4 * budget.TRIES * sum(budget.max_cost(ASK))
+    cap = 4 * llms.TRIES * sum(llms.max_cost(ASK))
     told = {
         "embedder": "none",
         "llm": "openai:smollm2",

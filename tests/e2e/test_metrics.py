@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import memorist
 from memorist.client import Client
-from memorist.embedders.hashing import Hashing
+from memorist.embedders import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput
 from memorist.interfaces.metrics import Metrics
 from memorist.interfaces.rest.app import create_app

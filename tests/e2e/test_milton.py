@@ -14,8 +14,7 @@ import pytest
 from memorist import aio
 from memorist.client import Client
 from memorist.dialects.milton import MemoryItem, Milton, ProjectMemory, UserProfile
-from memorist.embedders import Cached
-from memorist.embedders.hashing import Hashing
+from memorist.embedders import Cached, Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, RevisionConflict
 from memorist.ports import Vectors
 from memorist.providers import onnx

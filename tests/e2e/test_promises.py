@@ -16,7 +16,7 @@ import memorist
 from memorist.bootstrap import open_client
 from memorist.client import Client
 from memorist.dialects.catalog import POLICIES
-from memorist.embedders.hashing import Hashing
+from memorist.embedders import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, MemoristError, Misconfigured
 from memorist.sync import Blocking, BlockingScope
 from memorist.types import Filter

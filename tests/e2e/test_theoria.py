@@ -18,7 +18,7 @@ from memorist.client import Client
 from memorist.dialects import theoria as dialect
 from memorist.dialects.catalog import THEORIA
 from memorist.dialects.theoria import Theoria
-from memorist.embedders.hashing import Hashing
+from memorist.embedders import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, Refused
 from memorist.ports import Vectors
 from memorist.scoped import ScopedClient

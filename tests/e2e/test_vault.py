@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from memorist import aio
 from memorist.client import Client
 from memorist.dialects.vault import MemoryChunk, MemoryType, RecallResult, Vault, to_prompt
-from memorist.embedders import Cached
-from memorist.embedders.hashing import Hashing
+from memorist.embedders import Cached, Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput
 from memorist.ports import Vectors
 from memorist.storage.changes import Save

@@ -17,7 +17,7 @@ import memorist
 from clocks import Clock
 from memorist.client import Client
 from memorist.context import Context
-from memorist.embedders.hashing import Hashing
+from memorist.embedders import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, ProviderFailed
 from memorist.interfaces.cli import app
 from memorist.jobs.schedule import backoff, next_due, next_turn

@@ -27,7 +27,7 @@ from contextlib import suppress
 from typing import Any
 
 import memorist
-from memorist.embedders.hashing import Hashing
+from memorist.embedders import Hashing
 from memorist.errors import InvalidInput, MemoristError, RevisionConflict
 from memorist.jobs.worker import Worker
 from memorist.ports import Vectors

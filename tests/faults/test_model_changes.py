@@ -15,8 +15,7 @@ import pytest
 import memorist
 from memorist import aio, embedders
 from memorist.client import Client
-from memorist.embedders import encode
-from memorist.embedders.hashing import Hashing
+from memorist.embedders import Hashing, encode
 from memorist.errors import EmbedderUnavailable
 from memorist.index import SnapshotCache
 from memorist.ports import Vectors

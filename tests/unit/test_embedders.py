@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from memorist import embedders
-from memorist.embedders import Cached, minilm
-from memorist.embedders.hashing import Hashing
+from memorist.embedders import Cached, Hashing, minilm
 from memorist.embedders.minilm import PACKAGED, MiniLM
 from memorist.errors import EmbedderUnavailable
 from memorist.ports import Embedder, Vectors

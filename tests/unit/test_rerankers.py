@@ -8,7 +8,7 @@ import pytest
 from memorist import aio
 from memorist.embedders.minilm import MiniLM
 from memorist.errors import BadModelAnswer, ProviderFailed
-from memorist.rerankers.local import CrossEncoder, MaxSim
+from memorist.rerankers import CrossEncoder, MaxSim
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "tea", "milk", "is", "good", "?"]
 TEA = WORDS.index("tea")

@@ -1,4 +1,5 @@
-"""Embedders turn texts into vectors. Here is what stands around each of them: a check and a cache.
+"""Embedders turn texts into vectors. Here is what stands around each of them, a check and a cache,
+and one that needs no model.
 
 The cache is in memory and in one SQLite file under a directory, by the SHA-256 of `model:text`, so
 the model is called for new texts only. It is optional: a directory that is full, read-only or
@@ -6,10 +7,13 @@ damaged costs time but never raises.
 """
 
 import asyncio
-from collections import OrderedDict
+import re
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from hashlib import blake2b, sha256
+from math import sqrt
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -32,6 +36,19 @@ _SEAL = 8  # bytes
 _OVERHEAD = 300  # bytes of a vector beside itself: key, seal, indexes, free space in a page
 _BUSY_MS = 2_000
 _NEAR = 1e-3  # of a length to 1: what rounding may do
+_WORD = re.compile(r"\w+")
+_TRIGRAM = 0.3  # of a word's weight
+_NEXT = "(SELECT coalesce(max(used), 0) + 1 FROM vectors)"
+_PREPARE = """
+    PRAGMA page_size = 16384;
+    PRAGMA journal_mode = WAL;
+    PRAGMA wal_autocheckpoint = 64;
+    PRAGMA synchronous = OFF; -- vectors lost in a power cut are computed again
+    PRAGMA secure_delete = ON;
+    CREATE TABLE IF NOT EXISTS vectors
+        (key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL, used INTEGER NOT NULL);
+    CREATE INDEX IF NOT EXISTS vectors_used ON vectors (used);
+    """
 
 
 async def encode(embedder: Embedder, texts: Sequence[str]) -> Vectors:
@@ -171,11 +188,10 @@ class VectorFile:
                 marks = ", ".join("?" * len(some))
                 sql = f"SELECT key, vector FROM vectors WHERE key IN ({marks})"
                 rows: list[Any] = file.execute(sql, some).fetchall()
-                for name, content in rows:
-                    if isinstance(content, bytes) and len(content) == self._size + _SEAL:
-                        vector = np.frombuffer(content[: self._size], "<f4").astype(np.float32)
-                        if _seal(name, vector) == content:
-                            found[name] = vector
+                for name, sealed in rows:
+                    content = sealed[: self._size] if isinstance(sealed, bytes) else b""
+                    if _seal(name, content) == sealed:
+                        found[name] = np.frombuffer(content, "<f4").astype(np.float32)
             with suppress(apsw.ReadOnlyError, apsw.BusyError), file:  # a file may be read-only
                 sql = f"UPDATE vectors SET used = {_NEXT} WHERE key = ?"
                 file.executemany(sql, [(name,) for name in found])
@@ -183,15 +199,21 @@ class VectorFile:
 
     def write(self, vectors: dict[bytes, Vectors]) -> None:
         """Store vectors; those used longest ago make room for them."""
-        sealed = [(name, _seal(name, vector)) for name, vector in vectors.items()][: self._most]
+        sealed = []
+        for name, vector in vectors.items():
+            sealed.append((name, _seal(name, vector.astype("<f4").tobytes())))
+        sealed = sealed[: self._most]
         with self._ignore_failures(), self._open() as file:
-            rows = _count_rows(file) if self._rows is None else self._rows
-            self._rows = rows + len(sealed)
+            if self._rows is None:
+                count: Any = file.execute("SELECT count(*) FROM vectors").fetchall()
+                self._rows = int(count[0][0])
+            self._rows += len(sealed)
             if self._rows > self._most:
                 left = max(0, int(self._most * _ROOM) - len(sealed))
-                oldest = "SELECT rowid FROM vectors ORDER BY used, rowid LIMIT max(0, ? - ?)"
-                sql = f"DELETE FROM vectors WHERE rowid IN ({oldest})"
-                file.execute(sql, (_count_rows(file), left))
+                oldest = (
+                    "SELECT rowid FROM vectors ORDER BY used DESC, rowid DESC LIMIT -1 OFFSET ?"
+                )
+                file.execute(f"DELETE FROM vectors WHERE rowid IN ({oldest})", (left,))
                 self._rows = left + len(sealed)
             sql = f"INSERT INTO vectors (key, vector, used) VALUES (?, ?, {_NEXT}) "
             sql += "ON CONFLICT (key) DO UPDATE SET vector = excluded.vector"
@@ -214,8 +236,7 @@ class VectorFile:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             connection = apsw.Connection(str(self._path))
             connection.set_busy_timeout(_BUSY_MS)
-            for statement in _PREPARE:
-                connection.execute(statement).fetchall()
+            connection.execute(_PREPARE).fetchall()
             self._connection = connection
         return self._connection
 
@@ -234,25 +255,65 @@ class VectorFile:
             return
 
 
-_NEXT = "(SELECT coalesce(max(used), 0) + 1 FROM vectors)"
-_PREPARE = (
-    "PRAGMA page_size = 16384",
-    "PRAGMA journal_mode = WAL",
-    "PRAGMA wal_autocheckpoint = 64",
-    "PRAGMA synchronous = OFF",  # vectors lost in a power cut are computed again
-    "PRAGMA secure_delete = ON",
-    "CREATE TABLE IF NOT EXISTS vectors "
-    "(key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL, used INTEGER NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS vectors_used ON vectors (used)",
-)
-
-
-def _count_rows(file: apsw.Connection) -> int:
-    count: Any = file.execute("SELECT count(*) FROM vectors").fetchall()[0][0]
-    return int(count)
-
-
-def _seal(name: bytes, vector: Vectors) -> bytes:
+def _seal(name: bytes, content: bytes) -> bytes:
     """Return a vector with a seal that shows damage and a wrong key."""
-    content = vector.astype("<f4").tobytes()
     return content + blake2b(name + content, digest_size=_SEAL).digest()
+
+
+class Hashing:
+    """An embedder without a model: words and their trigrams, hashed. For tests, and where no model
+    can run.
+
+    It compares spelling, not meaning: "tea" and "teas" are near each other, "tea" and "coffee" are
+    not. The same text gives the same vector on every machine. Needs nothing, never fails.
+    """
+
+    def __init__(self, dimensions: int = 384) -> None:
+        self.dimensions = dimensions
+        self.model = f"hashing-{dimensions}"
+
+    async def encode_batch(self, texts: Sequence[str]) -> Vectors:
+        """Return one unit-length row per text, in order."""
+        rows = [self._row(text) for text in texts]
+        return np.array(rows, dtype=np.float32).reshape(len(texts), self.dimensions)
+
+    async def close(self) -> None:
+        """Release nothing."""
+
+    def _row(self, text: str) -> Vectors:
+        row = np.zeros(self.dimensions, dtype=np.float32)
+        for feature, weight in features(text).items():
+            place = hash_feature(feature)
+            row[place % self.dimensions] += weight if place & 1 << 63 else -weight
+        length = float(np.linalg.norm(row))
+        return row / length if length else self._row("")
+
+
+def features(text: str) -> dict[str, float]:
+    """Return the words and trigrams of a text with their weights; four times a word weighs twice as
+    much.
+
+    >>> features("Tea")
+    {'tea': 1.0, '#<te': 0.3, '#tea': 0.3, '#ea>': 0.3}
+    >>> features(" ")
+    {'': 1.0}
+    """
+    words = Counter(_WORD.findall(text.casefold()) or [""])
+    trigrams: Counter[str] = Counter()
+    for word, times in words.items():
+        framed = f"<{word}>"
+        for start in range(len(framed) - 2):
+            trigrams[f"#{framed[start : start + 3]}"] += times
+    weights = {word: sqrt(times) for word, times in words.items()}
+    return weights | {trigram: _TRIGRAM * sqrt(times) for trigram, times in trigrams.items()}
+
+
+@lru_cache(maxsize=65_536)
+def hash_feature(feature: str) -> int:
+    """Return a 64-bit number for a feature, the same in every process.
+
+    >>> hash_feature("tea") == hash_feature("tea") != hash_feature("coffee")
+    True
+    """
+    digest = blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")

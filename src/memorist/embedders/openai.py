@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import EmbedderUnavailable, Misconfigured, WrongDimensions
 from ..ports import Vectors
-from ..providers import http
+from ..providers import Circuit, Failed, ModelServer, at
 
 MODEL = "text-embedding-3-small"
 DIMENSIONS = {MODEL: 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
@@ -49,7 +49,7 @@ class OpenAIEmbedder:
             self.model = f"{model}@{self.dimensions}"
             self._request["dimensions"] = self.dimensions
         self._timeout = timeout
-        self._server = http.ModelServer(
+        self._server = ModelServer(
             "openai",
             "AsyncOpenAI",
             "embeddings",
@@ -58,7 +58,7 @@ class OpenAIEmbedder:
             timeout=timeout,
             limit=_MOST_TEXTS * self.dimensions * _BYTES_A_NUMBER + (1 << 20),
         )
-        self._circuit = http.Circuit()
+        self._circuit = Circuit()
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
         """Return one unit-length row per text, in order; a long text is cut.
@@ -80,20 +80,20 @@ class OpenAIEmbedder:
             raise self._unavailable(f"failed and is asked again in {wait:.0f} s")
         await self._server.ready()
         try:
-            with self._circuit.call((TimeoutError, http.Failed)):
+            with self._circuit.call((TimeoutError, Failed)):
                 async with asyncio.timeout(self._timeout):
                     data = await self._server.ask(input=list(batch), **self._request)
-        except (TimeoutError, http.Failed) as error:
+        except (TimeoutError, Failed) as error:
             raise self._unavailable(f"failed: {error or 'it took too long'}") from None
         return self.read_vectors(data, len(batch))
 
     def read_vectors(self, data: Any, wanted: int) -> Vectors:
         """Return the vectors in an answer, in the order of the texts, at unit length."""
-        found = http.at(data, "data")
+        found = at(data, "data")
         placed = {}
         for row in found if isinstance(found, list) else ():
-            place = http.at(row, "index")
-            placed[place if isinstance(place, int) else None] = http.at(row, "embedding")
+            place = at(row, "index")
+            placed[place if isinstance(place, int) else None] = at(row, "embedding")
         if placed.keys() != set(range(wanted)):
             raise self._unavailable("did not give one vector for each text")
         try:

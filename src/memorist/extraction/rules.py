@@ -279,7 +279,7 @@ _SUBJECT = re.compile(
 )
 _SHORT = {"m": "is", "ve": "has", "ll": "will", "re": "is"}
 _IRREGULAR = {"am": "is", "are": "is", "have": "has", "do": "does", "go": "goes"}
-_IRREGULAR |= word_table({"does not": "don't don’t dont", "cannot": "can't can’t cant"})
+_IRREGULAR |= word_table("does not: don't don’t dont\ncannot: can't can’t cant")
 _SAME = word_set("was had did will cannot can has is been")
 _ENDING = re.compile(r"(?:s|sh|ch|x|z)$")
 _CONSONANT_Y = re.compile(r"[^aeiou]y$")

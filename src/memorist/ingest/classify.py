@@ -25,13 +25,11 @@ WORKING_SIGNALS = ("now", "right now", "currently", "this session", "today")
 CONFIDENT_FROM = 0.6  # tags found with this confidence count in `heuristic_importance`
 TECHNICAL_FROM = 0.25  # mean rarity of the words
 TECHNICAL_WORDS = word_set("api async postgresql docker kubernetes vector embedding token schema")
-_KIND_OF = word_table(
-    {
-        "procedural": "preference procedural",
-        "semantic": "fact profile relationship project lore goals",
-        "episodic": "decision request result crumb event activity",
-    }
-)
+_KIND_OF = word_table("""
+    procedural: preference procedural
+    semantic: fact profile relationship project lore goals
+    episodic: decision request result crumb event activity
+    """)
 _CATEGORY_OF = {
     "procedural": "preference",
     "semantic": "fact",

@@ -1,1 +1,241 @@
-"""Language models: providers, and the wrappers around them. Everything works without one."""
+"""What stands around a language model: a circuit breaker, a token budget and the check of answers.
+
+Everything works without a model. One that failed several times is not asked for a while, so that no
+call waits in vain. The most that a call can cost is reserved first, so no limit is exceeded. What a
+model wrote is not trusted: the JSON in it has to fit the schema of the question.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, NoReturn
+
+from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, ProviderFailed
+from ..ports import LanguageModel, TokenLedger
+from ..providers import Circuit
+from ..text.prompts import ModelAnswer, Prompt
+from ..text.tokens import count_tokens
+from ..types import Scope
+
+TRIES = 2  # a question is asked once more if the answer is not usable
+OVERHEAD = 1_500  # tokens that a server adds, or we for the schema of the answer or a second try
+MAX_STARTS = 50  # places in a text that are tried as the beginning of an object
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+}
+_NO_TEXT = re.compile("[\x00\ud800-\udfff]")
+_LARGEST = 2**53
+
+
+def max_cost(ask: Prompt) -> tuple[int, int]:
+    """Return the most input and output tokens of one try: no tokenizer makes more tokens than there
+    are bytes.
+
+    >>> max_cost(Prompt(task="t", system="", user="é", schema={}, max_tokens=100))
+    (1506, 100)
+    """
+    schema = json.dumps(dict(ask.schema))
+    texts = (ask.system, ask.user, schema, schema)  # it may be sent in words and as a parameter
+    return OVERHEAD + sum(len(text.encode("utf-8", "replace")) for text in texts), ask.max_tokens
+
+
+def likely_cost(ask: Prompt, reply: str, reported: tuple[int, int]) -> tuple[int, int]:
+    """Return the tokens of a try as the server reported them, within what is possible.
+
+    >>> ask = Prompt(task="t", system="", user="tea " * 8, schema={}, max_tokens=9)
+    >>> likely_cost(ask, "tea", (0, 10**12))
+    (9, 9)
+    """
+    max_in, max_out = max_cost(ask)
+    min_in = count_tokens(ask.system) + count_tokens(ask.user)
+    tokens_in = min(max_in, max(reported[0], min_in))
+    return tokens_in, min(max_out, max(reported[1], count_tokens(reply)))
+
+
+class Breaker:
+    """Wraps a LanguageModel: after three failures in a row, it is not asked for 30 s or more."""
+
+    def __init__(
+        self, inner: LanguageModel, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.inner = inner
+        self.name = inner.name
+        self._circuit = Circuit(clock)
+
+    def check(self) -> None:
+        """Raise ModelUnavailable while the model is not asked."""
+        if wait := self._circuit.wait:
+            why = f"failed and is asked again in {wait:.0f} s"
+            error = ModelUnavailable(f"The language model {self.name} {why}")
+            error.cost = (0, 0)
+            raise error
+
+    async def answer(self, ask: Prompt) -> ModelAnswer:
+        """Return the answer of the inner model.
+
+        Raises ModelUnavailable at once while it is not asked.
+        """
+        self.check()
+        # A bad answer may be the fault of the text: the model is up.
+        with self._circuit.call((ModelUnavailable,), successes=(BadModelAnswer,)):
+            return await self.inner.answer(ask)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+class MeteredModel:
+    """A BudgetedModel. The limits are tokens per day (UTC) for a user and for a tenant; 0 is no
+    limit.
+
+    What a process reserved before it died stays counted until the day ends.
+    """
+
+    def __init__(
+        self,
+        model: Breaker,
+        ledger: TokenLedger,
+        *,
+        user_cap: int,
+        tenant_cap: int,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.model = model
+        self._ledger = ledger
+        self._clock = clock
+        self._user_cap = user_cap
+        self._tenant_cap = tenant_cap
+
+    async def answer(self, scope: Scope, ask: Prompt) -> Mapping[str, Any]:
+        """Return a value that fits the schema.
+
+        Raises ModelUnavailable, BadModelAnswer, OverBudget.
+        """
+        self.model.check()
+        max_in, max_out = (TRIES * tokens for tokens in max_cost(ask))
+        day = self._clock().date().isoformat()
+        call: dict[str, Any] = {"task": ask.task, "model": self.model.name, "day": day}
+        caps: dict[str, Any] = {"user_cap": self._user_cap, "tenant_cap": self._tenant_cap}
+        try:
+            is_within = await self._ledger.reserve(scope, tokens=max_in + max_out, **caps, **call)
+        except ProviderFailed as error:
+            raise ModelUnavailable(
+                "The language model is not used, because its cost cannot be recorded now"
+            ) from error
+        if not is_within:
+            raise OverBudget(
+                "The daily token budget of the language model is used up, so rules were used. "
+                "Raise `llm_daily_tokens_per_user` or `llm_daily_tokens_per_tenant`, or wait until"
+                " tomorrow (UTC)"
+            )
+        spent = (max_in, max_out)  # until the real figures are known
+        try:
+            answer = await self.model.answer(ask)
+            spent = (answer.tokens_in, answer.tokens_out)
+            return answer.value
+        except (ModelUnavailable, BadModelAnswer) as error:
+            spent = error.cost or spent
+            raise
+        finally:
+            with suppress(ProviderFailed):  # then the reservation stays counted
+                await self._ledger.settle(
+                    scope,
+                    **call,
+                    reserved=max_in + max_out,
+                    tokens_in=min(spent[0], max_in),
+                    tokens_out=min(spent[1], max_out),
+                )
+
+    async def close(self) -> None:
+        await self.model.close()
+
+
+def find_object(text: str) -> Any:
+    """Return the first JSON object in a text, whatever surrounds it. Raises ValueError.
+
+    >>> find_object('<think>{no}</think>Sure! ```json\\n{"facts": []}\\n``` Anything else?')
+    {'facts': []}
+    """
+
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"{constant} is not a number")
+
+    text = text.rpartition("</think>")[2]
+    decoder = json.JSONDecoder(parse_constant=refuse)
+    start = -1
+    for _ in range(MAX_STARTS):
+        start = text.find("{", start + 1)
+        if start < 0:
+            break
+        with suppress(ValueError, RecursionError):
+            return decoder.raw_decode(text, start)[0]
+    raise ValueError("it holds no complete JSON object")
+
+
+def find_problems(
+    value: Any, schema: Mapping[str, Any], where: str = "the answer"
+) -> Iterator[str]:
+    """Yield what is wrong with a value, in words that quote the schema and nothing of the value.
+
+    >>> list(find_problems({"n": "3"}, {"type": "object", "properties": {"n": {"type": "integer"}}}))
+    ['n is not of type integer']
+    >>> list(find_problems([1, 2], {"type": "array", "maxItems": 1}))
+    ['the answer has more than 1 items']
+    """
+    types = schema.get("type", list(_TYPES))
+    types = [types] if isinstance(types, str) else types
+    if value is None and "null" in types:
+        return
+    is_number = isinstance(value, int | float)
+    is_typed = any(type(value) in _TYPES.get(each, ()) for each in types)
+    if not is_typed or (is_number and not abs(value) <= _LARGEST):
+        yield f"{where} is not of type {' or '.join(types)}"
+        return
+    if "enum" in schema and value not in schema["enum"]:
+        yield f"{where} is none of {', '.join(map(str, schema['enum']))}"
+    if is_number and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        yield f"{where} is out of range"
+    if isinstance(value, str):
+        if _NO_TEXT.search(value):
+            yield f"{where} holds characters that are not text"
+        if len(value) > schema.get("maxLength", len(value)):
+            yield f"{where} is longer than {schema['maxLength']} characters"
+    elif isinstance(value, list):
+        if len(value) > schema.get("maxItems", len(value)):
+            yield f"{where} has more than {schema['maxItems']} items"
+        for index, item in enumerate(value):
+            yield from find_problems(item, schema.get("items", {}), f"{where}[{index}]")
+    elif isinstance(value, dict):
+        known = schema.get("properties", {})
+        missing = [name for name in schema.get("required", ()) if name not in value]
+        if missing:
+            yield f"{where} lacks {', '.join(missing)}"
+        if schema.get("additionalProperties") is False and not value.keys() <= known.keys():
+            yield f"{where} has other fields than {', '.join(known)}"
+        for name in filter(value.__contains__, known):
+            yield from find_problems(value[name], known[name], name)
+
+
+def drop_keywords(schema: Any, keywords: Collection[str]) -> Any:
+    """Return a schema without some of its keywords, for a server that does not support them.
+
+    >>> drop_keywords({"maxItems": 3, "items": {"type": "string", "maxLength": 9}}, ["maxLength"])
+    {'maxItems': 3, 'items': {'type': 'string'}}
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    kept: dict[str, Any] = {}
+    for name, part in schema.items():
+        if name == "properties":  # their names are not keywords
+            kept[name] = {field: drop_keywords(each, keywords) for field, each in part.items()}
+        elif name not in keywords:
+            kept[name] = drop_keywords(part, keywords)
+    return kept

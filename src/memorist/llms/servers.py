@@ -4,19 +4,17 @@ Each is asked for an answer in a given shape in the best way that it supports. W
 validated, and asked for once more if it does not fit.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
 
 from ..errors import BadModelAnswer, ModelUnavailable
-from ..providers import http
+from ..providers import Failed, ModelServer, at
 from ..text.prompts import ModelAnswer, Prompt
-from . import budget, schema
+from . import TRIES, drop_keywords, find_object, find_problems, likely_cost, max_cost
 
 MAX_BYTES = 1 << 20  # of a response
 TOOL = "answer"
@@ -28,21 +26,12 @@ _RETRY = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelReply:
+class ModelReply(NamedTuple):
     """What a server answered."""
 
     text: str
-    tokens: tuple[int, int] = (0, 0)  # in and out, as reported; 0 if it does not report them
-    is_cut: bool = False  # it stopped at the token limit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestStyle:
-    """How to ask a server."""
-
-    mode: str  # one of StructuredModel.modes
-    without: frozenset[str] = frozenset()  # parameters it does not accept
+    tokens: tuple[int, int]  # in and out, as reported; 0 if it does not report them
+    is_cut: bool  # it stopped at the token limit
 
 
 class StructuredModel(ABC):
@@ -71,7 +60,7 @@ class StructuredModel(ABC):
         self._mode = 0
         self._without = frozenset[str]()
         self.name = f"{self.library}:{model}"
-        self._server = http.ModelServer(
+        self._server = ModelServer(
             self.library,
             self.client,
             self.call,
@@ -94,25 +83,27 @@ class StructuredModel(ABC):
         error: ModelUnavailable | BadModelAnswer
         try:
             async with asyncio.timeout(self._timeout):
-                for _ in range(budget.TRIES):
+                for _ in range(TRIES):
                     reply = await self._ask(retry, tries)
-                    value: Any = None
                     problem = "it is too long, be brief"
                     if not reply.is_cut:
                         try:
-                            value = schema.find_object(reply.text)
-                            problem = schema.problem(value, ask.schema) or ""
+                            value = find_object(reply.text)
+                            problem = next(find_problems(value, ask.schema), "")
                         except ValueError as wrong:
                             problem = str(wrong)
                     if not problem:
-                        spent = _sum(tries)
+                        tokens_in, tokens_out = _sum(tries)
                         return ModelAnswer(
-                            value=value, model=self.name, tokens_in=spent[0], tokens_out=spent[1]
+                            value=value,
+                            model=self.name,
+                            tokens_in=tokens_in,
+                            tokens_out=tokens_out,
                         )
                     retry = replace(ask, system=ask.system + _RETRY.format(problem))
             error = BadModelAnswer(f"The answer of {self.name} could not be used: {problem}")
         except TimeoutError:
-            tries.append(budget.max_cost(ask))
+            tries.append(max_cost(ask))
             error = self._unavailable(f"did not answer within {self._timeout:g} seconds")
         except ModelUnavailable as failure:
             error = failure
@@ -123,8 +114,8 @@ class StructuredModel(ABC):
         await self._server.close()
 
     @abstractmethod
-    def build_request(self, ask: Prompt, style: RequestStyle) -> dict[str, Any]:
-        """Return the parameters of the request."""
+    def build_request(self, ask: Prompt, mode: str, without: frozenset[str]) -> dict[str, Any]:
+        """Return the parameters of the request, without those that the server does not accept."""
 
     @abstractmethod
     def read_reply(self, data: Any) -> ModelReply:
@@ -138,23 +129,23 @@ class StructuredModel(ABC):
         mode = self._mode
         without = self._without
         while mode < len(self.modes):
-            style = RequestStyle(mode=self.modes[mode], without=without)
+            request = self.build_request(ask, self.modes[mode], without)
             try:
-                reply = self.read_reply(await self._server.ask(**self.build_request(ask, style)))
-            except http.Failed as error:
+                reply = self.read_reply(await self._server.ask(**request))
+            except Failed as error:
                 if error.status not in _UNSUPPORTED:
-                    tries.append((0, 0) if error.is_free else budget.max_cost(ask))
+                    tries.append((0, 0) if error.is_free else max_cost(ask))
                     raise self._unavailable(f"failed: {error}") from None
                 rejected = {name for word, name in self.quirks.items() if word in error.said}
                 if rejected - without:
                     without |= rejected
                 else:
                     without = self._without
-                    mode = mode + 1
+                    mode += 1
             else:
                 self._mode = mode
                 self._without = without
-                tries.append(budget.likely_cost(ask, reply.text, reply.tokens))
+                tries.append(likely_cost(ask, reply.text, reply.tokens))
                 return reply
         raise self._unavailable(
             "rejected every way to ask it: is the address right, is the text too long?"
@@ -177,11 +168,11 @@ class OpenAIModel(StructuredModel):
         "max_completion_tokens": "max_tokens",  # newer models want the longer name
     }
 
-    def build_request(self, ask: Prompt, style: RequestStyle) -> dict[str, Any]:
+    def build_request(self, ask: Prompt, mode: str, without: frozenset[str]) -> dict[str, Any]:
         is_own = self._own_url is not None
         in_words = ("json_schema", "json_object", "text") if is_own else ("json_object", "text")
-        system = with_schema(ask) if style.mode in in_words else ask.system
-        is_new = not is_own or "max_tokens" in style.without
+        system = with_schema(ask) if mode in in_words else ask.system
+        is_new = not is_own or "max_tokens" in without
         request: dict[str, Any] = {
             "model": self._model,
             "messages": [
@@ -190,33 +181,33 @@ class OpenAIModel(StructuredModel):
             ],
             "max_completion_tokens" if is_new else "max_tokens": ask.max_tokens,
         }
-        if "temperature" not in style.without:
+        if "temperature" not in without:
             request["temperature"] = ask.temperature
         shape = dict(ask.schema)
-        if style.mode == "json_schema":
+        if mode == "json_schema":
             # OpenAI itself does not support limits of length.
-            known = shape if is_own else schema.without(shape, ("minLength", "maxLength"))
-            wanted = {"name": TOOL, "schema": known, "strict": schema.is_closed(shape)}
-            request["response_format"] = {"type": "json_schema", "json_schema": wanted}
-        elif style.mode == "json_object":
-            request["response_format"] = {"type": "json_object"}
-        elif style.mode == "tool":
+            known = shape if is_own else drop_keywords(shape, ("minLength", "maxLength"))
+            wanted = {"name": TOOL, "schema": known, "strict": True}
+            request["response_format"] = {"type": mode, mode: wanted}
+        elif mode == "json_object":
+            request["response_format"] = {"type": mode}
+        elif mode == "tool":
             function = {"name": TOOL, "description": "Give the answer.", "parameters": shape}
             request["tools"] = [{"type": "function", "function": function}]
             request["tool_choice"] = {"type": "function", "function": {"name": TOOL}}
         return request
 
     def read_reply(self, data: Any) -> ModelReply:
-        message = http.at(data, "choices", 0, "message")
+        message = at(data, "choices", 0, "message")
         if not isinstance(message, dict):
-            raise http.Failed("it does not speak this protocol")
-        arguments = http.at(message, "tool_calls", 0, "function", "arguments")
+            raise Failed("it does not speak this protocol")
+        arguments = at(message, "tool_calls", 0, "function", "arguments")
         given = arguments or message.get("content")
-        used = http.at(data, "usage")
+        used = at(data, "usage")
         return ModelReply(
             text=given if isinstance(given, str) else json.dumps(given or ""),
             tokens=(token_count(used, "prompt_tokens"), token_count(used, "completion_tokens")),
-            is_cut=http.at(data, "choices", 0, "finish_reason") == "length",
+            is_cut=at(data, "choices", 0, "finish_reason") == "length",
         )
 
 
@@ -231,43 +222,43 @@ class AnthropicModel(StructuredModel):
     unsupported = "minLength maxLength minItems maxItems minimum maximum pattern".split()
     counted = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
-    def build_request(self, ask: Prompt, style: RequestStyle) -> dict[str, Any]:
-        extra = {} if "temperature" in style.without else {"temperature": ask.temperature}
+    def build_request(self, ask: Prompt, mode: str, without: frozenset[str]) -> dict[str, Any]:
+        extra = {} if "temperature" in without else {"temperature": ask.temperature}
         request: dict[str, Any] = {
             "model": self._model,
-            "system": with_schema(ask) if style.mode == "text" else ask.system,
+            "system": with_schema(ask) if mode == "text" else ask.system,
             "messages": [{"role": "user", "content": ask.user}],
             "max_tokens": ask.max_tokens,
             "extra_body": extra,  # not every model accepts it
         }
         shape = dict(ask.schema)
-        if style.mode == "json_schema":
-            known = schema.without(shape, self.unsupported)
-            request["output_config"] = {"format": {"type": "json_schema", "schema": known}}
-        elif style.mode == "tool":
+        if mode == "json_schema":
+            known = drop_keywords(shape, self.unsupported)
+            request["output_config"] = {"format": {"type": mode, "schema": known}}
+        elif mode == "tool":
             tool = {"name": TOOL, "description": "Give the answer.", "input_schema": shape}
             request |= {"tools": [tool], "tool_choice": {"type": "tool", "name": TOOL}}
         return request
 
     def read_reply(self, data: Any) -> ModelReply:
-        blocks = http.at(data, "content")
-        used = http.at(data, "usage")
+        blocks = at(data, "content")
+        used = at(data, "usage")
         if not isinstance(blocks, list):
-            raise http.Failed("it does not speak this protocol")
+            raise Failed("it does not speak this protocol")
         text = ""
-        arguments = None
+        arguments = ""
         for block in blocks:
-            given = http.at(block, "input")
-            words = http.at(block, "text")
-            if isinstance(given, dict) and arguments is None:
-                arguments = given
+            given = at(block, "input")
+            words = at(block, "text")
+            if isinstance(given, dict):
+                arguments = arguments or json.dumps(given)
             if isinstance(words, str):
                 text += words
         tokens_in = sum(token_count(used, name) for name in self.counted)
         return ModelReply(
-            text=text if arguments is None else json.dumps(arguments),
+            text=arguments or text,
             tokens=(tokens_in, token_count(used, "output_tokens")),
-            is_cut=http.at(data, "stop_reason") == "max_tokens",
+            is_cut=at(data, "stop_reason") == "max_tokens",
         )
 
 
@@ -282,17 +273,13 @@ def token_count(usage: Any, name: str) -> int:
     >>> [token_count({"in": given}, "in") for given in (7, -7, "7", True)]
     [7, 0, 0, 0]
     """
-    figure = http.at(usage, name)
+    figure = at(usage, name)
     return figure if type(figure) is int and figure > 0 else 0
 
 
 def _sum(tries: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    tokens_in = 0
-    tokens_out = 0
-    for cost in tries:
-        tokens_in += cost[0]
-        tokens_out += cost[1]
-    return tokens_in, tokens_out
+    tokens_in, tokens_out = zip((0, 0), *tries, strict=True)
+    return sum(tokens_in), sum(tokens_out)
 
 
 def _encodable(text: str) -> str:

@@ -1,0 +1,183 @@
+"""Call model servers over HTTP through their client libraries, with a size limit and a circuit
+breaker.
+
+The text of a server's error may repeat what it was sent, so no part of it goes into our messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import Any
+
+from ..errors import Misconfigured
+
+FAILURES = 3  # in a row, after which no call is made for a while
+FIRST_PAUSE = 30.0
+LONGEST_PAUSE = 600.0  # seconds
+Errors = tuple[type[Exception], ...]
+_NEVER_ARRIVED = {"ConnectError", "ConnectTimeout", "PoolTimeout"}
+
+
+class Failed(Exception):
+    """A call to a server failed."""
+
+    def __init__(self, why: str, *, status: int = 0, said: str = "", is_free: bool = False) -> None:
+        super().__init__(why)
+        self.status = status
+        self.said = said
+        self.is_free = is_free  # the server did no work, so nothing is charged
+
+
+class ModelServer:
+    """One call of a server through its client library: at most `limit` bytes are read, no redirect
+    is followed.
+    """
+
+    def __init__(self, library: str, client: str, call: str, *, limit: int, **options: Any) -> None:
+        """Raises Misconfigured if the library is not installed."""
+        if importlib.util.find_spec(library) is None:
+            raise Misconfigured(f'This needs another package: pip install "memorist[{library}]"')
+        self._library = library
+        self._name = client
+        self._call = call
+        self._limit = limit
+        self._options = options
+        self._client: Any = None
+        self._opening = asyncio.Lock()
+
+    async def ready(self) -> None:
+        """Load the library before the first call: that takes a second that is not the server's."""
+        async with self._opening:
+            if self._client is None:
+                self._client = await asyncio.to_thread(self._open)
+
+    async def ask(self, **request: Any) -> Any:
+        """Return the JSON that comes back; `ready` has to come first. Raises Failed."""
+        sdk = sys.modules[self._library]
+        call = attrgetter(f"{self._call}.with_raw_response.create")(self._client)
+        try:
+            raw = await call(**request)
+        except sdk.APIStatusError as error:
+            status = error.status_code
+            said = str(error.body)[:200].lower()  # the rest may be an echo
+            is_free = 400 <= status < 500
+            raise Failed(f"status {status}", status=status, said=said, is_free=is_free) from None
+        except Exception as error:  # what a library and those below it raise shares no base class
+            cause = type(error.__cause__ or error).__name__
+            raise Failed(cause, is_free=cause in _NEVER_ARRIVED) from None
+        try:
+            return json.loads(raw.http_response.content)
+        except (ValueError, RecursionError):
+            raise Failed("no JSON came back") from None
+
+    async def close(self) -> None:
+        async with self._opening:
+            if self._client is not None:
+                await self._client.close()
+
+    def _open(self) -> Any:
+        sdk = importlib.import_module(self._library)
+        client = _limited_client(sdk, self._limit)
+        return getattr(sdk, self._name)(http_client=client, max_retries=0, **self._options)
+
+
+def at(data: Any, *path: str | int) -> Any:
+    """Return what stands at a place in untrusted JSON, or None.
+
+    >>> at({"choices": [{"message": "hi"}]}, "choices", 0, "message"), at([], "choices", 0)
+    ('hi', None)
+    """
+    for step in path:
+        if isinstance(step, str):
+            data = data.get(step) if isinstance(data, dict) else None
+        else:
+            data = data[step] if isinstance(data, list) and len(data) > step else None
+    return data
+
+
+def _limited_client(sdk: Any, limit: int) -> Any:
+    """Return an HTTP client that reads at most `limit` bytes of an answer."""
+    base = sdk.DefaultAsyncHttpxClient.__base__.__module__
+    http = sys.modules[base.partition(".")[0]]  # httpx or its successor
+
+    class Capped(http.AsyncByteStream):  # type: ignore[misc, name-defined]
+        def __init__(self, inner: Any) -> None:
+            self._inner = inner
+
+        async def __aiter__(self) -> Any:
+            left = limit
+            async for part in self._inner:
+                left -= len(part)
+                if left < 0:
+                    raise http.ReadError("the answer is too long")
+                yield part
+
+        async def aclose(self) -> None:
+            await self._inner.aclose()
+
+    async def cap(response: Any) -> None:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise http.ReadError("the answer is compressed")  # a little could become a lot
+        response.stream = Capped(response.stream)
+
+    return sdk.DefaultAsyncHttpxClient(
+        follow_redirects=False,  # a redirect would send the text elsewhere
+        headers={"accept-encoding": "identity"},
+        event_hooks={"response": [cap]},
+    )
+
+
+class Circuit:
+    """A circuit breaker: after a few failures in a row it only allows a trial call now and then."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failures = 0
+        self._until = 0.0
+        self._pause = FIRST_PAUSE
+        self._trying = False
+
+    @property
+    def wait(self) -> float:
+        """Seconds until a call makes sense; 0 if it does now."""
+        if self._failures < FAILURES:
+            return 0.0
+        return max(1.0 if self._trying else 0.0, self._until - self._clock())
+
+    @contextmanager
+    def call(self, failures: Errors, successes: Errors = ()) -> Iterator[None]:
+        """Make a call that `wait` allows; whether it worked is told by what the body raises.
+
+        Any other error, such as a cancellation, says nothing about the server.
+        """
+        is_trial = self._failures >= FAILURES
+        worked = None
+        self._trying = self._trying or is_trial
+        try:
+            yield
+            worked = True
+        except failures:
+            worked = False
+            raise
+        except successes:
+            worked = True
+            raise
+        finally:
+            if is_trial:
+                self._trying = False
+            if worked:
+                self._failures = 0
+                self._pause = FIRST_PAUSE
+            elif worked is False:
+                self._failures += 1
+                if self._failures == FAILURES or is_trial:
+                    self._until = self._clock() + self._pause
+                    self._pause = min(2 * self._pause, LONGEST_PAUSE)

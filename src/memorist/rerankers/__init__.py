@@ -1,0 +1,184 @@
+"""Rerank with models on this machine: the packaged one, or a cross-encoder of the user's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import BadModelAnswer, ProviderFailed
+from ..ports import Vectors
+from ..providers import onnx
+
+LONGEST = 512  # pieces of a pair, the special ones included
+_BATCH_TOKENS = 2048  # padding included
+
+
+class TokenEncoder(Protocol):
+    """A model that gives the states of a text's pieces, as `MiniLM` does."""
+
+    async def encode_tokens(self, texts: Sequence[str]) -> list[Vectors]:
+        """Return the unit-length states of each text's pieces, one row a piece.
+
+        Raises EmbedderUnavailable.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+class MaxSim:
+    """Late interaction: compares the pieces of the question with those of a text.
+
+    The model may be shared with the embedder; closing it twice is fine.
+    """
+
+    name = "maxsim"
+
+    def __init__(self, model: TokenEncoder) -> None:
+        self._model = model
+
+    async def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return how well each text answers, in [0, 1] and in order. Raises EmbedderUnavailable."""
+        asked, *read = await self._model.encode_tokens([question, *texts])
+
+        def compare() -> NDArray[np.float32]:
+            return np.array([likeness(asked, text) for text in read], np.float32)
+
+        return await asyncio.to_thread(compare)
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
+def likeness(asked: Vectors, text: Vectors) -> float:
+    """Return the mean over the question's pieces of the best cosine with a piece of the text.
+
+    >>> likeness(np.eye(2, dtype=np.float32), np.array([[1.0, 0.0]], np.float32))
+    0.5
+    """
+    if not len(asked) or not len(text):
+        return 0.0
+    best = (asked @ text.T).max(axis=1)
+    return float(np.clip(best.mean(), 0.0, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPair:
+    """A question and a text as the model reads them."""
+
+    place: int  # of the text in the call
+    ids: list[int]
+    first: int  # how many of the ids belong to the question
+
+
+class CrossEncoder:
+    """An ONNX cross-encoder as a Reranker: a folder that holds `model.onnx` and `vocab.txt`.
+
+    Any BERT-like model with one logit works, such as ms-marco-MiniLM-L-6-v2. It is loaded on first
+    use and runs in a thread of its own, one batch at a time. Safe to share between event loops.
+    """
+
+    def __init__(self, folder: str | Path, *, longest: int = LONGEST) -> None:
+        self._folder = Path(folder)
+        self._longest = longest
+        self.name = f"cross-encoder:{self._folder.name}"
+        closed = ProviderFailed(f"The cross-encoder {self.name} is closed")
+        self._thread = onnx.WorkerThread("cross-encoder", closed)
+        self._loaded: tuple[onnx.WordPiece, Any] | None = None  # used in that thread only
+
+    async def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return how well each text answers, in [0, 1] and in order. Raises ProviderFailed."""
+        scores = np.zeros(len(texts), np.float32)
+        pairs = await self._thread.run(self.encode, question, texts)
+        for batch in onnx.batches(pairs, lambda pair: pair.ids, tokens=_BATCH_TOKENS):
+            logits = await self._thread.run(self.infer, batch)
+            scores[[pair.place for pair in batch]] = squash(logits)
+        return scores
+
+    async def close(self) -> None:
+        """Wait for running work and release the model. Closing twice is fine."""
+        await self._thread.close()
+        self._loaded = None
+
+    def encode(self, question: str, texts: Sequence[str]) -> list[EncodedPair]:
+        """Return the question with each text as the model reads them."""
+        tokenizer, _ = self._load()
+        asked = tokenizer.pieces(question, limit=self._longest)
+        pairs = []
+        for place, text in enumerate(texts):
+            pieces = tokenizer.pieces(text, limit=self._longest)
+            first, second = truncate(asked, pieces, self._longest - 3)
+            head = tokenizer.framed(first)
+            ids = [*head, *tokenizer.framed(second)[1:]]
+            pairs.append(EncodedPair(place, ids, len(head)))
+        return pairs
+
+    def infer(self, batch: Sequence[EncodedPair]) -> NDArray[np.float64]:
+        """Return one number for each pair. Raises ProviderFailed."""
+        _, session = self._load()
+        wanted = {each.name for each in session.get_inputs()}
+        inputs = {name: rows for name, rows in pad(batch).items() if name in wanted}
+        with self._translate_errors():
+            found = np.asarray(session.run(None, inputs)[0], np.float64)
+        if found.size != len(batch) or not np.isfinite(found).all():
+            raise BadModelAnswer(
+                f"The cross-encoder in {self._folder} has to give one number for each pair"
+            )
+        return found.reshape(-1)
+
+    def _load(self) -> tuple[onnx.WordPiece, Any]:
+        if self._loaded is None:
+            with self._translate_errors():
+                self._loaded = onnx.load_model(self._folder)
+        return self._loaded
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        """Turn whatever the runtime raises into our error; its own errors share no base class."""
+        try:
+            yield
+        except Exception as error:
+            way_out = "it needs a model.onnx and a vocab.txt; or set `reranker` to none or maxsim"
+            raise ProviderFailed(
+                f"The cross-encoder in {self._folder} did not work: {error}. {way_out}"
+            ) from error
+
+
+def truncate(asked: list[int], text: list[int], room: int) -> tuple[list[int], list[int]]:
+    """Cut a question and a text so that they fit together: the longer one is cut first.
+
+    >>> truncate([1, 2], [3, 4, 5, 6], 5), truncate([1, 2, 3, 4], [5, 6, 7], 4)
+    (([1, 2], [3, 4, 5]), ([1, 2], [5, 6]))
+    """
+    asked = asked[: max(room - len(text), room // 2)]
+    return asked, text[: room - len(asked)]
+
+
+def pad(batch: Sequence[EncodedPair]) -> dict[str, NDArray[np.int64]]:
+    """Return the inputs that a BERT-like model takes.
+
+    >>> pairs = [EncodedPair(0, [1, 7, 2, 8, 2], 3), EncodedPair(1, [1, 2, 2], 2)]
+    >>> pad(pairs)["token_type_ids"].tolist()
+    [[0, 0, 0, 1, 1], [0, 0, 1, 0, 0]]
+    """
+    inputs = onnx.pad([pair.ids for pair in batch])
+    kinds = np.zeros_like(inputs["input_ids"])
+    for row, pair in enumerate(batch):
+        kinds[row, pair.first : len(pair.ids)] = 1
+    return {**inputs, "token_type_ids": kinds}
+
+
+def squash(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Map any numbers to 0 … 1, in the same order.
+
+    >>> squash(np.array([0.0, 800.0, -800.0])).tolist()
+    [0.5, 1.0, 0.0]
+    """
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * logits)))

@@ -37,16 +37,14 @@ _MARKS = word_groups(
     "/maybe perhaps possibly probably might could/must should"
     "/past was were had did wasn't weren't hadn't didn't"
 )
-_PERSONS = word_table(
-    {
-        "I": "i me my mine myself i'm i've i'd i'll im ive",
-        "we": "we us our ours we're we've we'll we'd",
-        "you": "you your yours you're you've you'll you'd",
-        "he": "he him his he's he'll he'd",
-        "she": "she her hers she's she'll she'd",
-        "they": "they them their theirs they're they've they'll they'd",
-    }
-)
+_PERSONS = word_table("""
+    I: i me my mine myself i'm i've i'd i'll im ive
+    we: we us our ours we're we've we'll we'd
+    you: you your yours you're you've you'll you'd
+    he: he him his he's he'll he'd
+    she: she her hers she's she'll she'd
+    they: they them their theirs they're they've they'll they'd
+    """)
 _PRESENT = word_set(
     "is are am be being been isn't aren't i'm he's she's it's we're they're you're that's get gets"
 )

@@ -20,15 +20,13 @@ from dataclasses import fields, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..types import GUILD, Memory
 from . import clock
-
-T = TypeVar("T")
 
 ANALYSIS = 2  # raised when stored terms, flags or fingerprints have to be made again, on opening
 LONGEST = 64  # a longer word is cut: nobody searches for it, and stemmers slow down on it
@@ -105,13 +103,17 @@ def word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-def word_table(groups: Mapping[T, str]) -> dict[str, T]:
-    """Map each word to the key that its list stands under.
+def word_table(lines: str) -> dict[str, str]:
+    """Map each word to the key that its line begins with.
 
-    >>> word_table({1: "one first", 2: "two"})
-    {'one': 1, 'first': 1, 'two': 2}
+    >>> word_table("two: pair couple; six: half-dozen".replace(";", chr(10)))
+    {'pair': 'two', 'couple': 'two', 'half-dozen': 'six'}
     """
-    return {word: key for key, words in groups.items() for word in words.split()}
+    table: dict[str, str] = {}
+    for line in lines.strip().splitlines():
+        key, _, words = line.partition(":")
+        table |= dict.fromkeys(words.split(), key.strip())
+    return table
 
 
 def word_groups(groups: str) -> dict[str, str]:
@@ -120,7 +122,7 @@ def word_groups(groups: str) -> dict[str, str]:
     >>> word_groups("big large/mom mum")
     {'big': 'big', 'large': 'big', 'mom': 'mom', 'mum': 'mom'}
     """
-    return word_table({group.split()[0]: group for group in groups.split("/")})
+    return {word: group.split()[0] for group in groups.split("/") for word in group.split()}
 
 
 ROLES = word_set("user assistant system tool human ai bot agent model developer")

@@ -8,98 +8,87 @@ it is in doubt, texts differ: a second memory can be merged later, a lost value 
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from .entities import GIVEN_NAMES
 from .normalize import AUTHOR_YEAR, LINK, compose, find_links, remove_citations
 from .tokens import ENGLISH, word_groups, word_set, word_table
 
 T = TypeVar("T")
+Texts = tuple[str, ...]
+Numbers = tuple[int, ...]
 
 
-# The fields of Values in which two texts that say the same agree.
-STATED = "numbers units times dates weekdays months days negations leanings".split()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Values:
+class Values(NamedTuple):
     """What a text states, in the order in which it is said."""
 
-    numbers: tuple[str, ...] = ()
-    units: tuple[str, ...] = ()  # currencies and percent
-    times: tuple[int, ...] = ()  # minutes after midnight
-    dates: tuple[str, ...] = ()  # written in figures, without leading zeros
-    weekdays: tuple[int, ...] = ()  # 0 Monday … 6 Sunday
-    months: tuple[int, ...] = ()  # 1 January … 12 December
-    days: tuple[str, ...] = ()  # today, tomorrow, morning …
-    negations: tuple[str, ...] = ()  # the word that each negation is about
-    leanings: tuple[str, ...] = ()  # like or dislike, before or after …
-    names: tuple[str, ...] = ()  # words that look like names
-    references: tuple[str, ...] = ()  # links and author–year citations
+    numbers: Texts
+    units: Texts  # currencies and percent
+    times: Numbers  # minutes after midnight
+    dates: Texts  # written in figures, without leading zeros
+    weekdays: Numbers  # 0 Monday … 6 Sunday
+    months: Numbers  # 1 January … 12 December
+    days: Texts  # today, tomorrow, morning …
+    negations: Texts  # the word that each negation is about
+    leanings: Texts  # like or dislike, before or after …
+    names: Texts  # words that look like names
+    references: Texts  # links and author–year citations
+
+    def differing(self, other: "Values") -> set[str]:
+        """Return the fields in which two texts that say the same would agree, and these do not."""
+        return {name for name in STATED if getattr(self, name) != getattr(other, name)}
+
+
+STATED = Values._fields[: Values._fields.index("names")]
 
 
 def _numbered(groups: str, first: int = 0) -> dict[str, int]:
     """Number the slash-separated groups of words: every word of a group means the same."""
-    return word_table(dict(enumerate(groups.split("/"), start=first)))
+    numbered = enumerate(groups.split("/"), start=first)
+    return {word: number for number, group in numbered for word in group.split()}
 
 
-_WEEKDAYS = _numbered(
-    "monday mondays mon montag lundi lunes lunedì segunda-feira"
-    " maandag/tuesday tuesdays tue tues dienstag mardi martes"
-    " martedì terça-feira dinsdag/wednesday wednesdays wed"
-    " mittwoch mercredi miércoles mercoledì quarta-feira woensdag"
-    "/thursday thursdays thu thur thurs donnerstag jeudi jueves"
-    " giovedì quinta-feira donderdag/friday fridays fri"
-    " freitag vendredi viernes venerdì sexta-feira vrijdag/saturday"
-    " saturdays sat samstag sonnabend samedi sábado"
-    " sabato zaterdag/sunday sundays sun sonntag dimanche domingo domenica zondag"
-)
+_WEEKDAYS = _numbered("""
+    monday mondays mon montag lundi lunes lunedì segunda-feira maandag/tuesday tuesdays tue tues
+    dienstag mardi martes martedì terça-feira dinsdag/wednesday wednesdays wed mittwoch mercredi
+    miércoles mercoledì quarta-feira woensdag/thursday thursdays thu thur thurs donnerstag jeudi
+    jueves giovedì quinta-feira donderdag/friday fridays fri freitag vendredi viernes venerdì
+    sexta-feira vrijdag/saturday saturdays sat samstag sonnabend samedi sábado sabato
+    zaterdag/sunday sundays sun sonntag dimanche domingo domenica zondag
+    """)
 _MONTHS = _numbered(
-    "january jan januar janvier enero gennaio janeiro/february"
-    " feb februar février febrero febbraio fevereiro/march mar"
-    " märz mars marzo março maart/april apr avril abril aprile/may"
-    " mai mayo maggio maio/june jun juni juin junio giugno"
-    " junho/july jul juli juillet julio luglio julho/august"
-    " aug août agosto/september sep sept septembre septiembre"
-    " settembre setembro/october oct oktober octobre octubre"
-    " ottobre outubro/november nov novembre noviembre novembro"
-    "/december dec dezember décembre diciembre dicembre dezembro",
+    """
+    january jan januar janvier enero gennaio janeiro/february feb februar février febrero
+    febbraio fevereiro/march mar märz mars marzo março maart/april apr avril abril aprile/may
+    mai mayo maggio maio/june jun juni juin junio giugno junho/july jul juli juillet julio
+    luglio julho/august aug août agosto/september sep sept septembre septiembre settembre
+    setembro/october oct oktober octobre octubre ottobre outubro/november nov novembre noviembre
+    novembro/december dec dezember décembre diciembre dicembre dezembro
+    """,
     first=1,
 )
-_DAYS = word_set(
-    "today tomorrow yesterday tonight morning afternoon evening"
-    " night heute morgen gestern demain hier aujourdhui hoy"
-    " mañana ayer oggi domani ieri hoje amanhã ontem next last"
-    " previous daily weekly monthly yearly mornings afternoons"
-    " evenings nights"
-)
-_SMALL = _numbered(
-    "zero null/one once first/two twice second zwei deux dos"
-    " dois/three thrice third drei trois tres três tre"
-    "/four fourth vier quatre cuatro quattro quatro/five fifth"
-    " fünf cinq cinco cinque/six sixth sechs seis/seven"
-    " seventh sieben sept siete sette sete/eight eighth acht"
-    " huit ocho otto oito/nine ninth neun neuf nueve nove"
-    "/ten tenth zehn dix diez dieci dez/eleven eleventh elf"
-    " onze undici/twelve twelfth zwölf douze doce dodici doze"
-    "/thirteen thirteenth/fourteen fourteenth/fifteen fifteenth/sixteen"
-    " sixteenth/seventeen seventeenth"
-    "/eighteen eighteenth/nineteen nineteenth"
-)
+_DAYS = word_set("""
+    today tomorrow yesterday tonight morning afternoon evening night heute morgen gestern demain
+    hier aujourdhui hoy mañana ayer oggi domani ieri hoje amanhã ontem next last previous daily
+    weekly monthly yearly mornings afternoons evenings nights
+    """)
+_SMALL = _numbered("""
+    zero null/one once first/two twice second zwei deux dos dois/three thrice third drei trois
+    tres três tre/four fourth vier quatre cuatro quattro quatro/five fifth fünf cinq cinco
+    cinque/six sixth sechs seis/seven seventh sieben sept siete sette sete/eight eighth acht
+    huit ocho otto oito/nine ninth neun neuf nueve nove/ten tenth zehn dix diez dieci dez/eleven
+    eleventh elf onze undici/twelve twelfth zwölf douze doce dodici doze/thirteen
+    thirteenth/fourteen fourteenth/fifteen fifteenth/sixteen sixteenth/seventeen
+    seventeenth/eighteen eighteenth/nineteen nineteenth
+    """)
 _TENS = _numbered("twenty/thirty/forty fourty/fifty/sixty/seventy/eighty/ninety", first=2)
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _NUMBER_WORDS = _SMALL.keys() - _MONTHS.keys() | _TENS.keys() | _SCALES.keys()
-_UNITS = word_table(
-    {
-        "dollar": "$ dollar dollars usd",
-        "euro": "€ euro euros eur",
-        "pound": "£ pound pounds gbp",
-        "yen": "¥ yen",
-        "percent": "% percent",
-    }
-) | word_groups("half/quarter/double/triple")
+_UNITS = word_groups("""
+    dollar $ dollars usd/euro € euros eur/pound £ pounds gbp/yen ¥/percent %
+    /half/quarter/double/triple
+    """)
 _NEGATIONS = word_set("""
     not no never none nobody nothing neither nor nowhere without cannot dont doesnt didnt cant
     couldnt wont wouldnt shouldnt isnt arent wasnt werent hasnt havent hadnt aint mustnt neednt
@@ -113,25 +102,23 @@ _UNSAID = re.compile(r"[不没沒無无别別未非]|ない|ません|なかっ�
 _PASSED_OVER = ENGLISH - _NEGATIONS | word_set(
     "really even ever longer anymore quite always particularly"
 )
-_LEANINGS = word_table(
-    {
-        "+": "like likes liked love loves loved enjoy enjoys enjoyed adore adores",
-        "-": "hate hates hated dislike dislikes disliked loathe loathes detest detests despise",
-        "before": "before until",
-        "after": "after since",
-        "more": "more increase increased raise raised higher",
-        "less": "less fewer decrease decreased lower lowered",
-        "on": "enable enabled allow allowed accept accepted",
-        "off": "disable disabled forbid forbidden deny denied reject rejected",
-        "some": "sometimes",
-        "left": "left leave leaves",
-        "joined": "joined join joins",
-        "sell": "sell sold",
-        "buy": "buy bought purchase purchased",
-        "past": "former previously",
-        "always": "always",
-    }
-)
+_LEANINGS = word_table("""
+    +: like likes liked love loves loved enjoy enjoys enjoyed adore adores
+    -: hate hates hated dislike dislikes disliked loathe loathes detest detests despise
+    before: before until
+    after: after since
+    more: more increase increased raise raised higher
+    less: less fewer decrease decreased lower lowered
+    on: enable enabled allow allowed accept accepted
+    off: disable disabled forbid forbidden deny denied reject rejected
+    some: sometimes
+    left: left leave leaves
+    joined: joined join joins
+    sell: sell sold
+    buy: buy bought purchase purchased
+    past: former previously
+    always: always
+    """)
 _CALENDAR_AND_NUMBERS = _NUMBER_WORDS | _WEEKDAYS.keys() | _MONTHS.keys() | _UNITS.keys() | _DAYS
 VALUE_WORDS = {"noon", "midnight"} | _CALENDAR_AND_NUMBERS | _NEGATIONS
 _NOT_NAMES = (
@@ -139,10 +126,10 @@ _NOT_NAMES = (
     | _CALENDAR_AND_NUMBERS
     | _LEANINGS.keys()
     | _NEGATIONS
-    | word_set(
-        "tv hello hi hey also yes yeah well ok okay please thanks maybe now then however actually"
-        " user"
-    )
+    | word_set("""
+        tv hello hi hey also yes yeah well ok okay please thanks maybe now then however actually
+        user
+        """)
 )
 _CLOCK = re.compile(
     r"(?<![\w:.])(?:(?P<hour>\d{1,2})(?:[:.](?P<minute>\d\d))?\s?(?P<half>[ap])\.?m\b\.?"

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from memorist.errors import BadModelAnswer, ModelUnavailable
-from memorist.llms.budget import Breaker
+from memorist.llms import Breaker
 from memorist.text.prompts import ModelAnswer, Prompt
 
 ASK = Prompt(task="t", system="s", user="u", schema={}, max_tokens=9)

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from llm_server import Server
-from memorist import aio
+from memorist import aio, llms
 from memorist.client import Client
 from memorist.errors import MemoristError, Misconfigured, OverBudget
-from memorist.llms import budget
 from memorist.settings import load
 from memorist.text.prompts import Prompt
 from memorist.types import Scope
@@ -34,7 +33,7 @@ ANA, BEN, EVA = (
     Scope(tenant="t", user=user, space=space)
     for user, space in [("ana", "s"), ("ana", "other"), ("eva", "s")]
 )
-MOST = budget.TRIES * sum(budget.max_cost(ASK))
+MOST = llms.TRIES * sum(llms.max_cost(ASK))
 
 
 @asynccontextmanager
