@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from memorist.storage import person, tasks
-from memorist.storage.changes import Comparison, SeenMessage
+from memorist.storage.changes import SeenMessage
 from memorist.storage.person import Summary
 from memorist.storage.sqlite import SqliteDatabase
 from memorist.storage.store import MemoryAccess, Store, record_access
@@ -41,7 +41,6 @@ async def write_in(tx: Transaction, *values: Any) -> None:
         SeenMessage: lambda each: tx.save_messages([each]),
         Embedding: lambda each: tasks.save_embeddings(tx, [each]),
         MemoryAccess: lambda each: record_access(tx, [each]),
-        Comparison: lambda each: tx.record_comparisons([each]),
         NewTask: partial(tasks.add, tx),
         Summary: partial(person.save_summary, tx),
     }

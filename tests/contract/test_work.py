@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memorist.errors import RevisionConflict
-from memorist.storage.changes import Comparison, Save
+from memorist.storage.changes import Save
 from memorist.storage.llm_usage import LlmUsage
 from memorist.storage.store import Store
 from memorist.storage.tasks import NewTask, Task
@@ -124,7 +124,7 @@ async def test_a_pair_that_was_compared_is_known_for_a_while(store: Store) -> No
         for id in ("a", "b")
     )
     await apply(store, *(Save(memory=each, event="created") for each in (first, second)))
-    await apply(store, Comparison(a="a", b="b", score=0.71, at=NOW))
+    await apply(store, lambda tx: tx.record_comparisons([("a", "b", 0.71)], NOW))
     assert await store.compared_since(ANA, NOW) == {("a", "b", 0.71)}
     assert await store.compared_since(ANA, LATER) == set()
     assert await store.compared_since(BOB, NOW) == set()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memorist.storage import tasks
-from memorist.storage.changes import Comparison, Forget, Relation, Save
+from memorist.storage.changes import Forget, Relation, Save
 from memorist.storage.history import shown_revision, thread_changes
 from memorist.storage.store import Store
 from memorist.storage.tasks import Embedding
@@ -64,7 +64,7 @@ async def filled(store: Store, scope: Scope) -> None:
         )
         await tx.apply([Relation(from_id=kept.id, to_id=cup.id, type=RELATED, at=NOW)])
         await tx.mark_shown("t", 1)
-        await tx.record_comparisons([Comparison(a=cup.id, b=kept.id, score=0.5, at=NOW)])
+        await tx.record_comparisons([(cup.id, kept.id, 0.5)], NOW)
     await store.set_index_position(scope, "index", 7)
     async with store.transaction(scope) as tx:
         hide = replace(hidden, state="soft_deleted")

@@ -27,13 +27,13 @@ from ..ingest import links as relations
 from ..ingest import validation
 from ..ingest.policies import Bands, Policy
 from ..ports import BudgetedModel
-from ..storage.changes import Change, Event, Save
+from ..storage.changes import Change, Event, HistoryEntry, Save
 from ..storage.rows import portions
 from ..storage.tasks import Task
 from ..text import compare, normalize
 from ..text.contradictions import contradicts
 from ..text.prompts import Prompt, object_schema
-from ..types import Memory
+from ..types import Memory, Scope
 from . import consolidate_pairs as pairs
 from .consolidate_pairs import Pair
 from .schedule import DAILY, finish
@@ -57,16 +57,10 @@ _IS_SAME = {"type": "boolean"}
 
 async def run(ctx: Context, task: Task) -> int:
     """Join memories that state the same fact; return the number of joined pairs."""
-    changes: list[Change] = []
     policy = validation.policy(ctx.policies, ctx.settings.policy)
     assert policy.bands is not None
-    run = _Run(
-        ctx=ctx,
-        task=task,
-        policy=policy,
-        bands=policy.bands,
-        now=ctx.clock(),
-    )
+    run = _Run(ctx, task.scope, policy, policy.bands, ctx.clock())
+    changes: list[Change] = []
     undecided = await run.join_by_rules()
     if ctx.llm is not None:
         try:
@@ -77,12 +71,12 @@ async def run(ctx: Context, task: Task) -> int:
     return run.count
 
 
-@dataclass(kw_only=True)
+@dataclass
 class _Run:
     """One run in one scope."""
 
     ctx: Context
-    task: Task
+    scope: Scope
     policy: Policy
     bands: Bands
     now: datetime
@@ -91,26 +85,22 @@ class _Run:
 
     async def join_by_rules(self) -> list[Pair]:
         """Join what rules find to be the same; return the other pairs, nearest first."""
-        store = self.ctx.store
-        scope = self.task.scope
         left: list[Pair] = []
-        every = await pairs.find_near(self.ctx, scope, self.bands, self.now)
+        every = await pairs.find_near(self.ctx, self.scope, self.bands, self.now)
         for near in portions(every):
             rows = {row for a, b, _ in near for row in (a, b)}
-            read = await store.at_rows(scope, sorted(rows))
-            for memory in read.values():
-                self.known.setdefault(memory.id, memory)
-            found: list[Pair] = []
+            read = await self.ctx.store.at_rows(self.scope, sorted(rows))
+            self.known = {memory.id: memory for memory in read.values()} | self.known
             for a, b, cosine in near:
-                if a in read and b in read:
-                    pair = self.make_pair(read[a].id, read[b].id, cosine)
-                    found += [pair] if pair is not None else []
-            for pair, is_same in await asyncio.to_thread(pairs.judge, found, self.bands):
-                current = self.current(pair)
-                if not is_same:
+                if a not in read or b not in read:  # erased in the meantime
+                    continue
+                pair = self.current(Pair(old=read[a], new=read[b], cosine=cosine))
+                if pair is None:
+                    continue
+                if not await asyncio.to_thread(pairs.is_same, pair, self.bands):
                     left.append(pair)
-                elif current is not None and not await self.was_undone(current):
-                    await self.write(current, pairs.merge(current, self.now))
+                elif not await self.was_undone(pair):
+                    await self.write(pair, pairs.merge(pair, self.now))
         return left
 
     async def join_by_model(self, model: BudgetedModel, left: Sequence[Pair]) -> None:
@@ -119,9 +109,8 @@ class _Run:
         Raises ModelUnavailable, OverBudget.
         """
         store = self.ctx.store
-        scope = self.task.scope
-        asked = await store.compared_since(scope, self.now - ASK_AGAIN)
-        today = await store.compared_since(scope, self.now - DAILY)
+        asked = await store.compared_since(self.scope, self.now - ASK_AGAIN)
+        today = await store.compared_since(self.scope, self.now - DAILY)
         most = self.ctx.settings.consolidate_pairs - len(today)
         for batch in batches(await asyncio.to_thread(self.choose, left, asked, most)):
             try:
@@ -153,25 +142,22 @@ class _Run:
     def matters(self, pair: Pair) -> bool:
         """Whether anything can follow from the model's answer."""
         old, new = pair.statements
-        longest = max(len(old.text), len(new.text))
-        if longest > MAX_CHARS or pairs.choose(pair) is None:
-            return False
-        if not compare.overlaps(old, new):
+        is_long = max(len(old.text), len(new.text)) > MAX_CHARS
+        if is_long or pairs.choose(pair) is None or not compare.overlaps(old, new):
             return False
         if compare.may_be_same(old, new):
             return not compare.is_contrast(old, new, near=pair.cosine >= self.bands.auto_update)
         return self.policy.conflicts and pair.is_automatic and contradicts(new, old)
 
     async def ask(self, model: BudgetedModel, batch: Sequence[Pair]) -> None:
-        scope = self.task.scope
-        answers = verdicts(await model.answer(scope, question(batch)), len(batch))
+        answers = verdicts(await model.answer(self.scope, question(batch)), len(batch))
         rejected = [pair for n, pair in enumerate(batch) if answers.get(n) is False]
         await self.write(None, compared=rejected)
         for n, pair in enumerate(batch):
             if not answers.get(n) or self.current(pair) != pair:  # or joined a moment ago
                 continue
             changes: Sequence[Change] = ()
-            answer = await model.answer(scope, single(pair))
+            answer = await model.answer(self.scope, single(pair))
             if answer["same_fact"] is True and not await self.was_undone(pair):
                 changes = await self.join(model, pair)
             await self.write(pair, changes, compared=[pair])
@@ -180,8 +166,7 @@ class _Run:
         """Return what follows from the model's answer that both state the same fact, as far as it
         can be trusted.
         """
-        ctx = self.ctx
-        scope = self.task.scope
+        embedder = self.ctx.embedder
         old, new = pair.statements
         if not compare.may_be_same(new, old):
             return pairs.supersede(pair, self.now)
@@ -190,29 +175,26 @@ class _Run:
         text = compare.pick_containing(new, old)
         if not text:
             with suppress(ModelUnavailable, BadModelAnswer, OverBudget):
-                answer = await model.answer(scope, compose(pair))
+                answer = await model.answer(self.scope, compose(pair))
                 text = normalize.clean(str(answer["text"]))
             if not text or not compare.is_grounded(text, old, new):
                 text = compare.join(old, new)
         wording = normalize.wording(text)
-        is_forgotten = await ctx.store.tombstones(scope, [wording], self.now)
+        is_forgotten = await self.ctx.store.tombstones(self.scope, [wording], self.now)
         if text in (old.text, new.text) or is_forgotten:
             return pairs.merge(pair, self.now)
-        vector = None
-        name = ""
-        if ctx.embedder is not None:
-            name = ctx.embedder.model
+        if embedder is not None:
             with suppress(ProviderFailed):  # then the vector is made later
-                vector = (await encode(ctx.embedder, [text]))[0]
-        return pairs.recreate(pair, text, self.now, vector, name)
+                (vector,) = await encode(embedder, [text])
+                return pairs.recreate(pair, text, self.now, vector, embedder.model)
+        return pairs.recreate(pair, text, self.now)
 
     async def was_undone(self, pair: Pair) -> bool:
         """Whether a change of one of them was undone: then people decide."""
+        entries: list[HistoryEntry] = []
         for memory in (pair.old, pair.new):
-            entries = await self.ctx.store.history.entries(self.task.scope, memory.id)
-            if any("undoes" in entry.meta for entry in entries):
-                return True
-        return False
+            entries += await self.ctx.store.history.entries(self.scope, memory.id)
+        return any("undoes" in entry.meta for entry in entries)
 
     async def write(
         self,
@@ -224,40 +206,31 @@ class _Run:
         """Apply changes in one transaction, unless the pair was changed since it was read."""
         if not changes and not compared:
             return
-        scope = self.task.scope
+        scope = self.scope
+        links = self.policy.links
         saves = [change for change in changes if isinstance(change, Save)]
-        links = self.policy.links if any(save.event == "created" for save in saves) else None
         async with self.ctx.store.transaction(scope) as tx:
             if pair is not None:
                 there = await tx.get(scope, [pair.old.id, pair.new.id])
                 if versions(there) != versions((pair.old, pair.new)):
                     return
-            snapshot = await self.ctx.index.current(scope, tx) if links is not None else None
+            snapshot = await self.ctx.index.current(scope, tx)
             await tx.apply(changes)
-            await tx.record_comparisons([each.checked(self.now) for each in compared])
-            if links is not None and snapshot is not None:
+            await tx.record_comparisons([each.fingerprint for each in compared], self.now)
+            if links is not None and any(save.event == "created" for save in saves):
                 await relations.link(tx, scope, snapshot, saves, links, self.now)
         self.known |= {save.memory.id: save.memory for save in saves}
         self.count += bool(saves)
 
     def current(self, pair: Pair) -> Pair | None:
         """Return the pair as this run left it; None if it is no pair any more."""
-        return self.make_pair(pair.old.id, pair.new.id, pair.cosine)
-
-    def make_pair(self, a: str, b: str, cosine: float) -> Pair | None:
-        return pairs.make_pair(self.known[a], self.known[b], cosine)
+        return pairs.make_pair(self.known[pair.old.id], self.known[pair.new.id], pair.cosine)
 
 
 def model_failure(error: Exception, now: datetime) -> Event:
     """Return the event for a language model that failed or whose budget is used up."""
-    is_over_budget = isinstance(error, OverBudget)
-    status: Literal["skipped", "error"] = "skipped" if is_over_budget else "error"
-    return Event(
-        node="worker",
-        op="classify",
-        at=now,
-        status=status,
-    )
+    status: Literal["skipped", "error"] = "skipped" if isinstance(error, OverBudget) else "error"
+    return Event(node="worker", op="classify", at=now, status=status)
 
 
 def batches(chosen: Sequence[T]) -> list[Sequence[T]]:

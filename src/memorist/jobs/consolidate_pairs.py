@@ -10,7 +10,6 @@ such memories both stay.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
@@ -23,17 +22,16 @@ from ..index import Snapshot
 from ..ingest import transitions
 from ..ingest.policies import Bands
 from ..ports import Vectors
-from ..storage.changes import Change, Comparison, Relation, Save
-from ..storage.rows import portions
+from ..storage.changes import Change, Relation, Save
 from ..text import clock, compare, contradictions, normalize
 from ..text.clock import new_id
 from ..text.statements import Statement, parse
-from ..types import CONTRADICTS, KINDS, Filter, Memory, Scope
+from ..types import CONTRADICTS, KINDS, Memory, Scope
 
 NEW = timedelta(hours=72)
 RECENT = timedelta(days=90)
 LEVEL = 3  # importance level from which a memory is compared whatever its age
-DECILE = 0.1  # share of the memories that counts as frequently recalled
+FREQUENT = 10  # one memory in so many counts as frequently recalled
 NEIGHBORS = 12  # per memory
 MAX_COMPARED = 10_000  # memories per run, the most recently changed ones
 MAX_PAIRS = 20_000  # per run
@@ -73,16 +71,6 @@ class Pair:
     def texts(self) -> dict[str, object]:
         return {"a": self.old.text, "b": self.new.text}
 
-    def checked(self, now: datetime) -> Comparison:
-        """Return the change that records that a model was asked about this pair."""
-        a, b, score = self.fingerprint
-        return Comparison(
-            a=a,
-            b=b,
-            score=score,
-            at=now,
-        )
-
 
 async def find_near(ctx: Context, scope: Scope, bands: Bands, now: datetime) -> list[NearRows]:
     """Return the pairs that are near by their vectors; none if an external index holds the
@@ -94,16 +82,7 @@ async def find_near(ctx: Context, scope: Scope, bands: Bands, now: datetime) -> 
     snapshot = await ctx.index.current(scope, ctx.store)
     if snapshot.is_lean:
         return []
-    rows = await ctx.store.rows_where(scope, Filter())
-    used: list[tuple[int, str, int]] = []
-    for some in portions(rows, 1000):
-        memories = await ctx.store.at_rows(scope, some)
-        for row, memory in memories.items():
-            if memory.access_count:
-                used.append((-memory.access_count, memory.id, row))
-    used.sort()
-    most = int(len(rows) * DECILE)
-    frequent = [row for _, _, row in used[:most]]
+    frequent = await ctx.store.most_recalled(scope, one_in=FREQUENT)
     is_turn = (snapshot.session >= 0) & (snapshot.speaker >= 0)
     recent = snapshot.alive & snapshot.embedded & ~is_turn
     recent &= snapshot.kind != KINDS.index("working")
@@ -155,21 +134,14 @@ def make_pair(a: Memory, b: Memory, cosine: float) -> Pair | None:
     """
     if not (a.is_active and b.is_active) or "workflow" in (a.procedural_form, b.procedural_form):
         return None
-    if (a.speaker, a.labels.subject, a.labels.role) != (b.speaker, b.labels.subject, b.labels.role):
-        return None
-    if (a.kind == "insight") != (b.kind == "insight"):
-        return None
-    day = transitions.held_since(a).date()
-    is_other_day = day != transitions.held_since(b).date()
-    if is_other_day and (contradictions.is_relative(a.text) or contradictions.is_relative(b.text)):
+    keys = [(m.speaker, m.labels.subject, m.labels.role, m.kind == "insight") for m in (a, b)]
+    if keys[0] != keys[1]:
         return None
     old, new = sorted((a, b), key=lambda memory: (transitions.held_since(memory), memory.id))
+    is_other_day = transitions.held_since(old).date() != transitions.held_since(new).date()
+    if is_other_day and any(contradictions.is_relative(each.text) for each in (old, new)):
+        return None
     return Pair(old=old, new=new, cosine=cosine)
-
-
-def judge(pairs: Iterable[Pair], bands: Bands) -> list[tuple[Pair, bool]]:
-    """Return each pair, and whether rules find that both state the same fact."""
-    return [(pair, is_same(pair, bands)) for pair in pairs]
 
 
 def is_same(pair: Pair, bands: Bands) -> bool:
@@ -199,33 +171,29 @@ def choose(pair: Pair) -> tuple[Memory, Memory] | None:
     return (old, new) if old_stays else (new, old)
 
 
-def merge(pair: Pair, now: datetime) -> list[Save]:
+def merge(pair: Pair, now: datetime) -> list[Change]:
     """Keep one of the two, with what the other adds; no changes if a person saved both."""
     chosen = choose(pair)
     if chosen is None:
         return []
     stays, goes = chosen
-    merged = transitions.absorb(stays, goes, now)
-    reason = {"reason": "the same fact"}
-    return [
-        Save(
-            memory=merged,
-            event="merged",
-            old_ref=goes.id,
-            actor=ACTOR,
-            meta=reason,
-        ),
-        _supersede(goes, stays.id, now, event="superseded"),
-    ]
+    merged = Save(
+        memory=transitions.absorb(stays, goes, now),
+        event="merged",
+        old_ref=goes.id,
+        actor=ACTOR,
+        meta={"reason": "the same fact"},
+    )
+    return [merged, _supersede(goes, stays.id, now)]
 
 
 def recreate(
     pair: Pair,
     text: str,
     now: datetime,
-    vector: Vectors | None,
-    model: str,
-) -> list[Save]:
+    vector: Vectors | None = None,
+    model: str | None = None,
+) -> list[Change]:
     """Replace both by a new memory whose text was made of both."""
     ids = pair.old.id, pair.new.id
     fields = transitions.absorbed_fields(pair.new, pair.old)
@@ -259,24 +227,14 @@ def recreate(
 
 def supersede(pair: Pair, now: datetime) -> list[Change]:
     """Let the newer value replace the older one, and list the contradiction."""
-    if pair.old.on_purpose:
+    old = pair.old
+    new = pair.new
+    if old.on_purpose:
         return []
-    since = transitions.held_since(pair.new)
-    gone = transitions.supersede(pair.old, now, by=pair.new.id, since=since)
-    meta = {"reason": CONTRADICTS, "superseded_by": pair.new.id}
+    since = transitions.held_since(new)
     return [
-        Save(
-            memory=gone,
-            event="superseded",
-            actor=ACTOR,
-            meta=meta,
-        ),
-        Relation(
-            from_id=pair.new.id,
-            to_id=pair.old.id,
-            type=CONTRADICTS,
-            at=now,
-        ),
+        _supersede(old, new.id, now, since=since, reason=CONTRADICTS),
+        Relation(from_id=new.id, to_id=old.id, type=CONTRADICTS, at=now),
     ]
 
 
@@ -285,12 +243,9 @@ def _supersede(
     by: str,
     now: datetime,
     *,
-    event: Literal["superseded", "merged"],
+    event: Literal["superseded", "merged"] = "superseded",
+    since: datetime | None = None,
+    **meta: str,
 ) -> Save:
-    gone = transitions.supersede(memory, now, by=by)
-    return Save(
-        memory=gone,
-        event=event,
-        actor=ACTOR,
-        meta={"superseded_by": by},
-    )
+    gone = transitions.supersede(memory, now, by=by, since=since)
+    return Save(memory=gone, event=event, actor=ACTOR, meta={**meta, "superseded_by": by})

@@ -97,13 +97,3 @@ class SeenMessage:
     outcome: Outcome
     digest: str  # of the content; the store keeps only a keyed digest of it
     keep_text: bool  # the memories do not hold it word for word
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """A model compared two memories, which are left alone for a while; `a` is the smaller id."""
-
-    a: str
-    b: str
-    score: float  # their cosine, rounded to two places
-    at: datetime

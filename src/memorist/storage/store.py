@@ -36,6 +36,11 @@ FLUSH_SECONDS = 1.0
 RECENCY_TAU = timedelta(days=7)  # after that, the recency of a memory has fallen to 1/e
 _TERMS = f"""SELECT row, {", ".join(rows.COLUMNS)} FROM memories WHERE scope = ? AND row > ?
 ORDER BY row LIMIT {PAGE}"""
+_MOST_RECALLED = """SELECT row FROM (
+  SELECT row, access_count, count(*) OVER () AS total,
+  row_number() OVER (ORDER BY access_count DESC, id) AS place
+  FROM memories WHERE scope = ? AND state = 'active') m
+WHERE place <= total / ? AND access_count > 0"""
 _ACCESSED = """UPDATE memories SET last_scores = ?, access_count = access_count + ?,
 last_accessed = CASE WHEN ? THEN ? ELSE last_accessed END WHERE scope = ? AND id = ?"""
 
@@ -129,6 +134,11 @@ class Store(Reader):
         sql = """INSERT INTO index_positions (scope, name, revision) VALUES (?, ?, ?)
         ON CONFLICT (scope, name) DO UPDATE SET revision = excluded.revision"""
         await execute(self.database, sql, (number, name, revision), scope=number)
+
+    async def most_recalled(self, scope: Scope, *, one_in: int) -> list[int]:
+        """Return the row numbers of the active memories that were recalled most often."""
+        found = await self.rows(scope, _MOST_RECALLED, (one_in,))
+        return [row[0] for row in found]
 
     async def stats(self, scope: Scope | None, model: str) -> dict[str, Any]:
         """Return counts, sizes and what still needs work, of one scope or of all."""

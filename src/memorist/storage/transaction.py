@@ -13,7 +13,6 @@ from ..types import Memory, Op, Scope
 from . import erase, history, rows
 from .changes import (
     Change,
-    Comparison,
     Event,
     Forget,
     HistoryEntry,
@@ -366,10 +365,12 @@ class Transaction(Reader):
             values.append((number, seen.id, *said, self.digest(seen.digest), outcome))
         await self.touch((_MESSAGE, values))
 
-    async def record_comparisons(self, pairs: Sequence[Comparison]) -> None:
-        """Store which pairs of memories were compared."""
-        values = [(each.a, each.b, each.score, clock.iso(each.at)) for each in pairs]
-        await self.write_each(_COMPARED, values)
+    async def record_comparisons(
+        self, pairs: Iterable[tuple[str, str, float]], now: datetime
+    ) -> None:
+        """Store which pairs of memories a model compared: two ids, the smaller one first, and
+        their cosine, rounded to two places."""
+        await self.write_each(_COMPARED, [(*pair, clock.iso(now)) for pair in pairs])
 
     async def add_tombstones(self, texts: Collection[str], until: datetime | None) -> None:
         """Prevent automatic re-creation of texts until then, or for ever."""
