@@ -24,8 +24,7 @@ from memorist.client import Client
 from memorist.embedders import encode
 from memorist.embedders.minilm import MiniLM
 from memorist.errors import RevisionConflict
-from memorist.jobs.embed import backfill
-from memorist.ports import Embedder
+from memorist.jobs.vectors import backfill
 
 USERS = 20
 
@@ -59,7 +58,7 @@ async def drain_in_turns(client: Client, texts: list[str], batch: int, part: int
             await encode(model, few[at : at + batch])
         bare += time.perf_counter() - started
         started = time.perf_counter()
-        embedded += await run_worker(client, model, batch, part)
+        embedded += await run_worker(client, batch, part)
         ours += time.perf_counter() - started
     left = (await client.stats())["waiting"]
     rates = {"bare per s": len(texts) / bare, "worker per s": embedded / ours}
@@ -71,7 +70,7 @@ async def drain_in_turns(client: Client, texts: list[str], batch: int, part: int
     }
 
 
-async def run_worker(client: Client, model: Embedder, batch: int, part: int) -> int:
+async def run_worker(client: Client, batch: int, part: int) -> int:
     """Let a worker embed about `part` memories, and return how many it did."""
     done = 0
 
@@ -80,8 +79,7 @@ async def run_worker(client: Client, model: Embedder, batch: int, part: int) -> 
         done = total
 
     await backfill(
-        client.ctx.store,
-        model,
+        client.ctx,
         batch_size=batch,
         waiting=True,
         progress=count,

@@ -24,8 +24,7 @@ from typing import Any
 from bench import report
 from memorist import aio
 from memorist.client import Client
-from memorist.jobs import consolidate
-from memorist.jobs.schedule import DAILY
+from memorist.jobs import DAILY, consolidate
 from memorist.storage import tasks
 from memorist.storage.tasks import NewTask
 from memorist.text import tokens

@@ -18,7 +18,7 @@ from .embedders import Cached, Hashing
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import validation
-from .jobs.index_sync import IndexSync, StoreSearch
+from .jobs.vectors import IndexSync, StoreSearch
 from .jobs.worker import Worker
 from .llms import Breaker, MeteredModel
 from .offline import Down, Switch

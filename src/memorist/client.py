@@ -10,9 +10,8 @@ from typing import Any
 from .context import Context
 from .errors import InvalidInput
 from .ingest import validation
-from .jobs import embed, expire
+from .jobs import expire, vectors
 from .jobs.expire import Purged
-from .jobs.index_sync import IndexSync
 from .jobs.worker import JobReport, Worker
 from .manage import access, import_export, journal
 from .offline.outage import Offline, Replayed
@@ -116,22 +115,14 @@ class Client:
         force: bool = False,
         dry_run: bool = False,
         progress: Callable[[int], None] = lambda done: None,
-    ) -> embed.IndexReport:
+    ) -> vectors.IndexReport:
         """Embed memories that have no vector of the current model, or all of them with `force`.
 
         Raises EmbedderUnavailable, InvalidInput.
         """
-        if self.ctx.embedder is None:
-            raise InvalidInput("No embedding model is configured: set `embedder` to minilm")
         validation.number("batch_size", batch_size)
-        return await embed.backfill(
-            self.ctx.store,
-            self.ctx.embedder,
-            batch_size=batch_size,
-            force=force,
-            dry_run=dry_run,
-            progress=progress,
-            now=self.ctx.clock,
+        return await vectors.backfill(
+            self.ctx, batch_size=batch_size, force=force, dry_run=dry_run, progress=progress
         )
 
     async def rebuild_index(self, *, progress: Callable[[int], None] = lambda done: None) -> int:
@@ -140,7 +131,7 @@ class Client:
 
         Raises InvalidInput if none is configured, IndexUnavailable.
         """
-        if not isinstance(self.ctx.external_index, IndexSync):
+        if not isinstance(self.ctx.external_index, vectors.IndexSync):
             raise InvalidInput(
                 "No vector index is configured: set `vector_index` to chroma:… or weaviate:…"
             )

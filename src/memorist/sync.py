@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 from .bootstrap import open_client
 from .client import Client
 from .errors import MemoristError
-from .jobs.schedule import cancel
+from .jobs import cancel
 from .manage.checkpoints import Checkpoints
 from .manage.privacy import Consent, Privacy
 from .scoped import ScopedClient

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from memorist.errors import (
     RevisionConflict,
     StoreDamaged,
 )
-from memorist.jobs.embed import backfill
+from memorist.jobs.vectors import backfill
 from memorist.ports import Delta
 from memorist.storage import person, proposals
 from memorist.storage.changes import Forget, Relation, Save, SeenMessage, Unrelated
@@ -720,7 +721,7 @@ async def test_a_new_text_takes_the_vectors_of_the_old_one_away(store: Store) ->
     await apply(store, put(kept, vector=[1, 0], model="two"))
     await apply(store, put(replace(kept, text="milk", needs_embedding=True), "updated"))
     assert (await delta(store, model="two")).rows[0].vector is None
-    assert [each.text for _, each in await store.embeddings.pending("two", limit=5)] == ["milk"]
+    assert await claim(store, "w") == ["milk"]
 
 
 async def test_a_vector_stays_as_long_as_the_text_does(store: Store) -> None:
@@ -738,16 +739,13 @@ async def test_unembedded_lists_what_a_model_has_not_seen_by_row_in_all_scopes(
     await keep(store, "one")
     await keep(store, "two", scope=BOB)
     await keep(store, "gone", state="soft_deleted")
-    first = await store.embeddings.pending("two", limit=1)
-    rest = await store.embeddings.pending("two", limit=5, after=first[0][0])
+    lease: dict[str, Any] = {"worker": "w", "lease_seconds": 60.0}
+    first = await store.embeddings.claim("two", limit=1, **lease)
+    rest = await store.embeddings.claim("two", limit=5, after=first[0][0], **lease)
     assert [(each.text, each.scope) for _, each in (*first, *rest)] == [("one", ANA), ("two", BOB)]
-    assert [
-        each.text for _, each in await store.embeddings.pending("two", limit=9, everything=True)
-    ] == [
-        "done",
-        "one",
-        "two",
-    ]
+    assert await claim(store, "w", limit=9, everything=True) == ["done", "one", "two"]
+    assert await store.embeddings.count("two") == 2
+    assert await store.embeddings.count("two", everything=True) == 3
 
 
 # Sharing the work
@@ -756,6 +754,11 @@ async def test_unembedded_lists_what_a_model_has_not_seen_by_row_in_all_scopes(
 async def claim(store: Store, worker: str, **given: Any) -> list[str]:
     usual = {"worker": worker, "limit": 2, "lease_seconds": 60.0}
     return [each.text for _, each in await store.embeddings.claim("two", **{**usual, **given})]
+
+
+async def embedded(store: Store, embedder: Hashing, **given: Any) -> int:
+    ctx: Any = SimpleNamespace(store=store, embedder=embedder, clock=clock.utcnow)
+    return (await backfill(ctx, **given)).embedded
 
 
 async def test_two_workers_never_get_the_same_row_while_the_lease_holds(store: Store) -> None:
@@ -823,8 +826,8 @@ async def test_a_claimed_memory_can_be_changed_and_forgotten(store: Store) -> No
 async def test_workers_drain_the_queue_and_no_row_is_embedded_twice(store: Store) -> None:
     await keep(store, *(f"memory {i}" for i in range(40)))
     await keep(store, *(f"theirs {i}" for i in range(20)), scope=BOB)
-    done = await asyncio.gather(*(backfill(store, Hashing(), batch_size=4) for _ in range(4)))
-    assert sum(each.embedded for each in done) == 60
+    done = await asyncio.gather(*(embedded(store, Hashing(), batch_size=4) for _ in range(4)))
+    assert sum(done) == 60
     for scope in (ANA, BOB):
         assert await store.rows_where(scope, Filter(needs_embedding=True)) == []
     assert await check(store) == []
@@ -837,8 +840,8 @@ async def test_a_worker_whose_model_fails_gives_its_rows_back(store: Store) -> N
 
     await keep(store, "a", "b")
     with pytest.raises(EmbedderUnavailable):
-        await backfill(store, Failing())
-    assert (await backfill(store, Hashing())).embedded == 2
+        await embedded(store, Failing())
+    assert await embedded(store, Hashing()) == 2
 
 
 async def test_one_at_a_time_is_alone(store: Store) -> None:

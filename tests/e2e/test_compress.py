@@ -25,8 +25,7 @@ from memorist.client import Client
 from memorist.dialects.vault import MemoryType, Vault
 from memorist.errors import InvalidInput, RevisionConflict
 from memorist.interfaces.cli import app
-from memorist.jobs import summarize
-from memorist.jobs.schedule import WEEKLY
+from memorist.jobs import WEEKLY, summarize
 from memorist.jobs.summarize import SummaryReport
 from memorist.scoped import ScopedClient
 from memorist.storage import tasks

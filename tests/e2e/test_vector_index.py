@@ -22,8 +22,8 @@ from memorist.dialects.vault import Vault
 from memorist.embedders.minilm import MiniLM
 from memorist.errors import IndexUnavailable
 from memorist.index import SnapshotCache
-from memorist.jobs import index_sync
-from memorist.jobs.index_sync import IndexSync
+from memorist.jobs import vectors
+from memorist.jobs.vectors import IndexSync
 from memorist.ports import IndexEntry, Vectors
 from memorist.types import Filter, Scope
 
@@ -203,7 +203,7 @@ async def test_what_was_just_said_is_found_and_what_was_forgotten_is_gone_from_t
 async def test_without_its_index_recall_answers_by_words_and_says_so(
     engine: Client, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_sync, "REST_SECONDS", 0.3)
+    monkeypatch.setattr(vectors, "REST_SECONDS", 0.3)
     ana = engine.scope("ana")
     await ana.remember(SAID)
     shelf.is_away = True
@@ -214,7 +214,7 @@ async def test_without_its_index_recall_answers_by_words_and_says_so(
     assert answer.legs == {"sparse": "ok", "dense": "the shelf does not answer"}
     shelf.is_away = False
     assert (await ana.recall("When does the ferry leave?")).degraded  # it is left alone for a while
-    await asyncio.sleep(index_sync.REST_SECONDS)
+    await asyncio.sleep(vectors.REST_SECONDS)
     assert (await ana.recall("At what time does the boat go?")).legs["dense"] == "ok"
     assert await shelf.count() == len(SAID) + 1
 

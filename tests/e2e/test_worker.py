@@ -20,7 +20,7 @@ from memorist.context import Context
 from memorist.embedders import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, ProviderFailed
 from memorist.interfaces.cli import app
-from memorist.jobs.schedule import backoff, next_due, next_turn
+from memorist.jobs import backoff, next_due, next_turn
 from memorist.jobs.worker import Job, JobResult, Worker, list_jobs
 from memorist.manage import privacy
 from memorist.storage import tasks

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memorist.errors import IndexUnavailable, StoreUnavailable
-from memorist.jobs.index_sync import IndexSync
+from memorist.jobs.vectors import IndexSync
 from memorist.types import Scope
 
 ANA = Scope(user="ana")

@@ -8,7 +8,7 @@ import pytest
 
 from clocks import LoopTime
 from memorist.errors import StoreUnavailable
-from memorist.jobs.schedule import Debounced
+from memorist.jobs import Debounced
 
 
 class Counted:

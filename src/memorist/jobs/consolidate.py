@@ -34,9 +34,9 @@ from ..text import compare, normalize
 from ..text.contradictions import contradicts
 from ..text.prompts import Prompt, object_schema
 from ..types import Memory, Scope
+from . import DAILY, finish
 from . import consolidate_pairs as pairs
 from .consolidate_pairs import Pair
-from .schedule import DAILY, finish
 from .summarize import versions
 
 T = TypeVar("T")

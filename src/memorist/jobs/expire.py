@@ -21,7 +21,7 @@ from ..storage.proposals import Proposal
 from ..storage.rows import portions
 from ..storage.tasks import Task
 from ..types import Filter, Memory, Scope
-from .schedule import DAILY, finish
+from . import DAILY, finish
 
 OTHERS = "*"
 EVENTS_KEPT = timedelta(days=90)

@@ -25,8 +25,8 @@ from ..text import authority, compare, prompts
 from ..text.prompts import Prompt, object_schema
 from ..text.statements import parse
 from ..types import STATES, Draft, Filter, Memory, Scope
+from . import DAILY, finish, next_due
 from .consolidate import model_failure
-from .schedule import DAILY, finish, next_due
 from .summarize import SourceChanged, versions
 
 POLICY = "insight"

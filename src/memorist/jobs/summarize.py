@@ -27,7 +27,7 @@ from ..text import authority, normalize, summarize
 from ..text.clock import new_id
 from ..text.summarize import Turn
 from ..types import KINDS, STATES, Draft, Filter, Labels, Memory, Scope, State
-from .schedule import DAILY, WEEKLY, finish
+from . import DAILY, WEEKLY, finish
 
 ROLE = "summary"  # of a text that is nobody's own words any more
 MAX_TAGS = 12

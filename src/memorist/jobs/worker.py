@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
@@ -28,19 +28,22 @@ from ..storage.changes import Event
 from ..storage.tasks import Task
 from ..telemetry import JOB, observe
 from ..types import Op
-from . import consolidate, expire, reflect, summarize
-from .embed import backfill
-from .schedule import (
+from . import (
     DAILY,
     HOURLY,
     WEEKLY,
     backoff,
     cancel,
+    consolidate,
+    expire,
     finish,
     next_due,
     next_turn,
+    reflect,
+    summarize,
     wait_for_any,
 )
+from .vectors import backfill
 
 EMBED = "embed"
 LEASE_SECONDS = 120.0  # renewed while a job runs
@@ -131,40 +134,34 @@ async def _write_snapshot(ctx: Context, task: Task) -> None:
     await finish(ctx, task, HOURLY)
 
 
+@dataclass(eq=False)
 class Worker:
     """Embeds what has no vector and runs the jobs that are due. The results are in `report`.
 
     Raises InvalidInput if `only` names a job that does not exist.
     """
 
-    def __init__(
-        self,
-        ctx: Context,
-        jobs: Iterable[Job] | None = None,  # None: those that apply under the settings
-        *,
-        only: Sequence[str] = (),
-        batch_size: int = 32,
-        lease_seconds: float = LEASE_SECONDS,
-        drain_seconds: float = DRAIN_SECONDS,
-        progress: Callable[[int, int], None] = lambda done, of: None,
-    ) -> None:
-        self._ctx = ctx
-        self._queue = ctx.store.tasks
-        if jobs is None:
-            jobs = list_jobs(ctx)
+    ctx: Context
+    jobs: Iterable[Job] | None = None  # None: those that apply under the settings
+    _: KW_ONLY
+    only: Sequence[str] = ()
+    batch_size: int = 32
+    lease_seconds: float = LEASE_SECONDS
+    drain_seconds: float = DRAIN_SECONDS
+    progress: Callable[[int, int], None] = lambda done, of: None
+
+    def __post_init__(self) -> None:
+        jobs = list_jobs(self.ctx) if self.jobs is None else self.jobs
         self._jobs = {job.name: job for job in jobs}
-        if only:
-            known = [EMBED, *self._jobs]
-            for name in only:
-                if name not in known:
-                    raise InvalidInput(f"No job {name!r}: choose from {', '.join(known)}")
-            self._jobs = {name: job for name, job in self._jobs.items() if name in only}
-        self._embeds = ctx.embedder is not None and (EMBED in only or not only)
-        self._batch_size = batch_size
-        self._lease = lease_seconds
-        self._drain = drain_seconds
-        self._progress = progress
-        self._counts: dict[str, Counter[str]] = {}  # by job, by field of JobResult
+        known = [EMBED, *self._jobs]
+        for name in self.only:
+            if name not in known:
+                raise InvalidInput(f"No job {name!r}: choose from {', '.join(known)}")
+        chosen = self.only or known
+        self._jobs = {name: job for name, job in self._jobs.items() if name in chosen}
+        self._embeds = self.ctx.embedder is not None and EMBED in chosen
+        self._queue = self.ctx.store.tasks
+        self._counts = defaultdict[str, Counter[str]](Counter)  # by job, by field of JobResult
         self._steps = 0
         self._total = 0
         self._is_first = True  # the first run embeds all that this model has not, later ones news
@@ -173,12 +170,11 @@ class Worker:
 
     @property
     def report(self) -> JobReport:
-        results = {name: JobResult(**counts) for name, counts in self._counts.items()}
-        return JobReport(jobs=results)
+        return JobReport(jobs={name: JobResult(**did) for name, did in self._counts.items() if did})
 
     async def run_once(self, *, retry: bool = False) -> JobReport:
         """Run what is due now; with `retry` also what was set aside. Raises StoreUnavailable."""
-        now = self._ctx.clock()
+        now = self.ctx.clock()
         await self._seed(lambda *_, **__: now)
         if retry:
             await self._queue.retry(list(self._jobs), now=now)
@@ -203,21 +199,21 @@ class Worker:
         async def run_due() -> bool:
             nonlocal seeded
             if monotonic() - seeded > SEED_SECONDS:
-                await self._seed(partial(next_turn, after=self._ctx.clock()))
+                await self._seed(partial(next_turn, after=self.ctx.clock()))
                 seeded = monotonic()
             return await self._run_next()
 
         async def watch_changes() -> None:
             while True:
                 try:
-                    await self._ctx.store.wait_for_change(POLL_SECONDS)
+                    await self.ctx.store.wait_for_change(POLL_SECONDS)
                 except ProviderFailed:
                     await asyncio.sleep(_LOOP_BACKOFF[0])
                 for each in news:
                     each.set()
 
         with suppress(ProviderFailed):
-            await self._ctx.store.wait_for_change(0)  # from here on every change is noticed
+            await self.ctx.store.wait_for_change(0)  # from here on every change is noticed
         loops = [
             asyncio.create_task(self._loop(self._embed, news[0])),
             asyncio.create_task(self._loop(run_due, news[1])),
@@ -225,7 +221,7 @@ class Worker:
         watch = asyncio.create_task(watch_changes())
         try:
             await self._stop.wait()
-            await asyncio.wait(loops, timeout=self._drain)
+            await asyncio.wait(loops, timeout=self.drain_seconds)
         finally:
             await cancel(*loops, watch)
         return self.report
@@ -243,40 +239,36 @@ class Worker:
             await self._task
 
     def _count(self, name: str, steps: int = 1, **counts: int) -> None:
-        self._counts.setdefault(name, Counter()).update(counts)
+        self._counts[name].update(counts)
         self._steps += steps
         self._total = max(self._total, self._steps)
-        self._progress(self._steps, self._total)
+        self.progress(self._steps, self._total)
 
     async def _seed(self, due: Callable[..., datetime]) -> None:
         """Create the tasks of periodic jobs for scopes that have none."""
         for name, job in self._jobs.items():
             if job.every is not None:
                 when = partial(due, name=name, every=job.every)
-                latest = self._ctx.clock() + 2 * job.every
+                latest = self.ctx.clock() + 2 * job.every
                 await self._queue.seed(name, due=when, latest=latest, whole=job.whole_store)
 
     async def _embed(self) -> None:
         """Embed everything that waits. Raises ProviderFailed if some of it failed."""
-        embedder = self._ctx.embedder
-        if not self._embeds or embedder is None:
+        if not self._embeds:
             return
-        seen = 0
+        counts = self._counts[EMBED]
+        before = counts["changed"]
 
-        def progress(total: int) -> None:
-            nonlocal seen
-            new = total - seen
-            seen = total
+        def progress(done: int) -> None:
+            new = before + done - counts["changed"]
             self._count(EMBED, new, changed=new)
 
         try:
             await backfill(
-                self._ctx.store,
-                embedder,
-                batch_size=self._batch_size,
+                self.ctx,
+                batch_size=self.batch_size,
                 waiting=not self._is_first,
-                now=self._ctx.clock,
-                lease_seconds=self._lease,
+                lease_seconds=self.lease_seconds,
                 stop=self._stop.is_set,
                 progress=progress,
             )
@@ -286,7 +278,7 @@ class Worker:
             self._count(EMBED, 0, failed=1)
             raise
         self._is_first = False
-        if seen:
+        if counts["changed"] > before:
             self._count(EMBED, 0, runs=1)
 
     async def _run_next(self) -> bool:
@@ -294,15 +286,11 @@ class Worker:
 
         Other workers may take the rest. Raises StoreUnavailable; then the lease runs out.
         """
-        ctx = self._ctx
-        names = list(self._jobs)
-        if not names:
+        ctx = self.ctx
+        if not self._jobs:
             return False
         claimed = await self._queue.claim(
-            names,
-            now=ctx.clock(),
-            limit=1,
-            lease_seconds=self._lease,
+            list(self._jobs), now=ctx.clock(), limit=1, lease_seconds=self.lease_seconds
         )
         for task in claimed:
             job = self._jobs[task.name]
@@ -327,22 +315,19 @@ class Worker:
         return bool(claimed)
 
     async def _run_under_lease(self, task: Task, job: Job) -> int | None:
-        async def run() -> int | None:
-            async with asyncio.timeout(RUN_SECONDS):
-                return await job.run(self._ctx, task)
-
         async def renew() -> None:
             is_ours = True
             while is_ours:
-                await asyncio.sleep(self._lease / 3)
+                await asyncio.sleep(self.lease_seconds / 3)
                 with suppress(ProviderFailed):  # the lease outlasts a short outage
-                    is_ours = await self._queue.renew(task, lease_seconds=self._lease)
+                    is_ours = await self._queue.renew(task, lease_seconds=self.lease_seconds)
 
-        running = asyncio.ensure_future(run())
-        renewing = asyncio.ensure_future(renew())
+        running = asyncio.ensure_future(job.run(self.ctx, task))
+        renewing = asyncio.create_task(renew())
         try:
-            await asyncio.wait((running, renewing), return_when=asyncio.FIRST_COMPLETED)
-            done, _ = await asyncio.wait((running,), timeout=_GRACE)
+            async with asyncio.timeout(RUN_SECONDS):
+                await asyncio.wait((running, renewing), return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait((running,), timeout=_GRACE)
             if not done:
                 raise RevisionConflict(f"The task {task.name!r} was claimed by another worker")
             return running.result()
@@ -354,20 +339,15 @@ class Worker:
 
         The event and the log name the error but not its message, which may hold stored text.
         """
-        now = self._ctx.clock()
+        now = self.ctx.clock()
         due_at = now + timedelta(seconds=backoff(task.attempts, *_TASK_BACKOFF))
         await self._queue.postpone(task, due_at=due_at)
         if isinstance(error, RevisionConflict):  # another worker has it, or its subject was changed
             self._count(task.name, skipped=1)
             return
         log.warning("Job %r failed (%s) and is retried", task.name, type(error).__name__)
-        event = Event(
-            node="worker",
-            op=cast(Op, task.name),
-            at=now,
-            status="error",
-        )
-        async with self._ctx.store.transaction(task.scope) as tx:
+        event = Event(node="worker", op=cast(Op, task.name), at=now, status="error")
+        async with self.ctx.store.transaction(task.scope) as tx:
             await tx.apply([event])
         self._count(task.name, failed=1)
 

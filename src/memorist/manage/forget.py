@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from ..context import Context
 from ..errors import InvalidInput, NotFound, ProviderFailed, StoreDamaged, StoreFull
 from ..ingest import transitions, validation
-from ..jobs import embed
+from ..jobs import vectors
 from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful
 from ..storage.changes import Change, Forget, Save
@@ -297,9 +297,8 @@ async def _embed_summaries(ctx: Context, scope: Scope, plan: Plan) -> None:
     """Embed summaries that were made again; without the model that is done later."""
     ids = [memory.id for memory in plan.summaries]
     found = await ctx.store.get(scope, ids)
-    if found and ctx.embedder is not None:
-        with suppress(ProviderFailed):
-            await embed.embed_now(ctx.store, ctx.embedder, found, ctx.clock())
+    with suppress(ProviderFailed):
+        await vectors.embed_now(ctx, found)
 
 
 async def _hide(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) -> Forgotten:

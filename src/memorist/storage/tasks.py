@@ -290,25 +290,17 @@ class EmbeddingQueue:
 
     database: Database
 
-    async def pending(
-        self,
-        model: str,
-        *,
-        limit: int,
-        everything: bool = False,
-        after: int = 0,
-        dimensions: int | None = None,
-    ) -> list[tuple[int, Memory]]:
-        """Return memories that this model has not embedded yet (or all of them), by row number.
+    async def count(
+        self, model: str, *, everything: bool = False, dimensions: int | None = None
+    ) -> int:
+        """Return how many memories this model has not embedded yet, or how many there are.
 
         Where `dimensions` are given, a vector of another size counts as none.
         """
         only, values = ("", ()) if everything else (_UNEMBEDDED, (model, dimensions))
-        row = self.database.dialect.row
-        sql = f"""{_MEMORIES} WHERE {row} > ? AND m.state <> 'soft_deleted' {only}
-        ORDER BY {row} LIMIT ?"""
-        found = await self.database.rows(sql, (after, *values, limit), scope=EVERY)
-        return [_parse_memory(row) for row in found]
+        sql = f"SELECT count(*) FROM memories m WHERE m.state <> 'soft_deleted' {only}"
+        found = await self.database.rows(sql, values, scope=EVERY)
+        return int(found[0][0])
 
     async def claim(
         self,
@@ -322,8 +314,8 @@ class EmbeddingQueue:
         after: int = 0,
         dimensions: int | None = None,
     ) -> list[tuple[int, Memory]]:
-        """Claim memories as `pending` returns them; after the lease, those that were not embedded
-        are free again.
+        """Claim memories as `count` counts them, by row number; after the lease, those that were
+        not embedded are free again.
 
         `waiting` asks only for those that no model has embedded, which is fast however many others
         there are.

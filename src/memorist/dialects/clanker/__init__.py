@@ -17,7 +17,7 @@ from ...embedders.openai import MODEL
 from ...errors import InvalidInput, ProviderFailed, StoreUnavailable
 from ...extraction import job
 from ...ingest import guard, transitions, validation
-from ...jobs import embed
+from ...jobs import vectors
 from ...manage import edit
 from ...manage.journal import LORE
 from ...scoped import ScopedClient
@@ -312,8 +312,8 @@ class Clanker:
         with suppress(ProviderFailed):
             if ctx.embedder is not None and not await guild.privacy.disabled_reason():
                 where = Filter(kinds=_FACTS, needs_embedding=True)
-                if found := (await guild.list(where, limit=BACKFILLED)).memories:
-                    await embed.embed_now(ctx.store, ctx.embedder, found, ctx.clock())
+                found = await guild.list(where, limit=BACKFILLED)
+                await vectors.embed_now(ctx, found.memories)
 
     def _guild(
         self, guild_id: str, channel_id: str | None = None, **labels: str | None

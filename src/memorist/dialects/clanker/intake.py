@@ -18,7 +18,7 @@ from ...client import Client
 from ...errors import InvalidInput, MemoristError, Misconfigured, ProviderFailed
 from ...extraction import job
 from ...ingest import guard
-from ...jobs.schedule import Debounced, cancel
+from ...jobs import Debounced, cancel
 from ...jobs.worker import EMBED
 from ...text.clock import new_id
 from ...types import Message, Outcome

@@ -1,0 +1,335 @@
+"""Vectors that follow the store: memories that have none are embedded, and an external index gets a
+copy of all of them.
+
+A memory has no vector after an outage, under another model, or where the policy defers it. The
+index reads the change log of the store: each scope has a revision, each row the revision that
+changed it last, and the index a position among them that moves only after the index has accepted
+everything before it. So nothing is lost when either of them is down, and applying the same changes
+twice does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from zlib import crc32
+
+import numpy as np
+
+from ..context import Context
+from ..embedders import encode
+from ..errors import IndexUnavailable, InvalidInput, ProviderFailed, StoreUnavailable
+from ..ports import Embedder, IndexEntry, VectorIndex, Vectors
+from ..storage import tasks
+from ..storage.changes import Event
+from ..storage.store import Store
+from ..storage.tasks import Embedding
+from ..text import tokens
+from ..text.clock import new_id
+from ..types import Memory, Scope
+
+LEASE_SECONDS = 120.0  # longer than a model may take for a batch
+PAGE = 1024  # rows read from the store and put into the index at a time
+LOCKS = 16
+WAIT_SECONDS = 5.0  # that a search waits for the index to catch up; loading a library takes some
+REST_SECONDS = 5.0  # during which an index that failed is not asked again
+POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexReport:
+    """What an indexing run did, or would do."""
+
+    found: int
+    embedded: int
+    batches: int
+
+
+async def backfill(
+    ctx: Context,
+    *,
+    batch_size: int = 32,
+    force: bool = False,
+    dry_run: bool = False,
+    waiting: bool = False,
+    lease_seconds: float = LEASE_SECONDS,
+    stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[int], None] = lambda done: None,
+) -> IndexReport:
+    """Embed what the model has not embedded yet; with `force` everything, with `waiting` only new
+    memories.
+
+    Each batch is claimed and committed on its own: any number of processes share the work, an
+    interrupted run continues where it stopped, and the claims of a killed process end with their
+    lease. A text that the model cannot embed is skipped, and the error is raised at the end. Raises
+    InvalidInput if there is no model, ProviderFailed.
+    """
+    embedder = ctx.embedder
+    queue = ctx.store.embeddings
+    if embedder is None:
+        raise InvalidInput("No embedding model is configured: set `embedder` to minilm")
+    dimensions = embedder.dimensions
+    if dry_run:
+        found = await queue.count(embedder.model, everything=force, dimensions=dimensions)
+        progress(found)
+        return IndexReport(found=found, embedded=0, batches=-(-found // batch_size))
+    worker = new_id()
+    found = 0
+    embedded = 0
+    batches = 0
+    after = 0
+    problem: ProviderFailed | None = None
+    while not stop():
+        batch = await queue.claim(
+            embedder.model,
+            worker=worker,
+            lease_seconds=lease_seconds,
+            waiting=waiting,
+            after=after,
+            limit=batch_size,
+            everything=force,
+            dimensions=dimensions,
+        )
+        if not batch:
+            break
+        after = batch[-1][0]
+        found += len(batch)
+        batches += 1
+        memories = [memory for _, memory in batch]
+        try:
+            vectors, error = await _encode(embedder, memories)
+            await _save(ctx, embedder.model, memories, vectors)
+        except StoreUnavailable:
+            raise
+        except ProviderFailed:
+            with suppress(StoreUnavailable):
+                await _save(ctx, embedder.model, memories, [None] * len(memories))
+            raise
+        finally:
+            with suppress(StoreUnavailable):  # then the lease runs out
+                await asyncio.shield(queue.release(worker))
+        embedded += sum(vector is not None for vector in vectors)
+        problem = problem or error
+        progress(embedded)
+    if problem is not None:
+        raise problem
+    return IndexReport(found=found, embedded=embedded, batches=batches)
+
+
+async def embed_now(ctx: Context, memories: Sequence[Memory]) -> None:
+    """Embed a few memories without claiming them, if there is a model. Raises ProviderFailed."""
+    if ctx.embedder is not None and memories:
+        vectors, _ = await _encode(ctx.embedder, memories)
+        await _save(ctx, ctx.embedder.model, memories, vectors)
+
+
+async def _encode(
+    embedder: Embedder, memories: Sequence[Memory]
+) -> tuple[list[Vectors | None], ProviderFailed | None]:
+    """Return the vectors, None for texts that the model refuses, and its error.
+
+    Raises ProviderFailed if it refuses all.
+    """
+    texts = [tokens.meaning_of(memory) for memory in memories]
+    try:
+        return [*await encode(embedder, texts)], None
+    except ProviderFailed as error:
+        await encode(embedder, ["tea"])  # is it the model or one of the texts?
+        problem = error
+    vectors: list[Vectors | None] = []
+    for text in texts:
+        vectors.append(None)
+        with suppress(ProviderFailed):
+            (vectors[-1],) = await encode(embedder, [text])
+    return vectors, problem
+
+
+async def _save(
+    ctx: Context, model: str, memories: Sequence[Memory], vectors: Sequence[Vectors | None]
+) -> None:
+    """Store the vectors, with one event per memory, and one per scope for those that failed."""
+    by_scope: dict[Scope, dict[str, tuple[str, Vectors | None]]] = {}
+    for memory, vector in zip(memories, vectors, strict=True):
+        by_scope.setdefault(memory.scope, {})[memory.id] = memory.text, vector
+    for scope, given in by_scope.items():
+        made: list[Embedding] = []
+        events: list[Event] = []
+        event = Event(node="worker", op="embed", at=ctx.clock())
+        async with ctx.store.transaction(scope) as tx:
+            for memory in await tx.get(scope, list(given)):
+                text, vector = given[memory.id]
+                if vector is not None and memory.text == text:  # not edited in the meantime
+                    made.append(Embedding(memory_id=memory.id, model=model, vector=vector))
+                    if memory.needs_embedding:
+                        events.append(replace(event, memory_id=memory.id))
+            await tasks.save_embeddings(tx, made)
+            if made and not events:
+                events.append(event)
+            if any(vector is None for _, vector in given.values()):
+                events.append(replace(event, status="error"))
+            await tx.apply(events)
+
+
+class IndexSync:
+    """Copies the vectors of the store into an index, scope by scope."""
+
+    def __init__(self, store: Store, index: VectorIndex, *, model: str, dimensions: int) -> None:
+        self.index = index
+        self._store = store
+        self._model = model
+        self._dimensions = dimensions
+        self._synced: dict[Scope, int] = {}  # revisions that the index surely has
+        self._tasks: dict[Scope, asyncio.Task[bool]] = {}
+        self._error = ""  # of the last failure
+        self._resumes_at = 0.0  # monotonic
+
+    def notify(self, scope: Scope) -> None:
+        """Start to copy the changes of a scope in the background."""
+        # A failure is retried by the next change, search or worker.
+        self._start(scope).add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    async def nearest(
+        self,
+        scope: Scope,
+        vector: Vectors,
+        *,
+        limit: int,
+        revision: int,
+    ) -> tuple[list[int], str]:
+        """Search the index once it has caught up with `revision`; if that takes long, search it as
+        it is and say so.
+
+        Raises IndexUnavailable.
+        """
+        now = time.monotonic()
+        if now < self._resumes_at:
+            raise IndexUnavailable(self._error)
+        deadline = now + WAIT_SECONDS
+        status = "ok"
+        try:
+            while self._synced.get(scope, -1) < revision:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    status = "the vector index is still being filled"
+                    break
+                done, _ = await asyncio.wait({self._start(scope)}, timeout=left)
+                if done and not done.pop().result():  # another process is copying
+                    await asyncio.sleep(min(left, POLL_SECONDS))
+            return await self.index.nearest(scope, vector, limit=limit), status
+        except IndexUnavailable as error:
+            self._error = str(error)
+            self._resumes_at = time.monotonic() + REST_SECONDS
+            raise
+
+    def _start(self, scope: Scope) -> asyncio.Task[bool]:
+        task = self._tasks.get(scope)
+        if task is None or task.done():
+            task = asyncio.get_running_loop().create_task(self.sync(scope))
+            self._tasks[scope] = task
+        return task
+
+    async def sync(self, scope: Scope) -> bool:
+        """Copy the changes up to the newest revision of a scope; return False if another process is
+        doing it.
+
+        Raises IndexUnavailable, StoreUnavailable.
+        """
+        # Scopes share a few locks, so that a store need not keep one for each.
+        key = repr((self.index.name, scope.tenant, scope.user, scope.space))
+        number = crc32(key.encode("utf-8", "surrogatepass")) % LOCKS
+        async with self._store.try_lock(f"index-{number:x}") as is_alone:
+            if is_alone:
+                await self._copy(scope)
+        return is_alone
+
+    async def rebuild(self, progress: Callable[[int], None] = lambda done: None) -> int:
+        """Empty the index and fill it from the store; return the number of its entries."""
+        await self.index.clear()
+        for done, scope in enumerate(await self._store.scopes(), 1):
+            await self._store.set_index_position(scope, self.index.name, 0)
+            self._synced.pop(scope, None)
+            await self.sync(scope)
+            progress(done)
+        return await self.index.count()
+
+    async def close(self) -> None:
+        """Finish what is in progress, then close the index."""
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self.index.close()
+
+    async def _copy(self, scope: Scope) -> None:
+        since = await self._store.index_position(scope, self.index.name)
+        revision = since
+        after: int | None = 0
+        while after is not None:
+            delta = await self._store.changed_since(
+                scope,
+                since,
+                model=self._model,
+                limit=PAGE,
+                after=after,
+            )
+            if not after:
+                revision = delta.revision  # of the first page
+            entries: list[IndexEntry] = []
+            deleted = list(delta.gone)
+            for row in delta.rows:
+                if row.vector is None or len(row.vector) != 4 * self._dimensions:
+                    deleted.append(row.row)
+                    continue
+                created = datetime.fromtimestamp(row.created / 1e6, UTC)
+                entry = IndexEntry(
+                    row=row.row,
+                    vector=np.frombuffer(row.vector, "<f4").astype(np.float32),
+                    about={
+                        "tenant": scope.tenant,
+                        "user_id": scope.user,
+                        "space": scope.space,
+                        "session_id": row.session or "",
+                        "memory_type": row.kind,
+                        "importance": float(row.importance),
+                        "compressed": row.state == "compressed",
+                        "created_at": created.isoformat(timespec="microseconds"),
+                    },
+                )
+                entries.append(entry)
+            if deleted:
+                await self.index.delete(scope, deleted)
+            if entries:
+                await self.index.put(scope, entries)
+            after = delta.next
+        if revision != since:
+            await self._store.set_index_position(scope, self.index.name, revision)
+        self._synced[scope] = revision
+
+
+class StoreSearch:
+    """Searches the vectors in the store itself, which are always in step."""
+
+    def __init__(self, store: Store, model: str) -> None:
+        self._store = store
+        self._model = model
+
+    async def nearest(
+        self,
+        scope: Scope,
+        vector: Vectors,
+        *,
+        limit: int,
+        revision: int,
+    ) -> tuple[list[int], str]:
+        found = await self._store.nearest(scope, vector, model=self._model, limit=limit)
+        return [row for row, _ in found], "ok"
+
+    def notify(self, scope: Scope) -> None:
+        """Do nothing: the store is its own index."""
+
+    async def sync(self, scope: Scope) -> bool:
+        return True
+
+    async def close(self) -> None:
+        """Do nothing: the store is closed by the client."""
