@@ -19,7 +19,7 @@ from typing import Any
 
 from bench import report
 from bench.speed import sentence
-from memorist.bootstrap import open_client
+from memorist.aio import open_client
 from memorist.client import Client
 from memorist.embedders import encode
 from memorist.embedders.minilm import MiniLM

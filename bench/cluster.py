@@ -22,8 +22,8 @@ import psycopg
 
 from bench import report
 from bench.speed import fill, measure, questions
-from memorist import bootstrap
-from memorist.bootstrap import open_client
+from memorist import aio
+from memorist.aio import open_client
 from memorist.client import Client
 
 SMALL = 1_000  # memories of the small scope
@@ -46,7 +46,7 @@ async def in_turns(
 async def beside_sqlite(url: str, size: int, asked: int, folder: Path) -> list[dict[str, Any]]:
     """Measure one large scope on both."""
     sqlite = await fill(folder / "one.db", ["ana"], size)
-    await bootstrap.copy_store(str(folder / "one.db"), url)
+    await aio.copy_store(str(folder / "one.db"), url)
     postgres = await open_client(url, state_dir=folder, cache_mb=0)
     took = await in_turns({"SQLite": sqlite, "PostgreSQL": postgres}, questions(asked, size))
     for client in (sqlite, postgres):
@@ -64,7 +64,7 @@ async def among_many(
     await (await fill(folder / "small.db", ["ana"], SMALL)).close()
     clients: dict[str, Client] = {}
     for url, size in zip(urls, sizes, strict=True):
-        await bootstrap.copy_store(str(folder / "small.db"), url)
+        await aio.copy_store(str(folder / "small.db"), url)
         add_scopes(url, size // SMALL - 1)
         clients[f"among {size}"] = await open_client(url, state_dir=folder, cache_mb=0)
     took = await in_turns(clients, questions(asked, SMALL))

@@ -31,7 +31,7 @@ import httpx
 
 from bench import report
 from bench.speed import fill, sentence
-from memorist.bootstrap import open_client
+from memorist.aio import open_client
 
 USER = "ana"
 MAX_REQUESTS = 20_000

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 import memorist
 from bench import data, report
-from memorist.bootstrap import open_client
+from memorist.aio import open_client
 from memorist.client import Client
 from memorist.embedders.minilm import MiniLM
 from memorist.scoped import ScopedClient
@@ -195,7 +195,7 @@ def conversations(path: Path) -> list[data.Conversation]:
 
 _MEASURE_MEMORY = """
 import asyncio, resource, sys
-from memorist.bootstrap import open_client
+from memorist.aio import open_client
 def held():
     with open("/proc/self/statm") as f: return int(f.read().split()[1]) * resource.getpagesize()
 async def main():

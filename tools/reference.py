@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import typer
 
@@ -70,7 +70,12 @@ def _verbs(owner: type) -> Iterator[str]:
 def _signature(method: Any) -> str:
     signature = inspect.signature(method)
     given = [p for name, p in signature.parameters.items() if name != "self"]
-    shown = [re.sub(r"<function .*>", "…", str(p)).replace("'", "") for p in given]
+    if given and given[-1].kind is inspect.Parameter.VAR_KEYWORD and "Unpack" in str(given[-1]):
+        (options,) = get_args(get_type_hints(method)[given.pop().name])
+        for name, kind in options.__annotations__.items():
+            option = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=...)
+            given.append(option.replace(annotation=kind.__forward_arg__))
+    shown = [re.sub(r"<function .*>|Ellipsis", "…", str(p)).replace("'", "") for p in given]
     if any(p.kind is p.KEYWORD_ONLY for p in given):
         shown.insert([p.kind is p.KEYWORD_ONLY for p in given].index(True), "*")
     joined = ", ".join(shown)

@@ -11,10 +11,8 @@ with memorist.open("memory.db") as memory:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from . import errors
 from .errors import MemoristError
@@ -22,8 +20,9 @@ from .types import Draft, Filter, Labels, Memory, Message, Recall, Receipt, Scop
 
 if TYPE_CHECKING:
     from . import aio
-    from .settings import Options
     from .sync import Blocking
+
+    open = Blocking.open
 
 __version__ = "0.1.0"
 __all__ = [
@@ -42,25 +41,10 @@ __all__ = [
 ]
 
 
-def open(
-    db: str | Path | None = None,
-    *,
-    count_tokens: Callable[[str], int] | None = None,
-    **settings: Unpack[Options],
-) -> Blocking:
-    """Open a memory: a file, `:memory:`, or the default place. Use it in a `with` block, or close
-    it.
-
-    Every setting can be given by name; `count_tokens` says what a text costs, where an estimate
-    will not do.
-    Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded.
-    """
-    from .sync import Blocking
-
-    return Blocking.open(db, count_tokens=count_tokens, **settings)
-
-
 def __getattr__(name: str) -> Any:
-    if name == "aio":  # loaded when it is used, so that `import memorist` stays quick
+    """Load what is used when it is used, so that `import memorist` stays quick."""
+    if name == "aio":
         return import_module(".aio", __name__)
+    if name == "open":
+        return import_module(".sync", __name__).Blocking.open
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

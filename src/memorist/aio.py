@@ -1,18 +1,50 @@
-"""The async door: `async with memorist.aio.open("memory.db") as memory: …`."""
+"""The async door: `async with memorist.aio.open("memory.db") as memory: …`.
+
+Settings in, client out: this is the one place that knows which parts there are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Unpack
 
-from .bootstrap import open_client
+from pydantic import SecretStr
+
 from .client import Client
+from .context import Context
+from .dialects import catalog
+from .embedders import Cached, Hashing
+from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
+from .index import SnapshotCache
+from .ingest import validation
+from .jobs.vectors import IndexSync, StoreSearch
+from .jobs.worker import Worker
+from .llms import Breaker, MeteredModel
+from .offline import Down, Switch
+from .offline.outage import Offline
+from .offline.spool import Spool
+from .ports import Embedder, NearestRows, Reranker
+from .retrieve import profiles
 from .scoped import ScopedClient
-from .settings import Options
+from .settings import Options, Settings, allowlists, load
+from .storage import copy as copying
+from .storage.copy import Copied
+from .storage.database import Database
+from .storage.sqlite import SqliteDatabase
+from .storage.store import AccessLog, Store
+from .telemetry import span_observer
+from .text import tokens
+from .text.clock import utcnow
 
 __all__ = ["Client", "ScopedClient", "open"]
+ARCHIVE = ".jsonl"  # what the name of a store that is a text file ends with
+JOB_BATCH = 8  # memories embedded together in the background of a process that also answers
+JOB_SECONDS = 2.0  # that closing waits for a running job
+LEAN_FROM = 250_000  # memories of a scope whose vectors PostgreSQL searches
 
 
 @asynccontextmanager
@@ -23,8 +55,268 @@ async def open(
     **settings: Unpack[Options],
 ) -> AsyncIterator[Client]:
     """Open a memory for the length of a block. Every setting can be given by name."""
-    engine = await open_client(db, count_tokens=count_tokens, **settings)
+    async with await open_client(db, count_tokens=count_tokens, **settings) as memory:
+        yield memory
+
+
+async def open_client(
+    db: str | Path | None = None,
+    *,
+    count_tokens: Callable[[str], int] | None = None,
+    **settings: Unpack[Options],
+) -> Client:
+    """Open a memory; `count_tokens` says what a text costs.
+
+    Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded.
+    """
+    chosen = load(db=None if db is None else str(db), **settings)
+    _check(chosen)
+    embedder = _embedder(chosen)
+    reranker = _reranker(chosen, embedder)
+    model = language_model(chosen)
+    observers = [span_observer()] if chosen.otel else []
+    down: Down = {}
+    spool = Spool.of(chosen)
+    store = await (_open_store(chosen) if spool is None else _offline_store(chosen, spool, down))
+    external_index, usual = await _external_index(chosen, store, embedder)
+    llm = None
+    if model is not None:
+        user_cap = chosen.llm_daily_tokens_per_user
+        tenant_cap = chosen.llm_daily_tokens_per_tenant
+        llm = MeteredModel(
+            model,
+            store.llm_usage,
+            user_cap=user_cap,
+            tenant_cap=tenant_cap,
+            clock=utcnow,
+        )
+    ctx = Context(
+        store=store,
+        index=SnapshotCache(
+            model=embedder.model if embedder else "",
+            dimensions=embedder.dimensions if embedder else 1,
+            limit_bytes=chosen.index_cache_mb << 20,
+            lean_from=usual if chosen.vector_index_from is None else chosen.vector_index_from,
+        ),
+        settings=chosen,
+        access_log=AccessLog(store),
+        allowlists=allowlists.load(chosen.categories),
+        profiles=catalog.PROFILES,
+        policies=dict(catalog.POLICIES),
+        embedder=embedder,
+        reranker=reranker,
+        llm=llm,
+        external_index=external_index,
+        has_spool=spool is not None,
+        count_tokens=count_tokens or tokens.count_tokens,
+        observers=observers,
+    )
+    offline = None
+    if spool is not None:
+        offline = Offline(ctx, spool, down, lambda: _open_store(chosen))
+        await offline.start()
+    client = Client(ctx, offline)
+    if chosen.run_jobs:
+        client.background = Worker(ctx, batch_size=JOB_BATCH, drain_seconds=JOB_SECONDS)
+        client.background.start()
+    return client
+
+
+async def copy_store(
+    source: str,
+    target: str,
+    *,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Copied:
+    """Copy a whole store into a new one, or continue a copy.
+
+    A name that ends in `.jsonl` is a text file with everything in it.
+    Raises NotFound, RevisionConflict, InvalidInput, StoreUnavailable.
+    """
+    async with AsyncExitStack() as stack:
+
+        async def opened(db: str, **options: bool) -> Store:
+            store = await _open_store(load(db=db), **options)
+            stack.push_async_callback(store.close)
+            return store
+
+        if source.endswith(ARCHIVE):
+            store = await opened(target, unfinished=True)
+            return await copying.read_archive(Path(source), store, progress)
+        if "://" not in source and not await asyncio.to_thread(os.path.exists, source):
+            raise NotFound(f"There is no database {source!r}")
+        if source == target:
+            raise InvalidInput("Source and target are the same: name a new file or database")
+        store = await opened(source)
+        if target.endswith(ARCHIVE):
+            return await copying.write_archive(store, Path(target), progress)
+        return await copying.copy(store, await opened(target, unfinished=True), progress)
+
+
+def _check(settings: Settings) -> None:
+    """Raise Misconfigured for a name that does not exist, before anything is opened."""
+    if "\0" in settings.db:
+        raise Misconfigured(f"Setting 'db': {settings.db!r} contains a NUL character: name a file")
     try:
-        yield engine
-    finally:
-        await engine.close()
+        profiles.find(catalog.PROFILES, settings.profile)
+        validation.policy(catalog.POLICIES, settings.policy)
+        tokens.analyze("words", settings.language)
+    except InvalidInput as error:
+        raise Misconfigured(f"A setting cannot be used: {error}") from error
+    except ImportError as error:
+        why = f"no stemmer for {settings.language!r}"
+        raise Misconfigured(f"A setting cannot be used: {why}") from error
+
+
+async def _external_index(
+    settings: Settings,
+    store: Store,
+    embedder: Embedder | None,
+) -> tuple[NearestRows | None, int | None]:
+    """Return what searches vectors of scopes that are too large to hold, and from which size on."""
+    if embedder is None or (settings.vector_index is None and not _is_postgres(settings)):
+        return None, None
+    if settings.vector_index in (None, "store"):
+        if not _is_postgres(settings):
+            raise Misconfigured(
+                "Setting 'vector_index': only PostgreSQL searches vectors itself;"
+                " name chroma:… or weaviate:…"
+            )
+        return StoreSearch(store, embedder.model), LEAN_FROM
+    from . import vector_indexes
+
+    try:
+        name = await store.name()
+    except StoreUnavailable:  # until it is opened again, vectors are searched in the process
+        return None, None
+    index = vector_indexes.open_index(
+        settings.vector_index,
+        model=embedder.model,
+        dimensions=embedder.dimensions,
+        store=name,
+    )
+    return IndexSync(store, index, model=embedder.model, dimensions=embedder.dimensions), 0
+
+
+def _is_postgres(settings: Settings) -> bool:
+    return settings.db.startswith(("postgresql://", "postgres://"))
+
+
+async def _open_store(settings: Settings, *, unfinished: bool = False) -> Store:
+    """Open the store; one that is an unfinished copy only to continue it."""
+    database: Database
+    if _is_postgres(settings):
+        with needs_postgres():
+            from .storage.postgres import PostgresDatabase
+        database = await PostgresDatabase.open(settings.db)
+    elif "://" in settings.db:
+        kind = settings.db.partition("://")[0]
+        raise Misconfigured(
+            f"Memorist cannot open {kind}://: name a file, :memory:, or postgresql://…"
+        )
+    else:
+        database = await SqliteDatabase.open(settings.db)
+    store = await Store.open(database, language=settings.language)
+    if not unfinished and await store.is_unfinished():
+        await store.close()
+        raise Misconfigured(
+            f"{settings.db!r} is a copy that was interrupted: run the same `memorist db copy` again"
+        )
+    return store
+
+
+async def _offline_store(settings: Settings, spool: Spool, down: Down) -> Store:
+    """Open a store that may be down later, or is down now: then `down` says why.
+
+    A server may be down if it was reached from this machine before. A file has to be there.
+    """
+    if "://" not in settings.db:
+        return await _open_store(settings)
+    database = None
+    try:
+        database = (await _open_store(settings)).database
+        with suppress(OSError):  # a machine without a place for files can still use the server
+            spool.prepare()
+    except StoreUnavailable as error:
+        if isinstance(error, StoreFull) or not spool.folder.exists():
+            raise
+        down |= {"reading": str(error), "writing": str(error)}
+    return Store(Switch(database, down), language=settings.language)
+
+
+@contextmanager
+def needs_postgres() -> Iterator[None]:
+    """Say how to install the driver where it is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise Misconfigured(
+            'PostgreSQL needs another package: pip install "memorist[postgres]"'
+        ) from error
+
+
+def _embedder(settings: Settings) -> Embedder | None:
+    kind, _, name = settings.embedder.partition(":")
+    model: Embedder
+    match kind:
+        case "none":
+            return None
+        case "hashing":
+            return Hashing()
+        case "openai":
+            from .embedders.openai import MODEL, OpenAIEmbedder
+
+            url = settings.embedder_url
+            key = _key("embedder_key", settings.embedder_key, url, "OPENAI_API_KEY")
+            size = settings.embedder_dimensions
+            model = OpenAIEmbedder(name or MODEL, url=url, key=key, dimensions=size)
+        case _:
+            from .embedders.minilm import MiniLM
+
+            model = MiniLM()
+    if settings.cache_mb == 0:
+        return model
+    directory = settings.state_dir / "embeddings_cache"
+    return Cached(model, directory, limit_bytes=settings.cache_mb << 20)
+
+
+def language_model(settings: Settings) -> Breaker | None:
+    """Return the language model, which is not asked for a while after failures. Raises
+    Misconfigured."""
+    kind, _, named = settings.llm.partition(":")
+    if kind == "none":
+        return None
+    from .llms.servers import AnthropicModel, OpenAIModel
+
+    provider = OpenAIModel if kind == "openai" else AnthropicModel
+    key = _key("llm_key", settings.llm_key, settings.llm_url, f"{kind.upper()}_API_KEY")
+    return Breaker(provider(named, url=settings.llm_url, key=key, timeout=settings.llm_timeout))
+
+
+def _key(setting: str, given: SecretStr | None, url: str | None, variable: str) -> str | None:
+    """Return the API key of a server. The variable is meant for the provider's own server only."""
+    if given or url:
+        return given.get_secret_value() if given else None
+    if not os.environ.get(variable):
+        raise Misconfigured(
+            f"Setting {setting!r} is missing: set it or {variable}, or name a server of your own"
+        )
+    return os.environ[variable]
+
+
+def _reranker(settings: Settings, embedder: Embedder | None) -> Reranker | None:
+    if settings.reranker == "maxsim":
+        from .embedders.minilm import MiniLM
+        from .rerankers import MaxSim
+
+        loaded = getattr(embedder, "inner", embedder)  # below the cache: one model is enough
+        return MaxSim(loaded if isinstance(loaded, MiniLM) else MiniLM())
+    if settings.reranker == "cross-encoder":
+        from .rerankers import CrossEncoder
+
+        if settings.cross_encoder is None:
+            raise Misconfigured(
+                "Setting 'cross_encoder': name the folder that holds model.onnx and vocab.txt"
+            )
+        return CrossEncoder(settings.cross_encoder)
+    return None

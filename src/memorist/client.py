@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from .context import Context
-from .errors import InvalidInput
+from .errors import InvalidInput, KeyRefused, NotFound
 from .ingest import validation
 from .jobs import expire, vectors
 from .jobs.expire import Purged
 from .jobs.worker import JobReport, Worker
-from .manage import access, import_export, journal
+from .manage import import_export, journal
 from .offline.outage import Offline, Replayed
 from .scoped import ScopedClient
 from .settings import Settings
 from .storage.check import check
-from .storage.keys import Key
+from .storage.keys import RIGHTS, Key
 from .storage.llm_usage import LlmUsage
 from .storage.tasks import Backlog
 from .types import Receipt, Scope
+
+TOKEN_PREFIX = "rk"  # of a token: rk_<id>_<secret>, of which the secret is shown once
 
 
 class Client:
@@ -164,16 +168,34 @@ class Client:
         The key acts for that user: in every space or the named one, as any agent or the named one.
         It expires after `days`, or never. Raises InvalidInput.
         """
-        return await access.create_key(
-            self.ctx,
-            name,
+        named = {"name": name, "user": user, "tenant": tenant, "space": space, "agent": agent}
+        for what, value in named.items():
+            if value is not None or what in ("name", "user"):
+                validation.name(what, value)
+        if not rights or isinstance(rights, str) or not set(rights) <= set(RIGHTS):
+            known = ", ".join(RIGHTS)
+            raise InvalidInput(f"Rights of a key are some of {known}, not {rights!r:.60}")
+        if agent is not None and "owner" in rights:
+            raise InvalidInput(
+                "A key of an agent cannot have the right 'owner': make one without an agent"
+            )
+        if days is not None:
+            validation.days(days)
+        now = self.ctx.clock()
+        key = Key(
+            id=secrets.token_hex(8),
+            name=name,
             user=user,
-            tenant=tenant,
+            rights=tuple(right for right in RIGHTS if right in rights),
+            created_at=now,
+            expires_at=None if days is None else now + timedelta(days=days),
+            tenant=self.settings.tenant if tenant is None else tenant,
             space=space,
             agent=agent,
-            rights=rights,
-            days=days,
         )
+        secret = secrets.token_urlsafe(32)
+        await self.ctx.store.keys.add(key, secret)
+        return key, f"{TOKEN_PREFIX}_{key.id}_{secret}"
 
     async def keys(self) -> list[Key]:
         """Return all API keys, revoked and expired ones included, oldest first."""
@@ -181,11 +203,18 @@ class Client:
 
     async def revoke_key(self, id: str) -> None:
         """Revoke an API key. Raises NotFound."""
-        await access.revoke_key(self.ctx, id)
+        if not await self.ctx.store.keys.revoke(id, self.ctx.clock()):
+            raise NotFound(f"No valid key with id {id!r:.60}: see `memorist keys list`")
 
     async def authenticate(self, token: str) -> Key:
         """Return the key of a token. Raises KeyRefused if it is unknown, revoked or expired."""
-        return await access.authenticate(self.ctx, token)
+        prefix, _, rest = token.partition("_")
+        id, _, secret = rest.partition("_")
+        if prefix == TOKEN_PREFIX and id.isalnum() and secret.isascii():
+            key = await self.ctx.store.keys.get(id, secret)
+            if key is not None and key.is_good(self.ctx.clock()):
+                return key
+        raise KeyRefused
 
     def export(self) -> AsyncIterator[dict[str, Any]]:
         """Yield everything that is stored, record by record, as `import_` reads it."""

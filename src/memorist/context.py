@@ -21,7 +21,7 @@ from .types import Scope
 
 @dataclass(slots=True, kw_only=True)
 class Context:
-    """The parts of an open memory. `bootstrap.py` builds one; the client closes its parts."""
+    """The parts of an open memory. `aio.py` builds one; the client closes its parts."""
 
     store: Store
     index: SnapshotCache

@@ -14,16 +14,19 @@ from .ingest import links, validation
 from .jobs import expire, summarize
 from .jobs.expire import Purged
 from .jobs.summarize import SummaryReport
-from .manage import edit, import_export, privacy, recall, undo
+from .manage import edit, import_export, privacy, undo
 from .manage.checkpoints import Checkpoints
 from .manage.privacy import Consent, Privacy
 from .manage.undo import Undone
 from .offline.outage import Offline
+from .retrieve import render
 from .storage.changes import Event, HistoryEntry
 from .storage.history import EventCount
 from .storage.llm_usage import LlmUsage
 from .telemetry import observed
 from .types import Conflict, Evidence, Filter, Labels, Memory, Page, Related, Scope
+
+OVERVIEW = 40  # memories that an overview shows
 
 
 class ManagedScope:
@@ -242,7 +245,14 @@ class ManagedScope:
 
     async def overview(self) -> str:
         """Return what is stored here for people to read: counts, pinned, and newest by topic."""
-        return await recall.overview(self.ctx, self.scope)
+        store = self.ctx.store
+        pinned = await store.page(self.scope, Filter(pinned=True), limit=OVERVIEW)
+        rest = await store.page(self.scope, Filter(pinned=False), limit=OVERVIEW)
+        states = (await self.stats())["states"]
+        counts = ", ".join(f"{states[each]} {each.replace('_', ' ')}" for each in sorted(states))
+        memories = render.grouped((*pinned, *rest)[:OVERVIEW])
+        title = f"# {render.safe(self.scope.space)}: {counts or 'nothing is remembered here'}"
+        return f"{title}\n{memories}".strip()
 
     async def stats(self) -> dict[str, Any]:
         """Return counts of this scope."""

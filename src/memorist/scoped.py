@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
+from .errors import InvalidInput
 from .ingest import pipeline as ingest
 from .ingest import validation
 from .ingest.guard import load_disabled
 from .manage import (
-    access,
     chat_commands,
     forget,
     import_export,
@@ -19,11 +19,11 @@ from .manage import (
     privacy,
     recall,
 )
-from .manage.forget import Forgotten, Manner
+from .manage.forget import ForgetOptions, Forgotten, Manner
+from .manage.recall import RecallOptions
 from .managed import ManagedScope
 from .retrieve import explain
 from .retrieve import pipeline as retrieve
-from .retrieve.profiles import Profile
 from .storage.history import Updates
 from .telemetry import observed
 from .text.clock import new_id
@@ -34,7 +34,6 @@ from .types import (
     Message,
     Messages,
     Outcome,
-    Query,
     Reason,
     Recall,
     Receipt,
@@ -120,46 +119,22 @@ class ScopedClient(ManagedScope):
         self,
         query: str,
         *,
-        limit: int | None = None,
-        budget: int | None = None,
-        max_chars: int | None = None,
-        profile: str | Profile | None = None,
-        where: Filter | None = None,
-        as_of: datetime | str | None = None,
-        include_compressed: bool = False,
-        rerank: bool | None = None,
         since: int | None = None,
+        **options: Unpack[RecallOptions],
     ) -> Recall:
         """Return the memories that answer a question: at most `limit`, within `budget` tokens.
 
+        Other options are `max_chars`, `profile`, `where`, `as_of`, `include_compressed`, `rerank`.
         Weak evidence gives an empty answer. If a part is unavailable, the rest answers and `legs`
         says so. With `since`, the text begins with what changed in this thread after that revision,
         as `delta` returns it. Raises InvalidInput.
         """
-        asked, by = self._query(
-            query,
-            limit=limit,
-            budget=budget,
-            max_chars=max_chars,
-            profile=profile,
-            where=where,
-            as_of=as_of,
-            include_compressed=include_compressed,
-            rerank=rerank,
-        )
         ctx = self.ctx
+        asked, by = recall.build_query(*self._place, query, **options)
         session = self.labels.session
         disabled, revision = await load_disabled(ctx, ctx.store, self.scope, [session])
         if disabled:
-            legs = {"memory": disabled[session]}
-            return Recall(
-                query=asked,
-                profile=by.name,
-                hits=(),
-                text="",
-                tokens=0,
-                legs=legs,
-            )
+            return Recall(query=asked, profile=by.name, legs={"memory": disabled[session]})
         updates = None
         fitted = asked
         if since is not None:
@@ -196,7 +171,7 @@ class ScopedClient(ManagedScope):
         Only spaces in which the person turned sharing on, and only memories with the tag `share:`
         and the name of this space. Raises InvalidInput.
         """
-        self._query(query, limit=limit, budget=budget)
+        recall.build_query(*self._place, query, limit=limit, budget=budget)
         if await self.privacy.disabled_reason():
             return []
         where = Filter(tags=(f"{privacy.SHARED}{self.scope.space}",))
@@ -233,84 +208,47 @@ class ScopedClient(ManagedScope):
         are searched, except workflows. `threshold` is the minimum similarity. Raises NotAllowed for
         a category that the agent may not read, InvalidInput.
         """
-
-        async def find(where: Filter, by: Profile) -> Recall:
-            return await self.recall(
-                query,
-                limit=top_k,
-                budget=budget_tokens,
-                profile=by,
-                where=where,
-            )
-
-        return await access.query(
-            self.ctx,
-            self.scope,
-            find,
-            agent=agent,
-            categories=categories,
-            filters=filters,
-            top_k=top_k,
-            shape=return_,
-            budget_tokens=budget_tokens,
-            threshold=threshold,
-        )
+        if return_ not in recall.RETURNS:
+            raise InvalidInput(f"return is one of {', '.join(recall.RETURNS)}, not {return_!r}")
+        validation.number("top_k", top_k)
+        validation.number("budget_tokens", budget_tokens)
+        ctx = self.ctx
+        where, by = recall.limit_agent(ctx, self.scope, agent, categories, filters, threshold)
+        if not where.categories:
+            return []
+        most = budget_tokens
+        found = await self.recall(query, limit=top_k, budget=most, profile=by, where=where)
+        return recall.to_items(ctx, found, return_, most)
 
     async def why_not(
         self,
         query: str,
         id: str,
-        *,
-        limit: int | None = None,
-        budget: int | None = None,
-        profile: str | Profile | None = None,
-        where: Filter | None = None,
-        as_of: datetime | str | None = None,
-        include_compressed: bool = False,
+        **options: Unpack[RecallOptions],
     ) -> Reason:
         """Return the rank of one memory for a question, and why it was returned or left out.
 
-        Raises NotFound.
+        The options are those of `recall`. Raises NotFound.
         """
-        asked, by = self._query(
-            query,
-            limit=limit,
-            budget=budget,
-            profile=profile,
-            where=where,
-            as_of=as_of,
-            include_compressed=include_compressed,
-        )
+        asked, by = recall.build_query(*self._place, query, **options)
         await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
         memory = await self.get(id)
         return await explain.explain(self.ctx, asked, memory, by, self.ctx.clock())
-
-    def _query(self, text: str, **options: Any) -> tuple[Query, Profile]:
-        return recall.build_query(*self._place, text, **options)
 
     @observed("forget", _count_forgotten)
     async def forget(
         self,
         id: str,
-        *,
-        reason: str = "",
-        keep_days: float = 0,
-        never_again: bool = False,
-        actor: str | None = None,
+        **options: Unpack[ForgetOptions],
     ) -> Forgotten:
         """Erase a memory everywhere, with what is based on it alone; what has other sources is
         marked.
 
-        Automatic writes do not bring it back for a while, or never. With `keep_days` it is only
+        Automatic writes do not bring it back for a while, or with `never_again` never. With `keep_days` it is only
         hidden, and can be restored for that long. A spooled write is removed from its file.
         Raises NotFound; StoreUnavailable, because no file can keep this promise.
         """
-        manner = self._manner(
-            reason=reason,
-            keep_days=keep_days,
-            never_again=never_again,
-            actor=actor,
-        )
+        manner = Manner(session=self.labels.session, **options)
         return await self._forget([str(id)], manner)
 
     @observed("forget", _count_forgotten)
@@ -320,30 +258,19 @@ class ScopedClient(ManagedScope):
         *,
         where: Filter | None = None,
         dry_run: bool = True,
-        reason: str = "",
-        keep_days: float = 0,
-        never_again: bool = False,
-        actor: str | None = None,
+        **options: Unpack[ForgetOptions],
     ) -> Forgotten:
         """Forget all that a query finds or a filter matches; by default only list it.
 
         `where=Filter(ids=…)` with the ids of a dry run forgets exactly those.
         Raises InvalidInput if neither is given.
         """
-        manner = self._manner(
-            reason=reason,
-            keep_days=keep_days,
-            never_again=never_again,
-            actor=actor,
-        )
+        manner = Manner(session=self.labels.session, **options)
         ids = await forget.find(*self._place, query, where)
         if dry_run:
             plan = await forget.make_plan(self.ctx.store, self.scope, ids)
             return plan.report(dry_run=True)
         return await self._forget(ids, manner)
-
-    def _manner(self, **given: Any) -> Manner:
-        return Manner(session=self.labels.session, **given)
 
     async def _forget(self, ids: Sequence[str], manner: Manner) -> Forgotten:
         """Forget memories; what is only spooled is removed from its file."""

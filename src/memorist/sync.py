@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
-from .bootstrap import open_client
+from .aio import open_client
 from .client import Client
 from .errors import MemoristError
 from .jobs import cancel
@@ -217,7 +217,13 @@ class Blocking(Facade):
         count_tokens: Callable[[str], int] | None = None,
         **settings: Unpack[Options],
     ) -> Blocking:
-        """Open a memory; see `memorist.open`."""
+        """Open a memory: a file, `:memory:`, or the default place. Use it in a `with` block, or
+        close it.
+
+        Every setting can be given by name; `count_tokens` says what a text costs, where an estimate
+        will not do.
+        Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded.
+        """
         loop = Loop()
         try:
             return cls(loop.run(open_client(db, count_tokens=count_tokens, **settings)), loop)

@@ -66,6 +66,11 @@ class Labels:
     subject: str | None = None
     role: str | None = None
 
+    @property
+    def conversation(self) -> str | None:
+        """The thread, or else the session, under which changes and events are listed."""
+        return self.thread or self.session
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
@@ -284,9 +289,9 @@ class Recall:
 
     query: Query
     profile: str
-    hits: tuple[Hit, ...]
-    text: str  # the block to put before the model
-    tokens: int  # of that block
+    hits: tuple[Hit, ...] = ()
+    text: str = ""  # the block to put before the model
+    tokens: int = 0  # of that block
     cut: tuple[Cut, ...] = ()
     revision: int | None = None  # of the thread, up to which the text tells what changed
     related: tuple[Memory, ...] = ()  # on the same topics as the hits; they are in the text, too

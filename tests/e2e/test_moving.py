@@ -16,7 +16,7 @@ import apsw
 import pytest
 
 import memorist
-from memorist import aio, bootstrap
+from memorist import aio
 from memorist.errors import InvalidInput, Misconfigured, NotFound, RevisionConflict
 from memorist.storage import copy as stored
 from memorist.types import Filter
@@ -79,10 +79,10 @@ async def test_a_copy_is_in_nothing_different_on_either_engine_and_back(
 ) -> None:
     await filled(tmp_path / "a.db", tmp_path)
     told: list[tuple[int, int]] = []
-    done = await bootstrap.copy_store(
+    done = await aio.copy_store(
         str(tmp_path / "a.db"), database, progress=lambda *step: told.append(step)
     )
-    await bootstrap.copy_store(database, str(tmp_path / "b.db"))
+    await aio.copy_store(database, str(tmp_path / "b.db"))
     assert done.tables["memories"] == 301
     assert told[-1][0] == told[-1][1] > 0
     assert [step[0] for step in told] == sorted(step[0] for step in told)
@@ -104,21 +104,21 @@ async def test_a_text_file_holds_everything_and_gives_it_back(
         str(tmp_path / "all.jsonl"),
         database if engine == "postgres" else str(tmp_path / "b.db"),
     )
-    written = await bootstrap.copy_store(str(tmp_path / "a.db"), archive)
-    read = await bootstrap.copy_store(archive, target)
+    written = await aio.copy_store(str(tmp_path / "a.db"), archive)
+    read = await aio.copy_store(archive, target)
     assert read == written
     assert (tmp_path / "all.jsonl").stat().st_mode & 0o077 == 0
     assert await seen(target, tmp_path) == await seen(tmp_path / "a.db", tmp_path)
     with pytest.raises(RevisionConflict):
-        await bootstrap.copy_store(archive, target)
+        await aio.copy_store(archive, target)
     with pytest.raises(RevisionConflict):
-        await bootstrap.copy_store(str(tmp_path / "a.db"), archive)
+        await aio.copy_store(str(tmp_path / "a.db"), archive)
 
 
 async def test_a_text_file_that_is_cut_or_altered_is_told(tmp_path: Path) -> None:
     await filled(tmp_path / "a.db", tmp_path)
     archive, target = tmp_path / "all.jsonl", tmp_path / "b.db"
-    await bootstrap.copy_store(str(tmp_path / "a.db"), str(archive))
+    await aio.copy_store(str(tmp_path / "a.db"), str(archive))
     whole = archive.read_text()
     for damaged in (
         whole[: len(whole) // 2],
@@ -127,11 +127,11 @@ async def test_a_text_file_that_is_cut_or_altered_is_told(tmp_path: Path) -> Non
     ):
         archive.write_text(damaged)
         with pytest.raises(InvalidInput, match=r"cut|altered"):
-            await bootstrap.copy_store(str(archive), str(target))
+            await aio.copy_store(str(archive), str(target))
         with pytest.raises(Misconfigured):
-            await bootstrap.open_client(target, embedder="none")
+            await aio.open_client(target, embedder="none")
     archive.write_text(whole)
-    assert (await bootstrap.copy_store(str(archive), str(target))).tables["memories"] == 301
+    assert (await aio.copy_store(str(archive), str(target))).tables["memories"] == 301
 
 
 @pytest.mark.parametrize(
@@ -151,16 +151,16 @@ async def test_a_text_file_that_is_cut_or_altered_is_told(tmp_path: Path) -> Non
 async def test_a_file_that_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "all.jsonl").write_bytes(content)
     with pytest.raises(InvalidInput):
-        await bootstrap.copy_store(str(tmp_path / "all.jsonl"), str(tmp_path / "b.db"))
+        await aio.copy_store(str(tmp_path / "all.jsonl"), str(tmp_path / "b.db"))
     with pytest.raises(InvalidInput, match="the same"):
-        await bootstrap.copy_store(str(tmp_path / "b.db"), str(tmp_path / "b.db"))
+        await aio.copy_store(str(tmp_path / "b.db"), str(tmp_path / "b.db"))
 
 
 async def test_what_was_copied_goes_on_with_numbers_of_its_own(
     tmp_path: Path, database: str
 ) -> None:
     await filled(tmp_path / "a.db", tmp_path)
-    await bootstrap.copy_store(str(tmp_path / "a.db"), database)
+    await aio.copy_store(str(tmp_path / "a.db"), database)
     async with aio.open(database, embedder="hashing", state_dir=tmp_path) as memory:
         ana, new, other = (
             memory.scope("ana"),
@@ -182,12 +182,12 @@ async def test_what_was_copied_goes_on_with_numbers_of_its_own(
 async def test_a_finished_copy_is_only_compared(tmp_path: Path) -> None:
     await filled(tmp_path / "a.db", tmp_path)
     places = str(tmp_path / "a.db"), str(tmp_path / "b.db")
-    assert (await bootstrap.copy_store(*places)).rows > 0
-    assert (await bootstrap.copy_store(*places)).rows == 0
+    assert (await aio.copy_store(*places)).rows > 0
+    assert (await aio.copy_store(*places)).rows == 0
     async with aio.open(places[1], embedder="none") as memory:
         await memory.scope("ana").remember("Something that only the copy knows")
     with pytest.raises(RevisionConflict, match="take a new database"):
-        await bootstrap.copy_store(*places)
+        await aio.copy_store(*places)
 
 
 async def test_a_store_in_use_is_no_target_and_stays_as_it_is(tmp_path: Path) -> None:
@@ -195,14 +195,14 @@ async def test_a_store_in_use_is_no_target_and_stays_as_it_is(tmp_path: Path) ->
     async with aio.open(tmp_path / "b.db", embedder="none") as memory:
         await memory.scope("bob").remember("I was here first")
     with pytest.raises(RevisionConflict, match="new database"):
-        await bootstrap.copy_store(str(tmp_path / "a.db"), str(tmp_path / "b.db"))
+        await aio.copy_store(str(tmp_path / "a.db"), str(tmp_path / "b.db"))
     async with aio.open(tmp_path / "b.db", embedder="none") as memory:
         assert [scope.user for scope in await memory.scopes()] == ["bob"]
         assert (await memory.scope("bob").remember("I was here first")).outcomes[
             0
         ].status == "merged"
     with pytest.raises(NotFound):
-        await bootstrap.copy_store(str(tmp_path / "nothing.db"), str(tmp_path / "c.db"))
+        await aio.copy_store(str(tmp_path / "nothing.db"), str(tmp_path / "c.db"))
 
 
 async def test_a_copy_that_was_killed_goes_on_where_it_stopped(tmp_path: Path) -> None:
@@ -213,10 +213,10 @@ async def test_a_copy_that_was_killed_goes_on_where_it_stopped(tmp_path: Path) -
         )
     _killed_on_the_way(source, target)
     with pytest.raises(memorist.errors.MemoristError, match="memorist db copy"):
-        await bootstrap.open_client(target, embedder="none")
+        await aio.open_client(target, embedder="none")
     before = _count(target)
     assert 0 < before < 6000
-    done = await bootstrap.copy_store(str(source), str(target))
+    done = await aio.copy_store(str(source), str(target))
     assert done.tables["memories"] == 6000
     assert done.rows < sum(done.tables.values())  # what was there was not copied again
     async with aio.open(target, embedder="none") as memory:

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import memorist
-from memorist.bootstrap import open_client
+from memorist.aio import open_client
 from memorist.client import Client
 from memorist.dialects.catalog import POLICIES
 from memorist.embedders import Hashing

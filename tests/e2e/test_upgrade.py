@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from memorist import aio, bootstrap
+from memorist import aio
 from memorist.errors import Misconfigured, NotFound
 from memorist.offline.spool import Spool
 from memorist.settings import load
@@ -248,9 +248,9 @@ def test_the_command_line_imports_an_export_of_version_0_1(tmp_path: Path) -> No
 async def test_an_archive_of_version_0_1_is_read(tmp_path: Path) -> None:
     archive = unpack("archive.jsonl", tmp_path / "archive.jsonl")
     assert archive.read_text("utf-8").startswith('{"recollect": "archive"')
-    await bootstrap.copy_store(str(archive), str(tmp_path / "m.db"))
+    await aio.copy_store(str(archive), str(tmp_path / "m.db"))
     await assert_whole(tmp_path / "m.db", tmp_path, (DATA / "key.txt").read_text())
-    await bootstrap.copy_store(str(tmp_path / "m.db"), str(tmp_path / "again.jsonl"))
+    await aio.copy_store(str(tmp_path / "m.db"), str(tmp_path / "again.jsonl"))
     assert (tmp_path / "again.jsonl").read_text("utf-8").startswith('{"memorist": "archive"')
 
 

@@ -7,8 +7,8 @@ import inspect
 import random
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, get_args, get_type_hints
 
 import apsw
 import psycopg
@@ -269,10 +269,18 @@ def _verbs(part: str, of: type) -> dict[str, list[inspect.Parameter]]:
         for name, value in vars(of).items()
         if inspect.isfunction(value) and name[0] != "_"
     }
-    return {
-        part + name: [*inspect.signature(value).parameters.values()][1:]
-        for name, value in found.items()
-    }
+    return {part + name: [*_parameters(value)][1:] for name, value in found.items()}
+
+
+def _parameters(verb: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    """The parameters of a verb, and its typed options one by one."""
+    for each in inspect.signature(verb).parameters.values():
+        if each.kind is not each.VAR_KEYWORD:
+            yield each
+            continue
+        (options,) = get_args(get_type_hints(verb)[each.name])
+        for name in options.__annotations__:
+            yield inspect.Parameter(name, each.KEYWORD_ONLY, default=None)
 
 
 async def _whole(answer: Any) -> Any:

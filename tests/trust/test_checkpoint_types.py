@@ -16,7 +16,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
 
-from memorist.bootstrap import copy_store
+from memorist.aio import copy_store
 from memorist.errors import NotAllowed, StoreDamaged
 from memorist.integrations.langgraph import MemoristSaver
 

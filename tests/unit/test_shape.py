@@ -15,8 +15,8 @@ ROOT = Path(memorist.__file__).parent
 LAYERS = [
     {"__main__"},
     {"interfaces", "dialects", "integrations", "evals"},
-    {"", "aio", "sync"},
-    {"bootstrap"},
+    {"", "sync"},
+    {"aio"},
     {"client"},
     {"scoped"},
     {"managed"},
@@ -36,7 +36,7 @@ BELOW_PROVIDERS = {"ports", "providers", "telemetry", "text", "types", "errors"}
 ALLOWED = {
     ("manage", "jobs"): "two halves of one layer",
     ("jobs", "manage"): "two halves of one layer",
-    ("bootstrap", "dialects"): "the profiles and policies of dialects are collected from one table",
+    ("aio", "dialects"): "the profiles and policies of dialects are collected from one table",
     ("interfaces", "dialects"): "names of profiles and policies; routes and hooks of dialects",
     ("evals", "dialects"): "sweeps over the profile of a dialect",
     ("context", "retrieve"): "the type of a ranking profile, which is data",

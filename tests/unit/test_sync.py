@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memorist import aio, sync
-from memorist.bootstrap import open_client
+from memorist.aio import open_client
 from memorist.client import Client
 from memorist.manage.checkpoints import Checkpoints
 from memorist.manage.privacy import Consent, Privacy

@@ -1,7 +1,7 @@
 """The ranking profiles and write policies of the dialects, as values: the one static table of all
 there are.
 
-The formulas are those of the specifications, exact to the number. `bootstrap.py` puts the tables
+The formulas are those of the specifications, exact to the number. `aio.py` puts the tables
 into the context.
 """
 

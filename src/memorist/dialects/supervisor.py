@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import InvalidInput
-from ..manage.access import limit_categories
+from ..manage.recall import limit_categories
 from ..retrieve import render
 from ..retrieve.render import Caps, fit
 from ..scoped import ScopedClient

@@ -63,7 +63,7 @@ async def link(
                 node="hotpath",
                 op="link",
                 at=now,
-                thread=memory.labels.thread or memory.labels.session,
+                thread=memory.labels.conversation,
                 memory_id=memory.id,
                 category=memory.category,
                 sim=best[0][1],

@@ -316,7 +316,7 @@ def _make_events(chunk: Chunk, result: Outcome, known: WriteSession) -> list[Eve
         node="hotpath",
         op="classify",
         at=known.now,
-        thread=labels.thread or labels.session,
+        thread=labels.conversation,
         category=written[0].category if written else None,
         status="ok" if result.ids else "skipped",
     )

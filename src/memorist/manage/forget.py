@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import TypedDict
 
 from ..context import Context
 from ..errors import InvalidInput, NotFound, ProviderFailed, StoreDamaged, StoreFull
@@ -37,6 +38,15 @@ class Forgotten:
     # what is based on other memories, too: it stays, marked, and a summary is made again
     flagged: tuple[str, ...] = ()
     dry_run: bool = False
+
+
+class ForgetOptions(TypedDict, total=False):
+    """How the caller wants something forgotten."""
+
+    reason: str
+    actor: str | None
+    keep_days: float  # 0: erase at once
+    never_again: bool  # the tombstone has no end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

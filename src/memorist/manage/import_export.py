@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
 from ..context import Context
@@ -22,8 +23,19 @@ from ..storage.changes import HistoryEntry, Save, SeenMessage
 from ..storage.export import export
 from ..storage.person import Summary
 from ..storage.store import Store
+from ..storage.transaction import Transaction
 from ..text import authority, normalize
-from ..types import HISTORY_EVENTS, Draft, Labels, Memory, Message, Outcome, Receipt, Scope, Status
+from ..types import (
+    HISTORY_EVENTS,
+    Draft,
+    HistoryEvent,
+    Labels,
+    Memory,
+    Message,
+    Outcome,
+    Receipt,
+    Scope,
+)
 from . import edit
 from .records import LISTS, add_missing
 
@@ -36,12 +48,11 @@ _MOST_NAME = 200  # characters
 _MOST_LABEL = 1_000  # characters
 _MOST_SUMMARY = 2_000  # characters
 _MOST_LISTED = 10_000  # entries of a list, each as long as a label may be
-_RANGES = {
-    **dict.fromkeys("importance base_importance confidence metadata_confidence".split(), 1),
-    **dict.fromkeys("repeat_count access_count".split(), 10**9),
-}
+_SHARES = "importance base_importance confidence metadata_confidence".split()
+_RANGES = dict.fromkeys(_SHARES, 1) | dict.fromkeys(("repeat_count", "access_count"), 10**9)
 _NOT_IMPORTED = "last_scores revision sequence needs_embedding".split()
-_CHECKED = "labels speaker kind category item_type fact_type evidence evidence_text steps_text"
+_LOWERED = "steps_text category item_type fact_type".split()
+_CHECKED = ("text", "labels", "speaker", "kind", "evidence", "evidence_text", *_LOWERED)
 _TEXTS = "text steps_text evidence_text content".split()  # limited by the setting for texts
 _UNDO_KEYS = "operation session final".split()  # by these `undo` finds what it takes back
 _HOW_TO_RESTORE = "if this is an export of your own, restore it (restore=True, --restore)"
@@ -60,8 +71,7 @@ class Import:
     restore: bool = False  # an export of one's own: stored as it was, even where memory is off
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(NamedTuple):
     """One record, read and checked."""
 
     kind: str
@@ -74,10 +84,9 @@ async def export_records(store: Store, scope: Scope | None) -> AsyncIterator[dic
     """Yield all records as plain values: the format, history, memories, messages, summaries."""
     yield {"record_type": "memorist", "data": {"format": FORMAT}}
     async for record in export(store, scope):
-        data = record["data"]
-        if not isinstance(data, dict):
-            data = codec.dump(data)
-        yield {**record, "data": data}
+        if isinstance(record["data"], Memory):
+            record["data"] = codec.dump(record["data"])
+        yield record
 
 
 async def import_records(records: Iterable[Mapping[str, Any]], how: Import) -> Receipt:
@@ -100,18 +109,14 @@ def _read_batches(records: Iterable[Mapping[str, Any]], how: Import) -> Iterable
         try:
             record = read(given, how)
         except InvalidInput as error:
-            if batch:
-                yield batch
+            yield batch
             raise InvalidInput(f"Record {number}: {error}") from error
-        if batch:
-            first = batch[0]
-            is_like = first.kind == record.kind and first.origin == record.origin
-            if len(batch) == BATCH or not is_like:
-                yield batch
-                batch = []
+        is_like = batch and (batch[0].kind, batch[0].origin) == (record.kind, record.origin)
+        if len(batch) == BATCH or not is_like:
+            yield batch
+            batch = []
         batch.append(record)
-    if batch:
-        yield batch
+    yield batch
 
 
 def read(record: Mapping[str, Any], how: Import) -> Record:
@@ -122,7 +127,7 @@ def read(record: Mapping[str, Any], how: Import) -> Record:
         if how.scope is None:
             raise InvalidInput("it is a message: name its owner, with a scope or --user")
         validation.message(record, how.labels)
-        return Record(kind=_MESSAGE, value=record, scope=how.scope)
+        return Record(_MESSAGE, record, how.scope)
     kind = record.get("record_type")
     data = record.get("data")
     if kind not in (*_IGNORED, *_READERS) or not isinstance(data, Mapping):
@@ -131,7 +136,7 @@ def read(record: Mapping[str, Any], how: Import) -> Record:
         raise InvalidInput(f"its format is {data.get('format')!r}, this version reads {FORMAT}")
     origin = data.get("scope")
     if kind in _IGNORED:
-        return Record(kind=kind, value=None, scope=how.scope, origin=origin)
+        return Record(kind, None, how.scope, origin)
     value = _READERS[kind](data)
     check_sizes(value, how)
     scope = how.scope
@@ -140,7 +145,7 @@ def read(record: Mapping[str, Any], how: Import) -> Record:
             raise InvalidInput(f"it needs a scope with tenant, user and space, not {origin!r:.60}")
         names = {name: validation.name(name, each) for name, each in origin.items()}
         scope = Scope(**names)
-    return Record(kind=kind, value=value, scope=scope, origin=origin)
+    return Record(kind, value, scope, origin)
 
 
 def _read_memory(data: Mapping[str, Any]) -> Memory:
@@ -174,9 +179,8 @@ def _read_memory(data: Mapping[str, Any]) -> Memory:
 def _read_message(data: Mapping[str, Any]) -> SeenMessage:
     text = data.get("text")
     plain = {name: data.get(name) for name in ("id", "role", "name", "session")}
-    plain["content"] = "" if text is None else text
-    plain["at"] = validation.moment(data.get("at"))
-    message = codec.load(Message, plain)
+    at = validation.moment(data.get("at"))
+    message = codec.load(Message, {**plain, "at": at, "content": "" if text is None else text})
     if message.id is None:
         raise InvalidInput("This is no message: it has no id")
     outcome = rows.upgrade_outcome(data.get("outcome") or {})
@@ -251,31 +255,30 @@ def check_sizes(value: object, how: Import) -> None:
 
 async def _store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome]:
     """Store records of one kind; return what became of memories and messages, and refusals."""
-    kind = batch[0].kind
-    scope = batch[0].scope
+    if not batch or batch[0].kind in _IGNORED:
+        return []
+    kind, _, scope, origin = batch[0]
     values = [record.value for record in batch]
     if kind == _MESSAGE and how.remember is not None:
         return (await how.remember(values)).outcomes
-    if scope is None or kind in _IGNORED:
-        return []
+    assert scope is not None
     values, reasons = await admit(values, scope, how)
     if kind == "memory":
         return await _store_memories(values, reasons, scope, how.ctx)
     allowed = [value for value, why in zip(values, reasons, strict=True) if not why]
-    if kind == "history":
-        if batch[0].origin != asdict(scope):  # there an entry has an id of its own, always the same
-            name = "\0".join((scope.tenant, scope.user, scope.space))
-            allowed = [replace(each, id=str(uuid5(UUID(each.id), name))) for each in allowed]
-        await _store_history(allowed, scope, how.ctx)
-    elif kind == "message":
-        async with how.ctx.store.transaction(scope) as tx:
+    async with how.ctx.store.transaction(scope) as tx:
+        if kind == "history":
+            if origin != asdict(scope):  # there an entry has an id of its own, always the same
+                name = "\0".join((scope.tenant, scope.user, scope.space))
+                allowed = [replace(each, id=str(uuid5(UUID(each.id), name))) for each in allowed]
+            await _store_history(tx, allowed, how.ctx.clock())
+        elif kind == "message":
             for number, seen in enumerate(allowed):
                 found = await tx.get(scope, seen.outcome.ids)
                 if len(found) < len(set(seen.outcome.ids)):  # its memories were forgotten here
                     allowed[number] = replace(seen, keep_text=False)
             await tx.save_messages(allowed)
-    else:
-        async with how.ctx.store.transaction(scope) as tx:
+        else:
             reasons += await add_missing(tx, scope, allowed, any_speaker=how.restore)
     return [Outcome(status="refused", reason=why) for why in reasons if why]
 
@@ -293,15 +296,16 @@ async def admit(values: Sequence[Value], scope: Scope, how: Import) -> tuple[lis
     reasons: list[str] = []
     for value, draft in zip(values, drafts, strict=True):
         why = disabled.get(draft.labels.session, "")
-        if why != INCOGNITO:
+        if how.restore:
+            why = why if why == INCOGNITO else ""
+        elif why != INCOGNITO:
             if draft.text and not why:
                 why = guard.find_refusal(draft, policy, scope.user)
-            why = f"{why}; {_HOW_TO_RESTORE}" if why and not how.restore else ""
+            why = why and f"{why}; {_HOW_TO_RESTORE}"
         if isinstance(value, Memory) and not how.restore:
             low = guard.lower_authority(draft, policy, scope.user)
             if low != draft or not authority.is_own(draft.labels.role, draft.speaker, scope.user):
-                names = ("steps_text", "category", "item_type", "fact_type")
-                lowered: dict[str, Any] = {name: getattr(low, name) for name in names}
+                lowered: dict[str, Any] = {name: getattr(low, name) for name in _LOWERED}
                 lowered |= {"kind": low.kind or "episodic", "procedural_form": None, "key": None}
                 value = edit.reword(value, low.text, **lowered)
         admitted.append(value)
@@ -312,8 +316,8 @@ async def admit(values: Sequence[Value], scope: Scope, how: Import) -> tuple[lis
 def _to_draft(value: Value) -> Draft:
     """Return the text and the speaker of a value as a draft, for the guard to check."""
     if isinstance(value, Memory):
-        given = {name: getattr(value, name) for name in _CHECKED.split()}
-        return Draft(text=value.text, **given)
+        given = {name: getattr(value, name) for name in _CHECKED}
+        return Draft(**given)
     if isinstance(value, SeenMessage):
         message = value.message
         labels = Labels(session=message.session, role=message.role)
@@ -323,9 +327,7 @@ def _to_draft(value: Value) -> Draft:
         lines = [line for each in value.data.values() for line in each]
         return Draft(text="\n".join(lines), labels=Labels(role="tool"))
     session = value.meta.get("session")
-    if not isinstance(session, str):
-        session = None
-    return Draft(text="", labels=Labels(session=session))
+    return Draft(text="", labels=Labels(session=session if isinstance(session, str) else None))
 
 
 async def _store_memories(
@@ -338,20 +340,26 @@ async def _store_memories(
 
     The memories of a session are numbered after those already stored, in the order of the file.
     """
-    reasons = {each.id: why for each, why in zip(memories, refusals, strict=True)}
-    texts = [each.text for each in memories if not reasons[each.id]]
+    texts = [each.text for each, why in zip(memories, refusals, strict=True) if not why]
     vectors = await edit.encode(ctx, texts)
+    outcomes: list[Outcome] = []
     async with ctx.store.transaction(scope) as tx:
-        stored = await tx.get(scope, list(reasons))
+        stored = await tx.get(scope, [memory.id for memory in memories])
         here = {memory.id for memory in stored}
-        wordings = {memory.id: normalize.wording(memory.text) for memory in memories}
-        forgotten = await tx.tombstones(scope, list(wordings.values()), ctx.clock())
+        words = [normalize.wording(memory.text) for memory in memories]
+        forgotten = await tx.tombstones(scope, words, ctx.clock())
         new: dict[str, Memory] = {}
-        for memory in memories:
-            if wordings[memory.id] in forgotten:
-                reasons[memory.id] = FORGOTTEN
-            if memory.id not in here and not reasons[memory.id]:
+        for memory, why, wording in zip(memories, refusals, words, strict=True):
+            ids = (memory.id,)
+            if memory.id in here:
+                made = Outcome(status="skipped", ids=ids, reason="it is here already")
+            elif why or wording in forgotten:
+                why = FORGOTTEN if wording in forgotten else why
+                made = Outcome(status="refused", reason=why)
+            else:
+                made = Outcome(status="created", ids=ids)
                 new[memory.id] = memory
+            outcomes.append(made)
         saves: list[Save] = []
         keys: set[str | None] = set()
         last: dict[str, int] = {}
@@ -366,35 +374,23 @@ async def _store_memories(
                     last[session] = await tx.last_sequence(scope, session)
                 last[session] += 1
                 memory = replace(memory, sequence=last[session])
-            put = edit.to_save(memory, vectors, ctx.index.model, "created", meta={"imported": True})
-            if memory.state == "superseded":
-                put = replace(put, event=None)
-            saves.append(put)
+            event: HistoryEvent | None = None if memory.state == "superseded" else "created"
+            meta = {"imported": True}
+            saves.append(edit.to_save(memory, vectors, ctx.index.model, event, meta=meta))
         await tx.apply(saves)
-    outcomes: list[Outcome] = []
-    for memory in memories:
-        is_here = memory.id in here
-        why = "it is here already" if is_here else reasons[memory.id]
-        status: Status = "skipped" if is_here else "refused" if why else "created"
-        ids = (memory.id,) if status != "refused" else ()
-        outcomes.append(Outcome(status=status, ids=ids, reason=why))
     return outcomes
 
 
-async def _store_history(entries: Sequence[HistoryEntry], scope: Scope, ctx: Context) -> None:
+async def _store_history(tx: Transaction, entries: Sequence[HistoryEntry], now: datetime) -> None:
     """Add entries, without the words of what was forgotten here and out of the reach of `undo`."""
-    words: dict[str, str] = {}
-    for entry in entries:
-        before = entry.meta.get("before", {})
-        text = str(before.get("text", ""))
-        words[entry.id] = normalize.wording(text)
-    async with ctx.store.transaction(scope) as tx:
-        forgotten = await tx.tombstones(scope, set(words.values()), ctx.clock())
-        imported: list[HistoryEntry] = []
-        for entry in entries:
-            meta: dict[str, Any] = {}
-            if words[entry.id] not in forgotten:
-                for name, value in entry.meta.items():
-                    meta[f"imported_{name}" if name in _UNDO_KEYS else name] = value
-            imported.append(replace(entry, meta={**meta, "imported": True}))
-        await tx.import_history(imported)
+    words = [
+        normalize.wording(str(entry.meta.get("before", {}).get("text", ""))) for entry in entries
+    ]
+    forgotten = await tx.tombstones(tx.scope, words, now)
+    imported: list[HistoryEntry] = []
+    for entry, wording in zip(entries, words, strict=True):
+        meta: dict[str, Any] = {}
+        for name, value in entry.meta.items() if wording not in forgotten else ():
+            meta[f"imported_{name}" if name in _UNDO_KEYS else name] = value
+        imported.append(replace(entry, meta={**meta, "imported": True}))
+    await tx.import_history(imported)

@@ -1,4 +1,5 @@
-"""What surrounds one recall: building the query, what changed in the thread, use and feedback.
+"""What surrounds one recall: the query, what changed in the thread, use and feedback; and the one
+query for agents, limited to what each may read.
 
 Each change of a thread has its own revision, so a header that stops after three lines continues
 with the next change: nothing is reported twice or left out.
@@ -6,17 +7,22 @@ with the next change: nothing is reported twice or left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from typing import Any, TypedDict
 
 from ..context import Context
-from ..errors import InvalidInput, ProviderFailed, StoreUnavailable
+from ..errors import InvalidInput, NotAllowed, ProviderFailed, StoreUnavailable
 from ..ingest import validation
 from ..retrieve import pipeline, profiles, render
 from ..retrieve.profiles import Profile
 from ..retrieve.render import Caps
+from ..settings import allowlists
+from ..settings.allowlists import Access
 from ..storage.changes import Event
 from ..storage.history import ThreadChange, Updates, shown_revision, thread_changes
 from ..storage.queries import Reader
@@ -26,8 +32,26 @@ from ..types import Filter, Labels, Memory, Query, Recall, Scope
 from . import privacy
 
 BULLETS = 3  # lines of a header
-OVERVIEW = 40  # memories that an overview shows
 UNLIMITED = 1 << 20  # tokens: more than any look-up returns
+RETURNS = ("bullets", "full")
+AGENT_PROFILE = "imp.bullets"
+_LABELS = {"agent_id": "agent", "run_id": "run", "actor_id": "actor", "role": "role"}
+_LEVELS = {"importance_min": 1, "importance_max": 5}  # the ends, which exclude nothing
+FILTERS = ("user_id", *_LABELS, "category", "pinned", *_LEVELS, "updated_after", "updated_before")
+_TINY = 1e-9  # a level ends where the next begins
+
+
+class RecallOptions(TypedDict, total=False):
+    """How a question is answered; what is left out, the profile decides."""
+
+    limit: int | None
+    budget: int | None  # tokens of the rendered text
+    max_chars: int | None  # of the rendered text
+    profile: str | Profile | None
+    where: Filter | None
+    as_of: datetime | str | None  # what held then
+    include_compressed: bool
+    rerank: bool | None  # None: as the profile says
 
 
 def build_query(
@@ -107,8 +131,7 @@ async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recal
     uses = []
     for hit in answer.hits:
         scores = access_scores(hit.memory, hit.relevance, now)
-        use = MemoryAccess(memory_id=hit.memory.id, at=now, scores=scores)
-        uses.append(use)
+        uses.append(MemoryAccess(memory_id=hit.memory.id, at=now, scores=scores))
     if uses and profile.scores_first:
         with suppress(ProviderFailed):  # an answer does not fail because of its statistics
             async with ctx.store.transaction(scope) as tx:
@@ -116,14 +139,8 @@ async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recal
     else:
         ctx.access_log.note(scope, uses)
     best = max((hit.relevance for hit in answer.hits), default=None)
-    thread = query.labels.thread or query.labels.session
-    event = Event(
-        node="context",
-        op="search",
-        at=now,
-        thread=thread,
-        sim=best,
-    )
+    thread = query.labels.conversation
+    event = Event(node="context", op="search", at=now, thread=thread, sim=best)
     ctx.access_log.note(scope, [event])
 
 
@@ -139,20 +156,14 @@ async def read_updates(
     Raises InvalidInput.
     """
     validation.fields({"thread": thread})
-    name = thread or labels.thread or labels.session
+    name = thread or labels.conversation
     if name is None or isinstance(since, bool) or not isinstance(since, int | None):
         raise InvalidInput(
             "Name the thread, here or with `scope(…, thread=…)`,"
             " and pass the revision as an integer"
         )
     if await privacy.disabled_reason(ctx, scope, name if thread else labels.session):
-        return Updates(
-            thread=name,
-            since=since or 0,
-            revision=since or 0,
-            changes=(),
-            text="",
-        )
+        return Updates(thread=name, since=since or 0, revision=since or 0)
     if since is not None:
         return await _collect(ctx.store, scope, name, since)
     async with ctx.store.transaction(scope) as tx:
@@ -213,13 +224,7 @@ async def reserve_header(ctx: Context, query: Query, since: int) -> tuple[Update
     try:
         updates = await read_updates(ctx, query.scope, query.labels, since)
     except StoreUnavailable:
-        updates = Updates(
-            thread="",
-            since=since,
-            revision=since,
-            changes=(),
-            text="",
-        )
+        updates = Updates(thread="", since=since, revision=since)
     caps = Caps(tokens=query.budget, chars=query.max_chars)
     room = caps.beside(updates.text, ctx.count_tokens)
     if room.tokens == 0 or room.chars == 0:
@@ -274,20 +279,111 @@ async def record_feedback(
             op="use",
             at=ctx.clock(),
             status="ok" if found else "skipped",
+            thread=labels.conversation,
         )
-        thread = labels.thread or labels.session
-        ctx.access_log.note(scope, [replace(event, thread=thread)])
+        ctx.access_log.note(scope, [event])
     return found
 
 
-async def overview(ctx: Context, scope: Scope) -> str:
-    """Return what is stored, for people to read: counts, pinned memories, then the newest."""
-    pinned = await ctx.store.page(scope, Filter(pinned=True), limit=OVERVIEW)
-    rest = await ctx.store.page(scope, Filter(pinned=False), limit=OVERVIEW)
-    stats = await ctx.store.stats(scope, ctx.index.model)
-    states = stats["states"]
-    counts = ", ".join(f"{states[state]} {state.replace('_', ' ')}" for state in sorted(states))
-    first = (*pinned.memories, *rest.memories)[:OVERVIEW]
-    memories = render.grouped(first)
-    title = f"# {render.safe(scope.space)}: {counts or 'nothing is remembered here'}"
-    return f"{title}\n{memories}".strip()
+def limit_agent(
+    ctx: Context,
+    scope: Scope,
+    agent: str,
+    categories: Sequence[str] | None,
+    filters: Mapping[str, Any] | None,
+    threshold: float | None,
+) -> tuple[Filter, Profile]:
+    """Return the categories asked for and allowed, with what else was given, and the profile.
+
+    Without categories, all that the agent may read, except workflows. Raises NotAllowed,
+    InvalidInput.
+    """
+    if categories is not None:
+        validation.texts("categories", categories)
+    gate = profiles.Gate()
+    if threshold is not None:
+        validation.fields({"confidence": threshold})
+        gate = profiles.Gate(enough={"semantic": threshold})
+    access = ctx.allowlists
+    given = {name: value for name, value in (filters or {}).items() if value is not None}
+    if unknown := [name for name in given if name not in FILTERS]:
+        raise InvalidInput(f"No filter {unknown[0]!r}: there are {', '.join(FILTERS)}")
+    if given.get("user_id", scope.user) != scope.user:
+        raise NotAllowed(f"This is the memory of {scope.user!r}: no other user's can be read here")
+    wanted = list(access.allowed(agent, categories))
+    if not categories and allowlists.PROCEDURAL in wanted:
+        wanted.remove(allowlists.PROCEDURAL)
+    if "category" in given:
+        only = access.allowed(agent, [given["category"]])
+        wanted = [each for each in wanted if each in only] if categories else list(only)
+    if "pinned" in given:
+        validation.fields({"pinned": given["pinned"]})
+    limits: dict[str, float] = {}
+    for name, end in _LEVELS.items():
+        level = given.get(name, end)
+        if level == end:
+            continue
+        if isinstance(level, bool) or level not in (1, 2, 3, 4, 5):
+            raise InvalidInput(f"{name} is a level from 1 to 5, not {level!r}")
+        limits[name] = (level - (end == 1)) / 5 + _TINY
+    labels = {label: given.get(name) for name, label in _LABELS.items()}
+    where = Filter(
+        categories=allowlists.spellings(wanted),
+        pinned=given.get("pinned"),
+        labels=validation.labels(labels),
+        updated_after=validation.moment(given.get("updated_after")),
+        updated_before=validation.moment(given.get("updated_before")),
+        importance_min=limits.get("importance_min"),
+        importance_max=limits.get("importance_max"),
+    )
+    workflows = allowlists.PROCEDURAL in where.categories
+    profile = profiles.find(ctx.profiles, AGENT_PROFILE)
+    return where, replace(profile, gate=gate, workflows=workflows, related=0)
+
+
+def to_items(ctx: Context, found: Recall, shape: str, budget: int) -> list[dict[str, Any]]:
+    """Return an answer as an agent reads it, within a budget of tokens."""
+    count = ctx.count_tokens
+    items: list[dict[str, Any]] = []
+    for memory in limit_categories(found, ctx.allowlists):
+        category = ctx.allowlists.category(memory.category or memory.kind)
+        items.append(_to_item(memory, category.name, is_full=shape == "full"))
+    fitted = render.fit(
+        items,
+        Caps(tokens=budget),
+        lambda _: "",
+        count,
+        cost=lambda item: count(json.dumps(item, ensure_ascii=False)),  # as it is sent
+    )
+    return [items[i] for i in fitted.taken]
+
+
+def limit_categories(found: Recall, access: Access) -> Iterator[Memory]:
+    """Yield the hits, of each category no more than may enter a context."""
+    taken: Counter[str] = Counter()
+    for memory in found.memories:
+        category = access.category(memory.category or memory.kind)
+        taken[category.name] += 1
+        is_whole = category.context == "all" or category.rag_length == allowlists.ALL
+        if is_whole or taken[category.name] <= category.rag_length:
+            yield memory
+
+
+def _to_item(memory: Memory, category: str, *, is_full: bool) -> dict[str, Any]:
+    item: dict[str, Any] = {"id": memory.id, "category": category}
+    if not is_full:
+        return {**item, "text": render.bullet(memory, category)}
+    return {
+        **item,
+        "kind": memory.kind,
+        "text": memory.text,
+        "summary": memory.summary or memory.text[:280],
+        "steps_text": memory.steps_text,
+        "told_by": render.teller(memory),
+        "tags": list(memory.tags),
+        "importance": memory.importance_level,
+        "confidence": memory.confidence,
+        "pinned": memory.pinned,
+        "created_at": memory.created_at.isoformat(),
+        "updated_at": memory.updated_at.isoformat(),
+    }

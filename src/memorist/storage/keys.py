@@ -13,6 +13,7 @@ from . import rows
 from .database import Database, execute
 from .queries import Reader
 
+RIGHTS = ("read", "write", "owner", "admin")  # owner: acts for the person, as importing does
 ABANDONED = timedelta(minutes=5)  # after which a request without an answer may be made again
 _KEY = """SELECT id, name, tenant, user_id, space, agent, rights, created_at, expires_at, revoked_at
 FROM api_keys"""

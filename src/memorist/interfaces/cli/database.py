@@ -33,7 +33,7 @@ def migrate(call: Call, *, partitions: int | None = None, hnsw: bool = False) ->
     steps: list[Any] = []
     indexes: list[Any] = []
     if place.startswith(("postgresql://", "postgres://")):
-        with load("bootstrap").needs_postgres():
+        with load("aio").needs_postgres():
             postgres = load("storage.postgres.migrate")
         steps += asyncio.run(postgres.migrate(place, partitions=partitions))
         if hnsw:
@@ -63,7 +63,7 @@ def copy(call: Call, source: str, target: str) -> object:
     Example: memorist db copy memory.db postgresql://db.example/memories
     """
     with progress("Copying", None, hidden=call.json) as advance:
-        done = asyncio.run(load("bootstrap").copy_store(source, target, progress=advance))
+        done = asyncio.run(load("aio").copy_store(source, target, progress=advance))
     memories = done.tables.get("memories", 0)
     text = f"{done.rows} rows copied, {memories} of them memories; both sides are equal"
     return asdict(done), text

@@ -189,7 +189,7 @@ def check_language_model(settings: Settings) -> Findings:
         yield about, "good", "none: rules are used, and no text leaves this machine"
         return
     try:
-        load("bootstrap").language_model(settings)
+        load("aio").language_model(settings)
     except MemoristError as error:  # its message says what to do
         yield about, "bad", str(error)
         return
@@ -267,7 +267,7 @@ def check_file(settings: Settings) -> Findings:
 @check(CONFIGURATION)
 def check_spool(settings: Settings) -> Findings:
     """Check for writes that wait for the store, and for lines that could not be replayed."""
-    spool = load("bootstrap").Spool.of(settings)
+    spool = load("aio").Spool.of(settings)
     if spool is None:
         yield "spool", "good", "off: writes fail while the store is down"
         return

@@ -25,8 +25,8 @@ from starlette.routing import Route
 
 from ... import __version__
 from ...errors import InvalidInput, MemoristError, NotFound
-from ...manage.access import RIGHTS
 from ...retrieve import render
+from ...storage.keys import RIGHTS
 from ...types import Filter
 from .. import Call, load, login
 from . import tools

@@ -17,8 +17,7 @@ from fastapi import Response
 
 from ...dialects import catalog
 from ...errors import InvalidInput, NotAllowed, NotFound
-from ...manage.access import RIGHTS
-from ...storage.keys import Key
+from ...storage.keys import RIGHTS, Key
 from ...types import KINDS, STATES, Filter, Labels, Memory
 from .. import plain
 from . import markup
@@ -99,7 +98,7 @@ async def show_memory(page: PageRequest) -> Response:
         related=await memories.related(id),
         changes=list(changes)[::-1],
         replaced=[each for each in older if each.id not in revised],
-        thread=found.labels.thread or found.labels.session,
+        thread=found.labels.conversation,
     )
 
 
@@ -174,7 +173,7 @@ async def show_threads(page: PageRequest) -> Response:
     if not name:
         counts = Counter[str]()
         for each in await page.memories.list(limit=RECENT):
-            if thread := each.labels.thread or each.labels.session:
+            if thread := each.labels.conversation:
                 counts[thread] += 1
         return await page.render("threads.html", counts=counts)
     where = Filter(labels=Labels(thread=name))
