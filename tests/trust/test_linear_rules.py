@@ -15,8 +15,7 @@ import pytest
 
 import memorist
 from memorist.extraction import rules
-from memorist.ingest import classify, guard, policies
-from memorist.ingest.analyze import analyze
+from memorist.ingest import analyze, guard, policies
 from memorist.manage import chat_commands
 from memorist.retrieve import features, render
 from memorist.text import (
@@ -137,10 +136,10 @@ RULES: dict[str, Callable[[str], Any]] = {
     "forged": guard.find_forgery,
     "injection": lambda text: guard.find_injection(text, "strict"),
     "grounded": lambda text: compare.is_supported(text[: len(text) // 2], text),
-    "salience": classify.salience,
-    "kind": classify.kind,
-    "item_type": classify.item_type,
-    "pieces": lambda text: analyze(Draft(text=text), policies.DEFAULT),
+    "salience": lambda text: analyze.find_signals(text, entities.entities(text)),
+    "kind": analyze.choose_kind,
+    "item_type": analyze.choose_item_type,
+    "pieces": lambda text: analyze.analyze(Draft(text=text), policies.DEFAULT),
     "facts": lambda text: rules.find_facts(text, who="Ana", at=NOW),
     "safe": render.safe,
     "block": lambda text: render.block([memory(text)]),

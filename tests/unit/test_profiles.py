@@ -20,7 +20,7 @@ from memorist.dialects.catalog import (
 )
 from memorist.errors import InvalidInput
 from memorist.index import Snapshot
-from memorist.ingest import classify
+from memorist.ingest import analyze
 from memorist.ports import IndexRow
 from memorist.retrieve import profiles, reorder, score
 from memorist.retrieve.features import COMPUTED, SnapshotSearch, lexical, understand
@@ -125,7 +125,7 @@ def test_vault_takes_the_cosine_as_it_is() -> None:
 
 @pytest.mark.spec("MLS-21")
 def test_vault_weighs_novelty_and_salience() -> None:
-    assert classify.novelty_importance(0.5, 0.9) == pytest.approx(0.66)
+    assert analyze.novelty_importance(0.5, 0.9) == pytest.approx(0.66)
 
 
 @pytest.mark.spec("THE-62")

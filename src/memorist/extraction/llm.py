@@ -23,8 +23,7 @@ from ..text.prompts import Prompt, object_schema
 from ..text.statements import parse
 from ..text.tokens import word_set
 from ..types import Scope
-from .patterns import TIME
-from .rules import TYPES, Fact, date, first_sentences, split_clauses, strip_clause
+from .rules import PATTERNS, TYPES, Fact, date, first_sentences, split_clauses, strip_clause
 
 LONGEST_SOURCE = 900  # characters that a model is shown
 MOST_TOKENS = 320  # of its answer
@@ -160,7 +159,7 @@ def _check_claim(item: object, source: str, who: str, said_at: datetime) -> Fact
     if all(differences):
         return differences[0]
     text = date(text, said_at)
-    if TIME.search(text):
+    if PATTERNS["time"].search(text):
         return "it names a day that is another one tomorrow"
     named = claim.type.strip().lower()
     return Fact(

@@ -1,27 +1,59 @@
-"""From drafts to chunks: cleaned, split and classified, with everything known before the store is
-asked.
+"""From drafts to chunks: cleaned, split and classified by rules over their words.
 
 Each derived value is computed once per chunk. All of it is pure, and happens before the write lock.
+A kind or type named by the caller always wins; `request` and `result` are known only to the caller.
+Importance goes from 0 (skip) to 1 (vital). There are two measures, by novelty and by heuristics;
+`unified` takes the highest, so that what one of them values is not lost by another.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import cast
 
+import numpy as np
+
+from ..errors import InvalidInput
 from ..ports import Vectors
-from ..text import clock, entities, normalize, tokens
-from ..text.entities import Entity
+from ..text import clock, entities, normalize
+from ..text.entities import Entity, rarity
 from ..text.statements import Clause, Statement, parse, parse_clause
-from ..types import Draft, Kind, Memory, Outcome
-from . import classify
+from ..text.tokens import ENGLISH, count_tokens, load_patterns, word_set, word_table, words
+from ..types import ITEM_TYPES, KINDS, Draft, Kind, Memory
 from .chunk import by_meaning
 from .policies import Policy
 
 WINDOW = 200  # tokens by our count that surely fit into the 256 word pieces of the packaged model
 SELF_CONTAINED = 4  # words; fewer say nothing without the turn before
+CONFIDENT_FROM = 0.6  # tags found with this confidence count in `heuristic_importance`
+TECHNICAL_FROM = 0.25  # mean rarity of the words
+TECHNICAL_WORDS = word_set("api async postgresql docker kubernetes vector embedding token schema")
+SALIENCE = {"entity": 0.3, "number": 0.2, "preference": 0.4, "technical": 0.1}
+_KIND_OF = word_table("""
+    procedural: preference procedural
+    semantic: fact profile relationship project lore goals
+    """)  # of everything else: episodic
+_CATEGORIES = "event fact preference activity profile".split()  # in the order of the kinds
+_CHATTER = word_set("""
+    hi hello hey hiya yo sup morning evening afternoon night good bye goodbye cya later see you
+    soon thanks thank thx ty much very so many ok okay k kk yes yeah yep yup no nope nah sure
+    right cool nice great awesome perfect lol lmao haha hahaha hehe rofl wow oh ah hm hmm hmmm
+    uh um well brb afk gtg sorry please welcome np problem how are doing what's up is it going
+    fine and too that's i'm you're one sec second moment wait a the there all alright got it
+    understood agreed true hallo danke bitte tschüss hola gracias adiós merci bonjour salut ciao
+    grazie olá obrigado obrigada спасибо привет
+    """)
+_MOST_CHATTER = 8  # words
+_LONGEST_CHATTER = 200  # characters
+_UNSPACED_CHATTER = word_set("你好 谢谢 好的 再见 ありがとう こんにちは 안녕 감사합니다")
+_PATTERNS: dict[str, re.Pattern[str]] = {
+    name: re.compile(pattern) for name, pattern in load_patterns(__file__)["patterns"].items()
+}
 
 
 @dataclass(kw_only=True)
@@ -58,9 +90,7 @@ class Chunk:
         return parse(self.text)
 
     def has_same_source(self, memory: Memory) -> bool:
-        """Return whether one speaker in one role said both of one subject; a how-to is no
-        statement.
-        """
+        """Return whether one speaker in one role said both of one subject, as statements."""
         draft = self.draft
         if (draft.steps_text is not None) != (memory.procedural_form == "workflow"):
             return False
@@ -86,27 +116,6 @@ class Chunk:
         return is_same_day or not clock.has_time(self.text)
 
 
-@dataclass(slots=True)
-class Item:
-    """One draft on its way through the pipeline."""
-
-    draft: Draft  # with no more authority than its speaker has
-    outcome: Outcome | None = None  # None: it is still on its way
-    chunks: list[Chunk] = field(default_factory=list)
-    note: str = ""  # for the caller, if it is created with less authority than was asked for
-
-    @property
-    def is_new(self) -> bool:
-        """A memory was created that replaces no other."""
-        outcome = self.outcome
-        return outcome is not None and outcome.status == "created" and outcome.supersedes is None
-
-    def refuse(self, reason: str) -> None:
-        """End with a refusal."""
-        message_id = self.draft.message_id
-        self.outcome = Outcome(status="refused", reason=reason, message_id=message_id)
-
-
 def is_turn(of: Draft | Memory) -> bool:
     """Return whether someone said it in a conversation; turns are kept apart, however alike."""
     return of.labels.session is not None and of.speaker is not None
@@ -125,19 +134,19 @@ def analyze(draft: Draft, policy: Policy) -> list[Chunk]:
         item_type = draft.item_type
         kind: str | None = draft.kind
         if policy.route == "item_type":
-            item_type = classify.item_type(text, item_type)
-            kind = kind or classify.kind_of(item_type)
+            item_type = choose_item_type(text, item_type)
+            kind = kind or usual_kind(item_type)
         elif policy.route == "signals":
-            kind = classify.kind(text, kind)
+            kind = choose_kind(text, kind)
         elif kind is None and policy.route == "default" and draft.message_id in (None, draft.id):
-            found = classify.kind(text)
+            found = choose_kind(text)
             kind = "episodic" if found == "working" else found  # nothing ends with a session
         kind = kind or "episodic"
         chunk = Chunk(
             draft=draft,
             text=text,
             kind=cast(Kind, kind),
-            category=draft.category or classify.category(kind, item_type),
+            category=draft.category or choose_category(kind, item_type),
             item_type=item_type,
             session=draft.labels.session,
             is_turn=is_said,
@@ -159,9 +168,9 @@ def analyze(draft: Draft, policy: Policy) -> list[Chunk]:
         chunk.about = entities.about(text, names) if chunk.takes_tags else []
         chunk.tags, chunk.confidence = entities.tags(chunk.about)
         if policy.score != "heuristic":
-            chunk.salience = classify.salience(text, names).total
+            chunk.salience = min(1.0, round(sum(find_signals(text, names).values()), 9))
         if policy.score != "novelty":
-            chunk.heuristic = classify.heuristic_importance(
+            chunk.heuristic = heuristic_importance(
                 text,
                 manually_saved=chunk.on_purpose,
                 metadata_confidence=chunk.confidence,
@@ -176,6 +185,214 @@ def _split(text: str, policy: Policy) -> list[str]:
     if policy.longest is not None:
         text = normalize.one_line(text)[: policy.longest]
     minimum, maximum = policy.chunk or (0, WINDOW)
-    if tokens.count_tokens(text) > maximum:
-        return by_meaning(text, tokens.count_tokens, minimum, maximum)
+    if count_tokens(text) > maximum:
+        return by_meaning(text, count_tokens, minimum, maximum)
     return [text] if text else []
+
+
+def _has(pattern: str, text: str) -> bool:
+    return _PATTERNS[pattern].search(text) is not None
+
+
+def is_preference(text: str) -> bool:
+    """Return whether someone likes, dislikes or prefers something, in whatever words.
+
+    >>> is_preference("We can't stand loud music"), is_preference("It rained")
+    (True, False)
+    """
+    return _has("liking", " ".join(text.split())) or _has("preference", text)
+
+
+def is_commitment_or_goal(text: str) -> bool:
+    """Return whether someone commits to something, plans it or strives for it.
+
+    >>> is_commitment_or_goal("My goal is a marathon"), is_commitment_or_goal("It rained")
+    (True, False)
+    """
+    return _has("commitment", " ".join(text.split()))
+
+
+def is_chit_chat(text: str) -> bool:
+    """Return whether a text is only a greeting, thanks, a filler or an emoji.
+
+    >>> [is_chit_chat(text) for text in ("haha ok, thanks!", "👍", "Thanks, my flight is at 9")]
+    [True, True, False]
+    """
+    line = " ".join(text.split())
+    if line.strip(" !.。！~") in _UNSPACED_CHATTER:
+        return True
+    if len(line) > _LONGEST_CHATTER:
+        return False
+    found = words(line)
+    return len(found) <= _MOST_CHATTER and _CHATTER.issuperset(found)
+
+
+def is_fact(text: str) -> bool:
+    """Return whether a subject, a predicate and an object can be read out of the text.
+
+    >>> is_fact("My sister lives in Oslo"), is_fact("We went home")
+    (True, False)
+    """
+    line = " ".join(text.split())
+    return _has("fact", line) and not _has("question", line)
+
+
+def choose_kind(text: str, hint: str | None = None) -> str:
+    """Return the kind of a memory: the hint, else procedural, working, semantic or episodic.
+
+    >>> [choose_kind(text) for text in ("I prefer tea", "I am on a train now", "We went home")]
+    ['procedural', 'working', 'episodic']
+    """
+    if hint is not None:
+        _check(hint, KINDS, "kind")
+        return hint
+    if _has("preference", text):
+        return "procedural"
+    if _has("working", text):
+        return "working"
+    return "semantic" if is_fact(text) else "episodic"
+
+
+def choose_item_type(text: str, given: str | None = None) -> str:
+    """Return which of the seven types of an item a text is; a type named by the caller wins.
+
+    >>> [choose_item_type(text) for text in ("I love rye bread", "We decided to use Go", "hm")]
+    ['preference', 'decision', 'crumb']
+    >>> choose_item_type("Turn on the lights", given="request")
+    'request'
+    """
+    if given is not None:
+        _check(given, ITEM_TYPES, "item type")
+        return given
+    line = " ".join(text.split())
+    if _has("question", line) or is_chit_chat(line):
+        return "crumb"
+    if _has("choice", line):
+        return "decision"
+    if is_preference(line):
+        return "preference"
+    if _has("project", line):
+        return "project"
+    return "fact" if is_fact(line) and not _has("working", line) else "crumb"
+
+
+def choose_category(kind: str, item_type: str | None = None) -> str:
+    """Return what a memory is about: its type if it has one, else the usual category of its kind.
+
+    >>> choose_category("semantic"), choose_category("episodic", "decision")
+    ('fact', 'decision')
+    """
+    if item_type:
+        return item_type
+    _check(kind, KINDS, "kind")
+    return _CATEGORIES[KINDS.index(kind)]
+
+
+def usual_kind(category: str) -> str:
+    """Return the usual kind of the memories of a type or category.
+
+    >>> usual_kind("preference"), usual_kind("relationship"), usual_kind("something else")
+    ('procedural', 'semantic', 'episodic')
+    """
+    return _KIND_OF.get(category.lower(), "episodic")
+
+
+def _check(value: str, choices: Sequence[str], what: str) -> None:
+    if value not in choices:
+        raise InvalidInput(f"{value!r} is no {what}; choose one of {', '.join(choices)}")
+
+
+def novelty(vector: Vectors, centroid: Vectors | None) -> float:
+    """Return the cosine distance to what is known, from 0 to 1; 1 if nothing is known.
+
+    The centroid may be a plain sum of vectors: only its direction counts.
+
+    >>> novelty(np.array([1.0, 0.0]), np.array([3.0, 0.0])), novelty(np.array([1.0, 0.0]), None)
+    (0.0, 1.0)
+    """
+    if centroid is None:
+        return 1.0
+    lengths = float(np.linalg.norm(vector)) * float(np.linalg.norm(centroid))
+    if lengths == 0.0 or not math.isfinite(lengths):
+        return 1.0
+    return _clamp(1.0 - float(np.dot(vector, centroid)) / lengths)
+
+
+def find_signals(text: str, names: Sequence[Entity]) -> dict[str, float]:
+    """Return what makes a text with these names salient, each with what it adds.
+
+    >>> find_signals("I prefer tea at 4", names=[])
+    {'number': 0.2, 'preference': 0.4}
+    """
+    found = {
+        "entity": names,
+        "number": _has("number_or_date", text),
+        "preference": _has("preference", text),
+        "technical": is_technical(text),
+    }
+    return {signal: SALIENCE[signal] for signal, is_there in found.items() if is_there}
+
+
+def is_technical(text: str) -> bool:
+    """Return whether a text is technical, judged by how rare its words are on average.
+
+    >>> is_technical("The gRPC gateway retries idempotent PUTs"), is_technical("We had dinner")
+    (True, False)
+    """
+    found = _PATTERNS["word"].findall(normalize.LINK.sub(" ", text))
+    rarities = [rarity(word) for word in found if word.lower() not in ENGLISH]
+    if rarities and sum(rarities) / len(rarities) >= TECHNICAL_FROM:
+        return True
+    return not TECHNICAL_WORDS.isdisjoint(map(str.lower, found))
+
+
+def novelty_importance(novelty: float, salience: float) -> float:
+    """Return the importance of what is new and has salient words: six parts to four.
+
+    >>> novelty_importance(0.5, 0.9)
+    0.66
+    """
+    return _clamp(0.6 * novelty + 0.4 * salience)
+
+
+def heuristic_importance(
+    text: str,
+    manually_saved: bool = False,
+    metadata_confidence: float = 0.0,
+    has_tags: bool = False,
+) -> float:
+    """Return the importance by who wanted it kept and what its words are about.
+
+    >>> heuristic_importance("I prefer tea", manually_saved=True), heuristic_importance("ok thanks")
+    (0.8, 0.0)
+    """
+    score = 0.5 if manually_saved else 0.0
+    if is_preference(text) or is_commitment_or_goal(text):
+        score += 0.3
+    if has_tags and metadata_confidence >= CONFIDENT_FROM:
+        score += 0.2
+    if is_chit_chat(text):
+        score -= 0.1
+    return max(0.0, round(score, 12))
+
+
+def unified(*measures: float) -> float:
+    """Return the highest of the measures, so that nothing one of them values is dropped.
+
+    >>> unified(0.16, 0.3), unified(0.16, 0.3, 0.8)
+    (0.3, 0.8)
+    """
+    return _clamp(max(measures))
+
+
+def is_kept(importance: float, gate: float, on_purpose: bool) -> bool:
+    """Return whether a chunk passes the gate; what a person saved or pinned always does.
+
+    >>> is_kept(0.3, 0.3, False), is_kept(0.29, 0.3, False), is_kept(0.0, 0.3, True)
+    (True, False, True)
+    """
+    return on_purpose or importance >= gate
+
+
+def _clamp(value: float) -> float:
+    return min(1.0, max(0.0, round(value, 12)))  # rounded, so that 0.1 + 0.2 is 0.3

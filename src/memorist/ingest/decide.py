@@ -20,8 +20,8 @@ from ..text import compare, contradictions, entities, normalize
 from ..text.clock import new_id
 from ..text.statements import parse
 from ..types import CONTRADICTS, Memory, Outcome, Scope
-from . import classify, transitions
-from .analyze import Chunk, is_turn
+from . import transitions
+from .analyze import Chunk, is_kept, is_turn, novelty, novelty_importance, unified
 from .policies import Bands, Policy
 
 FORGOTTEN = "it was forgotten on request: save it on purpose to keep it again"
@@ -129,9 +129,7 @@ def decide(chunk: Chunk, known: WriteSession) -> Decision:
             return _update(old, chunk, known)
         return _merge(old, chunk, known)
     memory = build_memory(chunk, known)
-    if policy.gate and not classify.is_kept(
-        memory.importance, policy.gate, on_purpose=chunk.on_purpose
-    ):
+    if policy.gate and not is_kept(memory.importance, policy.gate, chunk.on_purpose):
         reason = f"importance {memory.importance:.2f} is below {policy.gate}"
         return Decision(outcome=Outcome(status="skipped", reason=reason))
     if chunk.key is not None and chunk.key in known.keyed:
@@ -339,15 +337,15 @@ def _score(chunk: Chunk, known: WriteSession) -> tuple[float, Mapping[str, float
         return usual, {"given": usual}
     if measure == "heuristic":
         return heuristic, {"heuristics": heuristic}
-    novelty = 1.0
+    new = 1.0
     if chunk.vector is not None:
-        novelty = classify.novelty(chunk.vector, known.snapshot.centroid)
-    parts = {"novelty": novelty, "salience": chunk.salience}
-    by_novelty = classify.novelty_importance(novelty, chunk.salience)
+        new = novelty(chunk.vector, known.snapshot.centroid)
+    parts = {"novelty": new, "salience": chunk.salience}
+    by_novelty = novelty_importance(new, chunk.salience)
     if measure == "novelty":
         return by_novelty, parts
     parts |= {"heuristics": heuristic, "given": given or 0.0}
-    return classify.unified(by_novelty, heuristic, given or 0.0), parts
+    return unified(by_novelty, heuristic, given or 0.0), parts
 
 
 def _propose_tags(chunk: Chunk, known: WriteSession) -> list[entities.Entity]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 from unicodedata import category
 from unicodedata import normalize as to_form
@@ -21,8 +22,9 @@ from ..storage.changes import Event
 from ..storage.queries import Reader
 from ..text import authority, normalize
 from ..text.entities import is_common
-from ..types import Draft, Scope
-from .analyze import Item, is_on_purpose
+from ..text.tokens import load_patterns
+from ..types import Draft, Outcome, Scope
+from .analyze import Chunk, is_on_purpose
 from .policies import Policy
 
 Patterns = Mapping[str, re.Pattern[str]]
@@ -55,135 +57,42 @@ def _fold(text: str) -> str:
     return plain.translate(hidden)
 
 
-def _any(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(map(_fold, patterns)), re.MULTILINE)
+def _compile(table: str, fold: Callable[[str], str] = str) -> Patterns:
+    return {name: re.compile(fold(pattern)) for name, pattern in _PATTERNS[table].items()}
 
 
-_GAP = r"[^.!?\n]{0,40}?"
-_ROLE = (
-    r"(?:system|developer|assistant)(?: (?:message|prompt|note|override|instructions?))?"
-    r"(?: to [a-z]{1,20})?"
-)
-_FORGED = {
-    "a mark of a chat template": _any(
-        r"<\|/?[a-z_]{2,40}\|>", r"\[/?inst\]", "<</?sys>>", "<(?:start|end)_of_turn>"
-    ),
-    "a tag of the memory block": _any(r"<\s{0,9}[\\/⁄∕]{0,2}\s{0,9}memory\s{0,9}>"),
-    "a label of the memory block": _any(
-        r"(?:^|[.!?])[ \t]{0,9}\[(?:system|procedural|semantic|episodic|working|insight)\]"
-    ),
-    "a message of another role": _any(
-        r"""["']role["']\s{0,9}:\s{0,9}["'](?:system|developer|assistant)["']""",
-        rf"(?:^|[.!?>])[ \t#*]{{0,9}}{_ROLE}[ \t*]{{0,4}}:[^\n]{{0,80}}?"
-        r"\b(?:you|your|obey|must|ignore|disregard|override|approve|grant)\b",
-    ),
-}
-_DISMISS = (
-    r"\b(?:ignor(?:e|ing)|disregard(?:ing)?|forget|bypass|overrid(?:e|ing)|overrule|discard"
-    r"|disable)\b"
-)
-_EARLIER = r"\b(?:previous|prior|earlier|above|preceding|all|any|your|system|safety|existing|old)\b"
-_META = (
-    r"\b(?:instructions?|rules?|prompts?|guidelines?|directives?|constraints?|restrictions?"
-    r"|filters?|safety"
-    r"|polic(?:y|ies)|commands?|programming|training|messages?|context)\b"
-)
-_ORDERS = {
-    "it sets instructions aside": _any(
-        rf"{_DISMISS}{_GAP}{_EARLIER}{_GAP}{_META}",
-        r"(?:ignorier[a-z]{0,3}|vergiss|ignore[zs]?|oubliez?|ignora|olvida|dimentica|игнорируй"
-        r"|забудь|تجاهل|忽略|忘记|無視)"
-        rf"{_GAP}(?:anweisung|consigne|instruction|instruccion|istruzion|instruç|инструкци"
-        rf"|تعليمات|指令|指示)",
-        rf"(?:指令|指示){_GAP}(?:無視|忽略|忘)",
-    ),
-    "it gives the model a role": _any(
-        r"\b(?:from now on|henceforth),? you\b|\bdo anything now\b|\b(?:developer|dan|god"
-        r"|jailbreak) mode\b",
-        rf"\byou (?:are|will)(?: now| going to| be)?{_GAP}\b(?:act as|pretend|role-?play"
-        rf"|unrestricted|unfiltered)\b",
-        r"\b(?:act|pretend) (?:as|to be|like)(?: an?)? (?:ai|unrestricted|unfiltered|root|dan)\b",
-    ),
-    "it speaks for the operator": _any(
-        rf"\bnew{_GAP}(?:system|developer|admin[a-z]{{0,9}}){_GAP}instructions?\b"
-        rf"|\bsystem (?:note|override|update)\b",
-        r"\bto you,? (?:the )?(?:ai|assistant|model)\b|\b(?:update|change) (?:the )?agent config",
-    ),
-    "it asks for what is kept": _any(
-        rf"\b(?:reveal|print|repeat|show|output|leak)\b{_GAP}\b(?:system prompt|your instructions"
-        rf"|memory block)\b",
-        rf"\b(?:send|forward|export|email)\b{_GAP}\ball\b{_GAP}\b(?:data|facts|memories"
-        rf"|conversations?|files|emails)\b",
-    ),
-    "it wants to stay unseen": _any(
-        rf"\b(?:do not|don['’]t|never|without)\b{_GAP}\b(?:tell|mention|inform"
-        rf"|alert)[a-z]{{0,3}}\b{_GAP}\buser\b",
-        r"\b(?:store|save|remember|do) this silently\b",
-    ),
-    "it asks for obedience": _any(
-        r"\byou must (?:always |never )?(?:obey|comply)\b|\balways (?:comply|approve|obey)\b"
-    ),
-}
-_STRICT = {
-    "a doubled bracket": _any(r"\[\[[^\]]{0,400}\]\]"),
-    "a word about the model": _any(
-        r"\b(?:systems?|developers?|prompts?|instructions?|polic(?:y|ies)|jailbreak[a-z]{0,5}"
-        r"|overrid[a-z]{1,5})\b"
-    ),
-    "it sets something earlier aside": _any(
-        r"\b(?:ignor|disregard|bypass)[a-z]{0,4}\b[^\n]{0,80}?\b(?:previous|prior|earlier)\b"
-    ),
-    "an order about replies": _any(
-        r"\b(?:always|never)\b[^\n]{0,80}?\b(?:reply|replies|respond|say|output)[a-z]{0,3}\b"
-        r"|\bmake sure you\b",
-        r"\b(?:call|greet|address)\b[^\n]{0,80}?\b(?:from now on|every time)\b",
-    ),
-    "a word about secrets": _any(
-        r"\b(?:api[ _-]?keys?|tokens?|passwords?|credentials?|secrets?)\b"
-    ),
-}
+_PATTERNS = load_patterns(__file__)
+_FORGED = _compile("forged", _fold)
+_ORDERS = _compile("orders", _fold)
+_STRICT = _compile("strict", _fold)
+_SHAPES = _compile("shapes")
+_SECRETS = _compile("secrets")
 _LEAD_IN = re.compile(
     r"(?:please )?(?:remember|note|fyi|for the record|keep in mind)(?: this"
     r"| that)?\b[\s:,–—-]{0,9}",
     re.IGNORECASE,
 )
-_KEY = re.compile(
-    r"(?<![A-Za-z0-9])(?:sk-[\w-]{20,200}|[srp]k_(?:live|test)_\w{16,200}|gh[pousr]_\w{30,200}"
-    r"|github_pat_\w{22,200}"
-    r"|glpat-[\w-]{18,200}|xox[abeoprs]-[\w-]{10,200}|(?:AKIA|ASIA)[0-9A-Z]{16}\b|AIza[\w-]{35}"
-    r"|hf_[A-Za-z0-9]{30,200}"
-    r"|npm_\w{36}|pypi-[\w-]{40,400}|SG\.[\w-]{16,64}\.[\w-]{16,64}|dop_v1_\w{32,64}|shpat_\w{32}"
-    r"|whsec_\w{24,64})"
-)
-_SHAPES = {
-    "a private key": re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY"),
-    "a signed token": re.compile(r"\beyJ[\w-]{8,4000}\.eyJ[\w-]{8,4000}\.[\w-]{8}"),
-    "an access key": _KEY,
-}
-_ADDRESS = re.compile(r"\b[a-zA-Z][\w+.-]{1,20}://[^\s:@/]{0,80}:(?P<value>[^\s@/]{1,200})@[\w.-]")
-_PASSWORD = re.compile(
-    r"(?:\b|_)(?:password|passwd|passphrase|passcode|passwort|kennwort|contraseña|mot de passe"
-    r"|пароль|pwd)[\"']?"
-    r"(?: (?:for|of|to) [\w .@-]{1,40}?)?(?P<sign> is | was | ist | est | es |\s{0,3}[:=：]\s{0,3}"
-    r"|\s?[-–—] )"
-    r"(?P<value>\"[^\"\n]{4,80}\"|'[^'\n]{4,80}'|`[^`\n]{4,80}`|[^\s\"'`,;]{4,200})"
-    r"|(?:密码|密碼|パスワード)(?:是|は|[:：])\s{0,3}(?P<cjk>[!-~]{4,200})",
-    re.IGNORECASE,
-)
-_NAMED = re.compile(
-    r"(?:\b|_)(?:(?:api|access|auth|secret|private|client|refresh"
-    r"|bot)[ _-]?(?:access[ _-]?)?(?:key|token|secret)"
-    r"|token|bearer)[\"']?(?: is |\s{0,3}[:=]\s{0,3}| )[\"'`]?(?P<value>[\w+/=.~-]{16,400})",
-    re.IGNORECASE,
-)
-_PLACEHOLDER = re.compile(
-    r"[<{$%\[*.]|(?:x{3,}|your|my|the|change|example|placeholder|redacted|secret|password|pass$"
-    r"|todo)",
-    re.IGNORECASE,
-)
-_WORDS = re.compile(r"[^\W\d_]+(?:['’/-][^\W\d_]+)*")
-_CARD = re.compile(r"(?<![\d+.,-])[2-6](?:[ -]?\d){13,15}(?![\d-])")
-_ISSUED = re.compile(r"(?:4|5[1-5]|2[2-7]|6[0245])\d{14,15}|3[47]\d{13}|3[068]\d{12}")
+
+
+@dataclass(slots=True)
+class Item:
+    """One draft on its way through the pipeline."""
+
+    draft: Draft  # with no more authority than its speaker has
+    outcome: Outcome | None = None  # None: it is still on its way
+    chunks: list[Chunk] = field(default_factory=list)
+    note: str = ""  # for the caller, if it is created with less authority than was asked for
+
+    @property
+    def is_new(self) -> bool:
+        """A memory was created that replaces no other."""
+        outcome = self.outcome
+        return outcome is not None and outcome.status == "created" and outcome.supersedes is None
+
+    def refuse(self, reason: str) -> None:
+        """End with a refusal."""
+        message_id = self.draft.message_id
+        self.outcome = Outcome(status="refused", reason=reason, message_id=message_id)
 
 
 async def load_disabled(
@@ -334,29 +243,34 @@ def find_secret(text: str) -> str:
     """
     if shape := _first_match(_SHAPES, text):
         return shape
-    if any(not _PLACEHOLDER.match(found["value"]) for found in _ADDRESS.finditer(text)):
+    if any(
+        not _SECRETS["placeholder"].match(found["value"])
+        for found in _SECRETS["address"].finditer(text)
+    ):
         return "a password"
-    for found in _PASSWORD.finditer(text):
+    for found in _SECRETS["password"].finditer(text):
         value = (found["cjk"] or found["value"]).rstrip(".!?)")
         bare = value.strip("\"'`")
-        if len(bare) < 4 or _PLACEHOLDER.match(bare):
+        if len(bare) < 4 or _SECRETS["placeholder"].match(bare):
             continue
         # No plain word, unless it is quoted, or rare after a colon.
         is_assigned = (found["sign"] or "").strip() in (":", "=", "：")
         is_rare = is_assigned and bare.isalpha() and not is_common(bare.lower())
-        if is_rare or bare != value or not _WORDS.fullmatch(bare):
+        if is_rare or bare != value or not _SECRETS["words"].fullmatch(bare):
             return "a password"
-    for found in _NAMED.finditer(text):
+    for found in _SECRETS["named"].finditer(text):
         value = found["value"]
         is_random = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-        if is_random and not _PLACEHOLDER.match(value):  # letters and digits mixed, as in no word
+        if is_random and not _SECRETS["placeholder"].match(
+            value
+        ):  # letters and digits mixed, as in no word
             return "an access key"
-    for number in _CARD.findall(text):
+    for number in _SECRETS["card"].findall(text):
         digits = [int(mark) for mark in number if mark.isdigit()]
         doubled = [digit * (1 + place % 2) for place, digit in enumerate(reversed(digits))]
         total = sum(doubled) - 9 * sum(digit > 9 for digit in doubled)
         # An issuer gives out such numbers, and the check digit is right (Luhn).
-        if total % 10 == 0 and _ISSUED.fullmatch("".join(map(str, digits))):
+        if total % 10 == 0 and _SECRETS["issued"].fullmatch("".join(map(str, digits))):
             return "a card number"
     return ""
 

@@ -27,8 +27,9 @@ from ..text.clock import new_id
 from ..text.statements import Clause
 from ..types import Draft, Message, Outcome, Scope, Status
 from . import guard, links, trim, validation
-from .analyze import Chunk, Item, analyze, is_on_purpose
+from .analyze import Chunk, analyze, is_on_purpose
 from .decide import FORGOTTEN, MOST, WriteSession, decide
+from .guard import Item
 from .policies import Bands, Policy
 
 EXTRACT = "extract"  # the job that extracts facts from a turn

@@ -23,7 +23,8 @@ from ..errors import StoreFull, StoreUnavailable
 from ..index import SnapshotCache
 from ..ingest import guard
 from ..ingest import pipeline as ingest
-from ..ingest.analyze import Item, analyze
+from ..ingest.analyze import analyze
+from ..ingest.guard import Item
 from ..ingest.policies import Policy
 from ..manage import records
 from ..retrieve import pipeline as retrieve

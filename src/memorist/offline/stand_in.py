@@ -14,7 +14,7 @@ from ..context import Context
 from ..errors import InvalidInput, RevisionConflict
 from ..index import SnapshotCache
 from ..ingest import pipeline, validation
-from ..ingest.analyze import Item
+from ..ingest.guard import Item
 from ..manage import records
 from ..storage.changes import Change, Forget, Save
 from ..storage.person import Summary

@@ -12,6 +12,7 @@ import importlib
 import math
 import re
 import threading
+import tomllib
 import unicodedata
 import zlib
 from collections import Counter
@@ -20,6 +21,7 @@ from dataclasses import fields, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -123,6 +125,26 @@ def word_groups(groups: str) -> dict[str, str]:
     {'big': 'big', 'large': 'big', 'mom': 'mom', 'mum': 'mom'}
     """
     return {word: group.split()[0] for group in groups.split("/") for word in group.split()}
+
+
+def load_patterns(module: str) -> dict[str, Any]:
+    """Read tables of regular expressions from the TOML file beside a module.
+
+    A long one goes on in the next line, whose indentation does not count, and `{name}` in it stands
+    for the one of that name in the table `parts`, which comes first.
+    """
+    tables = tomllib.loads(Path(module).with_suffix(".toml").read_text("utf-8"))
+
+    def fill(table: dict[str, Any]) -> None:
+        for name, value in table.items():
+            if isinstance(value, dict):
+                fill(value)
+            elif isinstance(value, str):
+                flat = re.sub(r"(?:^|\n)\s*", "", value)
+                table[name] = re.sub(r"\{([a-z_]+)\}", lambda part: tables["parts"][part[1]], flat)
+
+    fill(tables)
+    return tables
 
 
 ROLES = word_set("user assistant system tool human ai bot agent model developer")
