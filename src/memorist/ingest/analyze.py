@@ -121,11 +121,6 @@ def is_turn(of: Draft | Memory) -> bool:
     return of.labels.session is not None and of.speaker is not None
 
 
-def is_on_purpose(draft: Draft) -> bool:
-    """Return whether the person wants exactly this kept."""
-    return draft.pinned or draft.manually_saved
-
-
 def analyze(draft: Draft, policy: Policy) -> list[Chunk]:
     """Split a draft into chunks, and derive what can be known of each by its words."""
     is_said = is_turn(draft)
@@ -150,7 +145,7 @@ def analyze(draft: Draft, policy: Policy) -> list[Chunk]:
             item_type=item_type,
             session=draft.labels.session,
             is_turn=is_said,
-            on_purpose=is_on_purpose(draft),
+            on_purpose=draft.pinned or draft.manually_saved,
             content_hash=normalize.content_hash(text),
             simhash=normalize.simhash64(text),
         )

@@ -24,7 +24,7 @@ from ..text import authority, normalize
 from ..text.entities import is_common
 from ..text.tokens import load_patterns
 from ..types import Draft, Outcome, Scope
-from .analyze import Chunk, is_on_purpose
+from .analyze import Chunk
 from .policies import Policy
 
 Patterns = Mapping[str, re.Pattern[str]]
@@ -83,16 +83,15 @@ class Item:
     chunks: list[Chunk] = field(default_factory=list)
     note: str = ""  # for the caller, if it is created with less authority than was asked for
 
-    @property
-    def is_new(self) -> bool:
-        """A memory was created that replaces no other."""
-        outcome = self.outcome
-        return outcome is not None and outcome.status == "created" and outcome.supersedes is None
-
     def refuse(self, reason: str) -> None:
         """End with a refusal."""
         message_id = self.draft.message_id
         self.outcome = Outcome(status="refused", reason=reason, message_id=message_id)
+
+
+def is_on_purpose(draft: Draft) -> bool:
+    """Return whether the person wants exactly this kept."""
+    return draft.pinned or draft.manually_saved
 
 
 async def load_disabled(

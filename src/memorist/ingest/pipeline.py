@@ -27,7 +27,7 @@ from ..text.clock import new_id
 from ..text.statements import Clause
 from ..types import Draft, Message, Outcome, Scope, Status
 from . import guard, links, trim, validation
-from .analyze import Chunk, analyze, is_on_purpose
+from .analyze import Chunk, analyze
 from .decide import FORGOTTEN, MOST, WriteSession, decide
 from .guard import Item
 from .policies import Bands, Policy
@@ -146,13 +146,15 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
         await tasks.add(tx, *_queue_extraction(items, known))
     if policy.links is not None and any(put.memory.kind == "semantic" for put in puts):
         await links.link(tx, scope, snapshot, puts, policy.links, now)
+    done = outcomes(items)
+    are_new = [each.status == "created" and each.supersedes is None for each in done]
     trimmed: list[str] = []
-    if policy.capacity is not None and any(item.is_new for item in items):
+    if policy.capacity is not None and any(are_new):
         trimmed = await trim.enforce(tx, scope, policy.capacity, now)
-    for item, outcome in zip(items, outcomes(items), strict=True):
+    for item, outcome, is_new in zip(items, done, are_new, strict=True):
         if outcome.ids and set(outcome.ids).issubset(trimmed):
             item.outcome = replace(outcome, status="skipped", reason=FULL)
-        elif item.is_new:
+        elif is_new:
             reason = batch.problem or outcome.reason or item.note
             item.outcome = replace(outcome, reason=reason)
     return outcomes(batch.items)
@@ -179,7 +181,7 @@ async def load_seen(reading: Reader, scope: Scope, items: Iterable[Item]) -> See
     for id, message in found.items():
         if not message.outcome.ids or there.intersection(message.outcome.ids):
             seen[id] = (digests[id] if message.same else "", message.outcome)
-        elif not is_on_purpose(drafts[id]):  # what it became was forgotten since
+        elif not guard.is_on_purpose(drafts[id]):  # what it became was forgotten since
             refused = Outcome(status="refused", reason=FORGOTTEN, message_id=id)
             seen[id] = (digests[id], refused)
     return seen

@@ -398,4 +398,4 @@ class Transaction(Reader):
 
 def _thread_of(memory: Memory) -> str | None:
     """Return the thread whose changes a change of this memory belongs to."""
-    return memory.labels.conversation
+    return memory.labels.thread or memory.labels.session
