@@ -113,7 +113,7 @@ def _endpoint_parameters(verb: verbs.Verb, name: str, method: str, path: str) ->
         if f"{{{argument.name}}}" in path:
             parameters[argument.name] = kind
         elif not argument.cli_only:
-            default = ... if argument.default is verbs.REQUIRED else argument.default
+            default = ... if argument.required else argument.route_default
             fields[argument.name] = (kind | None if default is None else kind, default)
     model = name.title().replace("_", "") + "Body"
     names_space = False
