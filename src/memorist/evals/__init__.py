@@ -10,14 +10,15 @@ report.run("memory").accuracy
 
 Sweeps run the same tasks under many settings of the ranking, and draw the results.
 Each number of the tri-score (`α·relevance + β·recency + γ·importance`, τ, N) is varied alone from
-its usual value, and all of them together on a coarse grid; only the ratios of α, β and γ matter, so
-the grid leaves α at 1. The k of reciprocal rank fusion orders candidates and is no part of the
+its usual value, and all of them together on a coarse grid, see `sweep.toml`; only the ratios of α, β
+and γ matter, so the grid leaves α at 1. The k of reciprocal rank fusion orders candidates and is no part of the
 tri-score: it is varied where fusion alone ranks.
 """
 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -27,6 +28,7 @@ from typing import Any
 from ..dialects.catalog import THEORIA
 from ..retrieve.profiles import DAY, DEFAULT, Profile, Recency
 from .tasks import (
+    FOLDER,
     Advance,
     Answerer,
     EvalSession,
@@ -61,34 +63,10 @@ __all__ = [
 TRISCORE = "theoria.triscore"
 FUSION = "RRF alone"
 OURS = "default"
-USUAL: Mapping[str, Mapping[str, float]] = {
-    TRISCORE: {"α": 1.0, "β": 1.0, "γ": 1.0, "τ": 7.0, "N": 12},  # τ in days
-    FUSION: {"k": 60, "N": 4},
-    OURS: {"N": 10},
-}
-AXES: Mapping[str, Sequence[float]] = {
-    "α": (0.0, 0.25, 0.5, 1.0, 2.0, 4.0),
-    "β": (0.0, 0.1, 0.3, 1.0, 2.0),
-    "γ": (0.0, 0.1, 0.3, 1.0, 2.0),
-    "τ": (1.0, 7.0, 30.0, 180.0),
-    "N": (1, 2, 4, 8, 12, 16),
-}
-GRID: Mapping[str, Sequence[float]] = {
-    "β": (0.0, 0.1, 0.3),
-    "γ": (0.0, 0.1, 0.3),
-    "τ": (7.0, 30.0),
-    "N": (2, 4, 8),
-}
-KS = (1, 10, 60, 200)
-FEW = (2, 4)
-COUNTS = (1, 2, 4, 6, 10)
-WIDTH = 720
-HEIGHT = 440
-LEFT = 60
-RIGHT = 20
-TOP = 50
-BOTTOM = 60
-COLORS = {TRISCORE: "#7a8ca3", FUSION: "#c9822b", OURS: "#2a7f62"}
+RANKINGS: Mapping[str, Mapping[str, Any]] = tomllib.loads(
+    (FOLDER / "sweep.toml").read_text("utf-8")
+)
+LEFT, TOP, WIDTH, HEIGHT = 60, 50, 640, 330  # of the plot in sweep.svg
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +91,8 @@ class Point:
     @property
     def changed(self) -> list[str]:
         """The numbers that differ from the usual ones."""
-        return [name for name, value in self.values.items() if value != USUAL[self.ranking][name]]
+        usual = RANKINGS[self.ranking]["usual"]
+        return [name for name, value in self.values.items() if value != usual[name]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,16 +166,17 @@ def _best(points: Sequence[Point]) -> Point:
 
 def plan() -> list[tuple[str, Mapping[str, float]]]:
     """Return every setting once."""
-    usual = USUAL[TRISCORE]
-    scored = [{**usual, axis: value} for axis, values in AXES.items() for value in values]
-    for values in product(*GRID.values()):
-        setting = {**usual, **dict(zip(GRID, values, strict=True))}
-        if setting["β"] or setting["τ"] == usual["τ"]:  # without recency τ changes nothing
-            scored.append(setting)
-    found: list[tuple[str, Mapping[str, float]]] = [(TRISCORE, each) for each in scored]
-    found += [(FUSION, {"k": k, "N": count}) for k, count in product(KS, FEW)]
-    found += [(OURS, {"N": count}) for count in COUNTS]
-    return list({str(each): each for each in found}.values())
+    found: dict[str, tuple[str, Mapping[str, float]]] = {}
+    for ranking, numbers in RANKINGS.items():
+        varied = [{name: value} for name, values in numbers["alone"].items() for value in values]
+        together = numbers["together"]
+        varied += [dict(zip(together, each, strict=True)) for each in product(*together.values())]
+        for each in varied:
+            setting = {**numbers["usual"], **each}
+            # Without recency τ changes nothing.
+            if setting.get("β") != 0 or setting["τ"] == numbers["usual"]["τ"]:
+                found.setdefault(str((ranking, setting)), (ranking, setting))
+    return list(found.values())
 
 
 def front(points: Sequence[Point]) -> list[Point]:
@@ -220,35 +200,16 @@ def svg(swept: SweepReport) -> str:
     step = 10.0 ** math.floor(math.log10(max(longest, 10.0))) / 2
     most = max(10.0, step * math.ceil(longest / step))  # the next round number
 
-    def place(tokens: float, accuracy: float) -> tuple[float, float]:
-        x = LEFT + (WIDTH - LEFT - RIGHT) * tokens / most
-        y = TOP + (HEIGHT - TOP - BOTTOM) * (1 - accuracy)
+    def place(point: Point) -> tuple[float, float]:
+        x = LEFT + WIDTH * point.tokens / most
+        y = TOP + HEIGHT * (1 - point.accuracy)
         return round(x, 1), round(y, 1)
 
-    title = "Tasks passed, by the tokens of what is recalled"
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        'font-family="sans-serif" font-size="12" role="img" aria-label="Accuracy against tokens">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        f'<text x="{LEFT}" y="24" font-size="15">{title}</text>',
-        f'<text x="{WIDTH / 2}" y="{HEIGHT - 18}" text-anchor="middle">tokens per question</text>',
-    ]
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        x, y = place(most * share, share)
-        below = f'x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle"'
-        lines += [
-            f'<path d="M{LEFT} {y}H{WIDTH - RIGHT}" stroke="#ddd"/>',
-            f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{share:.0%}</text>',
-            f"<text {below}>{most * share:.0f}</text>",
-        ]
-    path = "L".join(
-        "{} {}".format(*place(each.tokens, each.accuracy)) for each in front(swept.points)
-    )
-    lines.append(f'<path d="M{path}" fill="none" stroke="#444" stroke-dasharray="4 3"/>')
+    lines = []
     for point in swept.points:
-        x, y = place(point.tokens, point.accuracy)
+        x, y = place(point)
         center = f'<circle cx="{x}" cy="{y}"'
-        color = COLORS[point.ranking]
+        color = RANKINGS[point.ranking]["color"]
         label = f"{escape(point.label)}: {point.accuracy:.0%}, {point.tokens:.0f} tokens"
         title = f"<title>{label}</title>"
         lines.append(f'{center} r="4" fill="{color}" fill-opacity="0.7">{title}</circle>')
@@ -256,8 +217,12 @@ def svg(swept: SweepReport) -> str:
             name = "best tri-score" if point == swept.best else "usual tri-score"
             lines.append(f'{center} r="7" fill="none" stroke="{color}" stroke-width="2"/>')
             lines.append(f'<text x="{x + 10}" y="{y - 6}">{name}</text>')
-    for number, (ranking, color) in enumerate(COLORS.items()):
-        x = LEFT + 6 + 160 * number
-        lines.append(f'<circle cx="{x}" cy="38" r="4" fill="{color}"/>')
-        lines.append(f'<text x="{x + 10}" y="42">{escape(ranking)}</text>')
-    return "\n".join([*lines, "</svg>\n"])
+    return (
+        (FOLDER / "sweep.svg")
+        .read_text("utf-8")
+        .format(
+            ticks=[most * share for share in (0, 0.25, 0.5, 0.75, 1)],
+            front="L".join("{} {}".format(*place(each)) for each in front(swept.points)),
+            points="\n".join(lines),
+        )
+    )

@@ -16,8 +16,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -97,7 +95,7 @@ class EvalTask:
         """Return what an answer should say and does not."""
         missing = []
         for each in self.must:
-            alternatives = (each,) if isinstance(each, str) else each
+            alternatives = _alternatives(each)
             if not any(says(answer, one) for one in alternatives):
                 missing.append(" / ".join(alternatives))
         return tuple(missing)
@@ -105,6 +103,10 @@ class EvalTask:
     def forbidden(self, answer: str) -> tuple[str, ...]:
         """Return what an answer says and should not."""
         return tuple(each for each in self.must_not if says(answer, each))
+
+
+def _alternatives(wanted: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (wanted,) if isinstance(wanted, str) else wanted
 
 
 def says(text: str, wanted: str) -> bool:
@@ -190,14 +192,11 @@ def small_talk(task: EvalTask) -> list[EvalSession]:
     """Return small talk for the weeks before the question, without lines about its subject."""
     wanted: list[str] = []
     for each in (*task.must, *task.must_not):
-        wanted += [each] if isinstance(each, str) else each
+        wanted += _alternatives(each)
     sessions = []
     for talk in json.loads((FOLDER / "chatter.json").read_text("utf-8")):
-        kept = []
-        for message in talk["messages"]:
-            turn = EvalTurn(**message)
-            if not any(says(turn.content, one) for one in wanted):
-                kept.append(turn)
+        turns = [EvalTurn(**message) for message in talk["messages"]]
+        kept = [turn for turn in turns if not any(says(turn.content, one) for one in wanted)]
         if kept:
             at = task.asked_at - timedelta(days=talk["days_before"])
             sessions.append(EvalSession(at=at, messages=tuple(kept)))
@@ -281,28 +280,28 @@ async def evaluate(
     Misconfigured.
     """
     rules = {**settings, "llm": "none"}
-    ways = {"memory": rules, "memory, no vectors": {**rules, "embedder": "none"}}
-    if answerer is None and load(**settings).llm != "none":
-        ways["model"] = settings
+    with_model = {"model, no memory": 0, "model, memory": limit}
+    ways: list[tuple[dict[str, Any], dict[str, int | None]]] = [  # settings; limits of the runs
+        (rules, {"no memory": 0, "memory": limit}),
+        ({**rules, "embedder": "none"}, {"memory, no vectors": limit}),
+    ]
+    if answerer is not None:
+        ways[0][1].update(with_model)
+    elif load(**settings).llm != "none":
+        ways.append((settings, with_model))
     runs: list[Run] = []
-    for number, (name, chosen) in enumerate(ways.items()):
+    for number, (chosen, limits) in enumerate(ways):
 
         def advance(done: int, before: int = number * len(tasks)) -> None:
             progress(before + done, len(ways) * len(tasks))
 
         async with filled_memory(tasks, progress=advance, **chosen) as memory:
-            ask = partial(ask_all, memory, tasks, profile=profile)
-            model = answerer if name == "memory" else None
-            if not runs:
-                runs.append(Run(name="no memory", results=await ask(limit=0)))
-            if name == "model":
-                model = _configured_model(memory)
-            else:
-                runs.append(Run(name=name, results=await ask(limit=limit)))
-            if model:
-                for name, many in (("model, no memory", 0), ("model, memory", limit)):
-                    results = await ask(limit=many, answerer=model)
-                    runs.append(Run(name=name, results=results))
+            for name, many in limits.items():
+                model = None
+                if name in with_model:
+                    model = answerer or _configured_model(memory)
+                results = await ask_all(memory, tasks, profile=profile, limit=many, answerer=model)
+                runs.append(Run(name=name, results=results))
     return Report(runs=tuple(runs))
 
 
@@ -336,21 +335,19 @@ async def _remember_session(
     memory: aio.Client, task: EvalTask, name: str, session: EvalSession
 ) -> None:
     """Store a session at its time; chat commands of the user are executed, as an agent would do."""
-
-    def is_command(turn: EvalTurn) -> bool:
-        is_user = turn.role == "user" and turn.name is None
-        return is_user and chat_commands.parse(turn.content) is not None
-
     memory.ctx.clock = lambda: session.at
     scope = memory.scope(USER, task.name, session=name)
-    for is_spoken_to_memory, turns in groupby(session.messages, key=is_command):
-        messages = []
-        for turn in turns:
-            if not is_spoken_to_memory or await scope.command(turn.content) is None:
-                words = Message(role=turn.role, name=turn.name, content=turn.content, at=session.at)
-                messages.append(words)
-        if messages:
+    messages: list[Message] = []
+    for turn in session.messages:
+        is_user = turn.role == "user" and turn.name is None
+        if is_user and chat_commands.parse(turn.content) is not None:
             await scope.remember(messages)
+            messages = []
+            await scope.command(turn.content)
+        else:
+            words = Message(role=turn.role, name=turn.name, content=turn.content, at=session.at)
+            messages.append(words)
+    await scope.remember(messages)
 
 
 async def ask_all(
@@ -372,15 +369,14 @@ async def ask_all(
             found = await scope.recall(task.question, profile=profile, limit=limit)
             answer = found.text
             tokens = found.tokens
-        result = partial(Result, task=task.name, kind=task.kind, tokens=tokens)
         try:
             if answerer is not None:
                 answer = await answerer(task.question, answer, task.asked_at)
+            judged: dict[str, Any] = {"missing": task.missing(answer)}
+            judged["forbidden"] = task.forbidden(answer)
         except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
-            results.append(result(problem=str(error)))
-        else:
-            forbidden = task.forbidden(answer)
-            results.append(result(missing=task.missing(answer), forbidden=forbidden))
+            judged = {"problem": str(error)}
+        results.append(Result(task=task.name, kind=task.kind, tokens=tokens, **judged))
     return tuple(results)
 
 

@@ -8,8 +8,10 @@ import pytest
 
 from memorist import evals
 from memorist.dialects.catalog import THEORIA
-from memorist.evals import FUSION, OURS, TRISCORE, USUAL, Point, SweepReport, plan, profile
+from memorist.evals import FUSION, OURS, RANKINGS, TRISCORE, Point, SweepReport, plan, profile
 from memorist.retrieve.profiles import DEFAULT, Recency
+
+USUAL = {ranking: numbers["usual"] for ranking, numbers in RANKINGS.items()}
 
 
 @pytest.mark.spec("THE-105")
@@ -81,11 +83,11 @@ def test_along_one_number_all_others_are_as_usual() -> None:
 
 def test_the_picture_has_a_dot_for_each_setting_inside_its_frame() -> None:
     drawn = ElementTree.fromstring(evals.svg(swept()))
+    _, _, width, height = map(float, drawn.attrib["viewBox"].split())
     dots = [dot for dot in drawn.iter("{http://www.w3.org/2000/svg}circle") if len(dot)]
     assert len(dots) == len(swept().points)
     assert all(
-        0 < float(dot.attrib["cx"]) < evals.WIDTH and 0 < float(dot.attrib["cy"]) < evals.HEIGHT
-        for dot in dots
+        0 < float(dot.attrib["cx"]) < width and 0 < float(dot.attrib["cy"]) < height for dot in dots
     )
     highest = min(dots, key=lambda dot: float(dot.attrib["cy"]))
     assert "80%" in (highest[0].text or "")
