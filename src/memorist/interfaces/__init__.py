@@ -22,7 +22,10 @@ from .. import errors
 from ..errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from ..sync import Blocking, BlockingScope
+    from ..sync import Blocking as Blocking
+    from ..sync import BlockingScope as BlockingScope
+else:  # slow to import, and commands are typed with them
+    Blocking = BlockingScope = Any
 
 OK, FAILED, USAGE, NOT_FOUND, REFUSED, UNAVAILABLE = range(6)
 INTERRUPTED = 130

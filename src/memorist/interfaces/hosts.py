@@ -17,12 +17,17 @@ import re
 import shutil
 import sys
 import tomllib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, ValidationError
 
 from ..errors import InvalidInput
 from ..ingest.validation import moment as parse_time
@@ -47,6 +52,16 @@ SECONDS = 10.0  # after which the host continues without us
 MAX_INPUT = 4 << 20  # bytes on stdin
 MAX_TRANSCRIPT = 2 << 20  # bytes read from its end
 MAX_TEXT = 20_000  # characters of one message
+DESKTOP = "Claude/claude_desktop_config.json"
+FILES = {  # of a host: the variable that names the folder, the folder below home, the file
+    "claude-code": ("CLAUDE_CONFIG_DIR", "", ".claude.json"),
+    "hooks": ("CLAUDE_CONFIG_DIR", ".claude", "settings.json"),
+    "codex": ("CODEX_HOME", ".codex", "config.toml"),
+    "cursor": ("", ".cursor", "mcp.json"),
+    "claude-desktop": ("XDG_CONFIG_HOME", ".config", DESKTOP),
+    "claude-desktop on win32": ("APPDATA", ".config", DESKTOP),
+    "claude-desktop on darwin": ("", "Library/Application Support", DESKTOP),
+}
 CANDIDATES = 200  # recent memories from which the most important are chosen
 _FROM_HOST = re.compile(
     r"/[a-z][\w:-]*(?:\s|$)|\[Request interrupted"
@@ -59,23 +74,25 @@ _OUR_TABLE = re.compile(rf"\[\s*mcp_servers\s*\.\s*\"?{NAME}\"?\s*[\].]")
 def answer(moment: str, call: Call, given: str) -> str:
     """Handle a moment and return what to print for the host. Raises as the client does."""
     try:
-        event = json.loads(given) if given.strip() else {}
+        event = json.loads(given.strip() or "{}")
     except (ValueError, RecursionError) as error:
         raise InvalidInput("A hook reads a JSON object on stdin: this is not JSON") from error
     if not isinstance(event, dict):
         raise InvalidInput("A hook reads a JSON object on stdin")
-    call = replace(call, session=call.session or _text(event.get("session_id"))[:200] or None)
+    texts = {name: value for name, value in event.items() if isinstance(value, str)}
+    event = defaultdict(str, texts)
+    call = replace(call, session=call.session or event["session_id"][:200] or None)
     with call.memory() as memory:
         settings = memory.settings
-        context = ""
         if not call.space and settings.space == "default":
-            folder = os.environ.get("CLAUDE_PROJECT_DIR") or _text(event.get("cwd"))
+            folder = os.environ.get("CLAUDE_PROJECT_DIR") or event["cwd"]
             call = replace(call, space=project(folder))
         mine = call.scope(memory)
+        context = ""
         if moment == "prompt":
-            context = _handle_prompt(mine, settings, _text(event.get("prompt")))
+            context = _handle_prompt(mine, settings, event["prompt"][:MAX_TEXT])
         elif moment != "session-start":
-            mine.remember(_last_turn(_text(event.get("transcript_path")), mine, settings))
+            mine.remember(_last_turn(mine, settings, event["transcript_path"]))
         elif not mine.privacy.disabled_reason():
             # Pinned memories, then the most important recent ones, within the limits.
             limit = settings.memory_context_limit
@@ -114,35 +131,52 @@ def _handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
     return context
 
 
-def _prompt_message(mine: BlockingScope, text: str, at: str | None = None) -> Message:
+def _prompt_message(mine: BlockingScope, text: str, at: datetime | None = None) -> Message:
     """Return a prompt as a message. Its id is the same however often a session passes it."""
     content = f"{mine.labels.session}\0{text.strip()}".encode("utf-8", "surrogatepass")
     digest = hashlib.sha256(content).hexdigest()[:32]
-    return Message(id=f"prompt-{digest}", content=text, role="user", at=parse_time(at))
+    return Message(id=f"prompt-{digest}", content=text, role="user", at=at)
 
 
-def _last_turn(path: str, mine: BlockingScope, settings: Settings) -> list[Message]:
+class _Part(BaseModel):
+    type: str = ""
+    text: str = ""
+
+
+class _Words(BaseModel):
+    content: str | list[_Part]
+
+
+class _Record(BaseModel):
+    """A message in a transcript."""
+
+    type: Literal["user", "assistant"]
+    message: _Words
+    uuid: str = ""
+    timestamp: str | None = None
+    written_by_host: Annotated[bool, Field(alias="isMeta")] = False
+    of_helper: Annotated[bool, Field(alias="isSidechain")] = False
+
+
+def _last_turn(mine: BlockingScope, settings: Settings, path: str) -> list[Message]:
     """Return the last prompt in a transcript, and the replies to it if those are stored."""
     turn: list[Message] = []
     for record in _read_transcript(path):
-        message = record.get("message")
-        at = record.get("timestamp")
-        id = record.get("uuid")
-        content = message.get("content") if isinstance(message, dict) else None
-        parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-        objects = [part for part in parts if isinstance(part, dict)]
-        texts = [_text(part.get("text")) for part in objects if part.get("type") == "text"]
-        text = _text("\n".join(texts)).strip()
+        text = record.message.content
+        if not isinstance(text, str):
+            text = "\n".join(part.text for part in text if part.type == "text")
+        text = text[:MAX_TEXT].strip()
         if not text or _FROM_HOST.match(text):  # a tool result, or written by the host
             continue
-        if record["type"] == "user":
+        at = parse_time(record.timestamp)
+        if record.type == "user":
             turn = [_prompt_message(mine, text, at)]
-        elif settings.memory_store_responses and isinstance(id, str):
-            turn.append(Message(id=id, content=text, role="assistant", at=parse_time(at)))
+        elif settings.memory_store_responses and record.uuid:
+            turn.append(Message(id=record.uuid, content=text, role="assistant", at=at))
     return turn
 
 
-def _read_transcript(path: str) -> Iterator[dict[str, Any]]:
+def _read_transcript(path: str) -> Iterator[_Record]:
     """Yield the messages at the end of a transcript, without damaged ones."""
     if not path:
         return
@@ -150,18 +184,10 @@ def _read_transcript(path: str) -> Iterator[dict[str, Any]]:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - MAX_TRANSCRIPT))
         for raw in file.read().splitlines():
-            try:
-                record = json.loads(raw)
-            except (ValueError, RecursionError):
-                continue
-            if not isinstance(record, dict) or record.get("type") not in ("user", "assistant"):
-                continue
-            if not record.get("isMeta") and not record.get("isSidechain"):
-                yield record
-
-
-def _text(given: object) -> str:
-    return given[:MAX_TEXT] if isinstance(given, str) else ""
+            with suppress(ValidationError):
+                record = _Record.model_validate_json(raw)
+                if not record.written_by_host and not record.of_helper:
+                    yield record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,16 +206,15 @@ class FileChange:
 
     def write(self) -> Path | None:
         """Replace the file atomically and return the path of the backup, if there was a file."""
-        path = Path(os.path.realpath(self.path))  # keeps symbolic links to dotfiles
+        path = self.path.resolve()  # keeps symbolic links to dotfiles
         path.parent.mkdir(parents=True, exist_ok=True)
-        backup = None
-        if path.exists():
-            backup = path.with_name(f"{path.name}.before-memorist")
-            shutil.copy2(path, backup)
         with atomic.new_file(path) as draft:
             draft.write_text(self.after, "utf-8")
-            if backup is not None:
-                shutil.copymode(backup, draft)
+            if not path.exists():
+                return None
+            backup = path.with_name(f"{path.name}.before-memorist")
+            shutil.copy2(path, backup)
+            shutil.copymode(path, draft)
         return backup
 
 
@@ -203,21 +228,23 @@ def plan_changes(host: str, call: Call, options: Sequence[str], *, hooks: bool) 
     environment = _export_settings(call)
     if environment:
         entry["env"] = environment
-    edits: dict[Path, Callable[[str], str]] = {}
+    edits: dict[str, Callable[[str], str]] = {}
     if host == "codex":
-        file = _config_dir("CODEX_HOME", ".codex") / "config.toml"
-        edits[file] = partial(_add_toml_table, entry=entry)
+        edits[host] = partial(_add_toml_table, entry=entry)
     else:
-        edits[_config_file(host)] = partial(
-            edit_json, section="mcpServers", edit=lambda servers: servers.update({NAME: entry})
+        edits[host] = partial(
+            _edit_json, section="mcpServers", edit=lambda servers: servers.update({NAME: entry})
         )
     if hooks:
         variables = [f"{name}={quote(value)}" for name, value in environment.items()]
         command = " ".join([*variables, *map(quote, program), "hook"])
-        file = _config_dir("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
-        edits[file] = partial(edit_json, section="hooks", edit=partial(_add_hooks, command=command))
+        edits["hooks"] = partial(
+            _edit_json, section="hooks", edit=partial(_add_hooks, command=command)
+        )
     changes = []
-    for file, edit in edits.items():
+    for name, edit in edits.items():
+        variable, usual, last = FILES.get(f"{name} on {sys.platform}", FILES[name])
+        file = Path(os.environ.get(variable) or Path.home() / usual) / last
         try:
             before = file.read_text("utf-8") if file.exists() else ""
             change = FileChange(path=file, before=before, after=edit(before))
@@ -233,35 +260,15 @@ def plan_changes(host: str, call: Call, options: Sequence[str], *, hooks: bool) 
 def _export_settings(call: Call) -> dict[str, str]:
     """Return the settings that hold here as environment variables: all but secrets."""
     found = {}
-    for name in (*Settings.model_fields, "config"):
-        field = Settings.model_fields.get(name)
-        if field and "Secret" in str(field.annotation):
-            continue
+    for name, field in {**Settings.model_fields, "config": None}.items():
         variable = f"MEMORIST_{name.upper()}"
         value = getattr(call, name, None) or os.environ.get(variable)  # an option, such as db
-        if value:
+        if value and not (field and "Secret" in str(field.annotation)):
             found[variable] = value
     return found
 
 
-def _config_dir(variable: str, default: str) -> Path:
-    configured = os.environ.get(variable)
-    return Path(configured) if configured else Path.home() / default
-
-
-def _config_file(host: str) -> Path:
-    """Return the file with the MCP servers of a host that configures them in JSON."""
-    if host == "claude-code":
-        return _config_dir("CLAUDE_CONFIG_DIR", "") / ".claude.json"
-    if host == "cursor":
-        return Path.home() / ".cursor" / "mcp.json"
-    folder = Path.home() / "Library" / "Application Support"
-    if sys.platform != "darwin":
-        folder = _config_dir("APPDATA" if os.name == "nt" else "XDG_CONFIG_HOME", ".config")
-    return folder / "Claude" / "claude_desktop_config.json"
-
-
-def edit_json(text: str, section: str, edit: Callable[[dict[str, Any]], None]) -> str:
+def _edit_json(text: str, section: str, edit: Callable[[dict[str, Any]], None]) -> str:
     """Change a section of a JSON text, which keeps its indentation. Raises ValueError."""
     data = json.loads(text) if text.strip() else {}
     before = json.dumps(data)
@@ -280,15 +287,16 @@ def edit_json(text: str, section: str, edit: Callable[[dict[str, Any]], None]) -
 def _add_hooks(hooks: dict[str, Any], command: str) -> None:
     """Add each hook once, replacing an older one of ours."""
     for argument, event in HOOKS.items():
-        groups = hooks.setdefault(event, [])
+        ours = re.compile(rf"(?s).*memorist.* hook {argument}\Z")
+        groups = hooks.get(event, [])
         if not isinstance(groups, list) or not all(isinstance(each, dict) for each in groups):
             raise ValueError(f"hooks.{event} is not a list of objects")
-        kept: list[dict[str, Any]] = []
+        kept = []
         for group in groups:
             others = []
             for each in group.get("hooks", []):
                 known = str(each.get("command", "")) if isinstance(each, dict) else ""
-                if "memorist" not in known or not known.endswith(f" hook {argument}"):
+                if not ours.match(known):
                     others.append(each)
             if others:
                 kept.append({**group, "hooks": others})

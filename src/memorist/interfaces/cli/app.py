@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from inspect import Parameter
@@ -27,12 +27,13 @@ from ... import __version__
 from ...errors import InvalidInput, MemoristError
 from ...types import KINDS, STATES, Filter
 from .. import INTERRUPTED, OK, PIPE_CLOSED, USAGE, Call, codes, split_doc
-from ..verbs import REQUIRED, VERBS, Verb
+from ..verbs import GROUPS, VERBS, Verb
 from . import output
 
 Work = TypeVar("Work", bound=Callable[..., object])
 Words = list[str] | None  # of an option that can be repeated
 _UsageError = typer.BadParameter.__mro__[2]  # click's ClickException, wherever typer keeps it
+_POSITIONAL = Parameter.POSITIONAL_OR_KEYWORD
 _KEYWORD = Parameter.KEYWORD_ONLY
 _SHORT = {"limit": ["-n"], "yes": ["-y"], "top-k": ["-k"]}
 # Options of all commands; they are accepted before and after the name of a command.
@@ -44,6 +45,7 @@ _SHARED = {
     "session": "<NAME> Conversation.",
     "json": "Print JSON; errors too, on stderr.",
 }
+_PROVIDED = {"ctx", "call", "memory", "mine"}  # parameters that are not on the command line
 # Parameters with the same help in several commands.
 _USUAL = {
     "id": "<ID> Id of the memory, or the first characters of it.",
@@ -69,18 +71,6 @@ PANELS = (
     "Server",
     "Administration",
 )
-# Groups: the help, the panel, and the command that runs if none is named.
-GROUPS = {
-    "conflicts": ("Decide between contradicting statements.", "Change", "list"),
-    "consent": ("Decide what may be known about you.", "Privacy", "list"),
-    "privacy": ("Turn memory on and off, and start incognito sessions.", "Privacy", "status"),
-    "agent": ("Commands for programs that act for a person.", "Agents", None),
-    "keys": ("Create, list and revoke API keys for the server.", "Server", "list"),
-    "stats": ("Counts, events and token usage.", "Administration", "summary"),
-    "jobs": ("Run background jobs and show what is waiting.", "Administration", None),
-    "db": ("Migrate, copy, back up and compact the database.", "Administration", None),
-    "index": ("Embed memories and rebuild the vector index.", "Administration", "update"),
-}
 SHORTEST = 6  # characters of an id that are enough if no other id begins with them
 TYPES: dict[str, Any] = {"count": int, "tokens": int, "revision": int, "days": float, "flag": bool}
 METAVARS = {"count": "<N>", "word": "<NAME>", "flag": ""}  # for others, the kind in capitals
@@ -102,21 +92,15 @@ class CommandGroup(TyperGroup):
 class Program(CommandGroup):
     """All commands. Every error ends here."""
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        *rest: Any,
-        **extra: Any,
-    ) -> Any:
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)
         # Print \\u2026 where the terminal lacks a character, instead of failing.
         for stream in (sys.stdout, sys.stderr):
             with suppress(AttributeError, ValueError):
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-        extra["standalone_mode"] = False
+        extra |= {"standalone_mode": False, "prog_name": "memorist"}
         try:
-            code = super().main(words, prog_name or "memorist", *rest, **extra)
+            code = super().main(words, *rest, **extra)
         except Exception as error:
             code = report(error, as_json="--json" in words)
         sys.exit(code if isinstance(code, int) else OK)
@@ -153,33 +137,47 @@ app = typer.Typer(
     epilog="Start with: memorist demo",
 )
 _groups = {"": app}
-for _name, (_help, _panel, _default) in GROUPS.items():
+for _name, _group in GROUPS.items():
+    _default = _group.get("default")
+    _short = f"`memorist {_name}` is short for `memorist {_name} {_default}`."
     _groups[_name] = typer.Typer(
         cls=type("Group", (CommandGroup,), {"default": _default}),
-        help=_help,
-        epilog=f"`memorist {_name}` is short for `memorist {_name} {_default}`." * bool(_default),
+        help=_group["help"],
+        epilog=_short if _default else None,
         no_args_is_help=_default is None,
     )
-    app.add_typer(_groups[_name], name=_name, rich_help_panel=_panel)
+    app.add_typer(_groups[_name], name=_name, rich_help_panel=_group["panel"])
 
 
 def command(
-    path: str, panel: str | None = None, *, creates: bool = False
+    path: str, panel: str | None = None, *, creates: bool = False, empty: str = ""
 ) -> Callable[[Work], Work]:
     """Register a function as a command, such as `pin` or `db copy`, and print what it returns.
 
-    The function takes a `Call`, then the arguments; its keyword-only parameters are options. Its
-    docstring is the help: a text, a line for each parameter after `Args:`, and an `Example:`.
+    Its parameters are arguments, and options if they are keyword-only, except for those named
+    `call` (the `Call`), `memory` (the open memory) and `mine` (the part of it that the command is
+    about; the whole with --all). Its docstring is the help: a text, a line for each parameter after
+    `Args:`, and an `Example:`. `empty` is noted if the result is empty.
     """
     group, _, name = path.rpartition(" ")
 
     def add(work: Work) -> Work:
+        wanted = inspect.signature(work).parameters.keys() & _PROVIDED
+
         def run(ctx: typer.Context, **given: Any) -> None:
             shared = {option: given.pop(option) for option in _SHARED}
             is_given = {name: value for name, value in shared.items() if value not in (None, False)}
             call = replace(ctx.obj, **is_given, creates=creates)
             with quiet_end():
-                output.result(work(call, **given), json=call.json)
+                with ExitStack() as stack:
+                    provided: dict[str, Any] = {"call": call}
+                    if wanted - {"call"}:
+                        provided["memory"] = stack.enter_context(call.memory())
+                    if "mine" in wanted:
+                        memory = provided["memory"]
+                        provided["mine"] = memory if given.get("all") else call.scope(memory)
+                    answer = work(**{name: provided[name] for name in wanted}, **given)
+                output.result(answer, json=call.json, empty=empty)
 
         example = _describe(run, work) or f"memorist {path}"
         _groups[group].command(name, rich_help_panel=panel, epilog=f"Example: {example}")(run)
@@ -192,10 +190,11 @@ def _describe(run: Any, work: Callable[..., object]) -> str:
     """Give a function the help and the parameters of a command, and return the example."""
     text, given, example = split_doc(work)
     helps = {**_USUAL, **given}
-    _, *own = inspect.signature(work, eval_str=True).parameters.values()
     shared = inspect.signature(Call, eval_str=True).parameters
     parameters = [Parameter("ctx", _KEYWORD, annotation=typer.Context)]
-    parameters += [declare(each, helps[each.name]) for each in own if each.kind != each.VAR_KEYWORD]
+    for name, parameter in inspect.signature(work, eval_str=True).parameters.items():
+        if name not in _PROVIDED and parameter.kind != parameter.VAR_KEYWORD:
+            parameters.append(declare(parameter, helps[name]))
     for name, help in _SHARED.items():
         parameters.append(declare(shared[name], help, panel="Options of all commands"))
     run.__name__ = work.__name__
@@ -335,37 +334,37 @@ def memory_id(mine: Any, given: str) -> str:
 def _add_verb(verb: Verb) -> None:
     """Add the command of a verb."""
 
-    def work(call: Call, **given: Any) -> object:
-        with call.memory() as memory:
-            is_whole = given.pop("all", verb.whole_client)
-            target: Any = memory if is_whole else call.scope(memory)
-            if verb.method.startswith("consent.") and "id" in given:
-                proposals = [each.id for each in target.consent.list()]
-                given["id"] = complete_id(given["id"], proposals)
-            elif "id" in given:
-                given["id"] = memory_id(target, given["id"])
-            method = attrgetter(verb.method)(target)
-            if "actor" in inspect.signature(method).parameters:
-                given["actor"] = target.scope.user
-            answer = method(**given)
-        if verb.empty and not answer and not call.json:
-            output.note(verb.empty)
+    def work(**given: Any) -> object:
+        target = given.pop(source)
+        given.pop("all", None)
+        if verb.method.startswith("consent.") and "id" in given:
+            proposals = [each.id for each in target.consent.list()]
+            given["id"] = complete_id(given["id"], proposals)
+        elif "id" in given:
+            given["id"] = memory_id(target, given["id"])
+        method = attrgetter(verb.method)(target)
+        if "actor" in inspect.signature(method).parameters:
+            given["actor"] = target.scope.user
+        answer = method(**given)
         return (answer, answer) if verb.one_document else answer
 
-    parameters = [Parameter("call", Parameter.POSITIONAL_OR_KEYWORD)]
+    source = "memory" if verb.whole_client else "mine"
+    parameters = [Parameter(source, _POSITIONAL)]
     doc = f"{verb.help}\n\nArgs:"
     for argument in verb.arguments:
         kind = TYPES.get(argument.kind, str)
         metavar = METAVARS.get(argument.kind, f"<{argument.kind.upper()}>")
-        default = argument.default if argument.cli_default is REQUIRED else argument.cli_default
-        place = Parameter.POSITIONAL_OR_KEYWORD if default is REQUIRED else _KEYWORD
-        if default is None:
-            kind = kind | None
-        parameters.append(Parameter(argument.name, place, default=default, annotation=kind))
+        if argument.required:
+            parameter = Parameter(argument.name, _POSITIONAL, annotation=kind)
+        else:
+            kind = kind | None if argument.default is None else kind
+            default = argument.default
+            parameter = Parameter(argument.name, _KEYWORD, default=default, annotation=kind)
+        parameters.append(parameter)
         doc += f"\n    {argument.name}: {metavar} {argument.help}"
     work.__doc__ = f"{doc}\n\nExample: memorist {verb.command} {verb.example}"
     work.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command(verb.command, verb.panel or None, creates=verb.creates)(work)
+    command(verb.command, verb.panel, creates=verb.creates, empty=verb.empty)(work)
 
 
 for _verb in VERBS:

@@ -8,15 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-import typer
-
 import memorist
 
 from ... import telemetry
 from ...errors import InvalidInput
-from .. import FAILED, Call, load
+from .. import FAILED, Blocking, BlockingScope, Call, load
 from .app import Words, command
-from .output import line, note, progress, result
+from .output import progress
 
 
 @command("db migrate", creates=True)
@@ -70,7 +68,7 @@ def copy(call: Call, source: str, target: str) -> object:
 
 
 @command("db backup")
-def backup(call: Call, file: str) -> object:
+def backup(memory: Blocking, file: str) -> object:
     """Copy the database into a new file while it is in use.
 
     Args:
@@ -78,40 +76,36 @@ def backup(call: Call, file: str) -> object:
 
     Example: memorist db backup memory-2026-05-31.db
     """
-    with call.memory() as memory:
-        memory.backup(file)
+    memory.backup(file)
     return {"file": file}, f"copied to {file}"
 
 
 @command("db vacuum")
-def vacuum(call: Call) -> object:
+def vacuum(memory: Blocking) -> object:
     """Return unused space in the database file to the disk."""
-    with call.memory() as memory:
-        before = memory.stats()["bytes"]
-        memory.vacuum()
-        after = memory.stats()["bytes"]
+    before = memory.stats()["bytes"]
+    memory.vacuum()
+    after = memory.stats()["bytes"]
     sizes = {"bytes_before": before, "bytes_after": after}
     return sizes, f"{before:,} bytes before, {after:,} after"
 
 
 @command("db replay")
-def replay(call: Call) -> None:
+def replay(memory: Blocking) -> object:
     """Replay writes that were spooled while the store was down. This also happens automatically."""
-    with call.memory() as memory:
-        done = memory.replay()
-        aside = memory.stats().get("set_aside", [])
-    answer: tuple[Any, str] = None, "another process is replaying"
-    if done is not None:
-        text = f"{done.taken_in} replayed, {done.waiting} waiting"
-        answer = {**asdict(done), "files": aside}, text
-    result(answer, json=call.json)
-    for file in aside:
-        note(f"Lines that could not be used are in {file}.")
+    done = memory.replay()
+    aside = memory.stats().get("set_aside", [])
+    notes = [f"Lines that could not be used are in {file}." for file in aside]
+    if done is None:
+        return None, "another process is replaying", notes
+    text = f"{done.taken_in} replayed, {done.waiting} waiting"
+    return {**asdict(done), "files": aside}, text, notes
 
 
 @command("index update")
 def update(
     call: Call,
+    memory: Blocking,
     *,
     dry_run: bool = False,
     batch_size: int = 32,
@@ -128,28 +122,23 @@ def update(
 
     Example: memorist index update --dry-run
     """
-    with call.memory() as memory:
-        counts = memory.stats()
-        if stats:
-            names = ("memories", "with_embeddings", "without_embeddings", "model")
-            return {name: counts[name] for name in names}
-        total = counts["memories" if force else "without_embeddings"]
-        with progress("Embedding", total, hidden=call.json) as advance:
-            done = memory.index(
-                batch_size=batch_size, force=force, dry_run=dry_run, progress=advance
-            )
+    counts = memory.stats()
+    if stats:
+        names = ("memories", "with_embeddings", "without_embeddings", "model")
+        return {name: counts[name] for name in names}
+    total = counts["memories" if force else "without_embeddings"]
+    with progress("Embedding", total, hidden=call.json) as advance:
+        done = memory.index(batch_size=batch_size, force=force, dry_run=dry_run, progress=advance)
     what = "would be embedded" if dry_run else "embedded"
     text = f"{done.found} {what} in {done.batches} batches of at most {batch_size}"
     return {**asdict(done), "dry_run": dry_run}, text
 
 
 @command("index rebuild")
-def rebuild(call: Call) -> object:
+def rebuild(call: Call, memory: Blocking) -> object:
     """Rebuild the vector index from the store."""
-    with call.memory() as memory:
-        scopes = len(memory.scopes())
-        with progress("Rebuilding", scopes, hidden=call.json) as advance:
-            held = memory.rebuild_index(progress=advance)
+    with progress("Rebuilding", len(memory.scopes()), hidden=call.json) as advance:
+        held = memory.rebuild_index(progress=advance)
     return {"indexed": held}, f"{held} vectors in the index"
 
 
@@ -180,15 +169,21 @@ def reembed(call: Call, *, model: str, batch_size: int = 32, drop_others: bool =
         dropped = memory.drop_vectors() if drop_others else 0
         counts = memory.stats()
     left = counts["without_embeddings"]
-    if call.json:
-        return {**asdict(done), "dropped": dropped, "without_embeddings": left}
-    line(f"{done.embedded} embedded by {counts['model']}, {left} left, {dropped} dropped")
-    note(f"To recall with it, set MEMORIST_EMBEDDER={model}.")
-    return None
+    values = {**asdict(done), "dropped": dropped, "without_embeddings": left}
+    text = f"{done.embedded} embedded by {counts['model']}, {left} left, {dropped} dropped"
+    note = f"To recall with it, set MEMORIST_EMBEDDER={model}."
+    return values, text, [] if call.json else [note]
 
 
-@command("jobs run", creates=True)
-def run(call: Call, *, only: Words = None, retry: bool = False, batch_size: int = 32) -> None:
+@command("jobs run", creates=True, empty="No jobs were due.")
+def run(
+    call: Call,
+    memory: Blocking,
+    *,
+    only: Words = None,
+    retry: bool = False,
+    batch_size: int = 32,
+) -> object:
     """Run all jobs that are due, once: embed, expire, purge, compress and so on.
 
     Args:
@@ -198,18 +193,18 @@ def run(call: Call, *, only: Words = None, retry: bool = False, batch_size: int 
 
     Example: memorist jobs run --only purge
     """
-    with call.memory() as memory, progress("Running", None, hidden=call.json) as advance:
+    with progress("Running", None, hidden=call.json) as advance:
         done = memory.run_jobs(
             only=only or (), retry=retry, batch_size=batch_size, progress=advance
         )
-    _show_jobs(call, done.jobs)
     if any(job.failed for job in done.jobs.values()):
-        note("Failed jobs are retried by the next `memorist jobs run`. See `memorist doctor`.")
-        raise typer.Exit(FAILED)
+        note = "Failed jobs are retried by the next `memorist jobs run`. See `memorist doctor`."
+        return done.jobs, _count_jobs(done.jobs), [note], FAILED
+    return done.jobs, _count_jobs(done.jobs)
 
 
-@command("jobs worker", creates=True)
-def worker(call: Call, *, batch_size: int = 32) -> None:
+@command("jobs worker", creates=True, empty="No jobs were due.")
+def worker(call: Call, *, batch_size: int = 32) -> object:
     """Run jobs as they become due, until stopped. Any number of workers can share the work.
 
     Args:
@@ -223,21 +218,20 @@ def worker(call: Call, *, batch_size: int = 32) -> None:
             on_signals(working.stop)
             return await working.run()
 
-    _show_jobs(call, asyncio.run(work()).jobs)
+    jobs = asyncio.run(work()).jobs
+    return jobs, _count_jobs(jobs)
 
 
-def _show_jobs(call: Call, jobs: Mapping[str, Any]) -> None:
+def _count_jobs(jobs: Mapping[str, Any]) -> str:
     lines = []
     for name, job in jobs.items():
         counts = f"{job.runs} done, {job.changed} changed, {job.failed} failed"
         lines.append(f"{name}: {counts}, {job.skipped} postponed")
-    result((jobs, "\n".join(lines)), json=call.json)
-    if not jobs and not call.json:
-        note("No jobs were due.")
+    return "\n".join(lines)
 
 
 @command("jobs purge", creates=True)
-def purge(call: Call, *, all: bool = False, dry_run: bool = False) -> object:
+def purge(mine: BlockingScope, *, all: bool = False, dry_run: bool = False) -> object:
     """Archive memories that have not been used for long, and erase those archived for long.
 
     Args:
@@ -245,9 +239,7 @@ def purge(call: Call, *, all: bool = False, dry_run: bool = False) -> object:
 
     Example: memorist jobs purge --dry-run
     """
-    with call.memory() as memory:
-        target: Any = memory if all else call.scope(memory)
-        done = target.purge(dry_run=dry_run)
+    done = mine.purge(dry_run=dry_run)
     would = "would be " if dry_run else ""
     text = f"{len(done.expired)} {would}archived, {len(done.purged)} {would}erased"
     return {**asdict(done), "dry_run": dry_run}, text

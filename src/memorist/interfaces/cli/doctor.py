@@ -10,24 +10,24 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
 from rich.text import Text
 
 import memorist
 
 from ...errors import MemoristError
-from .. import FAILED, Call, load, plain
+from .. import FAILED, OK, Call, load, plain
 from .app import command
-from .output import as_json, draw, grid
+from .output import grid
 
 if TYPE_CHECKING:
+    from ...ports import Embedder
     from ...settings import Settings
 
 _SQLITE = (3, 51, 3)  # older ones can lose commits when several processes use one file
@@ -46,23 +46,10 @@ class Finding:
 
 
 Findings = Iterator[tuple[str, ...]]  # the fields of findings
-Check = Callable[..., Findings]
-INSTALLATION: list[Check] = []  # without arguments
-CONFIGURATION: list[Check] = []  # called with the settings
-
-
-def check(kind: list[Check]) -> Callable[[Check], Check]:
-    """Register a check. Checks run in the order in which one thing depends on another."""
-
-    def add(work: Check) -> Check:
-        kind.append(work)
-        return work
-
-    return add
 
 
 @command("doctor", "Administration")
-def doctor(call: Call) -> None:
+def doctor(call: Call) -> object:
     """Check the installation, the settings, the model and the database; say how to fix problems."""
     found = _run(INSTALLATION)
     try:
@@ -81,15 +68,11 @@ def doctor(call: Call) -> None:
         if finding.mend:
             text.append(f"\nto fix it: {finding.mend}", style="yellow")
         rows.append((Text(sign, style=style), finding.about, text))
-    if call.json:
-        as_json({"well": is_well, "python": platform.python_version(), "findings": found})
-    else:
-        draw(grid(rows, columns=3, space=2))
-    if not is_well:
-        raise typer.Exit(FAILED)
+    report = {"well": is_well, "python": platform.python_version(), "findings": found}
+    return report, grid(rows, columns=3, space=2), (), OK if is_well else FAILED
 
 
-def _run(checks: list[Check], *given: Settings) -> list[Finding]:
+def _run(checks: Iterable[Callable[..., Findings]], *given: Settings) -> list[Finding]:
     found: list[Finding] = []
     for work in checks:
         try:
@@ -101,14 +84,12 @@ def _run(checks: list[Check], *given: Settings) -> list[Finding]:
     return found
 
 
-@check(INSTALLATION)
 def check_program() -> Findings:
     system = f"{platform.system()} {platform.machine()}"
     python = platform.python_version()
     yield "program", "good", f"memorist {memorist.__version__}, Python {python}, {system}"
 
 
-@check(INSTALLATION)
 def check_packages() -> Findings:
     installed = []
     for name in _NEEDED:
@@ -119,7 +100,6 @@ def check_packages() -> Findings:
     yield "packages", "good", ", ".join(installed)
 
 
-@check(INSTALLATION)
 def check_sqlite() -> Findings:
     import apsw
 
@@ -132,7 +112,6 @@ def check_sqlite() -> Findings:
         yield "sqlite", "poor", seen, f"pip install --upgrade 'apsw>={wanted}'"
 
 
-@check(CONFIGURATION)
 def check_settings(settings: Settings) -> Findings:
     changed = sorted(settings.model_fields_set - {"db"})
     values = [f"{name}={_without_password(str(getattr(settings, name)))}" for name in changed]
@@ -149,7 +128,6 @@ def check_settings(settings: Settings) -> Findings:
             yield "settings", "poor", f"unknown variable {variable}", fix
 
 
-@check(CONFIGURATION)
 def check_model(settings: Settings) -> Findings:
     fix = "set MEMORIST_EMBEDDER=minilm, then run `memorist index`"
     kind, _, name = settings.embedder.partition(":")
@@ -162,18 +140,8 @@ def check_model(settings: Settings) -> Findings:
         yield "model", "good", f"{name or kind}, remote: every text is sent to {where}"
     else:
         minilm = load("embedders.minilm")
-
-        async def encode() -> float:
-            model = minilm.MiniLM()
-            await model.encode_batch(["warm up"])
-            start = time.perf_counter()
-            await model.encode_batch(["How long does one sentence take?"])
-            seconds = time.perf_counter() - start
-            await model.close()
-            return seconds
-
         try:
-            milliseconds = 1000 * asyncio.run(encode())
+            milliseconds = 1000 * asyncio.run(_time_encoding(minilm.MiniLM()))
         except MemoristError as error:
             fix = "reinstall: pip install --force-reinstall memorist"
             yield "model", "bad", str(error), fix
@@ -182,7 +150,17 @@ def check_model(settings: Settings) -> Findings:
             yield "model", "good", f"{minilm.MODEL}, packaged, {size}"
 
 
-@check(CONFIGURATION)
+async def _time_encoding(model: Embedder) -> float:
+    """Return the seconds that one sentence takes once the model is loaded."""
+    seconds = 0.0
+    for text in ("warm up", "How long does one sentence take?"):
+        start = time.perf_counter()
+        await model.encode_batch([text])
+        seconds = time.perf_counter() - start
+    await model.close()
+    return seconds
+
+
 def check_language_model(settings: Settings) -> Findings:
     about = "language model"
     if settings.llm == "none":
@@ -200,7 +178,6 @@ def check_language_model(settings: Settings) -> Findings:
     yield about, "good", f"{settings.llm} at {where}, at most {limits}"
 
 
-@check(CONFIGURATION)
 def check_cache(settings: Settings) -> Findings:
     folder = settings.state_dir
     if settings.cache_mb == 0:
@@ -218,7 +195,6 @@ def _is_writable(path: Path) -> bool:
     return existing.is_dir() and os.access(existing, os.W_OK)
 
 
-@check(CONFIGURATION)
 def check_file(settings: Settings) -> Findings:
     place = settings.db
     path = Path(place)
@@ -264,7 +240,6 @@ def check_file(settings: Settings) -> Findings:
         yield "index", "good", f"every memory is embedded by {counts['model']}"
 
 
-@check(CONFIGURATION)
 def check_spool(settings: Settings) -> Findings:
     """Check for writes that wait for the store, and for lines that could not be replayed."""
     spool = load("aio").Spool.of(settings)
@@ -293,3 +268,15 @@ def _without_password(place: str) -> str:
         return place
     hidden = re.sub(r"(?<=://)([^:/@]*):[^/@]*@", r"\1@", place)
     return re.sub(r"(?<=[?&]password=)[^&]*", "…", hidden)
+
+
+# In the order in which one thing depends on another.
+INSTALLATION = (check_program, check_packages, check_sqlite)
+CONFIGURATION = (
+    check_settings,
+    check_model,
+    check_language_model,
+    check_cache,
+    check_file,
+    check_spool,
+)

@@ -11,7 +11,7 @@ import typer
 from ...errors import InvalidInput
 from ...storage import codec
 from ...types import KINDS, STATES, Filter, Kind, Labels
-from .. import REFUSED, Call, load, plain
+from .. import OK, REFUSED, Blocking, BlockingScope, Call, load, plain
 from . import output
 from .app import Words, command, complete_id, memory_id
 from .personal_data import read_text
@@ -19,7 +19,7 @@ from .personal_data import read_text
 
 @command("remember", "Remember and recall", creates=True)
 def remember(
-    call: Call,
+    mine: BlockingScope,
     text: str,
     *,
     kind: Kind | None = None,
@@ -31,7 +31,7 @@ def remember(
     pin: bool = False,
     on_purpose: bool = False,
     policy: str | None = None,
-) -> None:
+) -> object:
     """Remember a text and report the outcome.
 
     Args:
@@ -48,27 +48,26 @@ def remember(
 
     Example: memorist remember "I moved to Lisbon in May." --tag home
     """
-    with call.mine() as mine:
-        receipt = mine.remember(
-            read_text(text),
-            policy=policy,
-            at=at,
-            kind=kind,
-            category=category,
-            tags=tag or (),
-            importance=importance,
-            evidence=evidence or (),
-            pinned=pin,
-            manually_saved=on_purpose,
-        )
-    output.result(receipt, json=call.json)
-    if all(outcome.status == "refused" for outcome in receipt.outcomes):
-        raise typer.Exit(REFUSED)
+    receipt = mine.remember(
+        read_text(text),
+        policy=policy,
+        at=at,
+        kind=kind,
+        category=category,
+        tags=tag or (),
+        importance=importance,
+        evidence=evidence or (),
+        pinned=pin,
+        manually_saved=on_purpose,
+    )
+    is_refused = all(outcome.status == "refused" for outcome in receipt.outcomes)
+    return output.Answer(receipt, receipt, exit_code=REFUSED if is_refused else OK)
 
 
 @command("recall", "Remember and recall")
 def recall(
     call: Call,
+    mine: BlockingScope,
     question: str,
     *,
     limit: int | None = None,
@@ -85,7 +84,7 @@ def recall(
     profile: str | None = None,
     rerank: bool | None = None,
     shared: bool = False,
-) -> None:
+) -> object:
     """Recall memories that answer a question. Weak evidence gives an empty answer.
 
     The filters --kind, --category and --tag can be repeated. --shared ignores all filters.
@@ -101,29 +100,31 @@ def recall(
     Example: memorist recall "where does she live?" --explain
     """
     limits: dict[str, Any] = {"limit": limit, "budget": budget}
-    with call.mine() as mine:
-        if shared:
-            for answer in mine.recall_shared(question, **limits):
-                if call.json:
-                    output.as_json(answer, indent=None)
-                else:
-                    output.answer(answer, explain=explain)
-            return
-        where = _filter(call, kind, category, tag, None, speaker, after, before)
-        found = mine.recall(
-            question, where=where, as_of=as_of, profile=profile, rerank=rerank, **limits
-        )
+    if shared:
+        answers = mine.recall_shared(question, **limits)
+        if call.json:
+            return answers
+        for answer in answers:
+            output.answer(answer, explain=explain)
+        return None
+    where = _filter(call, kind, category, tag, None, speaker, after, before)
+    found = mine.recall(
+        question, where=where, as_of=as_of, profile=profile, rerank=rerank, **limits
+    )
     if call.json:
-        output.as_json({**codec.dump(found), "degraded": found.degraded})
-    elif prompt:
+        return {**codec.dump(found), "degraded": found.degraded}
+    if prompt:
         print(found.prompt())
     else:
         output.answer(found, explain=explain)
+    return None
 
 
 @command("list", "Browse")
 def list_(
     call: Call,
+    memory: Blocking,
+    mine: BlockingScope,
     *,
     limit: int = 50,
     cursor: str | None = None,
@@ -135,7 +136,7 @@ def list_(
     speaker: str | None = None,
     after: str | None = None,
     before: str | None = None,
-) -> None:
+) -> object:
     """List memories, newest first. With --json, one per line.
 
     Args:
@@ -146,26 +147,25 @@ def list_(
     Example: memorist list --tag home --limit 20
     """
     where = _filter(call, kind, category, tag, state, speaker, after, before, pinned)
-    with call.memory() as memory:
-        mine = call.scope(memory)
-        page = mine.list(where, limit=limit, cursor=cursor)
-        output.result(list(page.memories), json=call.json)
-        if page.cursor:
-            output.note(f"There are more: --cursor {page.cursor}")
-        elif page.memories or call.json:
-            return
-        elif where != Filter():
-            output.note("No memories match.")
-        else:
-            own = mine.scope
-            elsewhere = []
-            for scope in memory.scopes():
-                is_own = (scope.tenant, scope.user) == (own.tenant, own.user)
-                if is_own and scope.space != own.space:
-                    counts = memory.scope(scope.user, scope.space, scope.tenant).stats()
-                    elsewhere.append(f"{counts['memories']} in {scope.space!r}")
-            others = f" ({', '.join(elsewhere)})" if elsewhere else ""
-            output.note(f"No memories for user {own.user!r} in space {own.space!r}{others}.")
+    page = mine.list(where, limit=limit, cursor=cursor)
+    memories = list(page.memories)
+    if page.cursor:
+        output.result(memories, json=call.json)
+        output.note(f"There are more: --cursor {page.cursor}")
+        return None
+    if memories or call.json:
+        return memories
+    if where != Filter():
+        return memories, "", ["No memories match."]
+    own = mine.scope
+    elsewhere = []
+    for scope in memory.scopes():
+        if (scope.tenant, scope.user) == (own.tenant, own.user) and scope.space != own.space:
+            counts = memory.scope(scope.user, scope.space, scope.tenant).stats()
+            elsewhere.append(f"{counts['memories']} in {scope.space!r}")
+    others = f" ({', '.join(elsewhere)})" if elsewhere else ""
+    note = f"No memories for user {own.user!r} in space {own.space!r}{others}."
+    return memories, "", [note]
 
 
 def _filter(
@@ -198,18 +198,20 @@ def _filter(
 
 
 @command("show", "Browse")
-def show(call: Call, id: str) -> None:
+def show(mine: BlockingScope, id: str) -> object:
     """Show all fields of one memory.
 
     Example: memorist show 019a3c5e-7ddf-7926-adf6-688e0fc76dd8
     """
-    with call.mine() as mine:
-        memory = mine.get(memory_id(mine, id))
-    output.as_json(memory) if call.json else output.full_memory(memory)
+    memory = mine.get(memory_id(mine, id))
+    hidden = ("text", "simhash", "content_hash", "last_scores")
+    fields = codec.dump(memory)
+    known = {name: value for name, value in fields.items() if value and name not in hidden}
+    return memory, [output.headline(memory), output.pairs(known)]
 
 
 @command("history", "Browse")
-def history(call: Call, id: str | None = None, *, limit: int = 100) -> object:
+def history(call: Call, mine: BlockingScope, id: str | None = None, *, limit: int = 100) -> object:
     """Show the history of a memory or of all, newest first. With --json, one entry per line.
 
     Args:
@@ -218,33 +220,31 @@ def history(call: Call, id: str | None = None, *, limit: int = 100) -> object:
 
     Example: memorist history --limit 20
     """
-    with call.mine() as mine:
-        entries = mine.history(None if id is None else memory_id(mine, id), limit=limit)
-        if call.json:
-            return entries
-        ids = tuple({entry.memory_id for entry in entries})
-        texts: dict[str, str] = {}
-        for start in range(0, len(ids), 1000):
-            where = Filter(ids=ids[start : start + 1000], states=STATES)
-            texts |= {memory.id: memory.text for memory in mine.list(where, limit=1000)}
+    entries = mine.history(None if id is None else memory_id(mine, id), limit=limit)
+    if call.json:
+        return entries
+    ids = tuple({entry.memory_id for entry in entries})
+    texts: dict[str, str] = {}
+    for start in range(0, len(ids), 1000):
+        where = Filter(ids=ids[start : start + 1000], states=STATES)
+        texts |= {memory.id: memory.text for memory in mine.list(where, limit=1000)}
     output.history(entries, texts)
     return None
 
 
 @command("stats overview")
-def overview(call: Call) -> object:
+def overview(mine: BlockingScope) -> object:
     """Summarize what is stored: counts, what is pinned, and the latest memories by topic.
 
     Example: memorist stats overview --space work
     """
-    with call.mine() as mine:
-        text = mine.overview()
+    text = mine.overview()
     lines = "\n".join(map(plain, text.splitlines()))
     return {"space": mine.scope.space, "overview": text}, lines
 
 
-@command("stats llm-usage")
-def llm_usage(call: Call, *, all: bool = False, days: float = 30) -> object:
+@command("stats llm-usage", empty="The language model was not called.")
+def llm_usage(call: Call, mine: BlockingScope, *, all: bool = False, days: float = 30) -> object:
     """Show the tokens that the language model used, by day, task and model.
 
     Args:
@@ -252,11 +252,10 @@ def llm_usage(call: Call, *, all: bool = False, days: float = 30) -> object:
 
     Example: memorist stats llm-usage --all --days 7
     """
-    with call.memory() as memory:
-        target: Any = memory if all else call.scope(memory)
-        found = target.llm_usage(days=days)
+    found = mine.llm_usage(days=days)
     if call.json:
         return found
+    lines = []
     for usage in found:
         tokens = f"{usage.calls:>5} calls {usage.tokens_in:>9,} in {usage.tokens_out:>8,} out"
         words = [f"{usage.day}  {usage.task:<10}{tokens}", usage.model]
@@ -264,10 +263,8 @@ def llm_usage(call: Call, *, all: bool = False, days: float = 30) -> object:
             words.append("/".join((usage.scope.tenant, usage.scope.user, usage.scope.space)))
         if usage.reserved:
             words.append(f"{usage.reserved:,} reserved")
-        output.line("  ".join(words))
-    if not found:
-        output.note("The language model was not called.")
-    return None
+        lines.append("  ".join(words))
+    return found, "\n".join(lines)
 
 
 @command("edit", "Change")
@@ -305,6 +302,7 @@ def edit(
 @command("forget", "Change")
 def forget(
     call: Call,
+    mine: BlockingScope,
     id: str | None = None,
     *,
     query: str | None = None,
@@ -315,7 +313,7 @@ def forget(
     keep_days: float = 0,
     never_again: bool = False,
     yes: bool = False,
-) -> None:
+) -> object:
     """Forget memories for good, with what was derived from them alone. --keep-days only hides them.
 
     It lists what it found and asks. Without a terminal, --query, --category and --tag need --yes.
@@ -335,47 +333,49 @@ def forget(
     """
     has_terminal = sys.stdin.isatty() and sys.stderr.isatty() and not call.json
     is_confirmed = dry_run or yes or keep_days > 0
-    with call.mine() as mine:
-        if id is not None:
-            ids: tuple[str, ...] = (mine.get(memory_id(mine, id)).id,)
-        else:
-            where = Filter(categories=tuple(category or ()), tags=tuple(tag or ()))
-            ids = mine.forget_where(query, where=where).ids
-            if ids and not is_confirmed and not has_terminal:
-                raise InvalidInput(
-                    f"Nothing was forgotten: {len(ids)} found, but no terminal to confirm. "
-                    "Look with --dry-run, then forget with --yes"
-                )
-        asks = has_terminal and not is_confirmed
-        if asks or (dry_run and not call.json):
-            output.show([mine.get(each) for each in ids])
-        if asks:
-            typer.confirm("Forget this for good?", abort=True, err=True)
-        options: dict[str, Any] = {
-            "actor": mine.scope.user,
-            "reason": reason,
-            "keep_days": keep_days,
-            "never_again": never_again,
-        }
-        if not ids:
-            found = load("manage.forget").Forgotten(dry_run=dry_run)
-        elif len(ids) == 1 and not dry_run:
-            found = mine.forget(ids[0], **options)
-        else:
-            where = Filter(ids=ids, states=STATES)
-            found = mine.forget_where(where=where, dry_run=dry_run, **options)
+    asks = has_terminal and not is_confirmed
+    if id is not None:
+        ids: tuple[str, ...] = (mine.get(memory_id(mine, id)).id,)
+    else:
+        where = Filter(categories=tuple(category or ()), tags=tuple(tag or ()))
+        ids = mine.forget_where(query, where=where).ids
+        if ids and not is_confirmed and not has_terminal:
+            raise InvalidInput(
+                f"Nothing was forgotten: {len(ids)} found, but no terminal to confirm. "
+                "Look with --dry-run, then forget with --yes"
+            )
+    if asks or (dry_run and not call.json):
+        output.show([mine.get(each) for each in ids])
+    if asks:
+        typer.confirm("Forget this for good?", abort=True, err=True)
+    options: dict[str, Any] = {
+        "actor": mine.scope.user,
+        "reason": reason,
+        "keep_days": keep_days,
+        "never_again": never_again,
+    }
+    if not ids:
+        found = load("manage.forget").Forgotten(dry_run=dry_run)
+    elif len(ids) == 1 and not dry_run:
+        found = mine.forget(ids[0], **options)
+    else:
+        where = Filter(ids=ids, states=STATES)
+        found = mine.forget_where(where=where, dry_run=dry_run, **options)
     text = f"{'would forget' if dry_run else 'forgotten'}  {id or f'{len(ids)} memories'}"
     if keep_days and not dry_run:
         text += f"  `memorist restore` brings it back for {keep_days:g} days"
-    output.result(({**asdict(found), "keep_days": keep_days}, text), json=call.json)
+    notes = []
     if found.derived and not call.json:
-        output.note(f"{len(found.derived)} more are derived from this alone.")
+        notes.append(f"{len(found.derived)} more are derived from this alone.")
     if found.flagged and not call.json:
-        output.note(f"{len(found.flagged)} more stay, but lose a source.")
+        notes.append(f"{len(found.flagged)} more stay, but lose a source.")
+    return {**asdict(found), "keep_days": keep_days}, text, notes
 
 
 @command("undo", "Change")
-def undo(call: Call, operation: str | None = None, *, dry_run: bool = False) -> object:
+def undo(
+    call: Call, mine: BlockingScope, operation: str | None = None, *, dry_run: bool = False
+) -> object:
     """Undo an operation, or a --session. The history shows this, and it can itself be undone.
 
     Args:
@@ -384,13 +384,11 @@ def undo(call: Call, operation: str | None = None, *, dry_run: bool = False) -> 
 
     Example: memorist undo --session chat-7 --dry-run
     """
-    with call.mine() as mine:
-        session = call.session
-        if operation:
-            known = [str(entry.meta.get("operation", "")) for entry in mine.history(limit=10_000)]
-            operation = complete_id(operation, known)
-            session = None
-        done = mine.undo(operation, session=session, dry_run=dry_run, actor=mine.scope.user)
-    if not call.json:
-        output.show(done.memories)
-    return done, f"{'would undo' if dry_run else 'undone'}  {' '.join(done.operations)}"
+    session = call.session
+    if operation:
+        known = [str(entry.meta.get("operation", "")) for entry in mine.history(limit=10_000)]
+        operation = complete_id(operation, known)
+        session = None
+    done = mine.undo(operation, session=session, dry_run=dry_run, actor=mine.scope.user)
+    text = f"{'would undo' if dry_run else 'undone'}  {' '.join(done.operations)}"
+    return done, [*done.memories, text]

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import typer
 from rich.console import Console, Group, RenderableType
 from rich.progress import Progress
 from rich.table import Table
@@ -21,7 +22,7 @@ from rich.text import Text
 
 from ...storage import codec
 from ...types import Conflict, Evidence, Hit, Memory, Reason, Recall, Receipt
-from .. import plain
+from .. import OK, plain
 
 if TYPE_CHECKING:
     from ...storage.changes import HistoryEntry
@@ -79,27 +80,38 @@ def _is_unicode() -> bool:
     return encoding.lower().replace("-", "").startswith("utf")
 
 
-def result(value: Any, *, json: bool) -> None:
+class Answer(NamedTuple):
+    """What a command returns if that is more than one value."""
+
+    value: Any  # for --json
+    shown: Any  # without it, see `show`
+    notes: Sequence[str] = ()
+    exit_code: int = OK
+
+
+def result(returned: Any, *, json: bool, empty: str = "") -> None:
     """Print what a command returns; None if it has already printed.
 
-    A pair is a value for --json, and what to show without it. Otherwise, the items of a list are
-    separate JSON documents, one per line.
+    A tuple has the fields of an `Answer`. Otherwise, the items of a list are separate JSON
+    documents, one per line.
     """
-    shown = value
-    if isinstance(value, tuple):
-        value, shown = value
-    elif json and isinstance(value, list):
-        for each in value:
+    if returned is None:
+        return
+    if json and isinstance(returned, list):
+        for each in returned:
             as_json(each, indent=None)
         return
-    elif value is None:
-        return
+    answer = Answer(*returned) if isinstance(returned, tuple) else Answer(returned, returned)
     if json:
-        as_json(value)
-    elif not isinstance(shown, str):
-        show(shown)
-    elif shown:
-        line(shown)
+        as_json(answer.value)
+    elif empty and not answer.value:
+        note(empty)
+    elif answer.shown != "":
+        show(answer.shown)
+    for text in answer.notes:
+        note(text)
+    if answer.exit_code:
+        raise typer.Exit(answer.exit_code)
 
 
 @contextmanager
@@ -119,21 +131,18 @@ def progress(
         yield lambda done, of=total: bars.update(task, completed=done, total=of)
 
 
-def bar(share: float, width: int = 10, *, unicode: bool = True) -> str:
+def score_bar(share: float, width: int = 10) -> Text:
     """Draw a share from 0 to 1 as a bar.
 
-    >>> bar(0.55, 10), bar(0.5, 4, unicode=False)
-    ('█████▌    ', '##  ')
+    >>> score_bar(0.5, 4).plain in ("██  ", "##  ")
+    True
     """
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
-    if not unicode:
-        return ("#" * round(eighths / 8)).ljust(width)
     full, rest = divmod(eighths, 8)
-    return ("█" * full + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[rest]).ljust(width)
-
-
-def score_bar(share: float, width: int = 10) -> Text:
-    return Text(bar(share, width, unicode=_is_unicode()), style="cyan")
+    drawn = "█" * full + " ▏▎▍▌▋▊▉"[rest]
+    if not _is_unicode():
+        drawn = "#" * round(eighths / 8)
+    return Text(drawn.rstrip().ljust(width), style="cyan")
 
 
 def grid(rows: Iterable[Sequence[RenderableType]], *, columns: int, space: int = 1) -> Table:
@@ -220,14 +229,6 @@ def answer(recall: Recall, *, explain: bool) -> None:
             note(f"Without {leg} search: {state}. See `memorist doctor`.")
 
 
-def full_memory(memory: Memory) -> None:
-    """Print all fields of a memory that are not empty."""
-    hidden = ("text", "simhash", "content_hash", "last_scores")
-    fields = codec.dump(memory)
-    draw(headline(memory))
-    draw(pairs({name: value for name, value in fields.items() if value and name not in hidden}))
-
-
 def history(entries: Iterable[HistoryEntry], texts: Mapping[str, str]) -> None:
     """Print history entries with the text of their memories, as far as they still exist."""
     for entry in entries:
@@ -248,6 +249,8 @@ def show(result: Any) -> None:
                 show(each)
         case "dict":
             draw(pairs(result))
+        case "Table" | "Group" | "Text":
+            draw(result)
         case "Memory":
             draw(headline(result))
             line(Text("  ").append(details(result)))
@@ -301,7 +304,7 @@ def show(result: Any) -> None:
             for why in filter(None, (result.why, *result.dropped)):
                 note(f"{why}.")
         case _:
-            line(plain(str(result)))
+            line(str(result))
 
 
 def _show_evidence(evidence: Evidence) -> None:

@@ -14,19 +14,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, Any, Literal
 
 import typer
 
 from ...errors import InvalidInput, NotFound
 from ...storage.atomic import new_file
 from ...types import Outcome
-from .. import REFUSED, Call
+from .. import OK, REFUSED, Blocking, BlockingScope, Call
 from .app import command
-from .output import note, progress, result
-
-if TYPE_CHECKING:
-    from ...sync import BlockingScope
+from .output import progress
 
 BATCH = 64  # lines imported together: few enough for a moving progress bar
 
@@ -45,7 +42,7 @@ class Line:
 
 
 @command("import", "Files", creates=True)
-def import_(call: Call, file: str, *, restore: bool = False) -> None:
+def import_(call: Call, memory: Blocking, file: str, *, restore: bool = False) -> object:
     """Import an export, or a file of messages: one JSON object per line.
 
     A message has content, and may have role, name, at, session and id. Exported records return to
@@ -61,7 +58,7 @@ def import_(call: Call, file: str, *, restore: bool = False) -> None:
     """
     outcomes: list[Outcome] = []
     read = 0
-    with call.memory() as memory, open_input(file) as source:
+    with open_input(file) as source:
         counted = call.scope(memory) if call.names_a_scope else memory
         before = counted.stats()["memories"]
         lines = _add_ids(read_lines(source), file=file, session=call.session)
@@ -82,12 +79,9 @@ def import_(call: Call, file: str, *, restore: bool = False) -> None:
         if counts[status]:
             text += f", {counts[status]} {status}"
     values = {"records": read, "new_memories": new, "outcomes": counts}
-    result((values, text), json=call.json)
     refused = [outcome for outcome in outcomes if outcome.status in ("refused", "conflict")]
-    for outcome in refused[:10]:
-        note(f"{outcome.status}: {outcome.reason}")
-    if refused:
-        raise typer.Exit(REFUSED)
+    notes = [f"{outcome.status}: {outcome.reason}" for outcome in refused[:10]]
+    return values, text, notes, REFUSED if refused else OK
 
 
 def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
@@ -124,7 +118,9 @@ def _import_batch(batch: list[Line], target: Any, *, restore: bool) -> list[Outc
 
 
 @command("export", "Files")
-def export(call: Call, file: str | None = None, *, all: bool = False) -> object:
+def export(
+    call: Call, mine: BlockingScope, file: str | None = None, *, all: bool = False
+) -> object:
     """Export everything, one JSON object per line, as `import` reads it.
 
     Args:
@@ -133,12 +129,13 @@ def export(call: Call, file: str | None = None, *, all: bool = False) -> object:
     Example: memorist export memories.jsonl
     """
     records = 0  # without the header, which comes first
-    with call.memory() as memory, open_output(file) as target:
-        source: Any = memory if all else call.scope(memory)
-        with progress("Exporting", None, hidden=call.json or file is None) as advance:
-            for records, record in enumerate(source.export()):
-                print(json.dumps(record, ensure_ascii=file is None), file=target)
-                advance(records)
+    with (
+        open_output(file) as target,
+        progress("Exporting", None, hidden=call.json or file is None) as advance,
+    ):
+        for records, record in enumerate(mine.export()):
+            print(json.dumps(record, ensure_ascii=file is None), file=target)
+            advance(records)
     if file is None or file == "-":
         return None
     return {"records": records, "file": file}, f"{records} records in {file}"
@@ -233,13 +230,12 @@ def open_output(path: str | None) -> Iterator[IO[str]]:
 
 
 @command("privacy status", creates=True)
-def privacy_status(call: Call) -> object:
+def privacy_status(mine: BlockingScope) -> object:
     """Show whether memory is on, in a space or in a --session.
 
     Example: memorist privacy status --session chat-7
     """
-    with call.mine() as mine:
-        return _status(mine)
+    return _status(mine)
 
 
 @command("privacy set", creates=True)
@@ -297,7 +293,7 @@ def _status(mine: BlockingScope) -> tuple[dict[str, Any], str]:
 
 
 @command("consent withdraw")
-def withdraw(call: Call, field: str) -> object:
+def withdraw(mine: BlockingScope, field: str) -> object:
     """Erase a field about you, its proposals and all its previous values.
 
     Args:
@@ -305,6 +301,5 @@ def withdraw(call: Call, field: str) -> object:
 
     Example: memorist consent withdraw city
     """
-    with call.mine() as mine:
-        erased = mine.consent.withdraw(field, actor=mine.scope.user)
+    erased = mine.consent.withdraw(field, actor=mine.scope.user)
     return {"withdrawn": erased}, f"{erased} values of {field} erased"

@@ -18,10 +18,10 @@ import memorist
 
 from ... import telemetry
 from ...errors import Misconfigured
-from .. import Call, load, login, plain
+from .. import Blocking, BlockingScope, Call, load, login, plain
 from .app import Words, command, complete_id, memory_id, report
 from .database import on_signals
-from .output import as_json, line, note, result
+from .output import as_json, line, note
 from .personal_data import read_text
 
 DRAIN_SECONDS = 10  # for requests in flight when the server stops
@@ -100,12 +100,13 @@ def serve(
 @command("keys create", creates=True)
 def create(
     call: Call,
+    memory: Blocking,
     name: str,
     *,
     agent: str | None = None,
     right: Words = None,
     expires: float | None = None,
-) -> None:
+) -> object:
     """Create an API key of --user for `memorist serve`, for one --space or for all.
 
     Args:
@@ -116,30 +117,28 @@ def create(
 
     Example: memorist keys create laptop --right read --expires 90
     """
-    with call.memory() as memory:
-        key, token = memory.create_key(
-            name,
-            user=call.user or memory.settings.user or login(),
-            tenant=call.tenant,
-            space=call.space,
-            agent=agent,
-            rights=tuple(right or ("read", "write")),
-            days=expires,
-        )
-    result(({**asdict(key), "token": token}, token), json=call.json)
-    note(f"Key {key.id} of {key.user}. It is shown only once: keep it safe.")
+    key, token = memory.create_key(
+        name,
+        user=call.user or memory.settings.user or login(),
+        tenant=call.tenant,
+        space=call.space,
+        agent=agent,
+        rights=tuple(right or ("read", "write")),
+        days=expires,
+    )
+    note = f"Key {key.id} of {key.user}. It is shown only once: keep it safe."
+    return {**asdict(key), "token": token}, token, [note]
 
 
 @command("keys list", creates=True)
-def list_(call: Call) -> object:
+def list_(memory: Blocking) -> object:
     """List API keys."""
-    with call.memory() as memory:
-        found = memory.keys()
+    found = memory.keys()
     return found, found
 
 
 @command("keys revoke", creates=True)
-def revoke(call: Call, id: str) -> object:
+def revoke(memory: Blocking, id: str) -> object:
     """Revoke an API key.
 
     Args:
@@ -147,10 +146,9 @@ def revoke(call: Call, id: str) -> object:
 
     Example: memorist keys revoke 4f1a2b
     """
-    with call.memory() as memory:
-        known: Any = memory.keys()
-        key_id = complete_id(id, [key.id for key in known])
-        memory.revoke_key(key_id)
+    known: Any = memory.keys()
+    key_id = complete_id(id, [key.id for key in known])
+    memory.revoke_key(key_id)
     return {"revoked": key_id}, f"{key_id} revoked"
 
 
@@ -321,9 +319,9 @@ def query(
     return found, "\n".join(f"{item['id']}  {plain(item['text'])}" for item in found)
 
 
-@command("agent feedback", creates=True)
+@command("agent feedback", creates=True, empty="None of them was used, as far as is known.")
 def feedback(
-    call: Call, recalled: list[str], *, reply: str | None = None, used: Words = None
+    mine: BlockingScope, recalled: list[str], *, reply: str | None = None, used: Words = None
 ) -> object:
     """Report whether recalled memories were used in a reply, to measure how often recall helps.
 
@@ -334,19 +332,16 @@ def feedback(
 
     Example: memorist agent feedback 019a3c5e-7ddf-7926-adf6-688e0fc76dd8 --reply "Tea, as always."
     """
-    with call.mine() as mine:
-        ids = [memory_id(mine, id) for id in recalled]
-        chosen = None
-        if used or not reply:
-            chosen = [memory_id(mine, id) for id in used or ()]
-        found = mine.feedback(ids, reply=reply, used=chosen)
-    if not found and not call.json:
-        note("None of them was used, as far as is known.")
+    ids = [memory_id(mine, id) for id in recalled]
+    chosen = None
+    if used or not reply:
+        chosen = [memory_id(mine, id) for id in used or ()]
+    found = mine.feedback(ids, reply=reply, used=chosen)
     return found, "\n".join(f"{id}  {how}" for id, how in found.items())
 
 
-@command("agent say", creates=True)
-def say(call: Call, text: str, *, about: Words = None) -> object:
+@command("agent say", creates=True, empty="Not a command: nothing was done.")
+def say(mine: BlockingScope, text: str, *, about: Words = None) -> object:
     """Run a chat command: "forget that", "pin this", "turn memory off", "start incognito".
 
     Args:
@@ -355,10 +350,7 @@ def say(call: Call, text: str, *, about: Words = None) -> object:
 
     Example: memorist agent say "what do you remember about tea?"
     """
-    with call.mine() as mine:
-        ids = [memory_id(mine, id) for id in about or ()]
-        reply = mine.command(text, about=ids)
-    if reply is None and not call.json:
-        note("Not a command: nothing was done.")
+    ids = [memory_id(mine, id) for id in about or ()]
+    reply = mine.command(text, about=ids)
     said = reply.say if reply else ""
     return reply, "\n".join(map(plain, said.splitlines()))
