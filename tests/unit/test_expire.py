@@ -50,6 +50,6 @@ def test_what_was_pinned_used_or_found_important_in_the_meantime_stays(
 
 def test_a_proposal_lapses_at_its_time_unless_it_was_decided() -> None:
     asked = Proposal(id="p1", field="diet", value="vegan", at=THEN, lapses_at=NOW)
-    assert expire.find_lapsed([asked], NOW) == [asked]
-    assert expire.find_lapsed([asked], NOW - timedelta(seconds=1)) == []
-    assert expire.find_lapsed([replace(asked, decided="told")], NOW) == []
+    assert asked.is_lapsed(NOW)
+    assert not asked.is_lapsed(NOW - timedelta(seconds=1))
+    assert not replace(asked, decided="told").is_lapsed(NOW)

@@ -17,7 +17,8 @@ from ..errors import MemoristError
 from ..storage import tasks
 from ..storage.changes import Change
 from ..storage.tasks import Task
-from ..types import Scope
+from ..storage.transaction import Transaction
+from ..types import Memory, Scope
 
 HOURLY = timedelta(hours=1)
 DAILY = timedelta(days=1)
@@ -57,6 +58,14 @@ async def finish(
     async with ctx.store.transaction(task.scope) as tx:
         await tx.apply(changes)
         await tasks.finish(tx, task, again_at=next_due(task, every, ctx.clock()))
+
+
+async def get_unchanged(tx: Transaction, memories: Sequence[Memory]) -> list[Memory]:
+    """Return memories as they are now; none of them if one was changed since it was read."""
+    versions = {memory.id: (memory.revision, memory.state) for memory in memories}
+    there = await tx.get(tx.scope, list(versions))
+    now = {memory.id: (memory.revision, memory.state) for memory in there}
+    return there if now == versions else []
 
 
 async def wait_for_any(*events: asyncio.Event, seconds: float) -> None:

@@ -34,10 +34,9 @@ from ..text import compare, normalize
 from ..text.contradictions import contradicts
 from ..text.prompts import Prompt, object_schema
 from ..types import Memory, Scope
-from . import DAILY, finish
+from . import DAILY, finish, get_unchanged
 from . import consolidate_pairs as pairs
 from .consolidate_pairs import Pair
-from .summarize import versions
 
 T = TypeVar("T")
 ASK_AGAIN = timedelta(days=14)  # until the model is asked about a pair once more
@@ -210,10 +209,8 @@ class _Run:
         links = self.policy.links
         saves = [change for change in changes if isinstance(change, Save)]
         async with self.ctx.store.transaction(scope) as tx:
-            if pair is not None:
-                there = await tx.get(scope, [pair.old.id, pair.new.id])
-                if versions(there) != versions((pair.old, pair.new)):
-                    return
+            if pair is not None and not await get_unchanged(tx, (pair.old, pair.new)):
+                return
             snapshot = await self.ctx.index.current(scope, tx)
             await tx.apply(changes)
             await tx.record_comparisons([each.fingerprint for each in compared], self.now)

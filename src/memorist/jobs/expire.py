@@ -7,7 +7,6 @@ erased. The limits are settings: `ttl_days`, `ttl_level`, `purge_days` and `rete
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -15,9 +14,8 @@ from ..context import Context
 from ..ingest import transitions
 from ..manage import forget
 from ..settings import Settings
-from ..storage import person, proposals
+from ..storage import person
 from ..storage.changes import Change, Forget, Save
-from ..storage.proposals import Proposal
 from ..storage.rows import portions
 from ..storage.tasks import Task
 from ..types import Filter, Memory, Scope
@@ -52,69 +50,47 @@ async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
     store = ctx.store
     settings = ctx.settings
     now = ctx.clock()
-    unused = await _find_unused(ctx, scope)
-    summarized = await _find_summarized(ctx, scope)
-    is_due = Filter(states=("soft_deleted",), purge_before=now)
-    due = await store.find_all(scope, is_due)
+    unused = await _find_unused(ctx, scope, now)
+    summarized = await _find_summarized(ctx, scope, now)
+    due = await store.find_all(scope, Filter(states=("soft_deleted",), purge_before=now))
     due.sort(key=lambda memory: memory.superseded_by is not None)  # versions go with their memory
     erasable = [*(memory.id for memory in due), *summarized]
     if dry_run:
         return Purged(expired=tuple(unused), purged=tuple(erasable))
-    erase_at = now + timedelta(days=settings.purge_days)
     expired: list[str] = []
-    for batch in portions(unused):
+    purged: list[str] = []
+    texts: list[str] = []
+    for batch in portions([*unused, *erasable]):
+        changes: list[Change] = []
         async with store.transaction(scope) as tx:
-            changes: list[Change] = []
             for memory in await tx.get(scope, batch):
-                if is_unused(memory, settings, now):
+                id = memory.id
+                ends = memory.purge_at if memory.state == "soft_deleted" else None
+                is_due = ends is not None and ends < now
+                if is_due or (id in summarized and not memory.on_purpose):
+                    reason = "soft-deleted long ago" if is_due else "summarized long ago"
+                    erased = Forget(memory_id=id, at=now, until=now, reason=reason, purged=True)
+                    changes.append(erased)
+                    purged.append(id)
+                    texts += await tx.versions(scope, id)
+                elif is_unused(memory, settings, now):
+                    erase_at = now + timedelta(days=settings.purge_days)
                     hidden = transitions.hide(memory, now, purge_at=erase_at)
                     meta = {"reason": f"not used for {days_kept(memory, settings):g} days"}
                     changes.append(Save(memory=hidden, event="soft_deleted", meta=meta))
-                    expired.append(memory.id)
-            await tx.apply(changes)
-    purged: list[str] = []
-    texts: list[str] = []
-    for batch in portions(erasable):
-        async with store.transaction(scope) as tx:
-            changes = []
-            for memory in await tx.get(scope, batch):
-                id = memory.id
-                purge_at = memory.purge_at if memory.state == "soft_deleted" else None
-                if purge_at is not None and purge_at < now:
-                    reason = "soft-deleted long ago"
-                elif id in summarized and not memory.on_purpose:
-                    reason = "summarized long ago"
-                else:
-                    continue
-                erased = Forget(
-                    memory_id=id,
-                    at=now,
-                    until=now,
-                    reason=reason,
-                    purged=True,
-                )
-                changes.append(erased)
-                purged.append(id)
-                texts += await tx.versions(scope, id)
+                    expired.append(id)
             await tx.apply(changes)
     async with store.transaction(scope) as tx:
-        for late in find_lapsed(await proposals.load(tx, scope), now):
-            await person.decide_proposal(tx, late, "lapsed", at=now)
+        await person.erase_lapsed(tx, now)
         await tx.delete_old(now - EVENTS_KEPT)
     if texts:
         await forget.sweep(ctx, scope, list(dict.fromkeys(texts)))
     return Purged(expired=tuple(expired), purged=tuple(purged))
 
 
-def find_lapsed(proposals: Iterable[Proposal], now: datetime) -> list[Proposal]:
-    """Return the proposals that the person did not approve in time."""
-    return [each for each in proposals if each.decided is None and each.lapses_at <= now]
-
-
-async def _find_unused(ctx: Context, scope: Scope) -> list[str]:
+async def _find_unused(ctx: Context, scope: Scope, now: datetime) -> list[str]:
     """Return the ids of memories that expire now."""
     settings = ctx.settings
-    now = ctx.clock()
     days = [days for days in settings.ttl_days.values() if days > 0]
     if not days:
         return []
@@ -144,13 +120,13 @@ def days_kept(memory: Memory, settings: Settings) -> float:
     return settings.ttl_days.get(category, settings.ttl_days.get(OTHERS, 0))
 
 
-async def _find_summarized(ctx: Context, scope: Scope) -> list[str]:
+async def _find_summarized(ctx: Context, scope: Scope, now: datetime) -> list[str]:
     """Return the ids of memories whose summary is old enough to replace them for good."""
     if not ctx.settings.retention_days:
         return []
     where = Filter(
         compression_source=True,
-        created_before=ctx.clock() - timedelta(days=ctx.settings.retention_days),
+        created_before=now - timedelta(days=ctx.settings.retention_days),
         states=("active", "compressed", "archived"),
     )
     ids: dict[str, None] = {}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,9 +24,8 @@ from ..text import authority, compare, prompts
 from ..text.prompts import Prompt, object_schema
 from ..text.statements import parse
 from ..types import STATES, Draft, Filter, Memory, Scope
-from . import DAILY, finish, next_due
+from . import DAILY, finish, get_unchanged, next_due
 from .consolidate import model_failure
-from .summarize import SourceChanged, versions
 
 POLICY = "insight"
 CATEGORY = "relationship_dynamic"
@@ -54,19 +52,6 @@ _INSIGHT = object_schema(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notes:
-    """What insights are inferred from, newest first."""
-
-    activities: Sequence[Memory] = ()
-    facts: Sequence[Memory] = ()
-    turns: Sequence[Memory] = ()
-
-    @property
-    def all(self) -> tuple[Memory, ...]:
-        return *self.activities, *self.facts, *self.turns
-
-
 async def run(ctx: Context, task: Task) -> int:
     """Ask for insights if there is something new; return how many were stored.
 
@@ -82,45 +67,26 @@ async def run(ctx: Context, task: Task) -> int:
     is_early = last is not None and now < last + timedelta(hours=hours)
     if ctx.llm is not None and hours and not is_early:
         notes = await gather(ctx.store, scope, last)
-        if any(last is None or memory.created_at > last for memory in notes.all):
-            try:
+        sources = [memory for some in notes.values() for memory in some]
+        try:
+            if any(last is None or memory.created_at > last for memory in sources):
                 answer = await ctx.llm.answer(scope, question(notes))
-                drafts = insights(answer, notes)
-                return await save(ctx, drafts, notes, task, now)
-            except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
-                changes.append(model_failure(error, now))
-            except SourceChanged:
-                pass  # the next run reads the notes again
+                drafts = insights(answer, sources)
+                batch = await pipeline.prepare_derived(ctx, scope, drafts, POLICY, now)
+                async with ctx.store.transaction(scope) as tx:
+                    if await get_unchanged(tx, sources):  # or the next run reads them again
+                        outcomes = await pipeline.write(tx, batch)
+                        await tasks.finish(tx, task, again_at=next_due(task, DAILY, now))
+                        return sum(outcome.status == "created" for outcome in outcomes)
+        except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
+            changes.append(model_failure(error, now))
     await finish(ctx, task, DAILY, changes)
     return 0
 
 
-async def save(
-    ctx: Context,
-    drafts: Sequence[Draft],
-    notes: Notes,
-    task: Task,
-    now: datetime,
-) -> int:
-    """Store the insights and end the task in one transaction; return how many were created.
-
-    Raises SourceChanged if a note was changed.
-    """
-    scope = task.scope
-    batch = await pipeline.prepare_derived(ctx, scope, drafts, POLICY, now)
-    async with ctx.store.transaction(scope) as tx:
-        ids = [memory.id for memory in notes.all]
-        there = await tx.get(scope, ids)
-        if versions(there) != versions(notes.all):
-            raise SourceChanged
-        outcomes = await pipeline.write(tx, batch)
-        await tasks.finish(tx, task, again_at=next_due(task, DAILY, now))
-    return sum(outcome.status == "created" for outcome in outcomes)
-
-
-async def gather(reading: Reader, scope: Scope, last: datetime | None) -> Notes:
+async def gather(reading: Reader, scope: Scope, last: datetime | None) -> dict[str, list[Memory]]:
     """Return what the person did, said of themselves since the last insight, and said last, in
-    their own words.
+    their own words, newest first.
     """
     recent = await reading.page(scope, Filter(kinds=("episodic",)), limit=_PAGE)
     where = Filter(kinds=("semantic", "procedural"), created_after=last)
@@ -136,16 +102,13 @@ async def gather(reading: Reader, scope: Scope, last: datetime | None) -> Notes:
             left -= len(memory.text) + 1
             if left >= 0:  # whole turns only
                 turns.append(memory)
-    return Notes(activities=activities[:ACTIVITIES], facts=facts[:FACTS], turns=turns)
+    return {"activities": activities[:ACTIVITIES], "facts": facts[:FACTS], "conversation": turns}
 
 
-def question(notes: Notes) -> Prompt:
+def question(notes: Mapping[str, Sequence[Memory]]) -> Prompt:
     """Return what the model is asked."""
-    given = {
-        "activities": [memory.text[:CHARACTERS] for memory in notes.activities],
-        "facts": [memory.text[:CHARACTERS] for memory in notes.facts],
-        "conversation": "\n".join(memory.text for memory in reversed(notes.turns)),
-    }
+    texts = {name: [memory.text[:CHARACTERS] for memory in some] for name, some in notes.items()}
+    given = texts | {"conversation": "\n".join(reversed(texts["conversation"]))}
     return Prompt(
         task="reflect",
         system=_SYSTEM,
@@ -155,11 +118,11 @@ def question(notes: Notes) -> Prompt:
     )
 
 
-def insights(answer: Mapping[str, Any], notes: Notes) -> list[Draft]:
+def insights(answer: Mapping[str, Any], sources: Sequence[Memory]) -> list[Draft]:
     """Return the insights that can be stored: self-contained, in the third person, nothing
     invented.
     """
-    source = parse("\n".join(memory.text for memory in notes.all))
+    source = parse("\n".join(memory.text for memory in sources))
     drafts: list[Draft] = []
     for given in answer["insights"][:MOST]:
         if len(given["summary"]) > prompts.LONGEST:
@@ -175,7 +138,7 @@ def insights(answer: Mapping[str, Any], notes: Notes) -> list[Draft]:
                 importance=level / 5,
                 confidence=CONFIDENCE,
                 tags=clean_tags(given["tags"]),
-                evidence_ids=tuple(memory.id for memory in notes.all),
+                evidence_ids=tuple(memory.id for memory in sources),
             )
             drafts.append(draft)
     return drafts

@@ -10,7 +10,7 @@ in the meantime are left alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -24,10 +24,9 @@ from ..ports import Vectors
 from ..storage.changes import Change, Event, Save
 from ..storage.tasks import Task
 from ..text import authority, normalize, summarize
-from ..text.clock import new_id
 from ..text.summarize import Turn
 from ..types import KINDS, STATES, Draft, Filter, Labels, Memory, Scope, State
-from . import DAILY, WEEKLY, finish
+from . import DAILY, WEEKLY, finish, get_unchanged
 
 ROLE = "summary"  # of a text that is nobody's own words any more
 MAX_TAGS = 12
@@ -51,10 +50,6 @@ class SummaryReport:
     @property
     def changed(self) -> int:
         return len(self.memories) + len(self.summaries)
-
-
-class SourceChanged(Exception):
-    """A source was changed in the meantime."""
 
 
 async def run_compress(ctx: Context, task: Task) -> int:
@@ -84,22 +79,17 @@ async def compress(
 
     Pinned and manually saved memories stay as they are. Each session is one transaction.
     """
+    done = SummaryReport(dry_run=dry_run)
     candidates = _oldest_sessions(await ctx.index.current(scope, ctx.store))
     most = max(1, threshold // 2) if sessions is None else sessions
-    done = SummaryReport(dry_run=dry_run)
     if len(candidates) <= threshold:
         return done
+    where = Filter(kinds=("episodic",), pinned=False, manually_saved=False)
     for session in candidates:
         if done.groups == most:
             break
         labels = Labels(session=session)
-        where = Filter(
-            kinds=("episodic",),
-            pinned=False,
-            manually_saved=False,
-            labels=labels,
-        )
-        turns = await ctx.store.find_all(scope, where)
+        turns = await ctx.store.find_all(scope, replace(where, labels=labels))
         if turns:
             done = await _add_group(ctx, done, turns, "compressed", session)
     return done
@@ -139,7 +129,7 @@ async def roll_up(
     vectors = await ctx.store.vectors(scope, rows, model=ctx.index.model)
     found = await ctx.store.at_rows(scope, list(vectors))
     row_of = {memory.id: row for row, memory in found.items()}
-    memories = in_order(list(found.values()))
+    memories = in_order(found.values())
     data = b"".join(vectors[row_of[memory.id]] for memory in memories)
     matrix = np.frombuffer(data, "<f4").reshape(-1, ctx.index.dimensions)
     done = SummaryReport(dry_run=dry_run)
@@ -181,77 +171,27 @@ async def _add_group(
 
     They are left alone if one of them was changed in the meantime, or if the summary was refused.
     """
-    summaries: tuple[str, ...] = ()
     if not report.dry_run:
-        summary = await _replace_by_summary(ctx, memories, state, session)
+        summary = await _replace_by_summary(ctx, in_order(memories), state, session)
         if summary is None:
             return replace(report, left=report.left + 1)
-        summaries = (summary,)
-    return replace(
-        report,
-        groups=report.groups + 1,
-        memories=(*report.memories, *(memory.id for memory in memories)),
-        summaries=report.summaries + summaries,
-    )
+        report = replace(report, summaries=(*report.summaries, summary))
+    ids = [memory.id for memory in memories]
+    return replace(report, groups=report.groups + 1, memories=(*report.memories, *ids))
 
 
 async def _replace_by_summary(
-    ctx: Context,
-    memories: Sequence[Memory],
-    state: State,
-    session: str | None,
+    ctx: Context, sources: Sequence[Memory], state: State, session: str | None
 ) -> str | None:
     """Summarize memories by a model if possible, otherwise by rules, and set their state; return
     the id of the summary, None if they were left alone.
     """
-    sources = in_order(memories)
-    why = ""
-    turns = turns_of(sources)
-    try:
-        if ctx.llm is not None:
-            try:
-                question = summarize.ask(turns)
-                answer = await ctx.llm.answer(sources[0].scope, question)
-                text = str(answer["summary"])
-                why = summarize.find_fault(text, turns)
-                if not why:
-                    line = normalize.one_line(text)
-                    saved = await _save(ctx, sources, line, state, session, by="model")
-                    if saved is not None:
-                        return saved
-                    why = "it was refused"  # by the guard
-            except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
-                why = type(error).__name__
-        text = summarize.extract(turns)
-        is_own = not any(turn.speaker for turn in turns)
-        return await _save(ctx, sources, text, state, session, by="rules", why=why, is_own=is_own)
-    except SourceChanged:
-        return None
-
-
-async def _save(
-    ctx: Context,
-    sources: Sequence[Memory],
-    text: str,
-    state: State,
-    session: str | None,
-    *,
-    by: str,
-    why: str = "",  # why rules made the text although there is a model
-    is_own: bool = False,
-) -> str | None:
-    """Store a summary and set the state of its sources, in one transaction; None if it was refused.
-
-    Raises SourceChanged.
-    """
-    now = ctx.clock()
-    scope = sources[0].scope
     ids = tuple(memory.id for memory in sources)
+    turns = turns_of(sources)
     draft = Draft(
-        text=text,
-        id=new_id(),
+        text="",
         kind="semantic",
-        labels=Labels(role=None if is_own else ROLE),
+        labels=Labels(role=ROLE),
         at=max((each.occurred_at for each in sources if each.occurred_at), default=None),
         tags=tags_of(sources),
         source_ids=ids,
@@ -261,31 +201,53 @@ async def _save(
         source_session_id=session,
         compression_source=True,
     )
-    origin = f"summary by {by}" + (f": {why}" if why else "")
-    event = Event(
-        node="worker",
-        op="merge",
-        at=now,
-        category=origin,
-    )
+    meta = {"state": state, "reason": "summarized"}
+    if ctx.llm is not None:
+        try:
+            answer = await ctx.llm.answer(sources[0].scope, summarize.ask(turns))
+            text = str(answer["summary"])
+            why = summarize.find_fault(text, turns)
+            if not why:
+                by_model = replace(draft, text=normalize.one_line(text))
+                summary = await _save(ctx, sources, by_model, meta | {"by": "model"})
+                if summary is not None:
+                    return summary
+                why = "it was refused"  # by the guard
+        except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
+            why = type(error).__name__
+        meta["why"] = why
+    is_own = not any(turn.speaker for turn in turns)
+    labels = Labels() if is_own else draft.labels
+    draft = replace(draft, text=summarize.extract(turns), labels=labels)
+    return await _save(ctx, sources, draft, meta | {"by": "rules"})
+
+
+async def _save(
+    ctx: Context, sources: Sequence[Memory], draft: Draft, meta: Mapping[str, str]
+) -> str | None:
+    """Store a summary and set the state of its sources, in one transaction; None if it was refused,
+    or if a source was changed in the meantime.
+    """
+    now = ctx.clock()
+    scope = sources[0].scope
+    why = f": {meta['why']}" if "why" in meta else ""
+    event = Event(node="worker", op="merge", at=now, category=f"summary by {meta['by']}{why}")
     batch = await pipeline.prepare_derived(ctx, scope, [draft], ROLE, now)
     async with ctx.store.transaction(scope) as tx:
-        there = await tx.get(scope, ids)
+        there = await get_unchanged(tx, sources)
+        if not there:
+            return None
         (outcome,) = await pipeline.write(tx, batch)
         if outcome.status != "created":
             await tx.apply([replace(event, status="skipped")])
             return None
-        if versions(there) != versions(sources):
-            raise SourceChanged
         summary = outcome.ids[0]
-        meta = {"state": state, "reason": "summarized", "summary": summary, "by": by}
-        if why:
-            meta["why"] = why
-        changes: list[Change] = []
+        changes: list[Change] = [replace(event, memory_id=summary)]
         for memory in there:
-            behind = transitions.revise(memory, now, state=state)
-            changes.append(Save(memory=behind, event="updated", meta=meta))
-        await tx.apply([*changes, replace(event, memory_id=summary)])
+            behind = transitions.revise(memory, now, state=meta["state"])
+            about = {**meta, "summary": summary}
+            changes.append(Save(memory=behind, event="updated", meta=about))
+        await tx.apply(changes)
     return summary
 
 
@@ -306,16 +268,11 @@ def turns_of(memories: Sequence[Memory]) -> list[Turn]:
     return turns
 
 
-def in_order(memories: Sequence[Memory]) -> list[Memory]:
+def in_order(memories: Iterable[Memory]) -> list[Memory]:
     """Return memories in the order in which they were said."""
     return sorted(
         memories, key=lambda m: (m.occurred_at or m.created_at, m.sequence or 0, m.created_at, m.id)
     )
-
-
-def versions(memories: Sequence[Memory]) -> list[tuple[str, int, State]]:
-    """Return what tells whether memories were changed since they were read."""
-    return [(memory.id, memory.revision, memory.state) for memory in memories]
 
 
 def tags_of(memories: Sequence[Memory]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import builtins
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from ..context import Context
 from ..errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused
@@ -26,7 +26,6 @@ from ..ingest.guard import load_disabled, note_disabled
 from ..storage import person, proposals
 from ..storage.proposals import Proposal
 from ..storage.queries import SpaceSettings
-from ..storage.transaction import Transaction
 from ..text import authority, normalize
 from ..text.clock import new_id
 from ..types import Labels, Memory, Scope
@@ -195,7 +194,7 @@ class Consent(PersonalVerbs):
             )
         async with self._ctx.store.transaction(scope) as tx:
             now = self._ctx.clock()
-            found = await self._expire(tx, now)
+            found = await person.erase_lapsed(tx, now)
             given = await tx.get(scope, evidence)
             signals = [each for each in given if each.is_active]
             if missing := set(evidence).difference(each.id for each in signals):
@@ -294,7 +293,7 @@ class Consent(PersonalVerbs):
         async with self._ctx.store.transaction(self._scope) as tx:
             now = self._ctx.clock()
             state = "it was decided, has lapsed, or never was"
-            for each in await self._expire(tx, now):
+            for each in await person.erase_lapsed(tx, now):
                 if each.id == str(id) and each.decided is None:
                     if shown not in (None, each.value):
                         raise InvalidInput(
@@ -308,16 +307,6 @@ class Consent(PersonalVerbs):
         raise NotFound(
             f"No proposal {id!r} waits for a decision: {state}. See `memorist consent list`"
         )
-
-    async def _expire(self, tx: Transaction, now: datetime) -> builtins.list[Proposal]:
-        """Erase what has lapsed, and return what waits or is in force."""
-        left: builtins.list[Proposal] = []
-        for each in await proposals.load(tx, self._scope):
-            if each.decided is None and each.lapses_at <= now:
-                await person.decide_proposal(tx, each, "lapsed", at=now)
-            else:
-                left.append(each)
-        return left
 
 
 def _is_corroborated(evidence: Iterable[Memory]) -> bool:

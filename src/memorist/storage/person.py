@@ -94,6 +94,17 @@ async def decide_proposal(
     await tx.touch(*batches, entries=[proposals.entry(proposal, decision, at, actor)])
 
 
+async def erase_lapsed(tx: Transaction, now: datetime) -> list[Proposal]:
+    """Erase the proposals that have lapsed; return those that wait or are in force."""
+    left: list[Proposal] = []
+    for each in await proposals.load(tx, tx.scope):
+        if each.is_lapsed(now):
+            await decide_proposal(tx, each, "lapsed", at=now)
+        else:
+            left.append(each)
+    return left
+
+
 async def load_summaries(reader: Reader, scope: Scope, record_type: str) -> list[Summary]:
     """Return long-term records, newest first."""
     found = await reader.rows(scope, _SUMMARIES, (record_type,))

@@ -37,6 +37,10 @@ class Proposal:
     decided: str | None = None  # approved · corroborated · told; None while it waits
     decided_at: datetime | None = None
 
+    def is_lapsed(self, now: datetime) -> bool:
+        """Whether the person did not decide in time."""
+        return self.decided is None and self.lapses_at <= now
+
 
 async def load(reader: Reader, scope: Scope) -> list[Proposal]:
     """Return the proposals that wait or are in force, oldest first. Raises StoreDamaged for an
