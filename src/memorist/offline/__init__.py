@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from ..errors import StoreFull, StoreUnavailable
 from ..ports import Vectors
-from ..storage.database import Connection, Database, Dialect, Query, Rows, Values, VectorSearch
+from ..storage.database import Connection, Database, Dialect, Query, Rows, read_one
 from ..types import Scope
 
 Way: TypeAlias = Literal["reading", "writing"]
@@ -17,10 +17,12 @@ Down: TypeAlias = dict[Way, str]  # what does not work, and why; a file may stil
 
 
 class Switch:
-    """A database that may be down. Implements `Database` and `VectorSearch`.
+    """A database that may be down. Implements `Database`.
 
     The call that finds it down is the last one that waits: from then on calls fail at once.
     """
+
+    rows = read_one
 
     def __init__(self, inner: Database | None, down: Down) -> None:
         self.inner = inner  # None: it was down when the client was opened
@@ -49,10 +51,6 @@ class Switch:
     def secret(self) -> bytes:
         with self._use() as inner:
             return inner.secret
-
-    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
-        with self._use() as inner:
-            return await inner.rows(sql, values, scope=scope)
 
     async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
         with self._use() as inner:
@@ -84,7 +82,6 @@ class Switch:
         limit: int,
     ) -> list[tuple[int, float]]:
         with self._use() as inner:
-            assert isinstance(inner, VectorSearch)
             return await inner.nearest(scope, vector, model=model, limit=limit)
 
     async def wait_for_change(self, seconds: float) -> None:

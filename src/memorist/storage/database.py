@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ..errors import MigrationNeeded, StoreDamaged
 from ..ports import Vectors
@@ -20,6 +21,9 @@ Values: TypeAlias = Sequence[Any]
 Rows: TypeAlias = list[tuple[Any, ...]]
 Query: TypeAlias = tuple[str, Values]  # one statement and the values of its question marks
 Batch: TypeAlias = tuple[str, Sequence[Values]]  # one statement, run once for each set of values
+_MIGRATIONS = (
+    "CREATE TABLE migrations (number INTEGER PRIMARY KEY, name TEXT, checksum TEXT NOT NULL)"
+)
 EVERY = 0  # stands for all scopes, whose numbers begin with 1
 
 
@@ -28,7 +32,7 @@ class LogRow(NamedTuple):
     if it has an `event_id`, as the next change of its thread if it has a `line_id`."""
 
     scope: int
-    at: str
+    at: str | None = None
     revision: int = 0  # of the scope from now on, unless that is higher already
     memory_id: str | None = None
     entry_id: str | None = None
@@ -68,12 +72,12 @@ class Dialect:
     columns: str  # query for the names of a table's columns
     size: str  # query for the bytes that the database takes
     integrity: str  # query for the problems that the engine itself finds, "ok" where there are none
-    log: Callable[[Sequence[LogRow]], list[Batch]]  # batches that write to the log
+    log: str  # write a `LogRow` to the tables of the log
     renumber: tuple[str, ...] = ()  # run after rows were inserted together with their numbers
 
 
-class Connection(Protocol):
-    """Statements inside one transaction.
+class Readable(Protocol):
+    """What reads from a database, in a transaction or outside of one.
 
     `scope` is the number of the scope whose rows a statement is about, or EVERY. An engine may hide
     all other rows, so without it a statement sees only tables that belong to no scope (or what it
@@ -88,13 +92,24 @@ class Connection(Protocol):
         """The key of the digests in this database."""
         ...
 
+    async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
+        """Run several statements in one trip to the database and return the rows of each."""
+        ...
+
     async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
         """Run one statement and return its rows."""
         ...
 
-    async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
-        """Run several statements in one trip to the database and return the rows of each."""
-        ...
+
+async def read_one(
+    self: Readable, sql: str, values: Values = (), *, scope: int | None = None
+) -> Rows:
+    """Run one statement by `read`: the method `rows` of every engine."""
+    return (await self.read([(sql, values)], scope=scope))[0]
+
+
+class Connection(Readable, Protocol):
+    """Statements inside one transaction."""
 
     async def run(self, batches: Sequence[Batch], *, scope: int | None = None) -> None:
         """Run several batches in one trip to the database, in order."""
@@ -110,28 +125,12 @@ class Connection(Protocol):
         ...
 
 
-class Database(Protocol):
+class Database(Readable, Protocol):
     """A transactional SQL database. Every implementation passes the tests in tests/contract.
 
     Raises StoreUnavailable if it cannot be reached, StoreFull if there is no room, StoreDamaged if
     its contents cannot be trusted. Any number of processes may use one database at a time.
     """
-
-    @property
-    def dialect(self) -> Dialect: ...
-
-    @property
-    def secret(self) -> bytes:
-        """The key of the digests in this database."""
-        ...
-
-    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
-        """Read outside a transaction."""
-        ...
-
-    async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
-        """Read with several statements in one trip to the database."""
-        ...
 
     def transaction(
         self, scope: Scope | None = None, *, number: int | None = None
@@ -146,6 +145,13 @@ class Database(Protocol):
     def try_lock(self, name: str) -> AbstractAsyncContextManager[bool]:
         """Hold a named lock for the length of the body; yields False if another process holds
         it."""
+        ...
+
+    async def nearest(
+        self, scope: int, vector: Vectors, *, model: str, limit: int
+    ) -> list[tuple[int, float]]:
+        """Return row numbers with their cosine, nearest first: exact in small scopes,
+        approximate in large ones. Raises Misconfigured if it does not search vectors itself."""
         ...
 
     async def wait_for_change(self, seconds: float) -> None:
@@ -166,18 +172,6 @@ class Database(Protocol):
         ...
 
     async def close(self) -> None: ...
-
-
-@runtime_checkable
-class VectorSearch(Protocol):
-    """A database that finds near vectors itself."""
-
-    async def nearest(
-        self, scope: int, vector: Vectors, *, model: str, limit: int
-    ) -> list[tuple[int, float]]:
-        """Return row numbers with their cosine, nearest first: exact in small scopes,
-        approximate in large ones."""
-        ...
 
 
 async def execute(
@@ -228,6 +222,20 @@ def shipped_migrations(package: str) -> list[Migration]:
             number, name = file.name.removesuffix(".sql").split("_", 1)
             steps.append(Migration(int(number), name, file.read_text("utf-8")))
     return sorted(steps, key=lambda step: step.number)
+
+
+def plan(steps: Iterable[Migration], **meta: str) -> Iterator[Query]:
+    """Yield the statements of steps; the first step also lists the steps and makes the key."""
+    for step in steps:
+        if step.number == 1:
+            yield _MIGRATIONS, ()
+        for statement in step.statements:
+            yield statement, ()
+        done = (step.number, step.name, step.checksum)
+        yield "INSERT INTO migrations VALUES (?, ?, ?)", done
+        if step.number == 1:
+            for item in (("secret", secrets.token_hex(32)), *meta.items()):
+                yield "INSERT INTO meta VALUES (?, ?)", item
 
 
 def missing_migrations(

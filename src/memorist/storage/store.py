@@ -16,13 +16,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ..errors import MemoristError, Misconfigured, StoreDamaged
+from ..errors import MemoristError, StoreDamaged
 from ..ports import Vectors
 from ..text import clock, normalize, tokens
 from ..types import Memory, Scope
 from . import rows
 from .changes import Change, Event
-from .database import EVERY, Database, VectorSearch, execute
+from .database import EVERY, Database, execute
 from .history import History
 from .keys import Keys, Requests
 from .llm_usage import UsageLedger
@@ -117,8 +117,6 @@ class Store(Reader):
         number = await self.number(scope)
         if number < 0:
             return []
-        if not isinstance(self.database, VectorSearch):
-            raise Misconfigured("This database does not search vectors: use PostgreSQL")
         return await self.database.nearest(number, vector, model=model, limit=limit)
 
     async def index_position(self, scope: Scope, name: str) -> int:

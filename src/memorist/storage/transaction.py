@@ -218,7 +218,7 @@ class Transaction(Reader):
             if row.entry_meta is not None:
                 row = row._replace(seal=rows.seal(self.connection.secret, row.entry_meta))
             sealed.append(row)
-        await self.write([*batches, *self.connection.dialect.log(sealed)])
+        await self.write([*batches, (self.connection.dialect.log, sealed)])
 
     async def touch(self, *batches: Batch, entries: Sequence[HistoryEntry] = ()) -> None:
         """Run batches as a change of the scope, and append entries to the history."""
@@ -251,7 +251,7 @@ class Transaction(Reader):
         log = [self._save_row(number, save, replacing, before) for save in reported]
         log += [rows.event_row(number, self.scope.user, event) for event in events]
         # Without an entry to report, the log still moves the scope to its new revision.
-        log = log or [LogRow(scope=number, at="")]
+        log = log or [LogRow(scope=number)]
         log[0] = log[0]._replace(revision=changed)
         stale = [(number, number, memory.id, memory.text) for memory in known]
         await self._write_log(

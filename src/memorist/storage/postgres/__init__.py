@@ -19,7 +19,7 @@ import numpy as np
 from ...ports import Vectors
 from ...types import Scope
 from .. import copy
-from ..database import EVERY, Batch, Dialect, LogRow, Query, Rows, Values, parse_secret
+from ..database import EVERY, Batch, Dialect, LogRow, Query, Rows, parse_secret, read_one
 from ..rows import portions
 from . import migrate, pipeline
 from .connection import (
@@ -27,10 +27,8 @@ from .connection import (
     Notifier,
     Pool,
     answered,
-    complete_url,
-    connect,
+    connected,
     hide_password,
-    translated,
 )
 from .pipeline import adapters, number_placeholders
 
@@ -53,18 +51,25 @@ _INTEGRITY = f"""SELECT 'Row-level security does not guard ' || relname ||
 WHERE {_OURS} AND NOT relispartition AND EXISTS
 (SELECT 1 FROM pg_attribute WHERE attrelid = c.oid AND attname = 'scope')
 AND NOT row_security_active(oid) ORDER BY relname"""
-_MOVE = "UPDATE scopes SET revision = ? WHERE id = ? AND revision < ?"
-_ENTRY = """INSERT INTO history
-(scope, id, memory_id, event, old_ref, new_ref, actor, ts, meta, seal)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-_EVENT = """INSERT INTO events
-(id, scope, user_id, thread_id, node, op, status, memory_id, category, sim, ts)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-_LINE = """WITH line AS (INSERT INTO thread_revision (scope, thread_id, rev) VALUES (?, ?, 1)
-ON CONFLICT (scope, thread_id) DO UPDATE SET rev = thread_revision.rev + 1
-RETURNING scope, thread_id, rev)
+# One statement for all tables of the log; a line of the change log takes the thread's next revision.
+_LOG = f"""WITH log ("{'", "'.join(LogRow._fields)}") AS (VALUES (?::bigint, ?::timestamptz, ?::bigint,
+?::text, ?::uuid, ?::text, ?::text, ?::text, ?::text, ?::jsonb, ?::text, ?::uuid, ?::text, ?::text,
+?::text, ?::text, ?::text, ?::text, ?::double precision, ?::uuid, ?::text, ?::jsonb)),
+moved AS (UPDATE scopes SET revision = log.revision FROM log
+  WHERE scopes.id = log.scope AND scopes.revision < log.revision),
+entry AS (INSERT INTO history
+  (scope, id, memory_id, event, old_ref, new_ref, actor, ts, meta, seal)
+  SELECT scope, entry_id, memory_id, entry_event, old_ref, new_ref, actor, at, entry_meta, seal
+  FROM log WHERE entry_id IS NOT NULL),
+event AS (INSERT INTO events
+  (id, scope, user_id, thread_id, node, op, status, memory_id, category, sim, ts)
+  SELECT event_id, scope, "user", thread, node, op, status, memory_id, category, sim, at
+  FROM log WHERE event_id IS NOT NULL),
+line AS (INSERT INTO thread_revision (scope, thread_id, rev)
+  SELECT scope, thread, 1 FROM log WHERE line_id IS NOT NULL
+  ON CONFLICT (scope, thread_id) DO UPDATE SET rev = thread_revision.rev + 1 RETURNING rev)
 INSERT INTO change_log (id, scope, thread_id, rev, memory_id, event, meta, ts)
-SELECT ?::uuid, scope, thread_id, rev, ?::text, ?::text, ?::jsonb, ?::timestamptz FROM line"""
+SELECT line_id, scope, thread, rev, memory_id, line_event, line_meta, at FROM log, line"""
 _FEW = """SELECT count(*) FROM
 (SELECT 1 FROM vectors WHERE scope = ? AND model = ? LIMIT ?) few"""
 _EXACT = """SELECT v.memory, 1 - (v.embedding <=> ?) FROM vectors v
@@ -102,35 +107,30 @@ class ServerInfo:
 class PostgresConnection:
     """Statements in one transaction. Implements `Connection`."""
 
-    def __init__(self, connection: pipeline.Connection, info: ServerInfo) -> None:
+    rows = read_one
+
+    def __init__(
+        self, connection: pipeline.Connection, info: ServerInfo, scope: int | None
+    ) -> None:
         self._connection = connection
         self._info = info
+        self._scope = scope
         self.dialect = info.dialect
         self.secret = info.secret
-        self._scope: int | None = None
         self.changed: tuple[int, int] | None = None
 
-    async def begin(self, scope: int | None, lock: int | None, begin: str = "BEGIN") -> None:
-        statements = [(begin, ()), self._info.settings(scope), (_DURABLE, ())]
-        if lock is not None:
-            statements.append(("SELECT pg_advisory_xact_lock($1)", (lock,)))
+    async def exchange(self, statements: Sequence[pipeline.Statement]) -> list[Rows]:
         async with answered(self._info.place):
-            await pipeline.exchange(self._connection, statements)
-        self._scope = scope
-
-    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
-        return (await self.read([(sql, values)], scope=scope))[-1]
+            return await pipeline.exchange(self._connection, statements)
 
     async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
         statements = self._show_scope(scope)
         statements += [(number_placeholders(sql), values) for sql, values in queries]
-        async with answered(self._info.place):
-            return (await pipeline.exchange(self._connection, statements))[-len(queries) :]
+        return (await self.exchange(statements))[-len(queries) :]
 
     async def run(self, batches: Sequence[Batch], *, scope: int | None = None) -> None:
         if settings := self._show_scope(scope):
-            async with answered(self._info.place):
-                await pipeline.exchange(self._connection, settings)
+            await self.exchange(settings)
         together: list[pipeline.Repeated] = []
         size = 0
         for sql, values in batches:
@@ -167,18 +167,20 @@ class PostgresConnection:
 
 
 class PostgresDatabase:
-    """A PostgreSQL database. Implements `Database` and `VectorSearch`."""
+    """A PostgreSQL database. Implements `Database`."""
+
+    rows = read_one
 
     def __init__(self, url: str, info: ServerInfo) -> None:
         self.url = url
         self.info = info
         self.dialect = info.dialect
         self.secret = info.secret
-        self.pool = Pool(url, adapters=adapters(info.vector))
+        self.pool = Pool(url, adapters(info.vector))
         self.hnsw_from = migrate.HNSW_FROM
         self._large: set[tuple[int, str]] = set()  # scopes and models that are searched with HNSW
         self._turns: WeakValueDictionary[Scope, asyncio.Lock] = WeakValueDictionary()
-        self._notifier = Notifier(url, self.pool)
+        self._notifier = Notifier(self.pool)
 
     @classmethod
     async def open(cls, url: str) -> PostgresDatabase:
@@ -186,9 +188,6 @@ class PostgresDatabase:
         MigrationNeeded."""
         await migrate.migrate(url)
         return cls(url, await read_info(url))
-
-    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
-        return (await self.read([(sql, values)], scope=scope))[-1]
 
     async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
         statements = [self.info.settings(scope)]
@@ -217,8 +216,11 @@ class PostgresDatabase:
         self, number: int | None, lock: int | None = None, begin: str = "BEGIN"
     ) -> AsyncIterator[PostgresConnection]:
         async with self.pool.lease() as leased:
-            connection = PostgresConnection(leased, self.info)
-            await connection.begin(number, lock, begin)
+            connection = PostgresConnection(leased, self.info, number)
+            statements = [(begin, ()), self.info.settings(number), (_DURABLE, ())]
+            if lock is not None:
+                statements.append(("SELECT pg_advisory_xact_lock($1)", (lock,)))
+            await connection.exchange(statements)
             yield connection
             committing = asyncio.ensure_future(connection.commit())
             try:
@@ -270,15 +272,11 @@ class PostgresDatabase:
     async def vacuum(self) -> None:
         """Give unused space back; each table is locked while it is rewritten."""
         found = await self.rows(f"SELECT relname FROM pg_class WHERE {_OURS} AND relkind = 'r'")
-        connection = await connect(complete_url(self.url), self.info.place, autocommit=True)
-        try:
-            with translated(self.info.place):
-                await connection.execute("SET statement_timeout = 0")
-                for (name,) in found:
-                    statement = f"VACUUM (FULL, ANALYZE) {migrate.SCHEMA}.{name}"
-                    await connection.execute(statement.encode())
-        finally:
-            await connection.close()
+        async with connected(self.url) as connection:
+            await connection.execute("SET statement_timeout = 0")
+            for (name,) in found:
+                statement = f"VACUUM (FULL, ANALYZE) {migrate.SCHEMA}.{name}"
+                await connection.execute(statement.encode())
 
     def make_room(self) -> bool:
         return False  # the disk is the server's
@@ -291,18 +289,14 @@ class PostgresDatabase:
 async def read_info(url: str) -> ServerInfo:
     """Read what the statements of every transaction depend on."""
     place = hide_password(url)
-    connection = await connect(complete_url(url), place, autocommit=True)
-    try:
-        async with answered(place):
-            path = await migrate.search_path(connection)
-            await pipeline.rows(connection, "SELECT set_config('search_path', $1, false)", path)
-            role = migrate.ROLE if await migrate.is_above(connection) else "none"
-            ((vector,),) = await pipeline.rows(connection, "SELECT 'vector'::regtype::oid::bigint")
-            secret = await pipeline.rows(connection, "SELECT value FROM meta WHERE key = 'secret'")
-            names = "SELECT collname::text FROM pg_collation WHERE collencoding IN (-1, 6)"
-            known = {row[0] for row in await pipeline.rows(connection, names)}
-    finally:
-        await connection.close()
+    async with connected(url) as connection, answered(place):
+        path = await migrate.search_path(connection)
+        await pipeline.rows(connection, "SELECT set_config('search_path', $1, false)", path)
+        role = migrate.ROLE if await migrate.is_above(connection) else "none"
+        ((vector,),) = await pipeline.rows(connection, "SELECT 'vector'::regtype::oid::bigint")
+        secret = await pipeline.rows(connection, "SELECT value FROM meta WHERE key = 'secret'")
+        names = "SELECT collname::text FROM pg_collation WHERE collencoding IN (-1, 6)"
+        known = {row[0] for row in await pipeline.rows(connection, names)}
     return ServerInfo(
         place=place,
         dialect=choose_dialect(known),
@@ -331,33 +325,12 @@ def choose_dialect(collations: set[str]) -> Dialect:
         size=f"""SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
         WHERE {_OURS}""",
         integrity=_INTEGRITY,
-        log=log_batches,
+        log=_LOG,
         renumber=tuple(
             f"SELECT setval('{sequence}', (SELECT coalesce({highest}), false)"
             for sequence, highest in _SEQUENCES.items()
         ),
     )
-
-
-def log_batches(rows: Sequence[LogRow]) -> list[Batch]:
-    """Return a batch for each of the tables that the log consists of."""
-    moves = []
-    entries = []
-    events = []
-    lines = []
-    for row in rows:
-        if row.revision:
-            moves.append((row.revision, row.scope, row.revision))
-        if row.entry_id:
-            entry = (row.entry_event, row.old_ref, row.new_ref, row.actor, row.at, row.entry_meta)
-            entries.append((row.scope, row.entry_id, row.memory_id, *entry, row.seal))
-        if row.event_id:
-            event = (row.thread, row.node, row.op, row.status, row.memory_id, row.category)
-            events.append((row.event_id, row.scope, row.user, *event, row.sim, row.at))
-        if row.line_id:
-            line = (row.memory_id, row.line_event, row.line_meta, row.at)
-            lines.append((row.scope, row.thread, row.line_id, *line))
-    return [(_MOVE, moves), (_ENTRY, entries), (_EVENT, events), (_LINE, lines)]
 
 
 def lock_number(*names: str) -> int:

@@ -50,33 +50,55 @@ _USUAL = {
     "application_name": "memorist",
     "tcp_user_timeout": "15000",
 }
-_FULL = "{place} has no room left: nothing was written. Free some space and retry"
-_DAMAGED = "{place} is damaged: restore a backup ({said})"
-_INCOMPLETE = "{place} lacks part of the schema: run `memorist db migrate` ({said})"
-_TWO_SCHEMAS = """{place} holds the tables of version 0.1 and another schema with the new name: \
-rename or drop that one ({said})"""
-_FORBIDDEN = "{place} does not allow this: grant it to the user you log in as ({said})"
-_BUSY = f"{{place}} was busy for {ANSWER_SECONDS} s and gave up: retry"
-_TOO_LONG = "A name or an id is too long for PostgreSQL: shorten it ({said})"
-_LOST = """{place} went away: whether a change that was under way is stored is not known. \
-Check that the server runs, and retry ({said})"""
-_CONTRADICTS = "This contradicts what is already stored: read it again and repeat it ({said})"
 # The first that fits, so the particular stands before the general.
-_ERRORS: tuple[tuple[type[psycopg.Error], type[MemoristError], str], ...] = (
-    (errors.DiskFull, StoreFull, _FULL),
-    (errors.OutOfMemory, StoreFull, _FULL),
-    (errors.DataCorrupted, StoreDamaged, _DAMAGED),
-    (errors.IndexCorrupted, StoreDamaged, _DAMAGED),
-    (errors.UndefinedTable, MigrationNeeded, _INCOMPLETE),
-    (errors.UndefinedColumn, MigrationNeeded, _INCOMPLETE),
-    (errors.DuplicateSchema, Misconfigured, _TWO_SCHEMAS),
-    (errors.InsufficientPrivilege, Misconfigured, _FORBIDDEN),
-    (errors.QueryCanceled, StoreUnavailable, _BUSY),
-    (errors.LockNotAvailable, StoreUnavailable, _BUSY),
-    (errors.ProgramLimitExceeded, InvalidInput, _TOO_LONG),
-    (errors.ReadOnlySqlTransaction, StoreUnavailable, _LOST),
-    (psycopg.OperationalError, StoreUnavailable, _LOST),
-    (psycopg.IntegrityError, RevisionConflict, _CONTRADICTS),
+_ERRORS: tuple[tuple[Any, type[MemoristError], str], ...] = (
+    (
+        (errors.DiskFull, errors.OutOfMemory),
+        StoreFull,
+        "{place} has no room left: nothing was written. Free some space and retry",
+    ),
+    (
+        (errors.DataCorrupted, errors.IndexCorrupted),
+        StoreDamaged,
+        "{place} is damaged: restore a backup ({said})",
+    ),
+    (
+        (errors.UndefinedTable, errors.UndefinedColumn),
+        MigrationNeeded,
+        "{place} lacks part of the schema: run `memorist db migrate` ({said})",
+    ),
+    (
+        errors.DuplicateSchema,
+        Misconfigured,
+        "{place} holds the tables of version 0.1 and another schema with the new name: "
+        "rename or drop that one ({said})",
+    ),
+    (
+        errors.InsufficientPrivilege,
+        Misconfigured,
+        "{place} does not allow this: grant it to the user you log in as ({said})",
+    ),
+    (
+        (errors.QueryCanceled, errors.LockNotAvailable),
+        StoreUnavailable,
+        f"{{place}} was busy for {ANSWER_SECONDS} s and gave up: retry",
+    ),
+    (
+        errors.ProgramLimitExceeded,
+        InvalidInput,
+        "A name or an id is too long for PostgreSQL: shorten it ({said})",
+    ),
+    (
+        (errors.ReadOnlySqlTransaction, psycopg.OperationalError),
+        StoreUnavailable,
+        "{place} went away: whether a change that was under way is stored is not known. "
+        "Check that the server runs, and retry ({said})",
+    ),
+    (
+        psycopg.IntegrityError,
+        RevisionConflict,
+        "This contradicts what is already stored: read it again and repeat it ({said})",
+    ),
     (psycopg.DataError, InvalidInput, "PostgreSQL cannot store a value: {said}"),
     (psycopg.Error, ProviderFailed, "PostgreSQL reported: {said}"),
 )
@@ -85,12 +107,12 @@ _ERRORS: tuple[tuple[type[psycopg.Error], type[MemoristError], str], ...] = (
 class Pool:
     """Connections that are open and idle, and a limit to how many are in use."""
 
-    def __init__(self, url: str, *, adapters: AdaptersMap, size: int = _SIZE) -> None:
+    def __init__(self, url: str, adapters: AdaptersMap) -> None:
+        self.url = url
         self.place = hide_password(url)
         self.adapters = adapters
-        self._info = complete_url(url)
         self._idle: deque[tuple[float, Connection]] = deque()
-        self._free = asyncio.Semaphore(size)
+        self._free = asyncio.Semaphore(_SIZE)
         self._is_closed = False
 
     @asynccontextmanager
@@ -132,7 +154,7 @@ class Pool:
                     connection.pgconn.consume_input()  # and that it sent no more
                     return connection
             await connection.close()
-        return await connect(self._info, self.place, self.adapters, autocommit=True)
+        return await connect(self.url, self.adapters)
 
     async def _roll_back(self, connection: Connection) -> None:
         try:
@@ -164,8 +186,7 @@ class Notifier:
     other on the whole server.
     """
 
-    def __init__(self, url: str, pool: Pool) -> None:
-        self._info = complete_url(url)
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._new: dict[int, int] = {}  # revisions by the number of their scope
         self._sending: asyncio.Task[None] | None = None
@@ -190,11 +211,10 @@ class Notifier:
 
     async def wait(self, seconds: float) -> None:
         """Wait for a notification, at most for so long."""
-        place = self._pool.place
         try:
-            with translated(place):
+            with translated(self._pool.place):
                 if self._listener is None:
-                    self._listener = await connect(self._info, place, autocommit=True)
+                    self._listener = await connect(self._pool.url)
                     await self._listener.execute(f"LISTEN {CHANNEL}")
                 async for _ in self._listener.notifies(timeout=seconds, stop_after=1):
                     pass
@@ -219,19 +239,32 @@ class Notifier:
 
 
 async def connect(
-    info: str, place: str, adapters: AdaptersMap | None = None, **given: Any
+    url: str, adapters: AdaptersMap | None = None, *, autocommit: bool = True
 ) -> Connection:
     """Return a new connection. Raises StoreUnavailable, Misconfigured."""
+    place = hide_password(url)
+    info = complete_url(url)
     with translated(place):
         try:
             async with asyncio.timeout(2 * CONNECT_SECONDS):
-                return await AsyncConnection.connect(info, context=adapters, **given)
+                return await AsyncConnection.connect(info, autocommit=autocommit, context=adapters)
         except psycopg.OperationalError as error:
             said = " ".join(str(error).split())
             raise StoreUnavailable(
                 f"{place} cannot be reached: check that the server runs and the address is right, "
                 f"and retry ({said})"
             ) from error
+
+
+@asynccontextmanager
+async def connected(url: str, *, autocommit: bool = True) -> AsyncIterator[Connection]:
+    """Yield a new connection for the length of a block; its errors become ours."""
+    connection = await connect(url, autocommit=autocommit)
+    try:
+        with translated(hide_password(url)):
+            yield connection
+    finally:
+        await connection.close()
 
 
 @asynccontextmanager

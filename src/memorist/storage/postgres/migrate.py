@@ -7,16 +7,16 @@ Everything stands in the schema `memorist`, so a database can be shared with oth
 from __future__ import annotations
 
 import hashlib
-import secrets
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from psycopg import errors, sql
 
 from ...errors import InvalidInput, Misconfigured
-from ..database import Migration, missing_migrations, shipped_migrations
+from ..database import Migration, missing_migrations, plan, shipped_migrations
 from . import pipeline
-from .connection import answered, complete_url, connect, hide_password, translated
+from .connection import answered, connected, hide_password
 from .pipeline import Connection
 
 SCHEMA = "memorist"
@@ -42,9 +42,6 @@ AND count(*) FILTER (WHERE nspname = $2) = 3
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE (nspname = $1 AND relname = 'migrations')
 OR (nspname = $2 AND relname IN ('migrations', 'memories', 'meta'))"""
-_MIGRATIONS = (
-    "CREATE TABLE migrations (number integer PRIMARY KEY, name text, checksum text NOT NULL)"
-)
 _CREATE_ROLE = """DO $$ BEGIN CREATE ROLE {0} NOLOGIN;
 EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"""
 _INDEX = """CREATE INDEX CONCURRENTLY {} ON {}
@@ -55,13 +52,11 @@ _POLICIES = {
 }
 
 
-def migrations() -> list[Migration]:
-    """Return the migrations in the package, in order."""
-    return shipped_migrations(__package__)
+migrations = partial(shipped_migrations, __package__)
 
 
 async def migrate(
-    url: str, steps: Sequence[Migration] | None = None, *, partitions: int | None = None
+    url: str, steps: Sequence[Migration] = (), *, partitions: int | None = None
 ) -> list[int]:
     """Bring the database to the newest schema, in one transaction; return the steps that were
     made.
@@ -71,20 +66,16 @@ async def migrate(
     InvalidInput for partitions of one that is in use.
     """
     place = hide_password(url)
-    steps = migrations() if steps is None else steps
-    connection = await connect(complete_url(url), place)
-    try:
+    steps = steps or migrations()
+    async with connected(url, autocommit=False) as connection:
         async with answered(place):
             if partitions is None and await is_done(connection, steps, place):
                 return []
-        with translated(place):
-            await connection.execute("SET LOCAL statement_timeout = 0")
-            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            made = await make_steps(connection, steps, place, partitions)
-            await connection.commit()
-            return made
-    finally:
-        await connection.close()
+        await connection.execute("SET LOCAL statement_timeout = 0")
+        await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        made = await make_steps(connection, steps, place, partitions)
+        await connection.commit()
+        return made
 
 
 async def is_done(connection: Connection, steps: Sequence[Migration], place: str) -> bool:
@@ -124,18 +115,11 @@ async def make_steps(
     missing = missing_migrations(done, steps, place)
     if missing:
         await install_extension(connection, schema, place)
-    for step in missing:
-        if step.number == 1:
-            await connection.execute(_MIGRATIONS)
-        for statement in step.statements:
-            await execute_step(connection, statement, count)
-        await connection.execute(
-            "INSERT INTO migrations VALUES (%s, %s, %s)", (step.number, step.name, step.checksum)
-        )
-        if step.number == 1:
-            meta = {"secret": secrets.token_hex(32), "partitions": str(count)}
-            for item in meta.items():
-                await connection.execute("INSERT INTO meta VALUES (%s, %s)", item)
+    for statement, values in plan(missing, partitions=str(count)):
+        if count and PARTITIONED in statement:
+            await create_partitioned(connection, statement, count)
+        else:
+            await pipeline.rows(connection, pipeline.number_placeholders(statement), *values)
     await guard_tables(connection)
     return [step.number for step in missing]
 
@@ -188,11 +172,8 @@ async def _value(connection: Connection, sql: str, *values: object) -> Any:
     return found[0][0] if found else None
 
 
-async def execute_step(connection: Connection, statement: str, partitions: int) -> None:
-    """Run a statement; a table that is marked so is cut into partitions by its scope."""
-    if not partitions or PARTITIONED not in statement:
-        await connection.execute(statement.encode())
-        return
+async def create_partitioned(connection: Connection, statement: str, partitions: int) -> None:
+    """Create a table that is cut into partitions by its scope."""
     await connection.execute(statement.replace(PARTITIONED, "PARTITION BY HASH (scope)").encode())
     table = statement.split("CREATE TABLE", 1)[1].split()[0]
     for number in range(partitions):
@@ -238,31 +219,26 @@ async def build_indexes(url: str, *, least: int = HNSW_FROM) -> list[str]:
 
     They are for very large scopes: HNSW over half-precision numbers, one for each model.
     """
-    place = hide_password(url)
-    connection = await connect(complete_url(url), place, autocommit=True)
     made = []
-    try:
-        with translated(place):
-            path = await search_path(connection)
-            await connection.execute("SELECT set_config('search_path', %s, false)", (path,))
-            await connection.execute("SELECT set_config('memorist.every_scope', 'on', false)")
-            await connection.execute("SET statement_timeout = 0")
-            leaves = await pipeline.rows(connection, _LEAVES)
-            for model, dims in await pipeline.rows(connection, _MODELS, _LARGEST, least):
-                tail = hashlib.sha256(f"{model}:{dims}".encode()).hexdigest()[:16]
-                for (table,) in leaves:
-                    name = f"{table}_hnsw_{tail}"
-                    valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)"
-                    if await _value(connection, valid, f"{SCHEMA}.{name}"):
-                        continue
-                    # One whose building was interrupted is there, and of no use.
-                    index = sql.Identifier(name)
-                    drop = sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}")
-                    await connection.execute(drop.format(index))
-                    of = (sql.Literal(dims), sql.Literal(model), sql.Literal(dims))
-                    create = sql.SQL(_INDEX).format(index, sql.Identifier(table), *of)
-                    await connection.execute(create)
-                    made.append(name)
-    finally:
-        await connection.close()
+    async with connected(url) as connection:
+        path = await search_path(connection)
+        await connection.execute("SELECT set_config('search_path', %s, false)", (path,))
+        await connection.execute("SELECT set_config('memorist.every_scope', 'on', false)")
+        await connection.execute("SET statement_timeout = 0")
+        leaves = await pipeline.rows(connection, _LEAVES)
+        for model, dims in await pipeline.rows(connection, _MODELS, _LARGEST, least):
+            tail = hashlib.sha256(f"{model}:{dims}".encode()).hexdigest()[:16]
+            for (table,) in leaves:
+                name = f"{table}_hnsw_{tail}"
+                valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)"
+                if await _value(connection, valid, f"{SCHEMA}.{name}"):
+                    continue
+                # One whose building was interrupted is there, and of no use.
+                index = sql.Identifier(name)
+                drop = sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}")
+                await connection.execute(drop.format(index))
+                of = (sql.Literal(dims), sql.Literal(model), sql.Literal(dims))
+                create = sql.SQL(_INDEX).format(index, sql.Identifier(table), *of)
+                await connection.execute(create)
+                made.append(name)
     return made

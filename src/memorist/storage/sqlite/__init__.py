@@ -21,18 +21,19 @@ from uuid import uuid4
 
 import apsw
 
-from ...errors import MemoristError, StoreUnavailable
+from ...errors import MemoristError, Misconfigured, StoreUnavailable
+from ...ports import Vectors
 from ...types import Scope
-from ..database import Batch, Dialect, LogRow, Query, Rows, Values, parse_secret
+from ..database import Batch, Dialect, LogRow, Query, Rows, parse_secret, read_one
 from .connection import (
     BUSY_SECONDS,
+    FLAGS,
     IN_MEMORY,
     connect,
     copy,
     create_private,
     migrate,
     new_path,
-    translate,
     translated,
 )
 
@@ -81,48 +82,63 @@ DIALECT = Dialect(
     columns="SELECT name FROM pragma_table_info(?)",
     size="SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
     integrity="PRAGMA integrity_check(20)",
-    log=lambda rows: [(_LOG, rows)],
+    log=_LOG,
 )
 
 
-class ConnectionThread:
-    """A pool of threads, each with a connection of its own."""
+class SqliteConnection:
+    """A pool of threads, each with a connection of its own: the one that writes is the `Connection`
+    of every transaction."""
 
-    def __init__(self, path: str, *, name: str, threads: int = 1, create: bool = False) -> None:
+    dialect = DIALECT
+    rows = read_one
+
+    def __init__(self, path: str, name: str, *, threads: int = 1) -> None:
         self.path = path
-        self._create = create
+        self.secret = b""
+        self.must_wipe = False  # deleted text may still be in the log
+        self._can_create = name == "writer"
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"memorist-{name}")
         self._local = threading.local()
         self._opened: list[apsw.Connection] = []
         self._is_closed = False
 
-    async def run(self, work: Callable[[apsw.Connection], T]) -> T:
+    async def call(self, work: Callable[[apsw.Connection], T]) -> T:
         """Call a function with the connection, in its thread."""
         if self._is_closed:
             raise MemoristError("This memory is closed: open it again")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._work, work)
 
     def _work(self, work: Callable[[apsw.Connection], T]) -> T:
-        try:
+        with translated(self.path):
             connection = getattr(self._local, "connection", None)
             if connection is None:
-                is_file = not self.path.startswith(IN_MEMORY)
-                if is_file and not self._create and not os.path.exists(self.path):
+                is_lost = not self.path.startswith(IN_MEMORY) and not os.path.exists(self.path)
+                if is_lost and not self._can_create:
                     raise _lost(self.path)
-                connection = connect(self.path, create=self._create)
+                connection = connect(self.path, create=self._can_create)
                 self._local.connection = connection
                 self._opened.append(connection)
             return work(connection)
-        except (apsw.Error, UnicodeError, OverflowError) as error:
-            raise translate(error, self.path) from error
 
-    async def read(self, queries: Sequence[Query]) -> list[Rows]:
-        """Run several statements in one trip to the thread."""
-
+    async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
         def work(connection: apsw.Connection) -> list[Rows]:
             return [connection.execute(sql, tuple(values)).fetchall() for sql, values in queries]
 
-        return await self.run(work)
+        return await self.call(work)
+
+    async def run(self, batches: Sequence[Batch], *, scope: int | None = None) -> None:
+        def work(connection: apsw.Connection) -> None:
+            for sql, batch in batches:
+                connection.executemany(sql, batch).fetchall()
+
+        await self.call(work)
+
+    def wipe_after_commit(self) -> None:
+        self.must_wipe = True
+
+    def notify_after_commit(self, scope: int, revision: int) -> None:
+        """Do nothing: those who wait look again every moment."""
 
     async def close(self) -> None:
         self._is_closed = True
@@ -131,51 +147,18 @@ class ConnectionThread:
             connection.close()
 
 
-class SqliteConnection:
-    """The connection that writes, for the length of one transaction. Implements `Connection`."""
-
-    dialect = DIALECT
-
-    def __init__(self, thread: ConnectionThread, secret: bytes) -> None:
-        self._thread = thread
-        self.secret = secret
-        self.must_wipe = False
-
-    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
-        return (await self._thread.read([(sql, values)]))[0]
-
-    async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
-        return await self._thread.read(queries)
-
-    async def run(self, batches: Sequence[Batch], *, scope: int | None = None) -> None:
-        def work(connection: apsw.Connection) -> None:
-            for sql, batch in batches:
-                connection.executemany(sql, batch).fetchall()
-
-        await self._thread.run(work)
-
-    def wipe_after_commit(self) -> None:
-        self.must_wipe = True
-
-    def notify_after_commit(self, scope: int, revision: int) -> None:
-        """Do nothing: those who wait look again every moment."""
-
-
 class SqliteDatabase:
     """One SQLite file, or a database in memory. Implements `Database`."""
 
     dialect = DIALECT
+    rows = read_one
 
-    def __init__(
-        self, path: str, secret: bytes, writer: ConnectionThread, reserve_problem: str = ""
-    ) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.secret = secret
-        self.reserve_problem = reserve_problem  # why there is no room to forget on a full disk
-        self._writer = writer
-        self._reader = ConnectionThread(path, name="reader", threads=READERS)
+        self.secret = b""
+        self._writer = SqliteConnection(path, "writer")
+        self._reader = SqliteConnection(path, "reader", threads=READERS)
         self._turn = asyncio.Lock()  # among the tasks of this process; SQLite locks out the others
-        self._must_wipe = False  # deleted text may still be in the log
 
     @classmethod
     async def open(cls, path: str | Path) -> SqliteDatabase:
@@ -185,54 +168,54 @@ class SqliteDatabase:
         """
         is_file = str(path) != ":memory:"
         place = prepare_file(Path(path)) if is_file else f"{IN_MEMORY}{uuid4().hex}?vfs=memdb"
-        writer = ConnectionThread(place, name="writer", create=True)
+        database = cls(place)
+        writer = database._writer
 
-        def prepare(connection: apsw.Connection) -> tuple[bytes, str]:
+        def prepare(connection: apsw.Connection) -> None:
             migrate(connection, place)
             for statement in _LOG_VIEW:
                 connection.execute(statement)
             found = connection.execute("SELECT value FROM meta WHERE key = 'secret'").fetchall()
-            secret = parse_secret(found, place)
-            if not is_file:
-                return secret, ""
-            checkpoint(connection, seconds=0)  # a crash may have left deleted text in the log
-            return secret, reserve_space(place)
+            database.secret = writer.secret = parse_secret(found, place)
+            if is_file:
+                checkpoint(connection, seconds=0)  # a crash may have left deleted text in the log
+                reserve_space(place)
 
         try:
-            secret, problem = await writer.run(prepare)
+            await writer.call(prepare)
         except BaseException:
             await writer.close()
             raise
-        return cls(place, secret, writer, problem)
-
-    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
-        return (await self._reader.read([(sql, values)]))[0]
+        return database
 
     async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
         return await self._reader.read(queries)
+
+    async def nearest(
+        self, scope: int, vector: Vectors, *, model: str, limit: int
+    ) -> list[tuple[int, float]]:
+        raise Misconfigured("This database does not search vectors: use PostgreSQL")
 
     @asynccontextmanager
     async def transaction(
         self, scope: Scope | None = None, *, number: int | None = None
     ) -> AsyncIterator[SqliteConnection]:
-        connection = SqliteConnection(self._writer, self.secret)
         async with self._turn:
             try:
-                await self._writer.run(_begin)
-                yield connection
+                await self._writer.call(_begin)
+                yield self._writer
                 await asyncio.shield(self._writer.read([("COMMIT", ())]))
             except BaseException:  # when cancelled, too: what still runs in the thread is undone
-                await asyncio.shield(self._writer.run(_rollback))
+                await asyncio.shield(self._writer.call(_rollback))
                 raise
-            self._must_wipe = self._must_wipe or connection.must_wipe
-            if self._must_wipe:
+            if self._writer.must_wipe:
                 await self._wipe()
 
     async def _wipe(self) -> None:
         """Remove deleted text from the log. The commit stands: after a failure the next write
         tries again."""
         with suppress(MemoristError):
-            self._must_wipe = not await self._writer.run(checkpoint)
+            self._writer.must_wipe = not await self._writer.call(checkpoint)
 
     @asynccontextmanager
     async def try_lock(self, name: str) -> AsyncIterator[bool]:
@@ -256,7 +239,7 @@ class SqliteDatabase:
             with translated(str(target)):
                 copy(connection, target)
 
-        await self._reader.run(work)
+        await self._reader.call(work)
 
     async def vacuum(self) -> None:
         async with self._turn:
@@ -311,39 +294,31 @@ def _lost(path: str) -> StoreUnavailable:
 
 
 def lock_file(place: str) -> apsw.Connection | None:
-    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-    if place.startswith(IN_MEMORY):
-        flags |= apsw.SQLITE_OPEN_URI
-    try:
-        connection = apsw.Connection(place, flags=flags)
+    with translated(place):
+        connection = apsw.Connection(place, flags=FLAGS | apsw.SQLITE_OPEN_CREATE)
         try:
             connection.execute("BEGIN EXCLUSIVE")
-        except BaseException:
+            return connection
+        except BaseException as error:
             connection.close()
+            if isinstance(error, apsw.BusyError):
+                return None
             raise
-        return connection
-    except apsw.BusyError:
-        return None
-    except apsw.Error as error:
-        raise translate(error, place) from error
 
 
-def reserve_space(path: str) -> str:
-    """Reserve a little space, and return why that is not possible; a temporary database needs
-    none."""
+def reserve_space(path: str) -> None:
+    """Reserve a little space, where that is possible; a temporary database needs none."""
     reserve = Path(f"{path}-reserve")
     if reserve.exists() or is_temporary(reserve):
-        return ""
+        return
     try:
-        if shutil.disk_usage(reserve.parent).free < 4 * RESERVE_BYTES:
-            return f"The disk that holds {path!r} is nearly full"
-        create_private(reserve)
-        reserve.write_bytes(os.urandom(RESERVE_BYTES))  # some file systems store zeros as nothing
-    except OSError as error:
+        if shutil.disk_usage(reserve.parent).free >= 4 * RESERVE_BYTES:
+            create_private(reserve)
+            # Random, since some file systems store zeros as nothing.
+            reserve.write_bytes(os.urandom(RESERVE_BYTES))
+    except OSError:
         with suppress(OSError):
             reserve.unlink()
-        return f"{str(reserve)!r} cannot be written: {error.strerror}"
-    return ""
 
 
 def is_temporary(path: Path) -> bool:
