@@ -132,7 +132,7 @@ class ScopedClient(ManagedScope):
         ctx = self.ctx
         asked, by = recall.build_query(*self._place, query, **options)
         session = self.labels.session
-        disabled, revision = await load_disabled(ctx, ctx.store, self.scope, [session])
+        disabled, checks = await load_disabled(ctx, ctx.store, self.scope, [session])
         if disabled:
             return Recall(query=asked, profile=by.name, legs={"memory": disabled[session]})
         updates = None
@@ -140,6 +140,7 @@ class ScopedClient(ManagedScope):
         if since is not None:
             updates, fitted = await recall.reserve_header(ctx, asked, since)
         find = retrieve.recall if self.offline is None else self.offline.recall
+        revision = None if checks is None else checks.revision
         answer = await find(ctx, fitted, by, ctx.clock(), revision=revision)
         await recall.record_use(ctx, asked, by, answer)
         return answer if updates is None else recall.add_header(ctx, asked, updates, answer)

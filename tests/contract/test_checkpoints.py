@@ -217,7 +217,7 @@ async def test_a_thread_needs_a_name_that_can_be_kept(store: Store, thread: Any)
 async def test_checkpoints_leave_the_revision_of_a_scope_alone(store: Store) -> None:
     """A recall would otherwise look for memories that changed after each step of a graph."""
     await verbs(store).save("t", WHOLE)
-    assert await store.revision(ANA) == 0
+    assert (await store.checks(ANA)).revision == 0
 
 
 # The states of graphs.

@@ -252,7 +252,7 @@ async def test_terms_are_made_anew_for_another_language(tmp_path: Path) -> None:
     store = await open_sqlite(tmp_path / "m.db", language="english")
     await keep(store, "Die Häuser stehen leer")
     before = (await store.changed_since(ANA, 0, model="m", limit=9)).rows[0].terms
-    revision = await store.revision(ANA)
+    revision = (await store.checks(ANA)).revision
     await store.close()
     again = await open_sqlite(tmp_path / "m.db", language="german")
     changed = await again.changed_since(ANA, revision, model="m", limit=9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -76,6 +77,13 @@ def said(id: str, content: str, *, keep_text: bool = True, **given: Any) -> Seen
     return SeenMessage(
         id=id, message=message, outcome=outcome, digest=f"digest of {content}", keep_text=keep_text
     )
+
+
+async def space_settings(
+    store: Store, scope: Scope, sessions: Iterable[str | None]
+) -> tuple[SpaceSettings, frozenset[str | None]]:
+    checks = await store.checks(scope, sessions=sessions)
+    return checks.settings, checks.incognito
 
 
 async def delta(store: Store, since: int = 0, scope: Scope = ANA, **given: Any) -> Delta:
@@ -455,8 +463,8 @@ async def test_a_transaction_rolls_everything_back_if_the_block_raises(
         await interrupted()
     assert await store.get(ANA, [kept.id]) == []
     assert await store.history.entries(ANA) == []
-    assert await store.seen(ANA, {"msg-1": ""}) == {}
-    assert await store.revision(ANA) == 0
+    assert (await store.checks(ANA, messages={"msg-1": ""})).seen == {}
+    assert (await store.checks(ANA)).revision == 0
 
 
 async def test_apply_makes_all_the_changes_or_none(store: Store) -> None:
@@ -604,14 +612,14 @@ async def test_a_memory_is_only_written_to_its_own_scope(store: Store) -> None:
 
 async def test_being_used_makes_no_revision_and_no_history(store: Store) -> None:
     (kept,) = await keep(store, "tea")
-    before = await store.revision(ANA)
+    before = (await store.checks(ANA)).revision
     await apply(store, MemoryAccess(memory_id=kept.id, at=NOW, scores={"total": 1.0}))
     await apply(
         store, MemoryAccess(memory_id=kept.id, at=NOW + HOUR, scores={"total": 2.0}, accessed=False)
     )
     (now,) = await store.get(ANA, [kept.id])
     assert (now.access_count, now.last_accessed, now.last_scores) == (1, NOW, {"total": 2.0})
-    assert await store.revision(ANA) == before
+    assert (await store.checks(ANA)).revision == before
     assert len(await store.history.entries(ANA)) == 1
 
 
@@ -619,16 +627,16 @@ async def test_being_used_makes_no_revision_and_no_history(store: Store) -> None
 
 
 async def test_a_revision_grows_with_each_committed_change(store: Store) -> None:
-    assert await store.revision(ANA) == 0
+    assert (await store.checks(ANA)).revision == 0
     seen = [0]
     (kept,) = await keep(store, "tea")
     for change in (put(replace(kept, revision=2), "updated"), Embedding(memory_id=kept.id, model=MODEL, vector=[1, 0]),
                    said("msg", "hello"), forget(kept)):  # fmt: skip
-        seen.append(await store.revision(ANA))
+        seen.append((await store.checks(ANA)).revision)
         await apply(store, change)
-    seen.append(await store.revision(ANA))
+    seen.append((await store.checks(ANA)).revision)
     assert seen == sorted(set(seen))
-    assert await store.revision(BOB) == 0
+    assert (await store.checks(BOB)).revision == 0
 
 
 async def test_changed_since_tells_what_is_new_and_what_is_gone(store: Store) -> None:
@@ -875,9 +883,9 @@ async def test_a_message_is_answered_as_it_was_the_first_time(store: Store) -> N
     )
     await apply(store, said("msg-1", "hello", outcome=outcome))
     await apply(store, said("msg-1", "something else"))
-    before = (await store.seen(ANA, {"msg-1": "digest of hello", "msg-2": ""}))["msg-1"]
+    before = (await store.checks(ANA, messages={"msg-1": "digest of hello", "msg-2": ""})).seen["msg-1"]
     assert (before.same, before.outcome) == (True, outcome)
-    assert not (await store.seen(ANA, {"msg-1": "digest of goodbye"}))["msg-1"].same
+    assert not (await store.checks(ANA, messages={"msg-1": "digest of goodbye"})).seen["msg-1"].same
 
 
 async def test_the_words_of_a_message_are_kept_where_no_memory_holds_them(store: Store) -> None:
@@ -1077,7 +1085,7 @@ async def test_nothing_is_seen_from_another_scope(store: Store, other: Scope) ->
         assert (await delta(store, scope=other)).gone == []
         assert await store.same_text(other, [kept.content_hash]) == {}
         assert await store.by_key(other, [kept.key or ""]) == {}
-        assert await store.seen(other, {"msg-1": ""}) == {}
+        assert (await store.checks(other, messages={"msg-1": ""})).seen == {}
         assert await store.messages(other, ["msg-1"]) == {}
         assert await store.last_sequence(other, "s") == -1
         assert await store.tombstones(other, ["milk"], NOW) == set()
@@ -1276,16 +1284,16 @@ def setting(name: str, value: bool) -> Call:
 
 
 async def test_settings_are_of_their_own_scope_and_the_last_word_counts(store: Store) -> None:
-    assert await store.space_settings(ANA, ["s"]) == (SpaceSettings(), set())
+    assert await space_settings(store, ANA, ["s"]) == (SpaceSettings(), set())
     await apply(store, setting("memory_enabled", False), setting("incognito_default", True))
-    assert await store.space_settings(ANA, ()) == (
+    assert await space_settings(store, ANA, ()) == (
         SpaceSettings(memory_enabled=False, incognito_default=True),
         set(),
     )
     await apply(store, setting("memory_enabled", True))
-    assert (await store.space_settings(ANA, ()))[0] == SpaceSettings(incognito_default=True)
+    assert (await space_settings(store, ANA, ()))[0] == SpaceSettings(incognito_default=True)
     await keep(store, "tea", scope=BOB)
-    assert await store.space_settings(BOB, ["s"]) == (SpaceSettings(), set())
+    assert await space_settings(store, BOB, ["s"]) == (SpaceSettings(), set())
     assert [(line.event, line.actor) for line in await store.history.entries(ANA)] == [
         ("UPDATE", "ana")
     ] * 3
@@ -1297,16 +1305,16 @@ async def test_incognito_sessions_are_of_their_own_scope_and_leave_no_name(
     hidden = incognito("the party", True, at=NOW)
     await apply(store, hidden, hidden)
     await keep(store, "tea", scope=BOB)
-    assert await store.space_settings(ANA, ["the party", "work", None]) == (
+    assert await space_settings(store, ANA, ["the party", "work", None]) == (
         SpaceSettings(),
         {"the party"},
     )
-    assert await store.space_settings(BOB, ["the party"]) == (SpaceSettings(), set())
+    assert await space_settings(store, BOB, ["the party"]) == (SpaceSettings(), set())
     assert await store.history.entries(ANA) == [], "not even that there was one"
     assert "party" not in str(await tamper("SELECT * FROM incognito_sessions"))
     await apply(store, incognito("the party", False, at=NOW), setting("incognito_default", True))
     asked = ["the party", "work", None]
-    assert (await store.space_settings(ANA, asked))[1] == {"work", None}, (
+    assert (await space_settings(store, ANA, asked))[1] == {"work", None}, (
         "all but the one that was ended"
     )
 

@@ -96,7 +96,8 @@ async def draw(
 async def _load_turn(reading: Reader, scope: Scope, ids: Sequence[str]) -> list[Memory]:
     """Return the chunks of a turn; empty if one is gone or hidden, or its session is incognito."""
     found = await reading.get(scope, ids)
-    _, hidden = await reading.space_settings(scope, {memory.labels.session for memory in found})
+    sessions = {memory.labels.session for memory in found}
+    hidden = (await reading.checks(scope, sessions=sessions)).incognito
     if len(found) < len(ids):
         return []
     if any(not memory.is_active or memory.labels.session in hidden for memory in found):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 from unicodedata import category
@@ -19,7 +19,7 @@ from unicodedata import normalize as to_form
 from ..context import Context
 from ..errors import StoreUnavailable
 from ..storage.changes import Event
-from ..storage.queries import Reader
+from ..storage.queries import Checks, Reader
 from ..text import authority, normalize
 from ..text.entities import is_common
 from ..text.tokens import load_patterns
@@ -95,9 +95,13 @@ def is_on_purpose(draft: Draft) -> bool:
 
 
 async def load_disabled(
-    ctx: Context, reading: Reader, scope: Scope, sessions: Iterable[str | None]
-) -> tuple[Disabled, int | None]:
-    """Return in which of the sessions memory is disabled, and why; and the revision of the scope.
+    ctx: Context,
+    reading: Reader,
+    scope: Scope,
+    sessions: Iterable[str | None],
+    hashes: Collection[str] = (),
+) -> tuple[Disabled, Checks | None]:
+    """Return in which of the sessions memory is disabled, and why; and what else was read.
 
     Any "off" wins: everywhere, in the space, or in an incognito session. While the store is
     unavailable, the last known state holds. Raises StoreUnavailable without a spool.
@@ -107,21 +111,20 @@ async def load_disabled(
     is_enabled = ctx.settings.memory_enabled and variables <= _YES
     everywhere = "" if is_enabled else OFF_EVERYWHERE
     found: dict[str | None, str] = {}
-    revision = None
+    checks = None
     try:
-        checks = await reading.checks(scope, sessions=asked)
+        checks = await reading.checks(scope, sessions=asked, hashes=hashes)
     except StoreUnavailable:
         if not ctx.has_spool:
             raise
         for session in asked:
             found[session] = ctx.disabled.get((scope, session)) or everywhere
     else:
-        revision = checks.revision
         reason = everywhere or ("" if checks.settings.memory_enabled else OFF)
         for session in asked:
             found[session] = INCOGNITO if session in checks.incognito else reason
             note_disabled(ctx, scope, session, found[session])
-    return {session: why for session, why in found.items() if why}, revision
+    return {session: why for session, why in found.items() if why}, checks
 
 
 def note_disabled(ctx: Context, scope: Scope, session: str | None, why: str) -> None:
@@ -135,18 +138,20 @@ def note_disabled(ctx: Context, scope: Scope, session: str | None, why: str) -> 
 
 async def refuse_disabled(
     ctx: Context, reading: Reader, scope: Scope, items: Iterable[Item]
-) -> None:
-    """Refuse the items of sessions in which memory is disabled.
+) -> Checks | None:
+    """Refuse the items of sessions in which memory is disabled; return what was read for them.
 
     Saving on purpose still works, except in an incognito session.
     """
     sessions = {item.draft.labels.session for item in items}
-    disabled, _ = await load_disabled(ctx, reading, scope, sessions)
+    hashes = {chunk.content_hash for item in items for chunk in item.chunks}
+    disabled, checks = await load_disabled(ctx, reading, scope, sessions, hashes)
     for item in items:
         why = disabled.get(item.draft.labels.session, "")
         is_allowed = not why or (why != INCOGNITO and is_on_purpose(item.draft))
         if item.outcome is None and not is_allowed:
             item.refuse(why)
+    return checks
 
 
 def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:

@@ -20,7 +20,7 @@ from ..errors import ProviderFailed
 from ..index import Snapshot
 from ..storage import tasks
 from ..storage.changes import Event, SeenMessage
-from ..storage.queries import Reader
+from ..storage.queries import Checks, Reader
 from ..storage.transaction import Transaction
 from ..text import authority, normalize, tokens
 from ..text.clock import new_id
@@ -55,6 +55,7 @@ class Batch:
     now: datetime
     items: Sequence[Item]
     problem: str = ""  # why there are no vectors
+    checks: Checks | None = None  # read under the write lock
 
     @property
     def chunks(self) -> list[Chunk]:
@@ -71,11 +72,8 @@ async def remember(
     batch = await prepare(ctx, scope, items, policy, now)
     done = outcomes(items)
     if len(done) < len(items):
-        sessions = {draft.labels.session for draft in drafts}
-        hashes = {chunk.content_hash for chunk in batch.chunks}
         async with ctx.store.transaction(scope) as tx:
-            await tx.read_ahead(sessions, hashes)
-            await guard.refuse_disabled(ctx, tx, scope, items)
+            batch.checks = await guard.refuse_disabled(ctx, tx, scope, items)
             done = await write(tx, batch)
     ctx.access_log.note(scope, refusals)
     return done
@@ -134,7 +132,7 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     snapshot = await ctx.index.current(scope, tx)
     model = "" if ctx.embedder is None else ctx.embedder.model
     known = WriteSession(scope=scope, policy=policy, now=now, snapshot=snapshot, model=model)
-    await load(tx, known, batch.chunks)
+    await load(tx, known, batch)
     for item in items:
         _write_item(item, known, seen)
     if batch.problem.startswith(FAILED):
@@ -174,7 +172,7 @@ async def load_seen(reading: Reader, scope: Scope, items: Iterable[Item]) -> See
     if not drafts:
         return {}
     digests = {id: normalize.digest(draft.text) for id, draft in drafts.items()}
-    found = await reading.seen(scope, digests)
+    found = (await reading.checks(scope, messages=digests)).seen
     ids = [id for message in found.values() for id in message.outcome.ids]
     there = {memory.id for memory in await reading.get(scope, ids)} if ids else set()
     seen: Seen = {}
@@ -187,14 +185,18 @@ async def load_seen(reading: Reader, scope: Scope, items: Iterable[Item]) -> See
     return seen
 
 
-async def load(tx: Transaction, known: WriteSession, chunks: Sequence[Chunk]) -> None:
+async def load(tx: Transaction, known: WriteSession, batch: Batch) -> None:
     """Read everything that the chunks may meet, in a few queries."""
     scope = known.scope
+    chunks = batch.chunks
+    hashes = {chunk.content_hash for chunk in chunks}
+    sessions = {chunk.session for chunk in chunks}
+    checks = batch.checks or await tx.checks(scope, sessions=sessions, hashes=hashes)
     snapshot = known.snapshot
     policy = known.policy
     known.near = _find_near_rows(snapshot, chunks, policy)
     if policy.exact:
-        same = await tx.same_text(scope, {chunk.content_hash for chunk in chunks})
+        same = await tx.same_text(scope, checks.same & hashes)
         for memories in same.values():
             known.memories.update((memory.id, memory) for memory in memories)
     rows = {row for found in known.near.values() for row in found}
@@ -210,9 +212,7 @@ async def load(tx: Transaction, known: WriteSession, chunks: Sequence[Chunk]) ->
     known.forgotten = set(await tx.tombstones(scope, texts, known.now))
     if keys := [chunk.key for chunk in chunks if chunk.key is not None]:
         known.keyed = await tx.by_key(scope, keys)
-    for session in {chunk.session for chunk in chunks}:
-        if session is not None:
-            known.places[session] = await tx.last_sequence(scope, session)
+    known.places.update(checks.sequences)
 
 
 def _find_near_rows(

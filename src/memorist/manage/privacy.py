@@ -56,7 +56,7 @@ class Privacy(PersonalVerbs):
 
     async def settings(self) -> SpaceSettings:
         """Return the settings of this space."""
-        return (await self._ctx.store.space_settings(self._scope))[0]
+        return (await self._ctx.store.checks(self._scope)).settings
 
     async def set(
         self,
@@ -142,8 +142,8 @@ async def list_sharing(ctx: Context, scope: Scope) -> list[Scope]:
     found: list[Scope] = []
     for other in await ctx.store.scopes():
         if other != scope and other == replace(scope, space=other.space):
-            settings, _ = await ctx.store.space_settings(other)
-            if settings.sharing:
+            checks = await ctx.store.checks(other)
+            if checks.settings.sharing:
                 found.append(other)
     return found
 

@@ -63,7 +63,7 @@ async def add(store: Store, scope: Scope, patch: Summary) -> Summary:
 
 async def merge(tx: Transaction, scope: Scope, patch: Summary) -> Summary:
     """Store a new version of a record, with the lists of a patch. Raises InvalidInput."""
-    seen = await tx.seen(scope, dict.fromkeys(patch.evidence_ids, ""))
+    seen = (await tx.checks(scope, messages=dict.fromkeys(patch.evidence_ids, ""))).seen
     evidence: dict[str, str] = {}  # the memory of each id; a message stands for its memory
     for id in patch.evidence_ids:
         made = seen[id].outcome.ids if id in seen else ()

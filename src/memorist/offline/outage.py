@@ -321,7 +321,7 @@ class Offline:
             wait = min(max(2 * wait, FIRST_LOOK), LONGEST)
             try:
                 store = await self._reach()
-                await store.revision(Scope(user="nobody"))
+                await store.number(Scope(user="nobody"))
                 self.down.pop("reading", None)
                 if await self.replay() is None:  # another process is doing it
                     continue

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from importlib import resources
@@ -72,7 +72,7 @@ class Dialect:
     columns: str  # query for the names of a table's columns
     size: str  # query for the bytes that the database takes
     integrity: str  # query for the problems that the engine itself finds, "ok" where there are none
-    log: str  # write a `LogRow` to the tables of the log
+    log: Callable[[Sequence[LogRow]], list[Batch]]  # batches that write to the log
     renumber: tuple[str, ...] = ()  # run after rows were inserted together with their numbers
 
 

@@ -93,7 +93,7 @@ async def messages(store: Store, scope: Scope) -> Records:
 async def original_text(store: Store, scope: Scope, message: str, memory_id: str) -> str | None:
     """Return the version of a memory that is the message word for word."""
     for text in await store.versions(scope, memory_id):
-        seen = await store.seen(scope, {message: normalize.digest(text)})
+        seen = (await store.checks(scope, messages={message: normalize.digest(text)})).seen
         if message in seen and seen[message].same:
             return text
     return None

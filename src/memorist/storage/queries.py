@@ -20,7 +20,7 @@ from ..text import clock
 from ..types import RELATED, Filter, Memory, Message, Outcome, Page, Scope
 from . import rows
 from .changes import Relation
-from .database import Connection, Database, Query, Rows, Values
+from .database import Readable, Rows, Values
 from .rows import placeholders, portions
 
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
@@ -31,6 +31,8 @@ _ERASED = ", ".join(["e.row", "'erased'", *["NULL"] * (len(rows.INDEX_COLUMNS) -
 _GONE = ("erased", "soft_deleted")
 _RELATION = "SELECT r.from_id, r.to_id, r.relation_type, r.created_at, r.strength FROM relations r"
 _RELATIONS = f"{_RELATION} WHERE r.scope = ? AND r.relation_type = ?"
+_SETTINGS = """SELECT 'setting', key, value, '' FROM space_settings WHERE scope = ?
+UNION ALL SELECT 'revision', CAST(revision AS TEXT), '', '' FROM scopes WHERE id = ?"""
 _CHECKS = {
     "session": """SELECT 'session', session, '', '' FROM incognito_sessions WHERE scope = ?
         AND session IN (SELECT value FROM {})""",
@@ -72,15 +74,13 @@ class Checks:
     seen: Mapping[str, SeenBefore] = field(default_factory=dict)  # messages, by id
     same: frozenset[str] = frozenset()  # those of the content hashes that some memory has
     sequences: Mapping[str, int] = field(default_factory=dict)  # the highest, by session
-    revision: int = 0  # of the scope
+    revision: int = 0  # of the scope; it grows with each committed change
 
 
 class Reader:
     """Reads one scope at a time. What is in another scope is not found, whatever its id."""
 
-    def __init__(
-        self, connection: Connection | Database, numbers: MutableMapping[Scope, int]
-    ) -> None:
+    def __init__(self, connection: Readable, numbers: MutableMapping[Scope, int]) -> None:
         self.connection = connection
         self.numbers = numbers  # of scopes, which never change
 
@@ -171,11 +171,9 @@ class Reader:
         sql = f"SELECT row FROM memories WHERE scope = ? AND {condition} ORDER BY row"
         return [row[0] for row in await self.rows(scope, sql, values)]
 
-    async def revision(self, scope: Scope) -> int:
-        """Return a number that grows with each committed change of the scope; 0 before the
-        first."""
-        found = await self.rows(scope, "SELECT revision FROM scopes WHERE id = ?")
-        return found[0][0] if found else 0
+    def held_revision(self, number: int) -> int | None:
+        """Return the revision of a scope if a transaction knows it: nobody else can change it."""
+        return None
 
     async def changed_since(
         self, scope: Scope, revision: int, *, model: str, limit: int, after: int = 0
@@ -198,7 +196,14 @@ class Reader:
         else:
             sql += " AND m.state <> 'soft_deleted'"
         query = (f"{sql} ORDER BY 1 LIMIT ?", (*values, limit))
-        now, found = await self.read_changes(number, revision, query)
+        now = self.held_revision(number)
+        found: Rows = []
+        if now is None:
+            state = ("SELECT revision FROM scopes WHERE id = ?", (number,))
+            current, found = await self.connection.read([state, query], scope=number)
+            now = current[0][0] if current else 0
+        elif now != revision:
+            found = await self.connection.rows(*query, scope=number)
         if now == revision:
             return Delta(revision=now, rows=[], gone=[], next=None)
         is_full = len(found) == limit
@@ -213,12 +218,6 @@ class Reader:
             next=found[-1][0] if is_full else None,
             total=total,
         )
-
-    async def read_changes(self, number: int, since: int, query: Query) -> tuple[int, Rows]:
-        """Return the revision of a scope, and then the rows of a query for what changed."""
-        revision = ("SELECT revision FROM scopes WHERE id = ?", (number,))
-        found, changed = await self.connection.read([revision, query], scope=number)
-        return int(found[0][0]) if found else 0, changed
 
     async def _count_changes(self, number: int, revision: int) -> tuple[int, list[int]]:
         """Count the rows that changed since a revision, and return all that are gone."""
@@ -270,27 +269,27 @@ class Reader:
         their content), and, if content hashes are given, which of them are known and how far the
         sessions are numbered.
         """
-        asked = set(sessions)
-        named = sorted(session for session in asked if session is not None)
-        marks = {self.session_mark(each, True): each for each in named}
-        ends = {self.session_mark(each, False): each for each in named}
-        digests = {self.digest(text): text for text in texts}
         number = await self.number(scope)
         if number < 0:
             return Checks()
-        each = self.connection.dialect.each.format("?")
-        parts = [
-            "SELECT 'setting', key, value, '' FROM space_settings WHERE scope = ?",
-            "SELECT 'revision', CAST(revision AS TEXT), '', '' FROM scopes WHERE id = ?",
-        ]
-        values: list[Any] = [number, number]
-        wanted: dict[str, Iterable[str]] = {
-            "session": [*marks, *ends],
+        asked = set(sessions)
+        named = sorted(session for session in asked if session is not None)
+        marks: dict[tuple[str | None, bool], str] = {}
+        for name in named:
+            marks[name, True] = self.session_mark(name, True)
+            marks[name, False] = self.session_mark(name, False)
+        digests = {self.digest(text): text for text in texts}
+        messages = messages or {}
+        wanted: dict[str, Collection[str]] = {
+            "session": marks.values(),
             "tombstone": digests,
-            "message": messages or (),
+            "message": messages,
             "same": hashes,
             "sequence": named if hashes else (),
         }
+        each = self.connection.dialect.each.format("?")
+        parts = [_SETTINGS]
+        values: list[Any] = [number, number]
         for kind, keys in wanted.items():
             if keys:
                 parts.append(_CHECKS[kind].format(each))
@@ -300,46 +299,33 @@ class Reader:
         by_kind: dict[str, dict[str, list[str]]] = defaultdict(dict)
         for kind, key, *rest in await self.read_checks(number, " UNION ALL ".join(parts), values):
             by_kind[kind][key] = rest
-        settings = SpaceSettings(
-            **{
-                key: value == "true"
-                for key, (value, _) in by_kind["setting"].items()
-                if key in SpaceSettings.__slots__
-            }
-        )
-        noted = by_kind["session"]
-        incognito: set[str | None] = {marks[key] for key in noted if key in marks}
-        if settings.incognito_default:
-            incognito |= asked - {ends[key] for key in noted if key in ends}
+        settings = {}
+        for name, (value, _) in by_kind["setting"].items():
+            if name in SpaceSettings.__slots__:
+                settings[name] = value == "true"
+        is_default = settings.get("incognito_default", False)
+        incognito = set()
+        for session in asked:
+            is_marked = marks.get((session, not is_default), "") in by_kind["session"]
+            if is_marked != is_default:
+                incognito.add(session)
         seen = {}
         for id, (kept, outcome) in by_kind["message"].items():
-            same = messages is not None and kept == self.digest(messages[id])
+            same = kept == self.digest(messages[id])
             seen[id] = SeenBefore(same=same, outcome=rows.load_outcome(outcome, id))
         sequences = by_kind["sequence"].items()
         return Checks(
-            settings=settings,
+            settings=SpaceSettings(**settings),
             incognito=frozenset(incognito),
             tombstones=frozenset(digests[key] for key in by_kind["tombstone"]),
             seen=seen,
             same=frozenset(by_kind["same"]),
-            revision=int(next(iter(by_kind["revision"]))),
             sequences={session: int(last) for session, (last, _) in sequences if last},
+            revision=int(next(iter(by_kind["revision"]))),
         )
 
     async def read_checks(self, number: int, sql: str, values: list[Any]) -> Rows:
         return await self.connection.rows(sql, values, scope=number)
-
-    async def space_settings(
-        self, scope: Scope, sessions: Iterable[str | None] = ()
-    ) -> tuple[SpaceSettings, frozenset[str | None]]:
-        """Return the settings of the space, and which of the sessions are incognito."""
-        found = await self.checks(scope, sessions=sessions)
-        return found.settings, found.incognito
-
-    async def seen(self, scope: Scope, digests: Mapping[str, str]) -> Mapping[str, SeenBefore]:
-        """Return what became of messages that were stored before, by id, given digests of their
-        content."""
-        return (await self.checks(scope, messages=digests)).seen
 
     async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> frozenset[str]:
         """Return those of the texts (normalized) that were forgotten and must not come back yet."""

@@ -21,8 +21,8 @@ from .changes import (
     SeenMessage,
     Unrelated,
 )
-from .database import Batch, Connection, LogRow, Query, Rows, Values
-from .queries import Checks, Reader
+from .database import Batch, Connection, LogRow, Rows, Values
+from .queries import Reader
 
 CAPACITY = "capacity"  # the reason why a memory is hidden in a full scope
 THREAD_CHANGES_KEPT = 1000  # of each thread
@@ -83,9 +83,6 @@ class Transaction(Reader):
         self._revision: int | None = None  # of the scope, before this transaction
         self._has_tombstones = True
         self._is_changed = False
-        self._checks: Checks | None = None  # read ahead, for these sessions and content hashes
-        self._sessions: set[str | None] = set()
-        self._hashes: set[str] = set()
 
     async def apply(self, changes: Sequence[Change]) -> None:
         """Make all the changes together with their history, or none of them."""
@@ -129,43 +126,17 @@ class Transaction(Reader):
         """Return the scope's number, and the revision that all changes of this transaction bear."""
         number = await self.create_scope()
         if self._revision is None:
-            self._note_state((await self.connection.rows(_STATE, (number,), scope=number))[0])
+            self._note_state(await self.connection.rows(_STATE, (number,), scope=number))
         assert self._revision is not None
         if not self._is_changed:
             self._is_changed = True
             self.connection.notify_after_commit(number, self._revision + 1)
         return number, self._revision + 1
 
-    def _note_state(self, row: Sequence[Any]) -> None:
-        self._has_tombstones = bool(row[1])
-        self._revision = int(row[2])
-
-    async def revision(self, scope: Scope) -> int:
-        if scope != self.scope or self._revision is None:
-            return await super().revision(scope)
-        return self._revision + self._is_changed
-
-    async def read_changes(self, number: int, since: int, query: Query) -> tuple[int, Rows]:
+    def held_revision(self, number: int) -> int | None:
         if self._revision is None or number != self.numbers.get(self.scope):
-            return await super().read_changes(number, since, query)
-        now = self._revision + self._is_changed
-        return now, [] if now == since else await self.connection.rows(*query, scope=number)
-
-    async def read_ahead(self, sessions: Iterable[str | None], hashes: Iterable[str]) -> None:
-        """Read, in one statement, what storing texts with these content hashes in these sessions
-        asks for, until the first write."""
-        asked = set(sessions)
-        wanted = set(hashes)
-        self._checks = await self.checks(self.scope, sessions=asked, hashes=wanted)
-        self._sessions = asked
-        self._hashes = wanted
-
-    async def checks(self, scope: Scope, **given: Any) -> Checks:
-        is_known = self._checks is not None and scope == self.scope and [*given] == ["sessions"]
-        if is_known and self._sessions.issuperset(given["sessions"]):
-            assert self._checks is not None
-            return self._checks
-        return await super().checks(scope, **given)
+            return None
+        return self._revision + self._is_changed
 
     async def read_checks(self, number: int, sql: str, values: list[Any]) -> Rows:
         """Read the state of the scope in the same statement, since most transactions need it."""
@@ -173,20 +144,14 @@ class Transaction(Reader):
             return await super().read_checks(number, sql, values)
         sql += f" UNION ALL {_STATE}"
         found = await self.connection.rows(sql, [*values, number], scope=number)
-        for row in found:
-            if row[0] == "scope":
-                self._note_state(row)
+        self._note_state(found)
         return found
 
-    async def same_text(self, scope: Scope, hashes: Collection[str]) -> dict[str, list[Memory]]:
-        if self._checks is not None and scope == self.scope and self._hashes.issuperset(hashes):
-            hashes = self._checks.same.intersection(hashes)
-        return await super().same_text(scope, hashes)
-
-    async def last_sequence(self, scope: Scope, session: str) -> int:
-        if self._checks is not None and scope == self.scope and session in self._sessions:
-            return self._checks.sequences.get(session, -1)
-        return await super().last_sequence(scope, session)
+    def _note_state(self, found: Rows) -> None:
+        for kind, has_tombstones, revision, _ in found:
+            if kind == "scope":
+                self._has_tombstones = bool(has_tombstones)
+                self._revision = int(revision)
 
     async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> frozenset[str]:
         if not self._has_tombstones and scope == self.scope:
@@ -195,7 +160,6 @@ class Transaction(Reader):
 
     async def write(self, batches: Iterable[Batch]) -> None:
         """Run batches about this scope, in order, in one trip to the database."""
-        self._checks = None
         wanted = [(sql, values) for sql, values in batches if values]
         if not wanted:
             return
@@ -218,7 +182,7 @@ class Transaction(Reader):
             if row.entry_meta is not None:
                 row = row._replace(seal=rows.seal(self.connection.secret, row.entry_meta))
             sealed.append(row)
-        await self.write([*batches, (self.connection.dialect.log, sealed)])
+        await self.write([*batches, *self.connection.dialect.log(sealed)])
 
     async def touch(self, *batches: Batch, entries: Sequence[HistoryEntry] = ()) -> None:
         """Run batches as a change of the scope, and append entries to the history."""

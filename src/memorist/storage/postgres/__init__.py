@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -51,25 +52,31 @@ _INTEGRITY = f"""SELECT 'Row-level security does not guard ' || relname ||
 WHERE {_OURS} AND NOT relispartition AND EXISTS
 (SELECT 1 FROM pg_attribute WHERE attrelid = c.oid AND attname = 'scope')
 AND NOT row_security_active(oid) ORDER BY relname"""
-# One statement for all tables of the log; a line of the change log takes the thread's next revision.
-_LOG = f"""WITH log ("{'", "'.join(LogRow._fields)}") AS (VALUES (?::bigint, ?::timestamptz, ?::bigint,
-?::text, ?::uuid, ?::text, ?::text, ?::text, ?::text, ?::jsonb, ?::text, ?::uuid, ?::text, ?::text,
-?::text, ?::text, ?::text, ?::text, ?::double precision, ?::uuid, ?::text, ?::jsonb)),
-moved AS (UPDATE scopes SET revision = log.revision FROM log
-  WHERE scopes.id = log.scope AND scopes.revision < log.revision),
-entry AS (INSERT INTO history
-  (scope, id, memory_id, event, old_ref, new_ref, actor, ts, meta, seal)
-  SELECT scope, entry_id, memory_id, entry_event, old_ref, new_ref, actor, at, entry_meta, seal
-  FROM log WHERE entry_id IS NOT NULL),
-event AS (INSERT INTO events
-  (id, scope, user_id, thread_id, node, op, status, memory_id, category, sim, ts)
-  SELECT event_id, scope, "user", thread, node, op, status, memory_id, category, sim, at
-  FROM log WHERE event_id IS NOT NULL),
-line AS (INSERT INTO thread_revision (scope, thread_id, rev)
-  SELECT scope, thread, 1 FROM log WHERE line_id IS NOT NULL
-  ON CONFLICT (scope, thread_id) DO UPDATE SET rev = thread_revision.rev + 1 RETURNING rev)
+_MOVE = "UPDATE scopes SET revision = ? WHERE id = ? AND revision < ?"
+_ENTRY = """INSERT INTO history
+(scope, id, memory_id, event, old_ref, new_ref, actor, ts, meta, seal)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_EVENT = """INSERT INTO events
+(id, scope, user_id, thread_id, node, op, status, memory_id, category, sim, ts)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_LINE = """WITH line AS (INSERT INTO thread_revision (scope, thread_id, rev) VALUES (?, ?, 1)
+ON CONFLICT (scope, thread_id) DO UPDATE SET rev = thread_revision.rev + 1
+RETURNING scope, thread_id, rev)
 INSERT INTO change_log (id, scope, thread_id, rev, memory_id, event, meta, ts)
-SELECT line_id, scope, thread, rev, memory_id, line_event, line_meta, at FROM log, line"""
+SELECT ?::uuid, scope, thread_id, rev, ?::text, ?::text, ?::jsonb, ?::timestamptz FROM line"""
+# The tables of the log, by the field without which a row is not written to one: statement, values.
+_LOG = {
+    "revision": (_MOVE, "revision scope revision"),
+    "entry_id": (
+        _ENTRY,
+        "scope entry_id memory_id entry_event old_ref new_ref actor at entry_meta seal",
+    ),
+    "event_id": (
+        _EVENT,
+        "event_id scope user thread node op status memory_id category sim at",
+    ),
+    "line_id": (_LINE, "scope thread line_id memory_id line_event line_meta at"),
+}
 _FEW = """SELECT count(*) FROM
 (SELECT 1 FROM vectors WHERE scope = ? AND model = ? LIMIT ?) few"""
 _EXACT = """SELECT v.memory, 1 - (v.embedding <=> ?) FROM vectors v
@@ -325,12 +332,21 @@ def choose_dialect(collations: set[str]) -> Dialect:
         size=f"""SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
         WHERE {_OURS}""",
         integrity=_INTEGRITY,
-        log=_LOG,
+        log=log_batches,
         renumber=tuple(
             f"SELECT setval('{sequence}', (SELECT coalesce({highest}), false)"
             for sequence, highest in _SEQUENCES.items()
         ),
     )
+
+
+def log_batches(rows: Sequence[LogRow]) -> list[Batch]:
+    """Return a batch for each of the tables that the log consists of."""
+    batches: list[Batch] = []
+    for needed, (sql, fields) in _LOG.items():
+        pick = attrgetter(*fields.split())
+        batches.append((sql, [pick(row) for row in rows if getattr(row, needed)]))
+    return batches
 
 
 def lock_number(*names: str) -> int:

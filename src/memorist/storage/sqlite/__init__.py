@@ -82,7 +82,7 @@ DIALECT = Dialect(
     columns="SELECT name FROM pragma_table_info(?)",
     size="SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
     integrity="PRAGMA integrity_check(20)",
-    log=_LOG,
+    log=lambda rows: [(_LOG, rows)],
 )
 
 
