@@ -19,7 +19,7 @@ from golden.normalize import Normalizer
 from golden.server import app_of, serving
 from golden.stage import Stage
 from memorist.client import Client
-from memorist.interfaces.web.request import templates
+from memorist.interfaces.web import templates
 
 TEMPLATES = Path(templates.loader.searchpath[0])  # type: ignore[union-attr]
 _PROOF = re.compile(r'name="csrf_token" value="(\w+)"')

@@ -12,7 +12,7 @@ import pytest
 import memorist
 from e2e.rest.conftest import ANA, serving
 from e2e.web.conftest import Stage, told
-from memorist.interfaces.web import markup
+from memorist.interfaces.web import markup, templates
 
 LOOKS = {"light": (1100, "light"), "dark on a phone": (390, "dark")}
 
@@ -122,7 +122,11 @@ def texts(table: Any, what: str) -> list[str]:
 def test_the_picture_of_relations_is_as_large_as_what_is_in_it_and_fits_a_phone(
     looking: Any, stage: Stage
 ) -> None:
-    two = markup.render_graph({"a": "a", "b": "b"}, [("a", "b", 0.5)])
+    edges = [("a", "b", 0.5)]
+    memories = {id: {"text": id} for id in "ab"}
+    points = markup.compute_layout(list(memories), edges)
+    charts: Any = templates.get_template("charts.html").module
+    two = charts.graph(memories, edges, points, "")
     wide, high = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)"', two)[0])
     assert max(wide, high) < 250
     for view in ("relations", "around"):

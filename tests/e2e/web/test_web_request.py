@@ -21,9 +21,8 @@ from e2e.web.hostile import few
 from memorist.client import Client
 from memorist.errors import KeyRefused
 from memorist.interfaces.rest.app import create_app
-from memorist.interfaces.web import routes
+from memorist.interfaces.web import SESSION_SECONDS, Sessions, routes
 from memorist.interfaces.web.markup import format_duration
-from memorist.interfaces.web.request import SESSION_SECONDS, Sessions
 from memorist.storage.changes import Save
 from memorist.text.clock import new_id
 from memorist.types import Memory

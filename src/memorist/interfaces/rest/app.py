@@ -13,8 +13,9 @@ from starlette.exceptions import HTTPException
 from ... import __version__
 from ...client import Client
 from ...errors import MemoristError
-from .. import metrics, web
+from .. import metrics
 from ..mcp import serve_http
+from ..web import pages
 from . import dialects, memories, table
 from .auth import Authenticator, Caller, RateLimiter, authenticate
 from .request import AuthenticatedRoute, Problem, RequestMiddleware, answer_error, problem
@@ -72,7 +73,7 @@ def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:
     app.state.authenticator = Authenticator(engine, local)
     app.state.rate_limiter = RateLimiter(engine.settings.rate_limit)
     app.state.metrics = metrics.Metrics(engine)
-    web.mount(app)
+    pages.mount(app)
     for router in ROUTERS:
         app.include_router(router)
     for kind in (MemoristError, HTTPException, RequestValidationError):

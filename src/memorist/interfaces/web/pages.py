@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
-from fastapi import Response
+from fastapi import FastAPI, Response
 
 from ...dialects import catalog
 from ...errors import InvalidInput, NotAllowed, NotFound
 from ...storage.keys import RIGHTS, Key
 from ...types import KINDS, STATES, Filter, Labels, Memory
-from .. import plain
-from . import markup
-from .request import PAGE_SIZE, PageRequest, route
+from . import PAGE_SIZE, PageRequest, Sessions, markup, route, routes, templates
 
 RECENT = 200  # memories searched for threads
 MAX_NODES = 36  # memories in the graph of related memories
@@ -30,10 +27,19 @@ TRASH_DAYS = 30
 T = TypeVar("T")
 
 
+def mount(app: FastAPI) -> None:
+    """Add the pages to a server."""
+    app.state.sessions = Sessions()
+    for name in templates.list_templates():
+        templates.get_template(name)  # compile now, so that the first visitor does not wait for it
+    for path, method, handle in routes:
+        app.add_route(path, handle, methods=[method], include_in_schema=False)
+
+
 @route("GET", "/", "read")
 async def search(page: PageRequest) -> Response:
     """Show search results, or the latest memories."""
-    question = page.param("q")
+    question = page.value("q")
     if question:
         answer = await page.memories.recall(
             question,
@@ -43,21 +49,17 @@ async def search(page: PageRequest) -> Response:
         parts: dict[str, None] = {}  # names in the order of their first use
         for hit in answer.hits:
             parts |= {name: None for name, value in hit.parts.items() if round(value, 4)}
-        # Names with a dot belong to dialects, for code that is written against those.
-        names = [name for name in sorted(catalog.PROFILES) if "." not in name]
-        return await page.render("search.html", answer=answer, parts=list(parts), profiles=names)
+        return await page.render("search.html", answer=answer, parts=list(parts))
     kind = page.choose("kind", KINDS)
-    tag = page.param("tag")
+    tag = page.value("tag")
     where = Filter(
         states=(page.choose("state", STATES) or "active",),
         kinds=(kind,) if kind else (),
         tags=(tag,) if tag else (),
-        pinned=True if page.param("pinned") else None,
+        pinned=True if page.value("pinned") else None,
     )
     found = await page.list_memories(where)
-    return await page.render(
-        "latest.html", found=found, kinds=KINDS, states=STATES, text="", tags=""
-    )
+    return await page.render("latest.html", found=found)
 
 
 @route("POST", "/remember", "remember")
@@ -140,10 +142,7 @@ async def confirm_forget(page: PageRequest) -> Response:
     where = Filter(ids=(page.id,), states=STATES)
     preview = await page.memories.forget_where(where=where, dry_run=True)
     ids = (*preview.derived[:PAGE_SIZE], *preview.flagged[:PAGE_SIZE])
-    listed: Iterable[Memory] = ()
-    if ids:
-        where = Filter(ids=ids, states=STATES)
-        listed = await page.memories.list(where, limit=2 * PAGE_SIZE)
+    listed = await page.memories.ctx.store.get(page.memories.scope, ids)
     texts = {each.id: each for each in listed}
     return await page.render("forget.html", memory=found, preview=preview, texts=texts)
 
@@ -168,7 +167,7 @@ async def forget(page: PageRequest) -> Response:
 @route("GET", "/threads", "read")
 async def show_threads(page: PageRequest) -> Response:
     """Show recent threads, or the memories and changes of one."""
-    name = page.param("thread")
+    name = page.value("thread")
     since = page.number("since", 2**31) or 0
     if not name:
         counts = Counter[str]()
@@ -230,15 +229,13 @@ async def answer_proposal(page: PageRequest) -> Response:
 async def show_trash(page: PageRequest) -> Response:
     """Show memories that can be restored."""
     found = await page.list_memories(Filter(states=("soft_deleted", "archived")))
-    # Earlier versions are restored together with their memory.
-    rows = [each for each in found if each.superseded_by is None]
-    return await page.render("trash.html", found=found, rows=rows)
+    return await page.render("trash.html", found=found)
 
 
 @route("GET", "/relations", "read")
 async def show_relations(page: PageRequest) -> Response:
     """Show a graph of related memories, around one memory or among the latest."""
-    center = page.param("id")
+    center = page.value("id")
     memories = page.memories
     depth, limit = (2, 6) if center else (1, 3)
     if center:
@@ -257,19 +254,15 @@ async def show_relations(page: PageRequest) -> Response:
                 if other.id in found or len(found) < MAX_NODES:
                     found[other.id] = other
                     edges[min(id, other.id), max(id, other.id)] = related.strength
-    weighted = [(*ids, strength) for ids, strength in edges.items()]
     connected = {center}.union(*edges)
-    graph = ""
-    labels: dict[str, str] = {}
-    for id, each in found.items():
-        if id in connected:
-            line = plain(each.text[:200])
-            labels[id] = line if len(line) <= 22 else line[:21] + "…"
+    shown = [id for id in found if id in connected]
+    weighted = [(*ids, strength) for ids, strength in edges.items()]
+    points: dict[str, list[float]] = {}
     if edges:
-        graph = await asyncio.to_thread(markup.render_graph, labels, weighted, center)
-    rows = [(found[one], found[other], strength) for one, other, strength in weighted]
-    rows.sort(key=lambda row: -row[2])
-    return await page.render("relations.html", graph=graph, rows=rows, center=found.get(center))
+        points = await asyncio.to_thread(markup.compute_layout, shown, weighted)
+    return await page.render(
+        "relations.html", found=found, edges=weighted, points=points, center=center
+    )
 
 
 @route("GET", "/figures", "read")
@@ -284,18 +277,15 @@ async def show_statistics(page: PageRequest) -> Response:
     for each in usage:
         counts["input tokens"][each.day] += each.tokens_in
         counts["output tokens"][each.day] += each.tokens_out
-    plots: list[tuple[str, str, dict[str, list[int]]]] = []
-    for title, about, lines in markup.STATISTICS:
-        series: dict[str, list[int]] = {}
-        for name, events in lines.items():
-            total = sum(map(counts.__getitem__, events.split(", ")), Counter[str]())
-            series[name] = [total[day] for day in days]
-        plots.append((title, about, series))
+
+    def count(*events: str) -> list[int]:
+        return [sum(counts[event][day] for event in events) for day in days]
+
     is_admin = page.caller.has_right("admin")
     return await page.render(
         "figures.html",
         days=days,
-        plots=plots,
+        count=count,
         usage=usage,
         jobs=await page.engine.backlog() if is_admin else None,
         latencies=page.app.state.metrics.latencies() if is_admin else {},
@@ -311,11 +301,7 @@ async def show_settings(page: PageRequest) -> Response:
         for each in await page.engine.scopes():
             if (each.user, each.tenant) == (scope.user, scope.tenant):
                 spaces.add(each.space)
-    return await page.render(
-        "settings.html",
-        settings=await page.memories.privacy.settings(),
-        spaces=sorted(spaces),
-    )
+    return await page.render("settings.html", spaces=sorted(spaces))
 
 
 @route("POST", "/settings", "write")
