@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 import memorist
 from memorist.interfaces.mcp import build_http_server, serve_http
 from memorist.interfaces.rest.app import create_app
-from memorist.interfaces.rest.auth import Caller, authenticate
+from memorist.interfaces.rest.auth import Caller
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 WAV = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
@@ -346,7 +346,7 @@ async def serve(port: int) -> None:
     ) as engine:
         app = create_app(engine, local=Caller(name="local", user="ana", tenant="default"))
         server = add_to(build_http_server(engine))
-        app.router.lifespan_context = lambda app: serve_http(app, engine, authenticate, server)
+        app.router.lifespan_context = lambda app: serve_http(app, server)
         await uvicorn.Server(uvicorn.Config(app, port=port, log_level="error")).serve()
 
 

@@ -5,12 +5,11 @@ One server for both transports and both revisions of the protocol.
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcp.server import MCPServer
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -20,27 +19,22 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from pydantic import ValidationError
+from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from ... import __version__
+from ...client import Client
 from ...errors import InvalidInput, MemoristError, NotFound
 from ...retrieve import render
+from ...storage import codec
 from ...storage.keys import RIGHTS
 from ...types import Filter
-from .. import Call, load, login
+from .. import Call, login
+from ..rest.auth import Caller, authenticate
 from . import tools
-from .request import Backend, authorize
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-    from starlette.types import Receive, Scope, Send
-
-    from ...client import Client
-    from ..rest.auth import Caller
-    from .request import Request
-
-    Authenticate = Callable[[HTTPConnection], Awaitable[Caller]]
+from .request import Backend, Request, authorize
 
 PATH = "/mcp"
 SNAPSHOT_SIZE = 50  # memories
@@ -114,14 +108,7 @@ def build_server(backend: Backend) -> MCPServer[None]:
     root.handlers[:] = handlers  # the constructor changes the logging of the process
     root.setLevel(level)
     for run, hints in tools.TOOLS:
-        description = inspect.getdoc(run)
-        server.add_tool(
-            run,
-            title=hints.title,
-            description=description,
-            annotations=hints,
-            structured_output=True,
-        )
+        server.add_tool(run, title=hints.title, annotations=hints, structured_output=True)
 
     @server.resource(
         "memory://entry/{id}",
@@ -132,7 +119,7 @@ def build_server(backend: Backend) -> MCPServer[None]:
     )
     async def read_entry(id: str) -> str:
         memory = await (await authorize("read")).scope().get(id)
-        return json.dumps(load("storage.codec").dump(memory), ensure_ascii=False)
+        return json.dumps(codec.dump(memory), ensure_ascii=False)
 
     @server.resource(
         "memory://snapshot",
@@ -179,13 +166,13 @@ def remember_this() -> str:
 async def serve_stdio(call: Call, *, agent: str | None = None) -> None:
     """Serve one MCP client on stdin and stdout until it disconnects."""
 
-    def authenticate(client: Client, _: Request) -> Caller:
+    def get_caller(client: Client, _: Request) -> Caller:
         settings = client.settings
         rights: tuple[str, ...] = RIGHTS
         if agent is not None:
             client.ctx.allowlists.allowed(agent)  # raises if the name is misspelt
             rights = ("ask", "remember")
-        caller: Caller = load("interfaces.rest.auth").Caller(
+        return Caller(
             name="local",
             user=call.user or settings.user or login(),
             tenant=call.tenant or settings.tenant,
@@ -193,9 +180,8 @@ async def serve_stdio(call: Call, *, agent: str | None = None) -> None:
             agent=agent,
             rights=rights,
         )
-        return caller
 
-    backend = Backend(authenticate, db=call.db, session=call.session)
+    backend = Backend(get_caller, db=call.db, session=call.session)
     await build_server(backend).run_stdio_async()
 
 
@@ -211,17 +197,11 @@ def build_http_server(client: Client) -> MCPServer[None]:
 
 
 @asynccontextmanager
-async def serve_http(
-    app: Starlette,
-    client: Client,
-    authenticate: Authenticate,
-    server: MCPServer[None] | None = None,
-) -> AsyncIterator[None]:
+async def serve_http(app: Starlette, server: MCPServer[None]) -> AsyncIterator[None]:
     """Serve MCP clients at `/mcp` of an app while the body runs."""
-    server = server or build_http_server(client)
     # The middleware of the app checks Host and Origin for all routes.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    max_bytes = client.settings.max_body_mb << 20
+    max_bytes = app.state.engine.settings.max_body_mb << 20
     server.streamable_http_app(transport_security=security, max_request_body_size=max_bytes)
     manager = server.session_manager
 

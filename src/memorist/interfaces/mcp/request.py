@@ -11,23 +11,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from typing_extensions import TypedDict
 
+from ... import aio
+from ...client import Client
 from ...retrieve import render
-from .. import load
+from ...scoped import ScopedClient
+from ...types import Memory
+from ..rest.auth import Caller
 
-if TYPE_CHECKING:
-    from ...client import Client
-    from ...scoped import ScopedClient
-    from ...types import Memory
-    from ..rest.auth import Caller
-
-    Request = ServerRequestContext[Any, Any]
-    Authenticate = Callable[[Client, Request], Caller]
-
+Request = ServerRequestContext[Any, Any]
 MAX_NAME = 60  # characters of a client's name
 # Since this revision, a question to the user is sent in the response to the request.
 ELICITS_IN_RESPONSE = "2026-07-28"
@@ -39,7 +35,7 @@ _current: ContextVar[tuple[Backend, Request]] = ContextVar("memorist_mcp_request
 class Backend:
     """Opens the client, unless it is given, and authenticates requests."""
 
-    authenticate: Authenticate
+    authenticate: Callable[[Client, Request], Caller]
     opened: Client | None = None
     db: str | None = None
     session: str | None = None
@@ -50,8 +46,7 @@ class Backend:
         """Return the client, opened once. If opening fails, the next call tries again."""
         async with self.lock:
             if self.opened is None:
-                client: Client = await self.stack.enter_async_context(load("aio").open(self.db))
-                self.opened = client
+                self.opened = await self.stack.enter_async_context(aio.open(self.db))
             return self.opened
 
     @asynccontextmanager

@@ -44,6 +44,7 @@ Ids = Annotated[
         description="Memory ids, exactly as another tool returned them.", max_length=MAX_MEMORIES
     ),
 ]
+UpTo20 = Annotated[list[str] | None, Field(max_length=20)]
 Limit = Annotated[int, Field(ge=1, le=MAX_MEMORIES)]
 Budget = Annotated[int, Field(description="Maximum number of tokens to return.", ge=50, le=20_000)]
 ProfileField = Literal["preferred_name", "pronouns", "city", "language", "tone", "goals_add"]
@@ -92,14 +93,12 @@ async def memory_query(
         categories: Only these categories, for example preference, project or decision.
     """
     call = await authorize("ask")
-    result = QueryResult(memories=[], note="")
     if call.agent is None:
         where = Filter(categories=tuple(categories or ()))
         recall = await call.scope().recall(query, limit=limit, budget=budget, where=where)
         failed = [f"{leg}: {state}" for leg, state in recall.legs.items() if state != "ok"]
-        result["memories"] += map(memory_item, recall.memories)
-        result["note"] = "; ".join(failed)
-        return result
+        found = list(map(memory_item, recall.memories))
+        return QueryResult(memories=found, note="; ".join(failed))
     rows = await call.scope().query(
         query,
         agent=call.agent,
@@ -108,6 +107,7 @@ async def memory_query(
         budget_tokens=budget,
         return_="full",
     )
+    result = QueryResult(memories=[], note="")
     for row in rows:
         text = f"{row['text']}: {row['steps_text']}" if row["steps_text"] else row["text"]
         item = ToolMemory(
@@ -153,9 +153,9 @@ async def memory_remember(
     text: str,
     said_by: Literal["user", "assistant", "tool"] = "assistant",
     category: str | None = None,
-    tags: Annotated[list[str] | None, Field(max_length=20)] = None,
+    tags: UpTo20 = None,
     importance: Annotated[float | None, Field(ge=0, le=1)] = None,
-    evidence: Annotated[list[str] | None, Field(max_length=20)] = None,
+    evidence: UpTo20 = None,
     at: str | None = None,
 ) -> RememberResult:
     """Store something that will matter in later conversations: a preference, a decision and its
@@ -187,13 +187,13 @@ async def memory_remember(
         evidence=evidence or (),
         at=at,
     )
-    result = RememberResult(outcomes=[])
-    for each in receipt.outcomes:
-        item = OutcomeItem(
+    outcomes = [
+        OutcomeItem(
             status=each.status, ids=list(each.ids), reason=each.reason, supersedes=each.supersedes
         )
-        result["outcomes"].append(item)
-    return result
+        for each in receipt.outcomes
+    ]
+    return RememberResult(outcomes=outcomes)
 
 
 @tool("Edit a memory", idempotent=False)
@@ -321,12 +321,11 @@ async def memory_conflicts(limit: Limit = 10) -> ConflictsResult:
         limit: Maximum number of memories to return.
     """
     scope = (await authorize("read")).scope()
-    result = ConflictsResult(conflicts=[])
-    for each in await scope.conflicts(limit=limit):
-        newer = memory_item(each.new)
-        older = memory_item(each.old)
-        result["conflicts"].append(ConflictItem(id=each.id, newer=newer, older=older))
-    return result
+    conflicts = [
+        ConflictItem(id=each.id, newer=memory_item(each.new), older=memory_item(each.old))
+        for each in await scope.conflicts(limit=limit)
+    ]
+    return ConflictsResult(conflicts=conflicts)
 
 
 @tool("Resolve a conflict")

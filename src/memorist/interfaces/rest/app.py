@@ -14,10 +14,10 @@ from ... import __version__
 from ...client import Client
 from ...errors import MemoristError
 from .. import metrics
-from ..mcp import serve_http
+from ..mcp import build_http_server, serve_http
 from ..web import pages
 from . import dialects, memories, table
-from .auth import Authenticator, Caller, RateLimiter, authenticate
+from .auth import Authenticator, Caller, RateLimiter
 from .request import AuthenticatedRoute, Problem, RequestMiddleware, answer_error, problem
 
 _NO_TELEMETRY: Any = dict.fromkeys(
@@ -67,7 +67,7 @@ def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:
         openapi_url="/openapi.json",
         redirect_slashes=False,
         telemetry=_NO_TELEMETRY,
-        lifespan=lambda app: serve_http(app, engine, authenticate),
+        lifespan=lambda app: serve_http(app, build_http_server(engine)),
     )
     app.state.engine = engine
     app.state.authenticator = Authenticator(engine, local)
