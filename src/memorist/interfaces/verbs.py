@@ -1,7 +1,7 @@
 """The verb table: each entry becomes a REST route, a command, or both.
 
 A verb is listed in `verbs.toml` if the interfaces only parse its arguments, call one method of the
-client and render what it returns. `rest/table.py` builds the routes and `cli/app.py` the commands.
+client and render what it returns. `rest/routes.py` builds the routes and `cli/app.py` the commands.
 How a result is printed depends on its type alone. Everything else is written by hand in those
 packages.
 
@@ -21,7 +21,7 @@ class Argument:
     """One argument of a verb. Required arguments are positional on the command line."""
 
     name: str
-    kind: str  # `rest/table.py` and `cli/app.py` map it to a type
+    kind: str  # `rest/routes.py` and `cli/app.py` map it to a type
     help: str
     required: bool = False
     default: Any = None
@@ -42,6 +42,7 @@ class Verb:
     right: str = ""  # by default `read` for GET, else `write`
     may_be_missing: bool = False  # the route answers 404 if there is no such thing
     status: int = 200
+    model: str = ""  # of the body or query in `rest/bodies.py`, if it has more than the arguments
     panel: str | None = None  # of the help, for commands outside a group
     example: str = ""  # what follows the command
     whole_client: bool = False  # a method of the client itself: not about one scope

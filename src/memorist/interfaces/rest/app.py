@@ -16,9 +16,10 @@ from ...errors import MemoristError
 from .. import metrics
 from ..mcp import build_http_server, serve_http
 from ..web import pages
-from . import dialects, memories, table
+from . import dialects
 from .auth import Authenticator, Caller, RateLimiter
 from .request import AuthenticatedRoute, Problem, RequestMiddleware, answer_error, problem
+from .routes import by_hand, table
 
 _NO_TELEMETRY: Any = dict.fromkeys(
     "tracing metrics logs operation_spans auto_configure".split(), False
@@ -33,8 +34,8 @@ health = APIRouter(route_class=AuthenticatedRoute)
 ROUTERS = (
     health,
     metrics.routes,
-    memories.routes,
-    table.routes,
+    by_hand,
+    table,
     dialects.routes,
 )
 

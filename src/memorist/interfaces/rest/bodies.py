@@ -1,4 +1,4 @@
-"""Request bodies and the types of their fields. Unknown fields are rejected."""
+"""Request bodies and results, and the types of their fields. Unknown fields are rejected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pydantic import (
 
 from ...dialects import catalog
 from ...text import clock
-from ...types import Filter, Labels
+from ...types import Filter, Labels, Memory
 from .auth import LABELS
 
 # In JSON, 3.0 is an integer.
@@ -75,6 +75,34 @@ class ScopeQuery(Body, strict=False):
 
 
 ScopeParams = Annotated[ScopeQuery, Query()]
+
+
+class ListQuery(ScopeQuery):
+    """Which memories to list."""
+
+    pinned: bool | None = None
+    manually_saved: bool | None = None
+    kind: KindName | None = None
+    state: StateName = "active"
+    category: Word | None = None
+    tag: Word | None = None
+    limit: Count = 50
+    cursor: Annotated[str, Field(max_length=100)] | None = None
+
+    def filter(self) -> Filter:
+        given = {"kinds": self.kind, "categories": self.category, "tags": self.tag}
+        chosen: dict[str, Any] = {"states": (self.state,)}
+        for name, value in given.items():
+            chosen[name] = () if value is None else (value,)
+        return Filter(pinned=self.pinned, manually_saved=self.manually_saved, **chosen)
+
+
+class ForgetQuery(ScopeQuery):
+    """How to forget a memory."""
+
+    reason: Word = ""
+    keep_days: Days = 0
+    never_again: bool = False
 
 
 class SpaceBody(Body):
@@ -139,6 +167,9 @@ class MessageBody(Body):
     session: OptionalName = None
 
 
+Message = Annotated[MessageBody, AfterValidator(MessageBody.model_dump)]
+
+
 class DraftBody(LabeledBody):
     """What entries and messages have in common."""
 
@@ -157,14 +188,14 @@ class DraftBody(LabeledBody):
 class EntryBody(DraftBody):
     """A text to remember."""
 
-    text: Text
+    what: Annotated[Text, Field(alias="text")]
     at: Moment | None = None
 
 
 class MessagesBody(DraftBody):
     """A conversation to remember."""
 
-    messages: Annotated[list[MessageBody], Field(min_length=1, max_length=1000)]
+    what: Annotated[list[Message], Field(alias="messages", min_length=1, max_length=1000)]
 
 
 class EditBody(Body, json_schema_extra={"minProperties": 1}):
@@ -300,3 +331,53 @@ class ImportBody(SpaceBody):
 
     records: Annotated[list[dict[str, Any]], Field(max_length=10_000)]
     restore: bool = False
+
+
+class MemoryPage(BaseModel):
+    """One page of memories and the cursor of the next."""
+
+    entries: list[Memory]
+    cursor: str | None
+
+
+class SpaceSummary(BaseModel):
+    """What is stored in a space."""
+
+    space: str
+    summary: str
+    counts: dict[str, Any]
+
+
+class UndoResult(BaseModel):
+    """What was undone, or would be."""
+
+    operations: list[str]
+    ids: list[str]
+    dry_run: bool
+
+
+class CommandResult(BaseModel):
+    """The result of a chat command; `command` is empty if the text was none."""
+
+    command: str
+    say: str
+    done: bool
+    ids: list[str]
+
+
+class PrivacyStatus(BaseModel):
+    """The privacy settings of a space or session."""
+
+    space: str
+    memory_enabled: bool
+    incognito_default: bool
+    sharing: bool
+    on: bool
+    reason: str
+
+
+class Withdrawal(BaseModel):
+    """How many values of a field were erased."""
+
+    field: str
+    values: int

@@ -1,0 +1,323 @@
+"""The routes. Most are entries of the verb table: they parse the arguments, call the client and return
+the result. Those with more to do are written by hand."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from operator import attrgetter
+from typing import Annotated, Any, Literal, get_type_hints
+
+from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BeforeValidator, StringConstraints, create_model
+from starlette.exceptions import HTTPException
+
+from ...client import Client
+from ...errors import NotFound, RevisionConflict
+from ...manage.chat_commands import Reply
+from ...manage.checkpoints import Checkpoints
+from ...manage.privacy import FIELDS, Consent
+from ...scoped import ScopedClient
+from ...storage.changes import Event
+from ...storage.documents import SavedCheckpoint
+from ...storage.proposals import Proposal
+from ...types import Memory, Receipt
+from .. import verbs
+from . import bodies
+from .auth import LABELS, ClientAccess, Requires
+from .bodies import Id, Name, ScopeParams
+from .request import Asker, AuthenticatedRoute, Reader, Writer, declare
+
+by_hand = APIRouter(prefix="/v1/memory", route_class=AuthenticatedRoute)
+table = APIRouter(route_class=AuthenticatedRoute)
+KINDS: dict[str, Any] = {
+    "id": bodies.Id,
+    "name": bodies.Name,
+    "word": bodies.Word,
+    "text": str,
+    "value": Annotated[bodies.Text, StringConstraints(max_length=200)],
+    "count": bodies.Count,
+    "tokens": bodies.Tokens,
+    "days": bodies.Days,
+    "revision": bodies.Revision,
+    "flag": bool,
+    "node": Literal["hotpath", "context", "episodic", "worker"],
+    "field": Literal[FIELDS],
+}
+DECISION: Any = create_model(
+    "Decision",
+    __doc__="The decision about a proposal, without its value.",
+    id=str,
+    field=str,
+    decided=str,
+)
+OWNERS = {"": ScopedClient, "consent": Consent, "checkpoints": Checkpoints}
+SHOWN: dict[Any, Any] = {  # results that are returned in another form
+    type(None): None,
+    Proposal: DECISION,
+    list[Event]: list[Annotated[dict[str, Any], BeforeValidator(asdict)]],
+}
+NOTHING_NEW: dict[int | str, dict[str, Any]] = {
+    200: {"model": Receipt, "description": "Nothing new was created"}
+}
+_ETAG = re.compile(r'"(\d{1,18})"')
+
+
+def add(verb: verbs.Verb) -> None:
+    """Add the route of a verb."""
+    method, path = verb.route.split()
+    path = path[1:] if path.startswith("//") else f"/v1/memory{path}"  # //: not below it
+    group, _, last = verb.method.rpartition(".")
+    name = verb.name or last
+    function = getattr(Client if verb.whole_client else OWNERS[group], last)
+    result = get_type_hints(function)["return"]
+    takes_actor = "actor" in inspect.signature(function).parameters
+    responses = NOTHING_NEW if result is Receipt else {}
+    if verb.may_be_missing:
+        responses = declare(404)
+    labels = set(LABELS).difference(argument.name for argument in verb.arguments)
+
+    async def endpoint(access: ClientAccess, response: Response, **values: Any) -> Any:
+        for given in (values.pop("query", ()), values.pop("body", ())):
+            values |= given
+        place = {label: values.pop(label, None) for label in labels}
+        if takes_actor:
+            values["actor"] = access.caller.user
+        target: Any = access.client
+        if not verb.whole_client:
+            target = access.caller.scope(access.client, **place)
+        answer = await attrgetter(verb.method)(target)(**values)
+        if isinstance(answer, Receipt) and not answer.count("created"):
+            response.status_code = 200
+        return with_etag(response, answer) if isinstance(answer, Memory) else answer
+
+    parameters = [
+        inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+        for each, annotation in _endpoint_parameters(verb, name, method, path).items()
+    ]
+    endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    table.add_api_route(
+        path,
+        endpoint,
+        methods=[method],
+        name=name,
+        description=verb.help,
+        status_code=verb.status,
+        response_model=SHOWN.get(result, result),
+        responses=responses,
+    )
+
+
+def _endpoint_parameters(verb: verbs.Verb, name: str, method: str, path: str) -> dict[str, Any]:
+    """Return the parameters of an endpoint with their types.
+
+    A body names the space itself, unless the path names something in it.
+    """
+    right = verb.right or ("read" if method == "GET" else "write")
+    parameters: dict[str, Any] = {
+        "response": Response,
+        "access": Annotated[ClientAccess, Depends(Requires(right))],
+    }
+    fields: dict[str, Any] = {}
+    for argument in verb.arguments:
+        kind: Any = KINDS.get(argument.kind)
+        if f"{{{argument.name}}}" in path:
+            parameters[argument.name] = kind
+        elif not argument.cli_only:
+            default = ... if argument.required else argument.route_default
+            fields[argument.name] = (kind | None if default is None else kind, default)
+    model: Any = getattr(bodies, verb.model) if verb.model else None
+    title = name.title().replace("_", "") + "Body"
+    has_body = method in ("POST", "PUT") and bool(fields or model)
+    names_space = has_body and "{" not in path
+    if has_body:
+        base = bodies.SpaceBody if names_space else bodies.Body
+        body = model or create_model(title, __base__=base, __doc__=verb.help, **fields)
+        parameters["body"] = body
+        fields = {}
+    if not (verb.whole_client or names_space):
+        query = model or create_model(title, __base__=bodies.ScopeQuery, **fields)
+        parameters["query"] = Annotated[query, Query()]
+    return parameters
+
+
+for _verb in verbs.VERBS:
+    if _verb.route:
+        add(_verb)
+
+
+def with_etag(response: Response, memory: Memory) -> Memory:
+    """Set the revision of a memory as its ETag, for `If-Match`."""
+    response.headers["ETag"] = f'"{memory.revision}"'
+    return memory
+
+
+@by_hand.get("/summary")
+async def summary(access: Reader, query: ScopeParams) -> bodies.SpaceSummary:
+    """Summarize what is stored in a space, for people to read."""
+    mine = access.scope(query)
+    text = await mine.overview()
+    return bodies.SpaceSummary(space=mine.scope.space, summary=text, counts=await mine.stats())
+
+
+@by_hand.get("/entries", responses=declare(404))
+async def list_entries(
+    access: Reader, query: Annotated[bodies.ListQuery, Query()]
+) -> bodies.MemoryPage:
+    """List memories, newest first. Pass `cursor` to get the next page of the same list."""
+    mine = access.scope(query)
+    where = query.filter()
+    # A cursor is only valid for the list it came from.
+    digest = hashlib.sha256(f"{mine.scope}{where}".encode()).hexdigest()[:16]
+    start = None
+    if query.cursor is not None:
+        try:
+            start, _, bound = base64.urlsafe_b64decode(query.cursor).decode().partition(".")
+        except ValueError:
+            bound = ""
+        if bound != digest:
+            raise NotFound(
+                "Unknown cursor: pass the one of the previous page, with the same filters"
+            )
+    page = await mine.list(where, limit=query.limit, cursor=start)
+    following = None
+    if page.cursor:
+        following = base64.urlsafe_b64encode(f"{page.cursor}.{digest}".encode()).decode()
+    return bodies.MemoryPage(entries=list(page), cursor=following)
+
+
+@by_hand.patch("/entries/{id}", responses=declare(404, 409, 412))
+async def edit_entry(
+    id: Id,
+    access: Writer,
+    query: ScopeParams,
+    response: Response,
+    body: bodies.EditBody,
+    if_match: Annotated[str, Header()] = "*",
+) -> Memory:
+    """Edit a memory. The previous version stays readable. With `If-Match`, only if unchanged."""
+    etag = _ETAG.fullmatch(if_match)
+    if etag is None and if_match != "*":
+        raise HTTPException(412, "Unknown version: pass the `ETag` that came with the memory")
+    mine = access.scope(query)
+    user = access.caller.user
+    revision = int(etag[1]) if etag else None
+    try:
+        new = await mine.edit(id, **body.options(), revision=revision, actor=user)
+    except RevisionConflict as error:
+        raise HTTPException(412, str(error)) from error
+    return with_etag(response, new)
+
+
+@by_hand.post("/undo", responses=declare(404, 409))
+async def undo(
+    access: Writer, body: bodies.UndoOperationBody | bodies.UndoSessionBody
+) -> bodies.UndoResult:
+    """Undo one operation of the history, or everything that a session did."""
+    mine = access.caller.scope(access.client, body.space)
+    done = await mine.undo(**body.model_dump(exclude={"space"}), actor=access.caller.user)
+    ids = [memory.id for memory in done.memories]
+    return bodies.UndoResult(operations=list(done.operations), ids=ids, dry_run=done.dry_run)
+
+
+@by_hand.post("/feedback")
+async def feedback(access: Reader, body: bodies.FeedbackBody) -> dict[str, str]:
+    """Report which recalled memories a reply used: told, cited or echoed. No text is stored."""
+    evidence = {"reply": body.reply} if body.used is None else {"used": body.used}
+    return await access.scope(body).feedback(body.recalled, **evidence)
+
+
+@by_hand.post("/query")
+async def query(access: Asker, body: bodies.QueryBody) -> list[dict[str, Any]]:
+    """Answer the question of an agent, as bullets or in full. Its allowlist always applies."""
+    options = body.options("shape", "filters")
+    options["agent"] = access.caller.agent or body.agent or ""
+    if body.filters:
+        options["filters"] = body.filters.model_dump()
+    return await access.scope(body).query(**options, return_=body.shape)
+
+
+@by_hand.post("/say", response_model=bodies.CommandResult)
+async def say(access: Writer, body: bodies.SayBody) -> Reply:
+    """Run a chat command: "what do you remember about …?", "forget that", "turn memory off"."""
+    access.caller.require("read")
+    reply = await access.scope(body).command(**body.options())
+    return reply or Reply(command="", say="", done=False)
+
+
+@by_hand.put("/checkpoints/{thread}")
+async def save_checkpoint(
+    thread: Name, access: Writer, query: ScopeParams, body: bodies.CheckpointBody
+) -> SavedCheckpoint:
+    """Save the state of a thread. It replaces the previous checkpoint."""
+    return await access.scope(query).checkpoints.save(thread, body.model_dump())
+
+
+@by_hand.get(
+    "/export",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/x-ndjson": {}}}},
+)
+async def export(access: Reader, query: ScopeParams) -> StreamingResponse:
+    """Export everything in a space as JSON lines, which `import` reads."""
+    mine = access.scope(query)
+
+    async def lines() -> AsyncIterator[str]:
+        async for record in mine.export():
+            yield json.dumps(record) + "\n"
+
+    return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+
+async def privacy_status(mine: ScopedClient) -> bodies.PrivacyStatus:
+    """Return the privacy settings of a space or session."""
+    reason = await mine.privacy.disabled_reason()
+    settings = asdict(await mine.privacy.settings())
+    return bodies.PrivacyStatus(space=mine.scope.space, **settings, on=not reason, reason=reason)
+
+
+@by_hand.get("/settings")
+async def settings(access: Reader, query: ScopeParams) -> bodies.PrivacyStatus:
+    """Return the privacy settings of a space, or of a session in it."""
+    return await privacy_status(access.scope(query))
+
+
+@by_hand.post("/settings")
+async def set_settings(access: Writer, body: bodies.SpaceSettingsBody) -> bodies.PrivacyStatus:
+    """Turn memory in a space on or off, and choose whether its sessions start incognito."""
+    mine = access.scope(body)
+    await mine.privacy.set(**body.options(), actor=access.caller.user)
+    return await privacy_status(mine)
+
+
+@by_hand.post("/incognito/start")
+async def start_incognito(access: Writer, body: bodies.SessionBody) -> bodies.PrivacyStatus:
+    """Make a session incognito: nothing is stored or recalled in it."""
+    mine = access.scope(body)
+    await mine.privacy.start_incognito()
+    return await privacy_status(mine)
+
+
+@by_hand.post("/incognito/end")
+async def end_incognito(access: Writer, body: bodies.SessionBody) -> bodies.PrivacyStatus:
+    """End incognito mode: the session stores and recalls again."""
+    mine = access.scope(body)
+    await mine.privacy.end_incognito()
+    return await privacy_status(mine)
+
+
+@by_hand.delete("/about/{field}")
+async def withdraw(
+    field: Literal[FIELDS],  # type: ignore[valid-type]
+    access: Writer,
+    query: ScopeParams,
+) -> bodies.Withdrawal:
+    """Erase a field about the person, its proposals and all its previous values."""
+    erased = await access.scope(query).consent.withdraw(field, actor=access.caller.user)
+    return bodies.Withdrawal(field=field, values=erased)
