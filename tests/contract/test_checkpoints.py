@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,10 +20,9 @@ from memorist.manage.checkpoints import Checkpoints
 from memorist.settings import allowlists, load
 from memorist.storage.documents import Documents, NewDocument
 from memorist.storage.graph_checkpoints import (
-    CheckpointFilter,
     GraphCheckpoints,
     GraphState,
-    MissingValues,
+    StoredCheckpoint,
     TaskWrite,
 )
 from memorist.storage.store import AccessLog, Store
@@ -237,32 +237,46 @@ async def put(
     graphs: GraphCheckpoints, made: GraphState, run: str | None = None, **values: str
 ) -> None:
     await graphs.put(
-        made, {name: typed(value) for name, value in values.items()}, metadata={}, run=run
+        made, lambda names: {name: typed(values[name]) for name in names}, metadata={}, run=run
     )
 
 
+def nothing(names: Sequence[str]) -> dict[str, tuple[str, bytes]]:
+    """The values of a checkpoint without channels."""
+    return {}
+
+
+async def checkpoints(graphs: GraphCheckpoints, **wanted: Any) -> list[StoredCheckpoint]:
+    return [each async for each in graphs.find(**wanted)]
+
+
 async def found(graphs: GraphCheckpoints, **wanted: Any) -> list[str]:
-    return [
-        each.state.id for each in (await graphs.page(CheckpointFilter(**wanted), limit=100)).found
-    ]
+    return [each.state.id for each in await checkpoints(graphs, **wanted)]
 
 
 async def test_a_value_is_kept_once_for_each_version(store: Store, tamper: Any) -> None:
     graphs = GraphCheckpoints(store, ANA)
     await put(graphs, state("1", a="1", b="1"), a="first", b="other")
     await put(graphs, state("2", parent="1", a="2", b="1"), a="second")
-    newest, oldest = (await graphs.page(CheckpointFilter("t"), limit=5)).found
+    newest, oldest = await checkpoints(graphs, thread="t", limit=5)
     assert newest.values == {"a": typed("second"), "b": typed("other")}
     assert oldest.values == {"a": typed("first"), "b": typed("other")}
     assert await tamper("SELECT count(*) FROM graph_values") == [(3,)]
 
 
-async def test_a_value_that_was_left_out_and_is_not_kept_is_asked_for(store: Store) -> None:
+async def test_a_value_is_asked_for_if_its_version_is_not_stored(store: Store) -> None:
     graphs = GraphCheckpoints(store, ANA)
-    with pytest.raises(MissingValues) as told:
-        await put(graphs, state("1", a="1", b="1"), a="first")
-    assert told.value.channels == ["b"]
-    assert await found(graphs) == []
+    await put(graphs, state("1", a="1"), a="first")
+    asked: list[str] = []
+
+    def refuse(names: Sequence[str]) -> dict[str, tuple[str, bytes]]:
+        asked.extend(names)
+        raise InvalidInput("it is too large")
+
+    with pytest.raises(InvalidInput):
+        await graphs.put(state("2", a="1", b="1"), refuse, metadata={}, run=None)
+    assert asked == ["b"]
+    assert await found(graphs) == ["1"]
 
 
 async def test_a_checkpoint_that_lost_a_value_is_reported(store: Store, tamper: Any) -> None:
@@ -290,31 +304,27 @@ async def test_writes_come_in_the_order_in_which_their_tasks_ran_and_only_once(
     await graphs.write("t", "", "1", first)
     await graphs.write("t", "", "1", [TaskWrite("task-b", 0, "~a", "x", typed("again"))])
     await graphs.write("t", "", "1", [TaskWrite("task-b", -1, "~a", "__error__", typed("later"))])
-    ((_, _, writes),) = (await graphs.page(CheckpointFilter("t"), limit=1)).found
+    ((_, _, writes),) = await checkpoints(graphs, thread="t", limit=1)
     assert [write.data[1] for write in writes] == [b"later", b"1", b"2", b"3"]
 
 
 async def test_pages_neither_repeat_nor_skip_a_checkpoint(store: Store) -> None:
     graphs = GraphCheckpoints(store, ANA)
     for thread in ("t", "u"):
-        for number in range(4):
-            await put(graphs, state(str(number), thread=thread))
-    seen, after = [], None
-    while True:
-        page = await graphs.page(CheckpointFilter(), limit=3, after=after)
-        seen += [(each.state.id, each.state.thread) for each in page.found]
-        if page.last is None:
-            break
-        after = page.last
-    assert seen == [(str(number), thread) for number in (3, 2, 1, 0) for thread in ("u", "t")]
+        for number in range(12):
+            await put(graphs, state(f"{number:02}", thread=thread))
+    seen = [(each.state.id, each.state.thread) for each in await checkpoints(graphs)]
+    every = [(f"{number:02}", thread) for number in reversed(range(12)) for thread in ("u", "t")]
+    assert seen == every
+    assert await found(graphs, limit=13) == [id for id, _ in every[:13]]
 
 
 @pytest.mark.parametrize("name", ["source", "a.b", "7", "%24", "with space"])
 async def test_metadata_is_filtered_in_the_store(store: Store, name: str) -> None:
     graphs = GraphCheckpoints(store, ANA)
-    await graphs.put(state("1"), {}, metadata={name: '"yes"'}, run=None)
-    await graphs.put(state("2"), {}, metadata={name: '"no"'}, run=None)
-    await graphs.put(state("3"), {}, metadata={}, run=None)
+    await graphs.put(state("1"), nothing, metadata={name: '"yes"'}, run=None)
+    await graphs.put(state("2"), nothing, metadata={name: '"no"'}, run=None)
+    await graphs.put(state("3"), nothing, metadata={}, run=None)
     assert await found(graphs, metadata={name: '"yes"'}) == ["1"]
     assert await found(graphs, metadata={name: None}) == ["3"]
     assert await found(graphs, metadata={name: "yes"}) == []
@@ -325,7 +335,7 @@ async def test_removing_a_run_keeps_the_values_that_others_share(store: Store, t
     await put(graphs, state("1", a="1", b="1"), "run-1", a="mine", b="shared")
     await put(graphs, state("2", parent="1", a="2", b="1"), "run-2", a="theirs")
     await graphs.delete_runs(["run-1", "unknown"])
-    (left,) = (await graphs.page(CheckpointFilter("t"), limit=5)).found
+    (left,) = await checkpoints(graphs, thread="t", limit=5)
     assert left.values == {"a": typed("theirs"), "b": typed("shared")}
     assert await tamper("SELECT count(*) FROM graph_values") == [(2,)]
 
@@ -402,7 +412,7 @@ async def test_many_tasks_may_write_at_once(store: Store) -> None:
     await put(graphs, state("1"))
     writes = [[TaskWrite(f"task-{n}", 0, "", "x", typed(str(n)))] for n in range(20)]
     await asyncio.gather(*(graphs.write("t", "", "1", each) for each in writes))
-    (kept,) = (await graphs.page(CheckpointFilter("t"), limit=1)).found
+    (kept,) = await checkpoints(graphs, thread="t", limit=1)
     assert len(kept.writes) == 20
 
 

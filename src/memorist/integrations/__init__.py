@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import Future
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from ..errors import MemoristError
 from ..scoped import ScopedClient
 from ..sync import BlockingScope, few
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -60,16 +58,3 @@ class Bridge:
             work.close()
             raise MemoristError("This memory is closed: open it again")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-
-def blocking(
-    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Any, P], T]:
-    """Return the blocking form of an async method."""
-
-    @functools.wraps(method)
-    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        done: T = self._bridge.run(method(self, *args, **kwargs))
-        return done
-
-    return call

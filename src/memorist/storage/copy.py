@@ -14,7 +14,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -67,7 +67,8 @@ _SET = """INSERT INTO meta (key, value) VALUES (?, ?)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
 
 Report = Callable[[int, int], None]  # how much is done, and of how much
-Progress = dict[str, list[Any]]  # the last key of each table
+Progress = dict[str, Sequence[Any]]  # the last key of each table
+Sums = dict[str, list[Any]]  # of each table the number of rows, and a hash of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,19 +85,18 @@ class TablePage(NamedTuple):
     table: str
     columns: tuple[str, ...]
     rows: Rows
-    last: list[Any]  # the key of the last row
+    last: Sequence[Any] = ()  # the key of the last row
 
 
 async def read_pages(
-    source: Database | Connection, progress: Progress | None = None, only: str = ""
+    source: Database | Connection, progress: Progress, tables: Iterable[str] = KEYS
 ) -> AsyncIterator[TablePage]:
-    """Yield the rows of all tables, or of one, after those that were read before, by their keys."""
-    for table, order in KEYS.items():
-        if only and table != only:
-            continue
-        columns = await _columns(source, table)
+    """Yield the rows of tables by their keys, after those that were read before."""
+    for table in tables:
+        order = KEYS[table]
         keys = order.split(", ")
-        after = (progress or {}).get(table)
+        columns = await _columns(source, table)
+        after = progress.get(table)
         while True:
             where = f"WHERE ({order}) > ({placeholders(keys)})" if after else ""
             sql = f"SELECT {', '.join(columns)} FROM {table} {where} ORDER BY {order} LIMIT {PAGE}"
@@ -114,30 +114,32 @@ async def copy(source: Store, target: Store, report: Report) -> Copied:
     meanwhile.
     """
     progress = await begin_copy(source, target)
-    counts = {table: await _count(source.database, table) for table in KEYS}
+    counts = await _counts(source.database)
     work = 2 * sum(counts.values())
-    done = moved = 0
+    done = sum((await _counts(target.database)).values())
+    moved = 0
     if progress is not None:
-        done = sum([await _count(target.database, table) for table in KEYS])
         async for page in read_pages(source.database, progress):
             await _insert(target.database, page, progress)
             moved += len(page.rows)
             report(min(done + moved, work), work)
     done += moved
+    sums: Sums = {}
     for table, count in counts.items():
-        if await _digest(source.database, table) != await _digest(target.database, table):
+        sums[table] = await _digest(source.database, table)
+        if sums[table] != await _digest(target.database, table):
             if progress is None:
                 raise RevisionConflict(
                     f"{table!r} was written to since the copy, in one of them: take a new database"
                 )
-            await restart(target.database, table, progress)
+            await _restart(target.database, table, progress)
             raise RevisionConflict(
                 f"{table!r} was written to during the copy: run it again, with nobody writing"
             )
         done += count
         report(min(done, work), work)
     await _finish(target.database)
-    return Copied(rows=moved, tables={table: count for table, count in counts.items() if count})
+    return _to_copied(moved, sums)
 
 
 async def back_up(source: Connection, path: Path) -> None:
@@ -150,15 +152,11 @@ async def back_up(source: Connection, path: Path) -> None:
         try:
             kept = "SELECT key, value FROM meta WHERE key IN ('secret', 'analysis')"
             await _begin(target, dict(await source.rows(kept)))
-            progress: Progress = {}
-            counts = dict.fromkeys(KEYS, 0)
-            async for page in read_pages(source):
-                await _insert(target, page, progress)
-                counts[page.table] += len(page.rows)
+            async for page in read_pages(source, {}):
+                await _insert(target, page, {})
             await _finish(target)
-            for table, count in counts.items():
-                if await _count(target, table) != count:
-                    raise StoreDamaged(f"{str(path)!r} is not complete: check the disk and retry")
+            if await _counts(target) != await _counts(source):
+                raise StoreDamaged(f"{str(path)!r} is not complete: check the disk and retry")
         finally:
             await target.close()
 
@@ -170,14 +168,11 @@ async def write_archive(store: Store, path: Path, report: Report) -> Copied:
     """
     database = store.database
     with new_archive(path) as file:
-        head = {
-            "memorist": "archive",
-            "format": ARCHIVE_FORMAT,
-            "key": await _meta(database, "secret"),
-        }
+        key = await _meta(database, "secret")
+        head = {"memorist": "archive", "format": ARCHIVE_FORMAT, "key": key}
         await asyncio.to_thread(_write_lines, file, [head])
         done = 0
-        async for page in read_pages(database):
+        async for page in read_pages(database, {}):
             names = ("table", *page.columns)
             lines = [dict(zip(names, (page.table, *row), strict=True)) for row in page.rows]
             await asyncio.to_thread(_write_lines, file, lines)
@@ -187,7 +182,7 @@ async def write_archive(store: Store, path: Path, report: Report) -> Copied:
         if sum(count for count, _ in sums.values()) != done:
             raise RevisionConflict("It was written to meanwhile: run it again, with nobody writing")
         await asyncio.to_thread(_write_lines, file, [{"sums": sums}])
-    return Copied(rows=done, tables={table: count for table, (count, _) in sums.items() if count})
+    return _to_copied(done, sums)
 
 
 async def read_archive(path: Path, store: Store, report: Report) -> Copied:
@@ -209,7 +204,7 @@ async def read_archive(path: Path, store: Store, report: Report) -> Copied:
         raise RevisionConflict("The target holds memories already: take a new database")
     await _begin(database, {"secret": head["key"]})
     done = 0
-    sums: dict[str, list[Any]] | None = None
+    sums: Sums | None = None
     while batch := await asyncio.to_thread(lambda: list(islice(records, PAGE))):
         sums = batch.pop()["sums"] if "sums" in batch[-1] else None
         for table, group in groupby(batch, lambda record: str(record.pop("table", None))):
@@ -221,10 +216,10 @@ async def read_archive(path: Path, store: Store, report: Report) -> Copied:
             f"{str(path)!r} is cut: the store stays unfinished until a whole file is read"
         )
     for table in KEYS:
-        if list(await _digest(database, table)) != dict(sums).get(table, [0, "0"]):
+        if await _digest(database, table) != sums.get(table, [0, "0"]):
             raise InvalidInput(f"{str(path)!r} was altered: {table!r} is not what was written")
     await _finish(database)
-    return Copied(rows=done, tables={table: count for table, (count, _) in sums.items() if count})
+    return _to_copied(done, sums)
 
 
 async def begin_copy(source: Store, target: Store) -> Progress | None:
@@ -233,11 +228,12 @@ async def begin_copy(source: Store, target: Store) -> Progress | None:
     secret = await _meta(source.database, "secret")
     is_same = secret == await _meta(target.database, "secret")
     mark = await _meta(target.database, MARK)
-    if mark is not None and not is_same:
-        raise RevisionConflict(
-            "The target is an unfinished copy of another store: finish that one, or take a new one"
-        )
     if mark is not None:
+        if not is_same:
+            raise RevisionConflict(
+                "The target is an unfinished copy of another store:"
+                " finish that one, or take a new one"
+            )
         progress: Progress = json.loads(mark)
         return progress
     if is_same:
@@ -253,7 +249,7 @@ async def begin_copy(source: Store, target: Store) -> Progress | None:
 async def _begin(database: Database, meta: dict[str, str]) -> None:
     """Mark an empty store as the target of a copy, with the key of its source."""
     async with database.transaction() as connection:
-        await _delete_all(connection, list(KEYS))
+        await _empty(connection, list(KEYS))
         await connection.run([(_SET, [*meta.items(), (MARK, "{}")])])
 
 
@@ -271,14 +267,14 @@ async def _insert(database: Database, page: TablePage, progress: Progress) -> No
         await connection.run([(sql, rows), (_SET, [(MARK, json.dumps(progress))])])
 
 
-async def restart(database: Database, table: str, progress: Progress) -> None:
-    """Empty a table that differs, and those that refer to it, so that the next run copies them
-    again."""
-    order = list(KEYS)
-    stale = order[order.index(table) :] if table in ("scopes", "memories") else [table]
+async def _restart(database: Database, table: str, progress: Progress) -> None:
+    """Empty a table that differs, and those after it, which may refer to it, so that the next run
+    copies them again."""
+    tables = list(KEYS)
+    stale = tables[tables.index(table) :]
     left = {name: last for name, last in progress.items() if name not in stale}
     async with database.transaction() as connection:
-        await _delete_all(connection, stale)
+        await _empty(connection, stale)
         await connection.rows(_SET, (MARK, json.dumps(left)))
 
 
@@ -289,7 +285,7 @@ async def _finish(database: Database) -> None:
     await execute(database, "DELETE FROM meta WHERE key = ?", (MARK,))
 
 
-async def _delete_all(connection: Connection, tables: Sequence[str]) -> None:
+async def _empty(connection: Connection, tables: Sequence[str]) -> None:
     """Empty tables, those that others refer to last."""
     for table in reversed(tables):
         await connection.rows(f"DELETE FROM {table}", scope=EVERY)
@@ -299,21 +295,27 @@ async def _columns(source: Database | Connection, table: str) -> tuple[str, ...]
     return tuple(row[0] for row in await source.rows(source.dialect.columns, (table,)))
 
 
-async def _count(database: Database, table: str) -> int:
-    return int((await database.rows(f"SELECT count(*) FROM {table}", scope=EVERY))[0][0])
+async def _counts(source: Database | Connection) -> dict[str, int]:
+    """Return the number of rows of each table."""
+    counts = [f"SELECT '{table}', count(*) FROM {table}" for table in KEYS]
+    return dict(await source.rows(" UNION ALL ".join(counts), scope=EVERY))
 
 
-async def _digest(database: Database, table: str) -> tuple[int, str]:
+async def _digest(database: Database, table: str) -> list[Any]:
     """Return the number of rows, and a hash of them all that does not depend on their order."""
     count = total = 0
-    async for page in read_pages(database, only=table):
+    async for page in read_pages(database, {}, [table]):
         places = [page.columns.index(name) for name in sorted(page.columns)]
         for row in page.rows:
             values = [comparable(row[place]) for place in places]
             plain = repr(values).encode("utf-8", "surrogatepass")
             total += int.from_bytes(hashlib.blake2b(plain, digest_size=16).digest(), "big")
         count += len(page.rows)
-    return count, str(total % 2**128)
+    return [count, str(total % 2**128)]
+
+
+def _to_copied(rows: int, sums: Sums) -> Copied:
+    return Copied(rows=rows, tables={table: count for table, (count, _) in sums.items() if count})
 
 
 def comparable(value: Any) -> Any:
@@ -338,7 +340,7 @@ async def to_page(database: Database, table: str, records: Sequence[dict[str, An
     if not columns or any(set(record) != set(columns) for record in records):
         raise InvalidInput(f"The archive holds {table!r} in a form that this version does not know")
     rows = [tuple(record[name] for name in columns) for record in records]
-    return TablePage(table, columns, rows, [])
+    return TablePage(table, columns, rows)
 
 
 @contextmanager

@@ -7,8 +7,9 @@ The value of a channel is stored once for each version, however many checkpoints
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ..errors import RevisionConflict, StoreDamaged
@@ -18,8 +19,12 @@ from .store import Store
 from .transaction import Transaction
 
 Typed = tuple[str, bytes]  # how something was serialized, and the bytes
-GraphKey = tuple[str, str, str]  # the thread, the namespace and the checkpoint
-_KEY = "scope = ? AND thread_id = ? AND ns = ?"
+# The thread and the namespace with the checkpoint, or with the channel and the version of a value.
+GraphKey = tuple[str, ...]
+PAGE = 10  # checkpoints read at a time, with their values
+_THREAD = "WHERE scope = ? AND thread_id = ?"
+_CHECKPOINT = "(thread_id, ns, checkpoint_id)"
+_VALUE = "(thread_id, ns, channel, version)"
 _STATE = "SELECT thread_id, ns, checkpoint_id, parent_id, channels"
 _TABLES = {
     "graph_checkpoints": "ns, checkpoint_id, parent_id, run_id, channels, metadata, type, data",
@@ -71,33 +76,6 @@ class StoredCheckpoint(NamedTuple):
     writes: Sequence[TaskWrite]
 
 
-class CheckpointPage(NamedTuple):
-    """Some checkpoints, and the one after which the next page begins."""
-
-    found: list[StoredCheckpoint]
-    last: GraphState | None
-
-
-class CheckpointFilter(NamedTuple):
-    """Which checkpoints; what is None does not restrict. Metadata is compared as the text of its
-    JSON."""
-
-    thread: str | None = None
-    ns: str | None = None
-    id: str | None = None
-    before: str | None = None
-    metadata: Mapping[str, str | None] = {}
-
-
-class MissingValues(Exception):
-    """Values were left out that are not stored yet: put the checkpoint again, with those of the
-    channels named here."""
-
-    def __init__(self, channels: Sequence[str]) -> None:
-        super().__init__(", ".join(channels))
-        self.channels = channels
-
-
 @dataclass(frozen=True, slots=True)
 class GraphCheckpoints:
     """The checkpoints of the graphs of one scope. Each call that writes is one transaction."""
@@ -108,23 +86,22 @@ class GraphCheckpoints:
     async def put(
         self,
         state: GraphState,
-        values: Mapping[str, Typed],
+        dump: Callable[[Sequence[str]], Mapping[str, Typed]],
         *,
         metadata: Mapping[str, str],
         run: str | None,
     ) -> None:
-        """Store a checkpoint and those of its channels' values that are new. Raises
-        MissingValues."""
+        """Store a checkpoint. `dump` returns the values of channels; it is asked for those whose
+        version is not stored yet."""
         channels = json.dumps(dict(state.channels), sort_keys=True)
         row = (*state[:4], run, channels, json.dumps(dict(metadata)), *state.data)
-        new = [(*state[:2], name, state.channels[name], *value) for name, value in values.items()]
-        left_out = {pair for pair in _versions([state]) if pair[0] not in values}
+        keys = _value_keys(state)
         async with self.store.transaction(self.scope) as tx:
             await tx.create_scope()
+            stored = await _load_values(tx, self.scope, keys.values())
+            values = dump([name for name, key in keys.items() if key not in stored])
+            new = [(*keys[name], *value) for name, value in values.items()]
             await tx.write_each(_PUT_VALUE, new)
-            found = await _load_values(tx, self.scope, state.thread, state.ns, left_out)
-            if missing := sorted(left_out - found.keys()):
-                raise MissingValues([channel for channel, _ in missing])
             await tx.write_each(_PUT, [row])
 
     async def write(self, thread: str, ns: str, id: str, writes: Iterable[TaskWrite]) -> None:
@@ -135,65 +112,79 @@ class GraphCheckpoints:
             await tx.create_scope()
             await tx.write_each(_WRITE, values)
 
-    async def page(
-        self, wanted: CheckpointFilter, *, limit: int, after: GraphState | None = None
-    ) -> CheckpointPage:
-        """Return some of the wanted checkpoints, newest first, from the one after `after` on."""
+    async def find(
+        self,
+        *,
+        thread: str | None = None,
+        ns: str | None = None,
+        id: str | None = None,
+        before: str | None = None,
+        metadata: Mapping[str, str | None] | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[StoredCheckpoint]:
+        """Yield checkpoints, newest first. What is None does not restrict; metadata is compared as
+        the text of its JSON."""
         sql = f"{_STATE}, type, data FROM graph_checkpoints WHERE scope = ?"
         values: list[Any] = []
         conditions = {
-            "thread_id = ?": wanted.thread,
-            "ns = ?": wanted.ns,
-            "checkpoint_id = ?": wanted.id,
-            "checkpoint_id < ?": wanted.before,
+            "thread_id = ?": thread,
+            "ns = ?": ns,
+            "checkpoint_id = ?": id,
+            "checkpoint_id < ?": before,
         }
         for condition, value in conditions.items():
             if value is not None:
                 sql += f" AND {condition}"
                 values.append(value)
-        for name, value in wanted.metadata.items():
+        for name, value in (metadata or {}).items():
             is_value = "IS NULL" if value is None else "= ?"
             sql += f" AND metadata ->> CAST(? AS TEXT) {is_value}"
             values += [name] if value is None else [name, value]
-        if after is not None:
-            sql += " AND (checkpoint_id, thread_id, ns) < (?, ?, ?)"
-            values += [after.id, after.thread, after.ns]
-        sql += " ORDER BY checkpoint_id DESC, thread_id DESC, ns DESC LIMIT ?"
-        found = await self.store.rows(self.scope, sql, [*values, limit])
-        states = [_state(row) for row in found]
-        last = states[-1] if len(states) == limit else None
-        return CheckpointPage(await self._fill(states), last)
+        after: tuple[str, ...] = ()
+        left = 1 << 62 if limit is None else limit
+        while left > 0:
+            size = min(left, PAGE)
+            bound = " AND (checkpoint_id, thread_id, ns) < (?, ?, ?)" if after else ""
+            page = f"{sql}{bound} ORDER BY checkpoint_id DESC, thread_id DESC, ns DESC LIMIT ?"
+            found = await self.store.rows(self.scope, page, (*values, *after, size))
+            states = [_state(row) for row in found]
+            for checkpoint in await self._fill(states):
+                yield checkpoint
+                left -= 1
+            if len(states) < size:
+                return
+            last = states[-1]
+            after = (last.id, last.thread, last.ns)
 
     async def _fill(self, states: Sequence[GraphState]) -> list[StoredCheckpoint]:
         """Return checkpoints with their values and writes, without those that were removed."""
-        filled: dict[GraphKey, StoredCheckpoint] = {}
-        for thread, ns in dict.fromkeys(state[:2] for state in states):
-            group = [state for state in states if state[:2] == (thread, ns)]
-            values = await _load_values(self.store, self.scope, thread, ns, _versions(group))
-            writes = await self._writes(thread, ns, [state.id for state in group])
-            for state in group:
-                versions = sorted(_versions([state]))
-                if values.keys() >= set(versions):
-                    mine = {pair[0]: values[pair] for pair in versions}
-                    filled[state[:3]] = StoredCheckpoint(state, mine, writes.get(state.id, []))
-                    continue
-                sql = f"SELECT 1 FROM graph_checkpoints WHERE {_KEY} AND checkpoint_id = ?"
-                if await self.store.rows(self.scope, sql, state[:3]):
-                    raise StoreDamaged(
-                        f"Checkpoint {state.id!r} of thread {thread!r} lost values:"
-                        " use an older one"
-                    )
-        return [filled[state[:3]] for state in states if state[:3] in filled]
+        keys = [_value_keys(state) for state in states]
+        values = await _load_values(self.store, self.scope, chain(*map(dict.values, keys)))
+        writes = await self._writes(states)
+        filled: list[StoredCheckpoint] = []
+        for state, own in zip(states, keys, strict=True):
+            if values.keys() >= set(own.values()):
+                mine = {channel: values[key] for channel, key in own.items()}
+                filled.append(StoredCheckpoint(state, mine, writes.get(state[:3], [])))
+                continue
+            sql = "SELECT 1 FROM graph_checkpoints WHERE scope = ?"
+            if await self.store.rows_in(self.scope, sql, _CHECKPOINT, [state[:3]]):
+                raise StoreDamaged(
+                    f"Checkpoint {state.id!r} of thread {state.thread!r} lost values:"
+                    " use an older one"
+                )
+        return filled
 
-    async def _writes(self, thread: str, ns: str, ids: Sequence[str]) -> dict[str, list[TaskWrite]]:
+    async def _writes(self, states: Iterable[GraphState]) -> dict[GraphKey, list[TaskWrite]]:
         """Return what was written to checkpoints, in the order in which the tasks ran."""
-        sql = f"""SELECT task_path, task_id, idx, checkpoint_id, channel, type, data
-        FROM graph_writes WHERE {_KEY}"""
-        found = await self.store.rows_in(self.scope, sql, "checkpoint_id", ids, thread, ns)
-        writes: dict[str, list[TaskWrite]] = {}
-        for path, task, place, id, channel, *data in sorted(found, key=lambda row: row[:3]):
-            write = TaskWrite(task, place, path, channel, (data[0], data[1]))
-            writes.setdefault(id, []).append(write)
+        sql = """SELECT task_path, task_id, idx, thread_id, ns, checkpoint_id, channel, type, data
+        FROM graph_writes WHERE scope = ?"""
+        keys = [state[:3] for state in states]
+        found = await self.store.rows_in(self.scope, sql, _CHECKPOINT, keys)
+        writes: dict[GraphKey, list[TaskWrite]] = {}
+        for path, task, place, *key, channel, type, data in sorted(found, key=lambda row: row[:3]):
+            write = TaskWrite(task, place, path, channel, (type, data))
+            writes.setdefault(tuple(key), []).append(write)
         return writes
 
     async def made_up(
@@ -201,47 +192,46 @@ class GraphCheckpoints:
     ) -> dict[str, tuple[Typed | None, list[TaskWrite]]]:
         """Return what the values of channels are made up from: the nearest value before a
         checkpoint, and the writes since."""
-        path = await self._ancestors(thread, ns, id, channels)
-        writes = await self._writes(thread, ns, [state.id for state, _ in path])
-        firsts: dict[str, str] = {}
+        path: list[tuple[GraphState, set[str]]] = []  # with the channels that have no value yet
+        firsts: dict[str, GraphKey] = {}
+        sought = set(channels)
+        async for state in self._ancestors(thread, ns, id):
+            path.append((state, sought))
+            found = {name: key for name, key in _value_keys(state).items() if name in sought}
+            firsts |= found
+            sought = sought - found.keys()
+            if not sought:
+                break
+        writes = await self._writes(state for state, _ in path)
         since: dict[str, list[TaskWrite]] = {channel: [] for channel in channels}
-        for state, sought in reversed(path):
-            firsts.update(pair for pair in _versions([state]) if pair[0] in sought)
-            for write in writes.get(state.id, ()):
-                if write.channel in sought:
+        for state, open_channels in reversed(path):
+            for write in writes.get(state[:3], ()):
+                if write.channel in open_channels:
                     since[write.channel].append(write)
-        found = await _load_values(self.store, self.scope, thread, ns, set(firsts.items()))
-        values = {channel: value for (channel, _), value in found.items()}
-        if values.keys() != firsts.keys():
+        values = await _load_values(self.store, self.scope, firsts.values())
+        if len(values) < len(firsts):
             raise RevisionConflict(f"Thread {thread!r} was pruned while it was read: read it again")
-        return {channel: (values.get(channel), since[channel]) for channel in channels}
+        seeds = {channel: values[key] for channel, key in firsts.items()}
+        return {channel: (seeds.get(channel), since[channel]) for channel in channels}
 
-    async def _ancestors(
-        self, thread: str, ns: str, id: str | None, channels: Sequence[str]
-    ) -> list[tuple[GraphState, set[str]]]:
-        """Return the checkpoints before one, nearest first, each with the channels for which no
-        value was found yet."""
+    async def _ancestors(self, thread: str, ns: str, id: str | None) -> AsyncIterator[GraphState]:
+        """Yield the checkpoints before one, or before the newest, nearest first."""
         known = await self._up_to(thread, ns, id)
         state = known.get(id or max(known, default=""))
-        path: list[tuple[GraphState, set[str]]] = []
-        sought = set(channels)
-        while sought and state is not None and state.parent is not None:
+        while state is not None and state.parent is not None:
             if state.parent not in known:
-                known |= await self._up_to(thread, ns, state.parent)
+                known = await self._up_to(thread, ns, state.parent)
             state = known.get(state.parent)
             if state is not None:
-                path.append((state, set(sought)))
-                sought -= {channel for channel, _ in _versions([state])}
-        return path
+                yield state
 
     async def _up_to(self, thread: str, ns: str, id: str | None) -> dict[str, GraphState]:
         """Return a checkpoint and the hundred before it, without their data."""
-        bound = "" if id is None else " AND checkpoint_id <= ?"
-        sql = f"""{_STATE} FROM graph_checkpoints WHERE {_KEY}{bound}
-        ORDER BY checkpoint_id DESC LIMIT 101"""
         values = (thread, ns) if id is None else (thread, ns, id)
-        found = await self.store.rows(self.scope, sql, values)
-        return {row[2]: _state(row) for row in found}
+        bound = "" if id is None else "AND checkpoint_id <= ?"
+        sql = f"""{_STATE} FROM graph_checkpoints {_THREAD} AND ns = ? {bound}
+        ORDER BY checkpoint_id DESC LIMIT 101"""
+        return {row[2]: _state(row) for row in await self.store.rows(self.scope, sql, values)}
 
     async def delete_threads(self, threads: Sequence[str]) -> None:
         """Remove all that is stored of some threads."""
@@ -249,7 +239,7 @@ class GraphCheckpoints:
             tx.connection.wipe_after_commit()
             gone = [(thread,) for thread in threads]
             for table in _TABLES:
-                await tx.write_each(f"DELETE FROM {table} WHERE scope = ? AND thread_id = ?", gone)
+                await tx.write_each(f"DELETE FROM {table} {_THREAD}", gone)
 
     async def delete_runs(self, runs: Sequence[str]) -> None:
         """Remove the checkpoints that some runs made, with what was written to them."""
@@ -264,61 +254,62 @@ class GraphCheckpoints:
             number = await tx.create_scope()
             for table, columns in _TABLES.items():
                 sql = f"""INSERT INTO {table} (scope, thread_id, {columns}) SELECT ?, ?, {columns}
-                FROM {table} WHERE scope = ? AND thread_id = ? ON CONFLICT DO NOTHING"""
+                FROM {table} {_THREAD} ON CONFLICT DO NOTHING"""
                 await tx.rows(self.scope, sql, (target, number, source))
 
     async def keep_latest(self, threads: Sequence[str]) -> None:
         """Remove all but the newest checkpoint in each namespace, and those its values are made
         up from."""
-        sql = f"{_STATE} FROM graph_checkpoints WHERE scope = ? AND thread_id = ?"
         async with self.store.transaction(self.scope) as tx:
             tx.connection.wipe_after_commit()
             for thread in threads:
-                found = [_state(row) for row in await tx.rows(self.scope, sql, (thread,))]
-                states = {state[:3]: state for state in found}
+                states = {state[:3]: state for state in await _load_states(tx, thread)}
                 kept: set[GraphKey] = set()
                 for newest in {state.ns: state for _, state in sorted(states.items())}.values():
                     state: GraphState | None = newest
-                    open_channels = set(newest.channels)
+                    sought = set(newest.channels)
                     while state is not None:
                         kept.add(state[:3])
-                        open_channels -= {channel for channel, _ in _versions([state])}
-                        before = states.get((thread, state.ns, state.parent or ""))
-                        state = before if open_channels else None
+                        sought -= _value_keys(state).keys()
+                        parent = (thread, state.ns, state.parent or "")
+                        state = states.get(parent) if sought else None
                 await _remove(tx, [key for key in states if key not in kept])
 
 
 async def _load_values(
-    reader: Reader, scope: Scope, thread: str, ns: str, versions: set[tuple[str, str]]
-) -> dict[tuple[str, str], Typed]:
-    """Return the values of channels in some versions."""
-    sql = f"SELECT channel, version, type, data FROM graph_values WHERE {_KEY}"
-    wanted = sorted(versions)
-    found = await reader.rows_in(scope, sql, "(channel, version)", wanted, thread, ns)
-    return {(row[0], row[1]): (row[2], row[3]) for row in found}
+    reader: Reader, scope: Scope, keys: Iterable[GraphKey]
+) -> dict[GraphKey, Typed]:
+    sql = "SELECT thread_id, ns, channel, version, type, data FROM graph_values WHERE scope = ?"
+    found = await reader.rows_in(scope, sql, _VALUE, keys)
+    return {row[:4]: (row[4], row[5]) for row in found}
 
 
-def _versions(states: Iterable[GraphState]) -> set[tuple[str, str]]:
-    """Return the channels that have values of their own, with their versions."""
-    found = set()
-    for state in states:
-        for channel, version in state.channels.items():
-            if version is not None:
-                found.add((channel, version))
-    return found
+def _value_keys(state: GraphState) -> dict[str, GraphKey]:
+    """Return the keys of the values that a checkpoint has itself, by channel."""
+    keys: dict[str, GraphKey] = {}
+    for channel, version in state.channels.items():
+        if version is not None:
+            keys[channel] = (state.thread, state.ns, channel, version)
+    return keys
+
+
+async def _load_states(tx: Transaction, thread: str) -> list[GraphState]:
+    sql = f"{_STATE} FROM graph_checkpoints {_THREAD}"
+    return [_state(row) for row in await tx.rows(tx.scope, sql, (thread,))]
 
 
 async def _remove(tx: Transaction, keys: Sequence[Sequence[Any]]) -> None:
     """Remove checkpoints with their writes, and the values that no checkpoint shares any more."""
     for table in ("graph_checkpoints", "graph_writes"):
-        await tx.write_each(f"DELETE FROM {table} WHERE {_KEY} AND checkpoint_id = ?", keys)
-    for thread, ns in dict.fromkeys((key[0], key[1]) for key in keys):
-        sql = f"{_STATE} FROM graph_checkpoints WHERE {_KEY}"
-        left = [_state(row) for row in await tx.rows(tx.scope, sql, (thread, ns))]
-        sql = f"SELECT channel, version FROM graph_values WHERE {_KEY}"
-        unused = set(await tx.rows(tx.scope, sql, (thread, ns))) - _versions(left)
-        delete = f"DELETE FROM graph_values WHERE {_KEY} AND channel = ? AND version = ?"
-        await tx.write_each(delete, [(thread, ns, *pair) for pair in sorted(unused)])
+        sql = f"DELETE FROM {table} {_THREAD} AND ns = ? AND checkpoint_id = ?"
+        await tx.write_each(sql, keys)
+    for thread in {key[0] for key in keys}:
+        sql = f"SELECT thread_id, ns, channel, version FROM graph_values {_THREAD}"
+        unused = set(await tx.rows(tx.scope, sql, (thread,)))
+        for state in await _load_states(tx, thread):
+            unused.difference_update(_value_keys(state).values())
+        sql = f"DELETE FROM graph_values {_THREAD} AND ns = ? AND channel = ? AND version = ?"
+        await tx.write_each(sql, sorted(unused))
 
 
 def _state(row: Sequence[Any]) -> GraphState:

@@ -104,7 +104,7 @@ class Reader:
     async def rows_in(
         self, scope: Scope, sql: str, column: str, wanted: Iterable[Any], *before: Any
     ) -> Rows:
-        """Run a query about one scope for values of a column, or of a pair of columns, some at a
+        """Run a query about one scope for values of a column, or of several together, some at a
         time."""
         found: Rows = []
         for some in portions(list(dict.fromkeys(wanted))):
@@ -112,7 +112,8 @@ class Reader:
             marks = placeholders(some)
             if isinstance(some[0], tuple):
                 values = list(chain(*some))
-                marks = f"VALUES {placeholders(some, '(?, ?)')}"
+                each = f"({placeholders(some[0])})"
+                marks = f"VALUES {placeholders(some, each)}"
             found += await self.rows(scope, f"{sql} AND {column} IN ({marks})", (*before, *values))
         return found
 

@@ -39,21 +39,18 @@ from ...errors import InvalidInput, NotAllowed, StoreDamaged
 from ...manage.checkpoints import thread_name
 from ...scoped import ScopedClient
 from ...storage.graph_checkpoints import (
-    CheckpointFilter,
     GraphCheckpoints,
     GraphState,
-    MissingValues,
     StoredCheckpoint,
     TaskWrite,
     Typed,
 )
-from ...sync import Blocking, BlockingScope
-from .. import Bridge, blocking
+from ...sync import Blocking, BlockingScope, few, stream, verb
+from .. import Bridge
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import DeltaChannelHistory
 
-_PAGE = 10  # checkpoints per query
 _COUNTERS = "counters_since_delta_snapshot"
 _blocked: ContextVar[list[str] | None] = ContextVar("blocked", default=None)
 
@@ -115,9 +112,10 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         serde: SerializerProtocol | None = None,
     ) -> None:
         super().__init__(serde=serde or StrictSerializer(allowed_types))
-        self._bridge = Bridge(scope)
-        self._wait = self._bridge.wait
-        ctx = self._bridge.scope.ctx
+        self._inner = self  # whose async methods `verb` and `stream` run on the loop
+        self._loop = Bridge(scope)
+        self._wait = self._loop.wait
+        ctx = self._loop.scope.ctx
         self._graphs = GraphCheckpoints(ctx.store, scope.scope)
         self._most = ctx.settings.max_checkpoint_mb << 20
 
@@ -152,10 +150,8 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         versions = checkpoint["channel_versions"]
         about: Mapping[str, Any] = get_checkpoint_metadata(config, metadata)
         # The version of each channel that has a value; None for those built from older writes.
-        channels: dict[str, str | None] = {}
-        for name in about.get(_COUNTERS) or ():
-            if name in versions:
-                channels[name] = None
+        built = [name for name in about.get(_COUNTERS) or () if name in versions]
+        channels: dict[str, str | None] = dict.fromkeys(built)
         for name, version in versions.items():
             if name in values:
                 channels[name] = json.dumps(version)
@@ -163,17 +159,14 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         data = self._dump("checkpoint", {"checkpoint": bare, "metadata": about})
         state = GraphState(thread, ns, id, get_checkpoint_id(config), channels, data)
         run = about.get("run_id")
-        put = partial(
-            self._graphs.put,
-            state,
-            metadata=_words(about, none=False),
-            run=None if run is None else str(run),
+        await self._wait(
+            self._graphs.put(
+                state,
+                partial(self._dump_all, values),
+                metadata=_words(about, none=False),
+                run=None if run is None else str(run),
+            )
         )
-        new = self._dump_all(values, [name for name in new_versions if channels.get(name)])
-        try:
-            await self._wait(put(new))
-        except MissingValues as missing:
-            await self._wait(put(new | self._dump_all(values, missing.channels)))
         return _config(thread, ns, id)
 
     async def aput_writes(
@@ -199,9 +192,11 @@ class MemoristSaver(BaseCheckpointSaver[str]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the named checkpoint, or the newest of the thread; None if there is none."""
-        wanted = CheckpointFilter(*_place(config), get_checkpoint_id(config) or None)
-        page = await self._wait(self._graphs.page(wanted, limit=1))
-        return self._tuple(page.found[0]) if page.found else None
+        thread, ns = _place(config)
+        id = get_checkpoint_id(config) or None
+        wanted = self._graphs.find(thread=thread, ns=ns, id=id, limit=1)
+        found = await self._wait(few(wanted))
+        return self._tuple(found[0]) if found else None
 
     async def alist(
         self,
@@ -212,34 +207,22 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Yield the checkpoints of a thread or the scope that match the filter, newest first."""
-        earlier = get_checkpoint_id(before) if before else None
-        wanted = CheckpointFilter(before=earlier, metadata=_words(filter or {}, none=True))
+        thread = ns = id = None
         if config is not None:
             thread, ns = _place(config)
-            is_named = config["configurable"].get("checkpoint_ns") is not None
+            if config["configurable"].get("checkpoint_ns") is None:
+                ns = None
             id = get_checkpoint_id(config) or None
-            wanted = wanted._replace(thread=thread, ns=ns if is_named else None, id=id)
-        left = 1 << 62 if limit is None else limit
-        after = None
-        while left > 0:
-            page = await self._wait(self._graphs.page(wanted, limit=min(left, _PAGE), after=after))
-            for found in page.found:
-                yield self._tuple(found)
-            if page.last is None:
-                return
-            left = left - len(page.found)
-            after = page.last
-
-    def list(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> Iterator[CheckpointTuple]:
-        """See `alist`."""
-        return self._bridge.iterate(self.alist(config, filter=filter, before=before, limit=limit))
+        found = self._graphs.find(
+            thread=thread,
+            ns=ns,
+            id=id,
+            before=get_checkpoint_id(before) if before else None,
+            metadata=_words(filter or {}, none=True),
+            limit=limit,
+        )
+        while page := await self._wait(few(found, 1)):
+            yield self._tuple(page[0])
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete everything of a thread."""
@@ -286,14 +269,15 @@ class MemoristSaver(BaseCheckpointSaver[str]):
                 out[channel]["seed"] = self._load(first)
         return out
 
-    put = blocking(aput)
-    put_writes = blocking(aput_writes)
-    get_tuple = blocking(aget_tuple)
-    delete_thread = blocking(adelete_thread)
-    delete_for_runs = blocking(adelete_for_runs)
-    copy_thread = blocking(acopy_thread)
-    prune = blocking(aprune)
-    get_delta_channel_history = blocking(aget_delta_channel_history)
+    put = verb(aput)
+    put_writes = verb(aput_writes)
+    get_tuple = verb(aget_tuple)
+    list = stream(alist)
+    delete_thread = verb(adelete_thread)
+    delete_for_runs = verb(adelete_for_runs)
+    copy_thread = verb(acopy_thread)
+    prune = verb(aprune)
+    get_delta_channel_history = verb(aget_delta_channel_history)
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return a version that sorts after the current one and differs from that of any fork."""
@@ -365,7 +349,7 @@ def migrate(source: BaseCheckpointSaver[Any], target: MemoristSaver) -> int:
             # A tuple has no path: the position keeps the order.
             writes.append(TaskWrite(task, place, f"{position:08}", channel, dumped))
         id = each.config["configurable"]["checkpoint_id"]
-        target._bridge.run(target._graphs.write(*_place(each.config), id, writes))
+        target._loop.run(target._graphs.write(*_place(each.config), id, writes))
     return len(tuples)
 
 

@@ -33,9 +33,9 @@ from ...embedders import encode
 from ...errors import InvalidInput
 from ...scoped import ScopedClient
 from ...storage.documents import Document, DocumentKey, Documents, NewDocument
-from ...sync import Blocking, BlockingScope
+from ...sync import Blocking, BlockingScope, verb
 from ...text import normalize
-from .. import Bridge, blocking
+from .. import Bridge
 
 _MOST_MINUTES = 60 * 24 * 36_500
 _MOST_BYTES = 1_000
@@ -66,8 +66,9 @@ class MemoristStore(BaseStore):
         ttl: TTLConfig | None = None,
     ) -> None:
         self.ttl_config = ttl
-        self._bridge = Bridge(scope)
-        self._ctx = self._bridge.scope.ctx
+        self._inner = self  # whose async methods `verb` runs on the loop
+        self._loop = Bridge(scope)
+        self._ctx = self._loop.scope.ctx
         self._items = Documents(self._ctx.store, scope.scope)
         self._fields = tuple(fields)
 
@@ -90,15 +91,15 @@ class MemoristStore(BaseStore):
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Answer the reads, all as of before the batch; then apply its writes, all or none."""
-        return await self._bridge.wait(self._batch(list(ops)))
+        return await self._loop.wait(self._batch(list(ops)))
 
-    batch = blocking(abatch)
+    batch = verb(abatch)
 
     async def asweep_ttl(self) -> int:
         """Delete expired items and return how many. Any write does the same."""
-        return await self._bridge.wait(self._items.sweep(self._ctx.clock()))
+        return await self._loop.wait(self._items.sweep(self._ctx.clock()))
 
-    sweep_ttl = blocking(asweep_ttl)
+    sweep_ttl = verb(asweep_ttl)
 
     async def _batch(self, ops: Sequence[Op]) -> list[Result]:
         now = self._ctx.clock()
