@@ -17,11 +17,12 @@ from .jobs.expire import Purged
 from .jobs.worker import JobReport, Worker
 from .manage import import_export, journal
 from .offline.outage import Offline, Replayed
+from .ports import LlmUsage
 from .scoped import ScopedClient
 from .settings import Settings
+from .storage.accounts import RIGHTS, Key
 from .storage.check import check
-from .storage.keys import RIGHTS, Key
-from .storage.llm_usage import LlmUsage
+from .storage.export import export
 from .storage.tasks import Backlog
 from .types import Receipt, Scope
 
@@ -218,7 +219,7 @@ class Client:
 
     def export(self) -> AsyncIterator[dict[str, Any]]:
         """Yield everything that is stored, record by record, as `import_` reads it."""
-        return import_export.export_records(self.ctx.store, None)
+        return export(self.ctx.store, None)
 
     async def import_(
         self,

@@ -14,15 +14,16 @@ from .ingest import links, validation
 from .jobs import expire, summarize
 from .jobs.expire import Purged
 from .jobs.summarize import SummaryReport
-from .manage import edit, import_export, privacy, undo
+from .manage import edit, privacy, undo
 from .manage.checkpoints import Checkpoints
 from .manage.privacy import Consent, Privacy
 from .manage.undo import Undone
 from .offline.outage import Offline
+from .ports import LlmUsage
 from .retrieve import render
 from .storage.changes import Event, HistoryEntry
+from .storage.export import export
 from .storage.history import EventCount
-from .storage.llm_usage import LlmUsage
 from .telemetry import observed
 from .types import Conflict, Evidence, Filter, Labels, Memory, Page, Related, Scope
 
@@ -260,7 +261,7 @@ class ManagedScope:
 
     def export(self) -> AsyncIterator[dict[str, Any]]:
         """Yield everything stored in this scope, record by record, as `import_` reads it."""
-        return import_export.export_records(self.ctx.store, self.scope)
+        return export(self.ctx.store, self.scope)
 
     # The last of the verbs: below it, `list` in an annotation would mean this one.
     async def list(

@@ -134,34 +134,28 @@ class ChangeSource(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmUsage:
+    """What one task of a language model cost in a scope on one day."""
+
+    scope: Scope
+    day: str  # 2026-11-16, UTC
+    task: str
+    model: str
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    reserved: int = 0  # tokens reserved for calls that are under way, or never came back
+
+
 class TokenLedger(Protocol):
     """Counts the tokens of language models against daily caps."""
 
-    async def reserve(
-        self,
-        scope: Scope,
-        *,
-        task: str,
-        model: str,
-        day: str,
-        tokens: int,
-        user_cap: int,
-        tenant_cap: int,
-    ) -> bool:
+    async def reserve(self, usage: LlmUsage, *, user_cap: int, tenant_cap: int) -> bool:
         """Reserve tokens for a call, if the user and the tenant have so many left (0: no cap)."""
         ...
 
-    async def settle(
-        self,
-        scope: Scope,
-        *,
-        task: str,
-        model: str,
-        day: str,
-        reserved: int,
-        tokens_in: int,
-        tokens_out: int,
-    ) -> None:
+    async def settle(self, usage: LlmUsage) -> None:
         """Replace what was reserved for a call by what it cost."""
         ...
 

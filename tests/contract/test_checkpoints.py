@@ -353,40 +353,6 @@ async def test_pruning_keeps_the_ancestors_that_a_value_is_made_up_from(store: S
     assert await found(graphs) == ["5"]
 
 
-async def test_a_made_up_value_comes_as_the_nearest_value_and_the_writes_since(
-    store: Store,
-) -> None:
-    graphs = GraphCheckpoints(store, ANA)
-    await put(graphs, state("1", log="1"), log="snapshot")
-    await put(graphs, state("2", parent="1", log=None))
-    await put(graphs, state("2f", parent="1", log=None))  # a fork: not on the way
-    await put(graphs, state("3", parent="2", log=None))
-    for id in ("1", "2", "2f", "3"):
-        await graphs.write(
-            "t",
-            "",
-            id,
-            [TaskWrite("task", 0, "", "log", typed(id)), TaskWrite("task", 1, "", "x", typed("-"))],
-        )
-    made = await graphs.made_up("t", "", "3", ["log", "never"])
-    assert made["never"] == (None, [])
-    first, writes = made["log"]
-    assert (first, [write.data[1] for write in writes]) == (typed("snapshot"), [b"1", b"2"])
-
-
-async def test_a_long_way_back_is_walked_in_pages(store: Store) -> None:
-    graphs = GraphCheckpoints(store, ANA)
-    await put(graphs, state("0000", log="1"), log="snapshot")
-    for number in range(1, 250):
-        await put(graphs, state(f"{number:04}", parent=f"{number - 1:04}", log=None))
-        await graphs.write(
-            "t", "", f"{number:04}", [TaskWrite("task", 0, "", "log", typed(str(number)))]
-        )
-    first, writes = (await graphs.made_up("t", "", None, ["log"]))["log"]
-    assert first == typed("snapshot")
-    assert [int(write.data[1]) for write in writes] == list(range(1, 249))
-
-
 async def test_another_users_thread_is_neither_seen_nor_touched(store: Store) -> None:
     mine, theirs = GraphCheckpoints(store, ANA), GraphCheckpoints(store, BOB)
     await put(mine, state("1", a="1"), "run", a="mine")

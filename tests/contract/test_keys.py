@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from memorist.storage.keys import Key
+from memorist.storage.accounts import Key
 from memorist.storage.store import Store
 
 Tamper = Callable[..., Awaitable[list[Any]]]

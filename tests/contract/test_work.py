@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from memorist.errors import RevisionConflict
+from memorist.ports import LlmUsage
 from memorist.storage.changes import Save
-from memorist.storage.llm_usage import LlmUsage
 from memorist.storage.store import Store
 from memorist.storage.tasks import NewTask, Task
 from memorist.types import Memory, Scope
@@ -133,15 +134,12 @@ async def test_a_pair_that_was_compared_is_known_for_a_while(store: Store) -> No
     assert await store.compared_since(ANA, NOW) == set()
 
 
+USAGE = LlmUsage(scope=ANA, day=DAY, task="extract", model="m", calls=1, tokens_in=0, tokens_out=0)
+
+
 async def spend(store: Store, scope: Scope, tokens: int, **caps: int) -> bool:
-    return await store.llm_usage.reserve(
-        scope,
-        task="extract",
-        model="m",
-        day=DAY,
-        tokens=tokens,
-        **{"user_cap": 0, "tenant_cap": 0, **caps},
-    )
+    asked = replace(USAGE, scope=scope, reserved=tokens)
+    return await store.llm_usage.reserve(asked, **{"user_cap": 0, "tenant_cap": 0, **caps})
 
 
 async def test_what_was_set_aside_counts_until_it_is_known_what_it_cost(store: Store) -> None:
@@ -151,21 +149,10 @@ async def test_what_was_set_aside_counts_until_it_is_known_what_it_cost(store: S
         store, Scope(user="ana", space="work"), 200, user_cap=1000
     )  # the cap is the person's
     assert await spend(store, BOB, 200, user_cap=1000)
-    await store.llm_usage.settle(
-        ANA, task="extract", model="m", day=DAY, reserved=900, tokens_in=100, tokens_out=20
-    )
+    await store.llm_usage.settle(replace(USAGE, reserved=900, tokens_in=100, tokens_out=20))
     assert await spend(store, ANA, 200, user_cap=1000)
     assert await store.llm_usage.list(ANA, DAY) == [
-        LlmUsage(
-            scope=ANA,
-            day=DAY,
-            task="extract",
-            model="m",
-            calls=1,
-            tokens_in=100,
-            tokens_out=20,
-            reserved=200,
-        )
+        replace(USAGE, calls=1, tokens_in=100, tokens_out=20, reserved=200)
     ]
     assert len(await store.llm_usage.list(None, DAY)) == 2
     assert await store.llm_usage.list(None, "2026-06-01") == []

@@ -27,7 +27,7 @@ from memorist.embedders import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput
 from memorist.interfaces.metrics import Metrics
 from memorist.interfaces.rest.app import create_app
-from memorist.ports import Vectors
+from memorist.ports import LlmUsage, Vectors
 from memorist.storage.changes import Event
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -245,10 +245,17 @@ async def test_alerts_and_dashboard_look_at_figures_that_exist(
     memory: Client, metrics: Metrics
 ) -> None:
     await memory.scope("ana").remember(WORDS)
-    await memory.ctx.store.llm_usage.reserve(
-        memory.scope("ana").scope, task="extract", model="m", day=memory.ctx.clock().date().isoformat(), tokens=9,
-        user_cap=0, tenant_cap=0,
-    )  # fmt: skip
+    usage = LlmUsage(
+        scope=memory.scope("ana").scope,
+        day=memory.ctx.clock().date().isoformat(),
+        task="extract",
+        model="m",
+        calls=1,
+        tokens_in=0,
+        tokens_out=0,
+        reserved=9,
+    )
+    await memory.ctx.store.llm_usage.reserve(usage, user_cap=0, tenant_cap=0)
     there = {sample.partition(" ")[0] for sample in await read(memory, metrics)}
     board = json.loads((DEPLOY / "grafana" / "memorist.json").read_text("utf-8"))
     asked = {target["expr"] for panel in board["panels"] for target in panel["targets"]}

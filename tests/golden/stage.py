@@ -19,6 +19,7 @@ import pytest
 import memorist
 from clocks import Clock
 from memorist.context import Context
+from memorist.ports import LlmUsage
 from memorist.text import clock
 from memorist.types import GUILD
 
@@ -125,15 +126,19 @@ def build(folder: Path, source: Source) -> Stage:
 
 async def _spend(file: Path) -> None:
     """Note what a language model cost."""
-    call: dict[str, Any] = {"task": "extract", "model": "openai:tiny", "day": f"{NOW:%Y-%m-%d}"}
     async with memorist.aio.open(file) as memory:
-        scope = memory.scope("ana").scope
-        await memory.ctx.store.llm_usage.reserve(
-            scope, **call, tokens=900, user_cap=0, tenant_cap=0
+        usage = LlmUsage(
+            scope=memory.scope("ana").scope,
+            day=f"{NOW:%Y-%m-%d}",
+            task="extract",
+            model="openai:tiny",
+            calls=1,
+            tokens_in=700,
+            tokens_out=150,
+            reserved=900,
         )
-        await memory.ctx.store.llm_usage.settle(
-            scope, **call, reserved=900, tokens_in=700, tokens_out=150
-        )
+        await memory.ctx.store.llm_usage.reserve(usage, user_cap=0, tenant_cap=0)
+        await memory.ctx.store.llm_usage.settle(usage)
 
 
 def _remember(memory: Any, source: Source, known: dict[str, str]) -> None:

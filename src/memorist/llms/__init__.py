@@ -10,11 +10,12 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NoReturn
 
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, ProviderFailed
-from ..ports import LanguageModel, TokenLedger
+from ..ports import LanguageModel, LlmUsage, TokenLedger
 from ..providers import Circuit
 from ..text.prompts import ModelAnswer, Prompt
 from ..text.tokens import count_tokens
@@ -122,10 +123,20 @@ class MeteredModel:
         self.model.check()
         max_in, max_out = (TRIES * tokens for tokens in max_cost(ask))
         day = self._clock().date().isoformat()
-        call: dict[str, Any] = {"task": ask.task, "model": self.model.name, "day": day}
-        caps: dict[str, Any] = {"user_cap": self._user_cap, "tenant_cap": self._tenant_cap}
+        usage = LlmUsage(
+            scope=scope,
+            day=day,
+            task=ask.task,
+            model=self.model.name,
+            calls=1,
+            tokens_in=0,
+            tokens_out=0,
+            reserved=max_in + max_out,
+        )
         try:
-            is_within = await self._ledger.reserve(scope, tokens=max_in + max_out, **caps, **call)
+            is_within = await self._ledger.reserve(
+                usage, user_cap=self._user_cap, tenant_cap=self._tenant_cap
+            )
         except ProviderFailed as error:
             raise ModelUnavailable(
                 "The language model is not used, because its cost cannot be recorded now"
@@ -146,12 +157,10 @@ class MeteredModel:
             raise
         finally:
             with suppress(ProviderFailed):  # then the reservation stays counted
+                tokens_in = min(spent[0], max_in)
+                tokens_out = min(spent[1], max_out)
                 await self._ledger.settle(
-                    scope,
-                    **call,
-                    reserved=max_in + max_out,
-                    tokens_in=min(spent[0], max_in),
-                    tokens_out=min(spent[1], max_out),
+                    replace(usage, tokens_in=tokens_in, tokens_out=tokens_out)
                 )
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ the values in batches, each in one transaction.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -20,9 +20,8 @@ from ..ingest.decide import FORGOTTEN
 from ..ingest.guard import INCOGNITO, load_disabled
 from ..storage import codec, rows
 from ..storage.changes import HistoryEntry, Save, SeenMessage
-from ..storage.export import export
+from ..storage.export import FORMAT
 from ..storage.person import Summary
-from ..storage.store import Store
 from ..storage.transaction import Transaction
 from ..text import authority, normalize
 from ..types import (
@@ -39,7 +38,6 @@ from ..types import (
 from . import edit
 from .records import LISTS, add_missing
 
-FORMAT = 1
 BATCH = 256
 _HEADS = ("memorist", "recollect")  # the first record; version 0.1 wrote "recollect"
 _IGNORED = (*_HEADS, "damaged", "proposal")  # about other records, or agreed to elsewhere
@@ -78,15 +76,6 @@ class Record(NamedTuple):
     value: Any
     scope: Scope | None  # where it is stored
     origin: Any = None  # the scope it names
-
-
-async def export_records(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
-    """Yield all records as plain values: the format, history, memories, messages, summaries."""
-    yield {"record_type": "memorist", "data": {"format": FORMAT}}
-    async for record in export(store, scope):
-        if isinstance(record["data"], Memory):
-            record["data"] = codec.dump(record["data"])
-        yield record
 
 
 async def import_records(records: Iterable[Mapping[str, Any]], how: Import) -> Receipt:

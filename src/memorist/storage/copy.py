@@ -132,7 +132,7 @@ async def copy(source: Store, target: Store, report: Report) -> Copied:
                 raise RevisionConflict(
                     f"{table!r} was written to since the copy, in one of them: take a new database"
                 )
-            await _restart(target.database, table, progress)
+            await _begin(target.database, {})
             raise RevisionConflict(
                 f"{table!r} was written to during the copy: run it again, with nobody writing"
             )
@@ -247,9 +247,10 @@ async def begin_copy(source: Store, target: Store) -> Progress | None:
 
 
 async def _begin(database: Database, meta: dict[str, str]) -> None:
-    """Mark an empty store as the target of a copy, with the key of its source."""
+    """Empty a store and mark it as the target of a copy, with the key of its source."""
     async with database.transaction() as connection:
-        await _empty(connection, list(KEYS))
+        for table in reversed(KEYS):  # those that others refer to last
+            await connection.rows(f"DELETE FROM {table}", scope=EVERY)
         await connection.run([(_SET, [*meta.items(), (MARK, "{}")])])
 
 
@@ -267,28 +268,11 @@ async def _insert(database: Database, page: TablePage, progress: Progress) -> No
         await connection.run([(sql, rows), (_SET, [(MARK, json.dumps(progress))])])
 
 
-async def _restart(database: Database, table: str, progress: Progress) -> None:
-    """Empty a table that differs, and those after it, which may refer to it, so that the next run
-    copies them again."""
-    tables = list(KEYS)
-    stale = tables[tables.index(table) :]
-    left = {name: last for name, last in progress.items() if name not in stale}
-    async with database.transaction() as connection:
-        await _empty(connection, stale)
-        await connection.rows(_SET, (MARK, json.dumps(left)))
-
-
 async def _finish(database: Database) -> None:
     """Make new rows get higher numbers than the copied ones, and take the mark away."""
     for sql in database.dialect.renumber:
         await execute(database, sql, scope=EVERY)
     await execute(database, "DELETE FROM meta WHERE key = ?", (MARK,))
-
-
-async def _empty(connection: Connection, tables: Sequence[str]) -> None:
-    """Empty tables, those that others refer to last."""
-    for table in reversed(tables):
-        await connection.rows(f"DELETE FROM {table}", scope=EVERY)
 
 
 async def _columns(source: Database | Connection, table: str) -> tuple[str, ...]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from ..errors import StoreDamaged
 from ..text import clock, normalize
 from ..types import Scope
-from . import person, proposals, rows
+from . import codec, person, proposals, rows
 from .changes import HistoryEntry
 from .store import Store
 
+FORMAT = 1
 PAGE = 500
 _HISTORY = f"""SELECT row, id, memory_id, event, old_ref, new_ref, actor, meta, ts FROM history
 WHERE scope = ? AND row > ? ORDER BY row LIMIT {PAGE}"""
@@ -24,21 +26,40 @@ FROM messages s LEFT JOIN memories m ON m.scope = s.scope AND m.id = {head}
 WHERE s.scope = ? ORDER BY s.row"""
 _VERSIONED = """SELECT DISTINCT superseded_by FROM memories
 WHERE scope = ? AND superseded_by IS NOT NULL"""
-Records = AsyncIterator[tuple[str, Any]]
+Records = AsyncIterator[tuple[str, dict[str, Any]]]
 
 
 async def export(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
-    """Yield the records of one scope, or of all."""
+    """Yield the format, and then the records of one scope, or of all, as plain values."""
+    yield {"record_type": "memorist", "data": {"format": FORMAT}}
     for each in [scope] if scope is not None else await store.scopes():
-        for records in (history, memories, messages, summaries, records_of_proposals):
+        for records in (_history, _memories, _messages, _summaries, _proposals):
             async for kind, data in records(store, each):
-                if isinstance(data, dict) and kind != "damaged":
+                if kind != "damaged":
                     data["scope"] = asdict(each)
                 yield {"record_type": kind, "data": data}
 
 
+def _history(store: Store, scope: Scope) -> Records:
+    def parse(row: Sequence[Any]) -> dict[str, Any]:
+        return _plain(rows.parse(HistoryEntry, row))
+
+    return _pages(store, scope, _HISTORY, "history", parse)
+
+
+def _memories(store: Store, scope: Scope) -> Records:
+    def parse(row: Sequence[Any]) -> dict[str, Any]:
+        return codec.dump(rows.memory(row, scope))
+
+    return _pages(store, scope, _MEMORIES, "memory", parse)
+
+
 async def _pages(
-    store: Store, scope: Scope, sql: str, kind: str, parse: Callable[[Sequence[Any]], Any]
+    store: Store,
+    scope: Scope,
+    sql: str,
+    kind: str,
+    parse: Callable[[Sequence[Any]], dict[str, Any]],
 ) -> Records:
     """Yield rows as values. One that cannot be read is reported: the others are more than
     nothing."""
@@ -52,42 +73,21 @@ async def _pages(
                 yield "damaged", {"id": row[1], "reason": str(error)}
 
 
-def history(store: Store, scope: Scope) -> Records:
-    def parse(row: Sequence[Any]) -> dict[str, Any]:
-        entry = rows.parse(HistoryEntry, row)
-        return asdict(entry) | {"meta": dict(entry.meta), "at": clock.iso(entry.at)}
-
-    return _pages(store, scope, _HISTORY, "history", parse)
-
-
-def memories(store: Store, scope: Scope) -> Records:
-    return _pages(store, scope, _MEMORIES, "memory", lambda row: rows.memory(row, scope))
-
-
-async def messages(store: Store, scope: Scope) -> Records:
+async def _messages(store: Store, scope: Scope) -> Records:
     head = store.database.dialect.head.format("s.outcome")
     versioned = {row[0] for row in await store.rows(scope, _VERSIONED)}
-    for row in await store.rows(scope, _MESSAGES.format(head=head)):
-        id, session, role, name, at, text, outcome, memory_id, memory_text = row
-        if text is None and memory_id in versioned:  # an earlier version may hold the message
-            memory_text = await original_text(store, scope, id, memory_id) or memory_text
-        result = asdict(rows.load_outcome(outcome, id))
-        result["ids"] = list(result["ids"])
-        if result["supersedes"] is None:
-            del result["supersedes"]
-        yield (
-            "message",
-            {
-                "id": id,
-                "session": session,
-                "role": role,
-                "name": name,
-                "at": at,
-                "text": memory_text if text is None else text,
-                "kept": text is not None,
-                "outcome": result,
-            },
-        )
+    names = ("id", "session", "role", "name", "at", "text")
+    for *values, outcome, memory_id, text in await store.rows(scope, _MESSAGES.format(head=head)):
+        message = dict(zip(names, values, strict=True))
+        message["kept"] = message["text"] is not None
+        if not message["kept"]:
+            if memory_id in versioned:  # an earlier version may hold the message
+                text = await original_text(store, scope, message["id"], memory_id) or text
+            message["text"] = text
+        message["outcome"] = _plain(rows.load_outcome(outcome, message["id"]))
+        if message["outcome"]["supersedes"] is None:
+            del message["outcome"]["supersedes"]
+        yield "message", message
 
 
 async def original_text(store: Store, scope: Scope, message: str, memory_id: str) -> str | None:
@@ -99,18 +99,28 @@ async def original_text(store: Store, scope: Scope, message: str, memory_id: str
     return None
 
 
-async def summaries(store: Store, scope: Scope) -> Records:
+async def _summaries(store: Store, scope: Scope) -> Records:
     for kind in ("user_profile", "project_memory"):
         for each in await person.load_summaries(store, scope, kind):
-            evidence = list(each.evidence_ids)
-            yield kind, asdict(each) | {"at": clock.iso(each.at), "evidence_ids": evidence}
+            yield kind, _plain(each)
 
 
-async def records_of_proposals(store: Store, scope: Scope) -> Records:
+async def _proposals(store: Store, scope: Scope) -> Records:
     try:
         for each in await proposals.load(store, scope):
-            data = {name: getattr(each, name) for name in ("field", "value", "decided")}
-            evidence = list(each.evidence)
-            yield "proposal", data | {"at": clock.iso(each.at), "evidence": evidence}
+            whole = _plain(each)
+            names = ("field", "value", "decided", "at", "evidence")
+            yield "proposal", {name: whole[name] for name in names}
     except StoreDamaged as error:
         yield "damaged", {"id": "proposals", "reason": str(error)}
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """Return the fields of a value: times as text, tuples as lists."""
+    plain = asdict(value)
+    for name, part in plain.items():
+        if isinstance(part, datetime):
+            plain[name] = clock.iso(part)
+        elif isinstance(part, tuple):
+            plain[name] = list(part)
+    return plain

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ..errors import RevisionConflict, StoreDamaged
+from ..errors import StoreDamaged
 from ..types import Scope
 from .queries import Reader
 from .store import Store
@@ -186,52 +186,6 @@ class GraphCheckpoints:
             write = TaskWrite(task, place, path, channel, (type, data))
             writes.setdefault(tuple(key), []).append(write)
         return writes
-
-    async def made_up(
-        self, thread: str, ns: str, id: str | None, channels: Sequence[str]
-    ) -> dict[str, tuple[Typed | None, list[TaskWrite]]]:
-        """Return what the values of channels are made up from: the nearest value before a
-        checkpoint, and the writes since."""
-        path: list[tuple[GraphState, set[str]]] = []  # with the channels that have no value yet
-        firsts: dict[str, GraphKey] = {}
-        sought = set(channels)
-        async for state in self._ancestors(thread, ns, id):
-            path.append((state, sought))
-            found = {name: key for name, key in _value_keys(state).items() if name in sought}
-            firsts |= found
-            sought = sought - found.keys()
-            if not sought:
-                break
-        writes = await self._writes(state for state, _ in path)
-        since: dict[str, list[TaskWrite]] = {channel: [] for channel in channels}
-        for state, open_channels in reversed(path):
-            for write in writes.get(state[:3], ()):
-                if write.channel in open_channels:
-                    since[write.channel].append(write)
-        values = await _load_values(self.store, self.scope, firsts.values())
-        if len(values) < len(firsts):
-            raise RevisionConflict(f"Thread {thread!r} was pruned while it was read: read it again")
-        seeds = {channel: values[key] for channel, key in firsts.items()}
-        return {channel: (seeds.get(channel), since[channel]) for channel in channels}
-
-    async def _ancestors(self, thread: str, ns: str, id: str | None) -> AsyncIterator[GraphState]:
-        """Yield the checkpoints before one, or before the newest, nearest first."""
-        known = await self._up_to(thread, ns, id)
-        state = known.get(id or max(known, default=""))
-        while state is not None and state.parent is not None:
-            if state.parent not in known:
-                known = await self._up_to(thread, ns, state.parent)
-            state = known.get(state.parent)
-            if state is not None:
-                yield state
-
-    async def _up_to(self, thread: str, ns: str, id: str | None) -> dict[str, GraphState]:
-        """Return a checkpoint and the hundred before it, without their data."""
-        values = (thread, ns) if id is None else (thread, ns, id)
-        bound = "" if id is None else "AND checkpoint_id <= ?"
-        sql = f"""{_STATE} FROM graph_checkpoints {_THREAD} AND ns = ? {bound}
-        ORDER BY checkpoint_id DESC LIMIT 101"""
-        return {row[2]: _state(row) for row in await self.store.rows(self.scope, sql, values)}
 
     async def delete_threads(self, threads: Sequence[str]) -> None:
         """Remove all that is stored of some threads."""

@@ -21,11 +21,10 @@ from ..ports import Vectors
 from ..text import clock, normalize, tokens
 from ..types import Memory, Scope
 from . import rows
+from .accounts import Keys, Requests, UsageLedger
 from .changes import Change, Event
 from .database import EVERY, Database, execute
 from .history import History
-from .keys import Keys, Requests
-from .llm_usage import UsageLedger
 from .queries import Reader
 from .tasks import EmbeddingQueue, Tasks
 from .transaction import Transaction

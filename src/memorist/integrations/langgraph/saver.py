@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import quote
 
 from langchain_core.runnables import RunnableConfig
@@ -47,9 +47,6 @@ from ...storage.graph_checkpoints import (
 )
 from ...sync import Blocking, BlockingScope, few, stream, verb
 from .. import Bridge
-
-if TYPE_CHECKING:
-    from langgraph.checkpoint.base import DeltaChannelHistory
 
 _COUNTERS = "counters_since_delta_snapshot"
 _blocked: ContextVar[list[str] | None] = ContextVar("blocked", default=None)
@@ -254,21 +251,6 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         prune = graphs.keep_latest if strategy == "keep_latest" else graphs.delete_threads
         await self._wait(prune(threads))
 
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """Return what the values of delta channels are built from: a first value, and the writes
-        since.
-        """
-        id = get_checkpoint_id(config)
-        found = await self._wait(self._graphs.made_up(*_place(config), id, channels))
-        out: dict[str, DeltaChannelHistory] = {}
-        for channel, (first, writes) in found.items():
-            out[channel] = {"writes": [self._pending(write) for write in writes]}
-            if first is not None:
-                out[channel]["seed"] = self._load(first)
-        return out
-
     put = verb(aput)
     put_writes = verb(aput_writes)
     get_tuple = verb(aget_tuple)
@@ -277,7 +259,6 @@ class MemoristSaver(BaseCheckpointSaver[str]):
     delete_for_runs = verb(adelete_for_runs)
     copy_thread = verb(acopy_thread)
     prune = verb(aprune)
-    get_delta_channel_history = verb(aget_delta_channel_history)
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return a version that sorts after the current one and differs from that of any fork."""

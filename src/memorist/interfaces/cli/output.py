@@ -25,8 +25,8 @@ from ...types import Conflict, Evidence, Hit, Memory, Reason, Recall, Receipt
 from .. import OK, plain
 
 if TYPE_CHECKING:
+    from ...storage.accounts import Key
     from ...storage.changes import HistoryEntry
-    from ...storage.keys import Key
     from ...storage.tasks import Backlog
 
 

@@ -29,7 +29,7 @@ from ...client import Client
 from ...errors import InvalidInput, MemoristError, NotFound
 from ...retrieve import render
 from ...storage import codec
-from ...storage.keys import RIGHTS
+from ...storage.accounts import RIGHTS
 from ...types import Filter
 from .. import Call, login
 from ..rest.auth import Caller, authenticate

@@ -28,7 +28,7 @@ from starlette.requests import HTTPConnection
 from ...client import Client
 from ...errors import KeyRefused, Misconfigured, NotAllowed, ProviderFailed
 from ...scoped import ScopedClient
-from ...storage.keys import RIGHTS
+from ...storage.accounts import RIGHTS
 
 log = logging.getLogger("memorist.rest")
 ALGORITHMS = "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA".split()

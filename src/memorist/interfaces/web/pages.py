@@ -16,7 +16,7 @@ from fastapi import FastAPI, Response
 
 from ...dialects import catalog
 from ...errors import InvalidInput, NotAllowed, NotFound
-from ...storage.keys import RIGHTS, Key
+from ...storage.accounts import RIGHTS, Key
 from ...types import KINDS, STATES, Filter, Labels, Memory
 from . import PAGE_SIZE, PageRequest, Sessions, markup, route, routes, templates
 

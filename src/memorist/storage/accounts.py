@@ -1,25 +1,39 @@
-"""API keys, and the answers that their bearers were given. Both belong to no scope; of secrets and
-requests only keyed digests are stored."""
+"""What belongs to no scope: API keys, the answers that their bearers were given, and what language
+models cost. Of secrets and requests only keyed digests are stored."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
+from ..ports import LlmUsage
 from ..text import clock
+from ..types import Scope
 from . import rows
-from .database import Database, execute
+from .database import EVERY, Database, execute
 from .queries import Reader
 
 RIGHTS = ("read", "write", "owner", "admin")  # owner: acts for the person, as importing does
+RIGHTS = ("read", "write", "owner", "admin")  # owner: acts for the person, as importing does
 ABANDONED = timedelta(minutes=5)  # after which a request without an answer may be made again
-_KEY = """SELECT id, name, tenant, user_id, space, agent, rights, created_at, expires_at, revoked_at
-FROM api_keys"""
+_KEY = """SELECT id, name, user_id, created_at, tenant, space, agent,
+'["' || replace(rights, ' ', '", "') || '"]', expires_at, revoked_at FROM api_keys"""
 _ADD = """INSERT INTO api_keys
 (id, digest, name, tenant, user_id, space, agent, rights, created_at, expires_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_TABLE = "spending p JOIN scopes s ON s.id = p.scope"
+_TOKENS = "p.tokens_in + p.tokens_out + p.reserved"
+_USED = f"""SELECT coalesce(sum(CASE WHEN s.user_id = ? THEN {_TOKENS} ELSE 0 END), 0),
+coalesce(sum({_TOKENS}), 0) FROM {_TABLE} WHERE s.tenant = ? AND p.day = ?"""
+_CREATE = "INSERT INTO scopes (tenant, user_id, space) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_RESERVE = """INSERT INTO spending
+(scope, day, task, model, calls, tokens_in, tokens_out, reserved)
+SELECT id, ?, ?, ?, 0, 0, 0, ? FROM scopes WHERE tenant = ? AND user_id = ? AND space = ?
+ON CONFLICT (scope, day, task, model)
+DO UPDATE SET reserved = spending.reserved + excluded.reserved"""
+_SETTLE = """UPDATE spending SET calls = calls + 1, tokens_in = tokens_in + ?,
+tokens_out = tokens_out + ?, reserved = reserved - ?
+WHERE scope = ? AND day = ? AND task = ? AND model = ?"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +57,15 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
-    """Stores API keys."""
+class Accounts:
+    """Tables in which nothing is found by its scope."""
 
     database: Database
     reader: Reader
+
+
+class Keys(Accounts):
+    """Stores API keys."""
 
     async def add(self, key: Key, secret: str) -> None:
         """Store a key."""
@@ -59,11 +77,12 @@ class Keys:
         """Return the key with that id and secret; also one that is revoked or has expired."""
         sql = f"{_KEY} WHERE id = ? AND digest = ?"
         found = await self.database.rows(sql, (id, self.reader.digest(secret)))
-        return _parse(found[0]) if found else None
+        return rows.parse(Key, found[0]) if found else None
 
     async def list(self) -> list[Key]:
         """Return all keys, oldest first, revoked ones too."""
-        return [_parse(row) for row in await self.database.rows(f"{_KEY} ORDER BY created_at, id")]
+        found = await self.database.rows(f"{_KEY} ORDER BY created_at, id")
+        return [rows.parse(Key, row) for row in found]
 
     async def revoke(self, id: str, at: datetime) -> bool:
         """Revoke a key; False if it does not exist or was revoked before."""
@@ -71,30 +90,9 @@ class Keys:
         return bool(await execute(self.database, sql, (clock.iso(at), id)))
 
 
-def _parse(row: Sequence[Any]) -> Key:
-    id, name, tenant, user, space, agent, rights, *times = row
-    created, expires, revoked = (at and rows.moment(at) for at in times)
-    return Key(
-        id=id,
-        name=name,
-        tenant=tenant,
-        user=user,
-        space=space,
-        agent=agent,
-        rights=tuple(rights.split()),
-        created_at=created,
-        expires_at=expires,
-        revoked_at=revoked,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Requests:
+class Requests(Accounts):
     """Stores the answers to requests, by caller and idempotency key, so that a repeated request
     gets the same answer."""
-
-    database: Database
-    reader: Reader
 
     async def begin(
         self, caller: str, key: str, request: str, *, at: datetime, since: datetime
@@ -136,3 +134,42 @@ class Requests:
             sql = "UPDATE answered SET answer = ?"
             values = (answer, *values)
         await execute(self.database, f"{sql} WHERE caller = ? AND key = ? AND at = ?", values)
+
+
+class UsageLedger(Accounts):
+    """Reserves and counts the tokens of language models."""
+
+    async def reserve(self, usage: LlmUsage, *, user_cap: int, tenant_cap: int) -> bool:
+        """Reserve tokens for a call, if the user and the tenant have so many left on that day (0:
+        no cap).
+
+        What is used and reserved never exceeds a cap, however many processes ask at a time.
+        """
+        scope = usage.scope
+        key = (scope.tenant, scope.user, scope.space)
+        async with self.database.transaction() as connection:
+            if lock := connection.dialect.lock:
+                await connection.rows(lock.format("spending"))
+            found = await connection.rows(_USED, (scope.user, scope.tenant, usage.day), scope=EVERY)
+            for used, cap in zip(found[0], (user_cap, tenant_cap), strict=True):
+                if cap and used + usage.reserved > cap:
+                    return False
+            reserve = (usage.day, usage.task, usage.model, usage.reserved, *key)
+            await connection.read([(_CREATE, key), (_RESERVE, reserve)], scope=EVERY)
+        return True
+
+    async def settle(self, usage: LlmUsage) -> None:
+        """Replace what was reserved for a call by what it cost."""
+        number = await self.reader.number(usage.scope)
+        cost = (usage.tokens_in, usage.tokens_out, usage.reserved)
+        call = (number, usage.day, usage.task, usage.model)
+        await execute(self.database, _SETTLE, (*cost, *call), scope=number)
+
+    async def list(self, scope: Scope | None, since: str) -> list[LlmUsage]:
+        """Return what was used from that day on, by scope, day, task and model."""
+        number = EVERY if scope is None else await self.reader.number(scope)
+        sql = f"""SELECT s.tenant, s.user_id, s.space, p.day, p.task, p.model, p.calls, p.tokens_in,
+        p.tokens_out, p.reserved FROM {_TABLE} WHERE p.day >= ? AND (p.scope = ? OR ? = {EVERY})
+        ORDER BY p.day, 1, 2, 3, p.task, p.model"""
+        found = await self.database.rows(sql, (since, number, number), scope=number)
+        return [rows.parse(LlmUsage, (rows.scope_of(row), *row[3:])) for row in found]
