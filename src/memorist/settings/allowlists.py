@@ -21,6 +21,7 @@ from pydantic import (
 
 from ..errors import Misconfigured, NotAllowed
 
+DOCUMENTED = Path(__file__).with_name("categories.toml")
 USUAL_LENGTH = 30  # memories of a category that does not say how many
 ALL = -1
 PROCEDURAL = "procedural"  # how-tos, which only agents that act on them are given
@@ -135,12 +136,35 @@ class Access:
 
 
 def load(path: Path | None) -> Access:
-    """Read a YAML or TOML file; without one, return the documented categories and allowlists.
+    """Read a YAML or TOML file; without one, the documented categories and allowlists.
 
     Raises Misconfigured, naming the place.
     """
-    if path is None:
-        return USUAL
+    path = path or DOCUMENTED
+    try:
+        file = AccessFile.model_validate(_read(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "categories and allowlists"
+        raise Misconfigured(f"{path}: {place}: {first['msg']}") from error
+    groups = file.categories or Groups()
+    custom = groups.custom or []
+    found: dict[str, Category] = {}
+    for category in [*(groups.system or []), *custom]:
+        if category.name in found:
+            raise Misconfigured(f"{path}: the category {category.name!r} is declared twice")
+        found[category.name] = category
+    allowed: dict[str, tuple[str, ...]] = {}
+    for agent, names in (file.allowlists or {}).items():
+        allowed[agent] = tuple(dict.fromkeys(names or ()))
+        for name in allowed[agent]:
+            found.setdefault(name, Category(name=name))
+    added = tuple(category.name for category in custom)
+    return Access(categories=found, allowlists=allowed, custom=added)
+
+
+def _read(path: Path) -> Any:
+    """Return what a YAML or TOML file holds."""
     try:
         text = path.read_text("utf-8")
         data = tomllib.loads(text) if path.suffix == ".toml" else _parse_yaml(text, path)
@@ -148,7 +172,7 @@ def load(path: Path | None) -> Access:
         raise Misconfigured(f"{path} cannot be read: {error}") from error
     if not data:
         raise Misconfigured(f"{path} is empty: it takes categories and allowlists")
-    return build(data, str(path))
+    return data
 
 
 def _parse_yaml(text: str, path: Path) -> Any:
@@ -162,48 +186,3 @@ def _parse_yaml(text: str, path: Path) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise Misconfigured(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-
-
-def build(data: Any, where: str) -> Access:
-    """Check a configuration. Raises Misconfigured, naming the place."""
-    try:
-        file = AccessFile.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "categories and allowlists"
-        raise Misconfigured(f"{where}: {place}: {first['msg']}") from error
-    groups = file.categories or Groups()
-    declared = [*(groups.system or []), *(groups.custom or [])]
-    found: dict[str, Category] = {}
-    for category in declared:
-        if category.name in found:
-            raise Misconfigured(f"{where}: the category {category.name!r} is declared twice")
-        found[category.name] = category
-    allowed: dict[str, tuple[str, ...]] = {}
-    for agent, names in (file.allowlists or {}).items():
-        allowed[agent] = tuple(dict.fromkeys(names or ()))
-        for name in allowed[agent]:
-            found.setdefault(name, Category(name=name))
-    custom = tuple(category.name for category in groups.custom or [])
-    return Access(categories=found, allowlists=allowed, custom=custom)
-
-
-USUAL = build(
-    {
-        "categories": {
-            "system": [
-                {"name": "profile", "context": "all"},
-                {"name": "event"},
-                {"name": "activity", "rag_length": 50},
-            ],
-        },
-        "allowlists": {
-            "supervisor": "profile goals preferences event activity relationships tasks".split(),
-            "planner": ["goals", "tasks", "projects", PROCEDURAL],
-            "stylist": ["preferences", "tone", "style"],
-            "researcher": ["knowledge", "interests", "history"],
-            "executor": ["tasks", "recent_activity", "constraints", PROCEDURAL],
-        },
-    },
-    "the documented categories",
-)
