@@ -33,44 +33,29 @@ async def export(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, A
     """Yield the format, and then the records of one scope, or of all, as plain values."""
     yield {"record_type": "memorist", "data": {"format": FORMAT}}
     for each in [scope] if scope is not None else await store.scopes():
-        for records in (_history, _memories, _messages, _summaries, _proposals):
+        for records in (_history_and_memories, _messages, _summaries, _proposals):
             async for kind, data in records(store, each):
                 if kind != "damaged":
                     data["scope"] = asdict(each)
                 yield {"record_type": kind, "data": data}
 
 
-def _history(store: Store, scope: Scope) -> Records:
-    def parse(row: Sequence[Any]) -> dict[str, Any]:
-        return _plain(rows.parse(HistoryEntry, row))
-
-    return _pages(store, scope, _HISTORY, "history", parse)
-
-
-def _memories(store: Store, scope: Scope) -> Records:
-    def parse(row: Sequence[Any]) -> dict[str, Any]:
-        return codec.dump(rows.memory(row, scope))
-
-    return _pages(store, scope, _MEMORIES, "memory", parse)
-
-
-async def _pages(
-    store: Store,
-    scope: Scope,
-    sql: str,
-    kind: str,
-    parse: Callable[[Sequence[Any]], dict[str, Any]],
-) -> Records:
+async def _history_and_memories(store: Store, scope: Scope) -> Records:
     """Yield rows as values. One that cannot be read is reported: the others are more than
     nothing."""
-    after = 0
-    while page := await store.rows(scope, sql, (after,)):
-        after = page[-1][0]
-        for row in page:
-            try:
-                yield kind, parse(row[1:])
-            except StoreDamaged as error:
-                yield "damaged", {"id": row[1], "reason": str(error)}
+    readers: dict[str, tuple[str, Callable[[Sequence[Any]], dict[str, Any]]]] = {
+        "history": (_HISTORY, lambda row: _plain(rows.parse(HistoryEntry, row))),
+        "memory": (_MEMORIES, lambda row: codec.dump(rows.memory(row, scope))),
+    }
+    for kind, (sql, parse) in readers.items():
+        after = 0
+        while page := await store.rows(scope, sql, (after,)):
+            after = page[-1][0]
+            for row in page:
+                try:
+                    yield kind, parse(row[1:])
+                except StoreDamaged as error:
+                    yield "damaged", {"id": row[1], "reason": str(error)}
 
 
 async def _messages(store: Store, scope: Scope) -> Records:
