@@ -189,7 +189,7 @@ async def test_an_edge_takes_less_than_two_milliseconds(engine: Client, ana: Sco
     async with engine.ctx.store.transaction(ana.scope) as tx:
         snapshot = await engine.ctx.index.current(ana.scope, tx)
         start = time.process_time()
-        await links.link(tx, ana.scope, snapshot, puts, Links(), engine.ctx.clock())
+        await links.link(tx, snapshot, puts, Links(), engine.ctx.clock())
         spent = time.process_time() - start
     made = len(await edges(ana))
     assert made >= 50
@@ -216,7 +216,7 @@ async def test_an_edge_takes_less_than_two_milliseconds_in_a_small_memory(tmp_pa
             async with small.ctx.store.transaction(scope.scope) as tx:
                 snapshot = await small.ctx.index.current(scope.scope, tx)
                 start = time.process_time()
-                await links.link(tx, scope.scope, snapshot, puts, Links(), small.ctx.clock())
+                await links.link(tx, snapshot, puts, Links(), small.ctx.clock())
                 spent.append(time.process_time() - start)
         made = len(await edges(scope))
     assert made >= 30

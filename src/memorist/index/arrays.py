@@ -80,13 +80,13 @@ class PartialVectors:
     vectors: Vectors
 
     def similarity(self, vector: Vectors, n: int) -> Floats:
-        """Return the cosine to each of n positions; 0 where no vector is known.
+        """Return the cosine of n positions to a vector or each column; 0 where none is known.
 
         >>> known = PartialVectors(np.array([2]), np.array([[0.6, 0.8]], np.float32))
         >>> known.similarity(np.array([1, 0], np.float32), 3).tolist()
         [0.0, 0.0, 0.6000000238418579]
         """
-        near = np.zeros(n, np.float32)
+        near = np.zeros((n, *vector.shape[1:]), np.float32)
         near[self.positions] = self.vectors @ vector
         return near
 

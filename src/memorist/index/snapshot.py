@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -39,6 +39,7 @@ from .arrays import (
 NO_TIME = clock.NO_TIME
 ACTIVE, COMPRESSED, SUPERSEDED = (STATES.index(s) for s in ("active", "compressed", "superseded"))
 WORKING = KINDS.index("working")
+TOGETHER = 32  # vectors compared at a time: bounds the memory that it needs
 PAGE = 2048  # rows read from the store at a time
 _MICROS_A_DAY = 86_400_000_000
 _LAST = 2**31 - 1  # place in a session
@@ -185,6 +186,14 @@ class Snapshot(Columns):
         if self.matrix is None:
             return self.partial.similarity(vector, self.n)
         return products(self.matrix.first(self.n), vector)
+
+    def similarities(self, vectors: Iterable[Vectors | None]) -> Iterator[Floats]:
+        """Yield the cosines of every position to each vector; 0 if either is missing."""
+        nothing = np.zeros(self.dimensions, np.float32)
+        known = [nothing if each is None else each for each in vectors]
+        for start in range(0, len(known), TOGETHER):
+            few = np.stack(known[start : start + TOGETHER], axis=1)
+            yield from np.ascontiguousarray(self.similarity(few).T)
 
     def vectors(self, positions: Positions) -> Vectors:
         """Return the vectors at these positions, zero where there is none."""

@@ -1,27 +1,29 @@
-"""What becomes of each chunk, as a value: create, merge, update, supersede or skip.
+"""What becomes of each chunk: it is created, merged or skipped, or it updates or supersedes a memory.
 
-A `WriteSession` holds what is known in one transaction: the memories that chunks may repeat or
-contradict, and what has been decided so far, so that the next chunk of the same call meets it.
-Memories are compared exactly, by fingerprint, or in other words with the same values.
+A `Batch` holds what is known in one transaction: the memories that chunks may repeat or contradict,
+and what has been decided so far, so that the next chunk of the same call meets it. Memories are
+compared exactly, by fingerprint, or in other words with the same values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from heapq import nlargest
 from typing import Any
 
+from ..context import Context
 from ..index import Snapshot
-from ..ports import Vectors
 from ..storage.changes import Change, Event, Relation, Save, SeenMessage
+from ..storage.queries import Checks
 from ..text import compare, contradictions, entities, normalize
 from ..text.clock import new_id
 from ..text.statements import parse
 from ..types import CONTRADICTS, Memory, Outcome, Scope
 from . import transitions
 from .analyze import Chunk, is_kept, is_turn, novelty, novelty_importance, unified
+from .guard import Item
 from .policies import Bands, Policy
 
 FORGOTTEN = "it was forgotten on request: save it on purpose to keep it again"
@@ -44,41 +46,35 @@ _GAINED = """
 Neighbors = Sequence[tuple[float, Memory]]  # with their cosine, nearest first
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What becomes of a chunk, and what is written for it."""
-
-    outcome: Outcome
-    saves: Sequence[Save] = ()
-    others: Sequence[Change] = ()
-
-
 @dataclass(kw_only=True)
-class WriteSession:
-    """What is known in one transaction, and what it is about to write."""
+class Batch:
+    """Drafts that are written in one transaction, what is known there, and what is decided."""
 
+    ctx: Context
     scope: Scope
     policy: Policy
     now: datetime
-    snapshot: Snapshot
-    model: str = ""
-    new_id: Callable[[], str] = new_id
+    items: Sequence[Item]
+    problem: str = ""  # why there are no vectors
+    checks: Checks | None = None  # read under the write lock
+    snapshot: Snapshot = field(init=False)  # of the scope before the write
     memories: dict[str, Memory] = field(default_factory=dict)  # that a chunk may repeat, by id
-    ids: dict[int, str] = field(default_factory=dict)  # of those, by row
-    near: dict[str, dict[int, float]] = field(default_factory=dict)  # rows, cosines by chunk text
-    forgotten: set[str] = field(default_factory=set)  # texts that must not be stored again
+    rows: dict[str, int] = field(default_factory=dict)  # of those, by id
+    near: dict[str, dict[str, float]] = field(default_factory=dict)  # cosines by text and id
+    forgotten: frozenset[str] = frozenset()  # texts that must not be stored again
     keyed: dict[str, Memory] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)  # the last place taken in each session
     puts: dict[str, Save] = field(default_factory=dict)
     others: list[Change] = field(default_factory=list)
     messages: list[SeenMessage] = field(default_factory=list)
 
+    @property
+    def chunks(self) -> list[Chunk]:
+        return [chunk for item in self.items for chunk in item.chunks]
+
     def neighbors(self, chunk: Chunk) -> Neighbors:
         """Return what a chunk is compared with, nearest first: in the store, and of this call."""
-        found = {}
-        for row, cosine in self.near.get(chunk.text, {}).items():
-            if row in self.ids:
-                found[self.ids[row]] = cosine
+        found = dict(self.near.get(chunk.text, {}))
         written = {}
         for id, put in self.puts.items():
             if put.vector is not None:
@@ -106,53 +102,51 @@ class WriteSession:
             self.places[session] = max(place, self.places.get(session, place))
 
 
-def decide(chunk: Chunk, known: WriteSession) -> Decision:
-    """Decide what becomes of a chunk."""
-    policy = known.policy
-    draft = chunk.draft
-    may_return = chunk.on_purpose or not known.forgotten  # on purpose is the person's right
-    if not may_return and normalize.wording(chunk.text) in known.forgotten:
-        return Decision(outcome=Outcome(status="refused", reason=FORGOTTEN))
+def decide(chunk: Chunk, batch: Batch) -> Outcome:
+    """Decide what becomes of a chunk, and note what is written for it."""
+    policy = batch.policy
+    is_forgotten = batch.forgotten and normalize.wording(chunk.text) in batch.forgotten
+    if is_forgotten and not chunk.on_purpose:  # on purpose is the person's right
+        return Outcome(status="refused", reason=FORGOTTEN)
     neighbors: Neighbors = ()
     if not chunk.is_turn and (policy.bands is not None or policy.conflicts):
-        neighbors = known.neighbors(chunk)
-    old, verdict = find_duplicate(chunk, known, neighbors)
+        neighbors = batch.neighbors(chunk)
+    old, verdict = find_duplicate(chunk, batch, neighbors)
     if old is not None:
-        is_comparable = policy.bands is not None and not chunk.is_turn
-        is_recreated = policy.merge == "recreate" and old.content_hash != chunk.content_hash
-        if is_comparable and is_recreated:
-            repeated = transitions.repeat(old, draft, known.now, chunk.tags)
+        if policy.bands is None or chunk.is_turn:
+            return _merge(old, chunk, batch)
+        if policy.merge == "recreate" and old.content_hash != chunk.content_hash:
+            repeated = transitions.repeat(old, chunk.draft, batch.now, chunk.tags)
             gained = {name: getattr(repeated, name) for name in _GAINED}
-            memory = replace(build_memory(chunk, known), **gained)
-            return _supersede(old, memory, chunk, known, SAID_AGAIN)
-        if is_comparable and verdict == "more":
-            return _update(old, chunk, known)
-        return _merge(old, chunk, known)
-    memory = build_memory(chunk, known)
+            memory = replace(build_memory(chunk, batch), **gained)
+            return _supersede(old, memory, chunk, batch, SAID_AGAIN)
+        return (_update if verdict == "more" else _merge)(old, chunk, batch)
+    memory = build_memory(chunk, batch)
     if policy.gate and not is_kept(memory.importance, policy.gate, chunk.on_purpose):
         reason = f"importance {memory.importance:.2f} is below {policy.gate}"
-        return Decision(outcome=Outcome(status="skipped", reason=reason))
-    if chunk.key is not None and chunk.key in known.keyed:
-        return _merge(known.keyed[chunk.key], chunk, known)
-    contradicted = _find_contradicted(chunk, known, neighbors)
+        return Outcome(status="skipped", reason=reason)
+    if chunk.key is not None and chunk.key in batch.keyed:
+        return _merge(batch.keyed[chunk.key], chunk, batch)
+    contradicted = _find_contradicted(chunk, batch, neighbors)
     if contradicted is not None:
         memory = replace(memory, pinned=memory.pinned or contradicted.pinned)
-        return _supersede(contradicted, memory, chunk, known, CONTRADICTS)
-    put = Save(memory=memory, event="created", vector=chunk.vector, model=known.model)
-    return Decision(outcome=Outcome(status="created", ids=(memory.id,)), saves=[put])
+        return _supersede(contradicted, memory, chunk, batch, CONTRADICTS)
+    model = batch.snapshot.model
+    batch.save(Save(memory=memory, event="created", vector=chunk.vector, model=model))
+    return Outcome(status="created", ids=(memory.id,))
 
 
 def find_duplicate(
-    chunk: Chunk, known: WriteSession, neighbors: Neighbors
+    chunk: Chunk, batch: Batch, neighbors: Neighbors
 ) -> tuple[Memory | None, compare.Verdict]:
     """Return the memory that a chunk repeats, as it now stands, and whether the chunk says more.
 
     In this order: the same words, the nearest fingerprint that says the same, the nearest vector
     that says the same in other words; a very near one may say less.
     """
-    policy = known.policy
+    policy = batch.policy
     close = []
-    for memory in known.memories.values():
+    for memory in batch.memories.values():
         if not memory.is_active:
             continue
         is_same = policy.exact and memory.content_hash == chunk.content_hash
@@ -184,13 +178,13 @@ def compare_with(chunk: Chunk, memory: Memory) -> compare.Verdict:
     return compare.verdict(chunk.statement, parse(memory.text))
 
 
-def _find_contradicted(chunk: Chunk, known: WriteSession, neighbors: Neighbors) -> Memory | None:
+def _find_contradicted(chunk: Chunk, batch: Batch, neighbors: Neighbors) -> Memory | None:
     """Return the memory that a chunk replaces, because it gives another value to an attribute.
 
     What is said late about an earlier time replaces nothing, and "tomorrow" is another day on
     another day.
     """
-    since = chunk.draft.at or chunk.draft.told_at or known.now
+    since = chunk.draft.at or chunk.draft.told_at or batch.now
     for _, memory in neighbors if chunk.clause is not None else ():
         held = transitions.held_since(memory)
         if since < held or not chunk.has_same_source(memory):
@@ -203,37 +197,35 @@ def _find_contradicted(chunk: Chunk, known: WriteSession, neighbors: Neighbors) 
     return None
 
 
-def _merge(old: Memory, chunk: Chunk, known: WriteSession) -> Decision:
+def _merge(old: Memory, chunk: Chunk, batch: Batch) -> Outcome:
     """A memory says this already; it counts for more."""
-    memory = transitions.repeat(old, chunk.draft, known.now, chunk.tags)
-    outcome = Outcome(status="merged", ids=(memory.id,), reason="said before")
-    put = known.puts.get(memory.id)
+    memory = transitions.repeat(old, chunk.draft, batch.now, chunk.tags)
+    put = batch.puts.get(memory.id)
     if put is None:
         put = Save(memory=memory, event="merged", meta=chunk.during)
-        return Decision(outcome=outcome, saves=[put])
-    # Said twice in one call: it is one change, and counts as said again all the same.
-    again = Event(
-        node="episodic" if memory.kind == "episodic" else "hotpath",
-        op="merge",
-        at=known.now,
-        memory_id=memory.id,
-        category=memory.category,
-    )
-    return Decision(outcome=outcome, saves=[replace(put, memory=memory)], others=[again])
+    else:  # Said twice in one call: it is one change, and counts as said again all the same.
+        again = Event(
+            node="episodic" if memory.kind == "episodic" else "hotpath",
+            op="merge",
+            at=batch.now,
+            memory_id=memory.id,
+            category=memory.category,
+        )
+        batch.others.append(again)
+    batch.save(replace(put, memory=memory))
+    return Outcome(status="merged", ids=(memory.id,), reason="said before")
 
 
-def _update(old: Memory, chunk: Chunk, known: WriteSession) -> Decision:
+def _update(old: Memory, chunk: Chunk, batch: Batch) -> Outcome:
     """A memory gets the text of the chunk; its earlier version is kept beside it."""
-    now = known.now
-    put = known.puts.get(old.id)
-    vector = None
-    positions = known.snapshot.positions([row for row, id in known.ids.items() if id == old.id])
-    if put is not None:
-        vector = put.vector
-    elif len(positions) and not known.snapshot.is_lean:
-        stored: Vectors = known.snapshot.vectors(positions)[0]
+    now = batch.now
+    snapshot = batch.snapshot
+    put = batch.puts.get(old.id)
+    vector = put.vector if put else None
+    if put is None and old.id in batch.rows and not snapshot.is_lean:
+        stored = snapshot.vectors(snapshot.positions([batch.rows[old.id]]))[0]
         vector = stored if stored.any() else None
-    earlier = transitions.earlier_version(old, now, id=known.new_id())
+    earlier = transitions.earlier_version(old, now, id=new_id())
     earlier = replace(earlier, needs_embedding=vector is None)
     memory = replace(
         transitions.repeat(old, chunk.draft, now, chunk.tags),
@@ -244,27 +236,22 @@ def _update(old: Memory, chunk: Chunk, known: WriteSession) -> Decision:
         valid_from=now,
         needs_embedding=chunk.vector is None,
     )
-    kept = Save(memory=earlier, event=None, vector=vector, model=known.model)
-    meta = {"fields": ["text"], "reason": "said again, with more", **chunk.during}
     made = Save(
         memory=memory,
         event=put.event if put else "updated",
         vector=chunk.vector,
-        model=known.model,
+        model=snapshot.model,
         old_ref=earlier.id,
-        meta=meta,
+        meta={"fields": ["text"], "reason": "said again, with more", **chunk.during},
     )
-    outcome = Outcome(status="updated", ids=(memory.id,), reason="said before, with less")
-    return Decision(outcome=outcome, saves=[kept, made])
+    batch.save(Save(memory=earlier, event=None, vector=vector, model=snapshot.model))
+    batch.save(made)
+    return Outcome(status="updated", ids=(memory.id,), reason="said before, with less")
 
 
-def _supersede(
-    old: Memory, memory: Memory, chunk: Chunk, known: WriteSession, reason: str
-) -> Decision:
+def _supersede(old: Memory, memory: Memory, chunk: Chunk, batch: Batch, reason: str) -> Outcome:
     """The chunk becomes a new memory that replaces an older one."""
-    put = known.puts.get(old.id)
-    others = list[Change]()
-    now = known.now
+    now = batch.now
     gone = transitions.supersede(old, now, by=memory.id, since=memory.valid_from)
     meta = {"reason": reason, "superseded_by": memory.id, **chunk.during}
     ended = Save(memory=gone, event="superseded", meta=meta)
@@ -272,36 +259,37 @@ def _supersede(
         memory=replace(memory, key=None),
         event="created",
         vector=chunk.vector,
-        model=known.model,
+        model=batch.snapshot.model,
         old_ref=old.id,
         meta={"reason": reason, "supersedes": old.id},
     )
+    put = batch.puts.get(old.id)
+    batch.save(replace(put, memory=gone) if put else ended)
+    batch.save(made)
     why = f"it takes the place of {old.id}"
     if reason == CONTRADICTS:
         why = f"it contradicts {old.id}: confirm or reject it"
-        others.append(Relation(from_id=memory.id, to_id=old.id, type=CONTRADICTS, at=now))
-    outcome = Outcome(status="created", ids=(memory.id,), reason=why, supersedes=old.id)
-    saves = [replace(put, memory=gone) if put else ended, made]
-    return Decision(outcome=outcome, saves=saves, others=others)
+        batch.others.append(Relation(from_id=memory.id, to_id=old.id, type=CONTRADICTS, at=now))
+    return Outcome(status="created", ids=(memory.id,), reason=why, supersedes=old.id)
 
 
-def build_memory(chunk: Chunk, known: WriteSession) -> Memory:
+def build_memory(chunk: Chunk, batch: Batch) -> Memory:
     """Return a new memory of a chunk."""
     draft = chunk.draft
-    policy = known.policy
-    told = draft.told_at or known.now
-    importance, parts = _score(chunk, known)
+    policy = batch.policy
+    told = draft.told_at or batch.now
+    importance, parts = _score(chunk, batch)
     tags = chunk.tags
     confidence = chunk.confidence
-    if proposed := _propose_tags(chunk, known):
+    if proposed := _propose_tags(chunk, batch):
         tags, confidence = entities.tags([*chunk.about, *proposed])
     session = chunk.session
     form = "preference" if draft.steps_text is None else "workflow"
     is_procedural = chunk.kind == "procedural"
     copied: dict[str, Any] = {name: getattr(draft, name) for name in _COPIED}
     return Memory(
-        id=draft.id if draft.id is not None and draft.id not in known.puts else known.new_id(),
-        scope=known.scope,
+        id=draft.id if draft.id is not None and draft.id not in batch.puts else new_id(),
+        scope=batch.scope,
         text=chunk.text,
         kind=chunk.kind,
         created_at=draft.at if policy.dated and draft.at else told,
@@ -319,7 +307,7 @@ def build_memory(chunk: Chunk, known: WriteSession) -> Memory:
         source_message_id=draft.message_id,
         simhash=chunk.simhash,
         content_hash=chunk.content_hash,
-        sequence=None if session is None else known.places.get(session, -1) + 1,
+        sequence=None if session is None else batch.places.get(session, -1) + 1,
         occurred_at=draft.at,
         valid_from=draft.at or told,
         needs_embedding=chunk.vector is None,
@@ -327,19 +315,19 @@ def build_memory(chunk: Chunk, known: WriteSession) -> Memory:
     )
 
 
-def _score(chunk: Chunk, known: WriteSession) -> tuple[float, Mapping[str, float]]:
+def _score(chunk: Chunk, batch: Batch) -> tuple[float, Mapping[str, float]]:
     """Return the importance of a chunk by the policy's measure, and its parts."""
     given = chunk.draft.importance
     heuristic = chunk.heuristic
-    measure = known.policy.score
+    measure = batch.policy.score
     if measure == "given" or (measure == "heuristic" and given is not None):
-        usual = known.policy.usual_importance if given is None else given
+        usual = batch.policy.usual_importance if given is None else given
         return usual, {"given": usual}
     if measure == "heuristic":
         return heuristic, {"heuristics": heuristic}
     new = 1.0
     if chunk.vector is not None:
-        new = novelty(chunk.vector, known.snapshot.centroid)
+        new = novelty(chunk.vector, batch.snapshot.centroid)
     parts = {"novelty": new, "salience": chunk.salience}
     by_novelty = novelty_importance(new, chunk.salience)
     if measure == "novelty":
@@ -348,7 +336,7 @@ def _score(chunk: Chunk, known: WriteSession) -> tuple[float, Mapping[str, float
     return unified(by_novelty, heuristic, given or 0.0), parts
 
 
-def _propose_tags(chunk: Chunk, known: WriteSession) -> list[entities.Entity]:
+def _propose_tags(chunk: Chunk, batch: Batch) -> list[entities.Entity]:
     """Return the tags that most of the near stored memories have, weighted by their cosine.
 
     Only what one speaker said in one role about one subject lends tags to each other. A tag that
@@ -358,10 +346,10 @@ def _propose_tags(chunk: Chunk, known: WriteSession) -> list[entities.Entity]:
     votes: dict[str, float] = {}
     count = 0
     total = 0.0
-    low = (known.policy.bands or Bands()).check_low
-    for row, cosine in known.near.get(chunk.text, {}).items() if chunk.takes_tags else ():
-        memory = known.memories[known.ids[row]] if row in known.ids else None
-        if memory is None or cosine < low or not memory.is_active:
+    low = (batch.policy.bands or Bands()).check_low
+    for id, cosine in batch.near.get(chunk.text, {}).items() if chunk.takes_tags else ():
+        memory = batch.memories[id]
+        if cosine < low or not memory.is_active:
             continue
         if memory.item_type != chunk.draft.item_type or not chunk.has_same_source(memory):
             continue

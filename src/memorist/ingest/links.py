@@ -12,21 +12,15 @@ from ..storage.changes import Change, Event, HistoryEntry, Relation, Save, Unrel
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text.clock import new_id
-from ..types import KINDS, RELATED, Memory, Related, Scope
+from ..types import KINDS, RELATED, Memory, Related
 from .analyze import is_turn
 from .policies import Links
 
-TOGETHER = 32  # memories compared with the scope at a time: bounds the memory that it needs
 _LINKED_KINDS = tuple(KINDS.index(kind) for kind in ("episodic", "semantic", "insight"))
 
 
 async def link(
-    tx: Transaction,
-    scope: Scope,
-    snapshot: Snapshot,
-    puts: Sequence[Save],
-    limits: Links,
-    now: datetime,
+    tx: Transaction, snapshot: Snapshot, puts: Sequence[Save], limits: Links, now: datetime
 ) -> None:
     """Relate the facts that were written to what is nearest to them, in the same transaction.
 
@@ -48,13 +42,12 @@ async def link(
     made: dict[tuple[str, str], Change] = {}
     events = list[Change]()
     entries = list[HistoryEntry]()
-    for put, near in zip(new, await _find_near(tx, scope, snapshot, new, limits), strict=True):
+    for put, near in zip(new, await _find_near(tx, snapshot, new, limits), strict=True):
         memory = put.memory
         cosines = {id: round(min(near[id], 1.0), 6) for id in near.keys() - gone - {memory.id}}
         best = sorted(cosines.items(), key=lambda each: (-each[1], each[0]))[: limits.most]
         for id, cosine in best:
-            newer = max(memory.id, id)
-            older = min(memory.id, id)
+            older, newer = sorted((id, memory.id))
             made[newer, older] = Relation(
                 from_id=newer, to_id=older, type=RELATED, at=now, strength=cosine
             )
@@ -68,22 +61,21 @@ async def link(
                 category=memory.category,
                 sim=best[0][1],
             )
-            events.append(event)
-            entries.append(
-                HistoryEntry(
-                    id=new_id(),
-                    memory_id=memory.id,
-                    event="LINK",
-                    old_ref=None,
-                    new_ref=best[0][0],
-                    actor=None,
-                    meta={"operation": tx.operation, "links": dict(best)},
-                    at=now,
-                )
+            entry = HistoryEntry(
+                id=new_id(),
+                memory_id=memory.id,
+                event="LINK",
+                old_ref=None,
+                new_ref=best[0][0],
+                actor=None,
+                meta={"operation": tx.operation, "links": dict(best)},
+                at=now,
             )
+            events.append(event)
+            entries.append(entry)
     ended: list[Change] = []
     if reworded := [put.memory.id for put in new if put.event == "updated"]:
-        stale = {(each.from_id, each.to_id) for each in await tx.links(scope, reworded)}
+        stale = {(each.from_id, each.to_id) for each in await tx.links(tx.scope, reworded)}
         for newer, older in sorted(stale.difference(made)):
             ended.append(Unrelated(from_id=newer, to_id=older, type=RELATED))
     await tx.apply([*ended, *made.values(), *events])
@@ -92,21 +84,19 @@ async def link(
 
 
 async def _find_near(
-    tx: Transaction, scope: Scope, snapshot: Snapshot, new: Sequence[Save], limits: Links
+    tx: Transaction, snapshot: Snapshot, new: Sequence[Save], limits: Links
 ) -> list[dict[str, float]]:
     """Return the ids near each memory with their cosine: in the store, and of this call."""
     found: list[dict[int, float]] = []
     usable = snapshot.alive & np.isin(snapshot.kind, _LINKED_KINDS)
     vectors = np.stack([put.vector for put in new])
-    for start in range(0, len(new), TOGETHER):
-        few = np.ascontiguousarray(vectors[start : start + TOGETHER].T)
-        for cosines in np.ascontiguousarray(snapshot.similarity(few).T):
-            near = np.flatnonzero((cosines >= limits.least) & usable)
-            order = np.lexsort((-snapshot.row[near], -cosines[near]))
-            best = near[order][: 2 * limits.most]  # some may be superseded in this call
-            found.append({int(snapshot.row[at]): float(cosines[at]) for at in best})
+    for cosines in snapshot.similarities(vectors):
+        near = np.flatnonzero((cosines >= limits.least) & usable)
+        order = np.lexsort((-snapshot.row[near], -cosines[near]))
+        best = near[order][: 2 * limits.most]  # some may be superseded in this call
+        found.append({int(snapshot.row[at]): float(cosines[at]) for at in best})
     rows = sorted({row for each in found for row in each})
-    memories = await tx.at_rows(scope, rows) if rows else {}
+    memories = await tx.at_rows(tx.scope, rows) if rows else {}
     near_ids = []
     for each, cosines in zip(found, vectors @ vectors.T, strict=True):
         ids = {memories[row].id: cosine for row, cosine in each.items() if row in memories}

@@ -7,7 +7,7 @@ of their own: `prepare` before it, `write` in it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
@@ -20,7 +20,7 @@ from ..errors import ProviderFailed
 from ..index import Snapshot
 from ..storage import tasks
 from ..storage.changes import Event, SeenMessage
-from ..storage.queries import Checks, Reader
+from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import authority, normalize, tokens
 from ..text.clock import new_id
@@ -28,7 +28,7 @@ from ..text.statements import Clause
 from ..types import Draft, Message, Outcome, Scope, Status
 from . import guard, links, trim, validation
 from .analyze import Chunk, analyze
-from .decide import FORGOTTEN, MOST, WriteSession, decide
+from .decide import FORGOTTEN, MOST, Batch, decide
 from .guard import Item
 from .policies import Bands, Policy
 
@@ -36,30 +36,12 @@ EXTRACT = "extract"  # the job that extracts facts from a turn
 FAILED = "not embedded yet"  # how a problem begins that is a failure, and not a missing model
 NO_MODEL = "not embedded: no embedding model is configured"
 FULL = "the scope is full of what counts for more; it can be restored"
-TOGETHER = 32  # chunks compared with the scope at a time: bounds the memory that it needs
 # Of several chunks, the first of these is the status of the draft.
 _ORDER: tuple[Status, ...] = ("created", "updated", "merged", "refused", "skipped")
 
 _SAID_AS = {"live": "live moved relocated", "work": "work joined started"}
 
 Seen = dict[str, tuple[str, Outcome]]  # messages by id: the digest of their text, and their outcome
-
-
-@dataclass(slots=True, kw_only=True)
-class Batch:
-    """Drafts that are ready to be written in one transaction."""
-
-    ctx: Context
-    scope: Scope
-    policy: Policy
-    now: datetime
-    items: Sequence[Item]
-    problem: str = ""  # why there are no vectors
-    checks: Checks | None = None  # read under the write lock
-
-    @property
-    def chunks(self) -> list[Chunk]:
-        return [chunk for item in self.items for chunk in item.chunks]
 
 
 async def remember(
@@ -122,33 +104,29 @@ async def prepare_derived(
 async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     """Decide what becomes of each chunk and write it; return the outcomes of all items."""
     ctx = batch.ctx
-    scope = batch.scope
     policy = batch.policy
-    now = batch.now
     items = [item for item in batch.items if item.outcome is None]
     if not items:
         return outcomes(batch.items)
-    seen = await load_seen(tx, scope, items)
-    snapshot = await ctx.index.current(scope, tx)
-    model = "" if ctx.embedder is None else ctx.embedder.model
-    known = WriteSession(scope=scope, policy=policy, now=now, snapshot=snapshot, model=model)
-    await load(tx, known, batch)
+    seen = await load_seen(tx, batch.scope, items)
+    batch.snapshot = await ctx.index.current(batch.scope, tx)
+    await load(tx, batch)
     for item in items:
-        _write_item(item, known, seen)
+        _write_item(item, batch, seen)
     if batch.problem.startswith(FAILED):
-        known.others.append(Event(node="hotpath", op="embed", at=now, status="error"))
-    puts = list(known.puts.values())
-    await tx.apply([*puts, *known.others])
-    await tx.save_messages(known.messages)
+        batch.others.append(Event(node="hotpath", op="embed", at=batch.now, status="error"))
+    puts = list(batch.puts.values())
+    await tx.apply([*puts, *batch.others])
+    await tx.save_messages(batch.messages)
     if policy.extract is not None and ctx.settings.extract != "off":
-        await tasks.add(tx, *_queue_extraction(items, known))
+        await tasks.add(tx, *_queue_extraction(items, batch))
     if policy.links is not None and any(put.memory.kind == "semantic" for put in puts):
-        await links.link(tx, scope, snapshot, puts, policy.links, now)
+        await links.link(tx, batch.snapshot, puts, policy.links, batch.now)
     done = outcomes(items)
     are_new = [each.status == "created" and each.supersedes is None for each in done]
     trimmed: list[str] = []
     if policy.capacity is not None and any(are_new):
-        trimmed = await trim.enforce(tx, scope, policy.capacity, now)
+        trimmed = await trim.enforce(tx, batch.scope, policy.capacity, batch.now)
     for item, outcome, is_new in zip(items, done, are_new, strict=True):
         if outcome.ids and set(outcome.ids).issubset(trimmed):
             item.outcome = replace(outcome, status="skipped", reason=FULL)
@@ -185,34 +163,37 @@ async def load_seen(reading: Reader, scope: Scope, items: Iterable[Item]) -> See
     return seen
 
 
-async def load(tx: Transaction, known: WriteSession, batch: Batch) -> None:
+async def load(tx: Transaction, batch: Batch) -> None:
     """Read everything that the chunks may meet, in a few queries."""
-    scope = known.scope
+    scope = batch.scope
     chunks = batch.chunks
     hashes = {chunk.content_hash for chunk in chunks}
     sessions = {chunk.session for chunk in chunks}
     checks = batch.checks or await tx.checks(scope, sessions=sessions, hashes=hashes)
-    snapshot = known.snapshot
-    policy = known.policy
-    known.near = _find_near_rows(snapshot, chunks, policy)
+    snapshot = batch.snapshot
+    policy = batch.policy
+    near = _find_near_rows(snapshot, chunks, policy)
     if policy.exact:
         same = await tx.same_text(scope, checks.same & hashes)
         for memories in same.values():
-            known.memories.update((memory.id, memory) for memory in memories)
-    rows = {row for found in known.near.values() for row in found}
+            batch.memories.update((memory.id, memory) for memory in memories)
+    rows = {row for found in near.values() for row in found}
     for chunk in chunks if policy.near else ():
         positions = normalize.find_near(snapshot.simhash, chunk.simhash)
         rows.update(snapshot.row[positions[snapshot.alive[positions]]].tolist())
     if rows:
-        for row, memory in (await tx.at_rows(scope, sorted(rows))).items():
-            known.memories[memory.id] = memory
-            known.ids[row] = memory.id
+        at_rows = await tx.at_rows(scope, sorted(rows))
+        for row, memory in at_rows.items():
+            batch.memories[memory.id] = memory
+            batch.rows[memory.id] = row
+        for text, cosines in near.items():
+            batch.near[text] = {at_rows[row].id: cosine for row, cosine in cosines.items()}
     # A generator: the texts are made only where something was ever forgotten.
     texts = (normalize.wording(chunk.text) for chunk in chunks)
-    known.forgotten = set(await tx.tombstones(scope, texts, known.now))
+    batch.forgotten = await tx.tombstones(scope, texts, batch.now)
     if keys := [chunk.key for chunk in chunks if chunk.key is not None]:
-        known.keyed = await tx.by_key(scope, keys)
-    known.places.update(checks.sequences)
+        batch.keyed = await tx.by_key(scope, keys)
+    batch.places.update(checks.sequences)
 
 
 def _find_near_rows(
@@ -224,20 +205,13 @@ def _find_near_rows(
     if (policy.bands is None and not policy.conflicts) or not by_text or not usable.any():
         return {}
     low = (policy.bands or Bands()).check_low
-    nothing = np.zeros(snapshot.dimensions, np.float32)
-    single = list(by_text.values())
+    cosines = snapshot.similarities([chunk.vector for chunk in by_text.values()])
     found = {}
-    for start in range(0, len(single), TOGETHER):
-        few = single[start : start + TOGETHER]
-        cosines = np.zeros((snapshot.n, len(few)), np.float32)
-        if not snapshot.is_lean:
-            vectors = [nothing if chunk.vector is None else chunk.vector for chunk in few]
-            cosines = snapshot.similarity(np.stack(vectors, axis=1))
-        for chunk, near in zip(few, np.ascontiguousarray(cosines.T), strict=True):
-            chosen = _pick_best((near >= low) & usable, near)
-            if policy.conflicts and chunk.clause is not None:
-                chosen |= _pick_best(_find_same_subject(snapshot, chunk.clause) & usable, near)
-            found[chunk.text] = {int(snapshot.row[at]): float(near[at]) for at in sorted(chosen)}
+    for (text, chunk), near in zip(by_text.items(), cosines, strict=True):
+        chosen = _pick_best((near >= low) & usable, near)
+        if policy.conflicts and chunk.clause is not None:
+            chosen |= _pick_best(_find_same_subject(snapshot, chunk.clause) & usable, near)
+        found[text] = {int(snapshot.row[at]): float(near[at]) for at in sorted(chosen)}
     return found
 
 
@@ -262,11 +236,10 @@ def _find_same_subject(snapshot: Snapshot, clause: Clause) -> NDArray[np.bool_]:
     return np.logical_and.reduce(found) if found else np.zeros(snapshot.n, np.bool_)
 
 
-def _write_item(item: Item, known: WriteSession, seen: Seen) -> None:
+def _write_item(item: Item, batch: Batch, seen: Seen) -> None:
     """Decide on the chunks of an item, one after the other, and note its message."""
     draft = item.draft
-    id = item.draft.message_id
-    chunks = item.chunks
+    id = draft.message_id
     digest = normalize.digest(draft.text) if id is not None else ""
     if id is not None and id in seen:
         then, item.outcome = seen[id]
@@ -276,15 +249,9 @@ def _write_item(item: Item, known: WriteSession, seen: Seen) -> None:
                 item.outcome, status="conflict", reason=reason, message_id=id, supersedes=None
             )
         return
-    results = []
-    for chunk in chunks:
-        decision = decide(chunk, known)
-        for put in decision.saves:
-            known.save(put)
-        known.others += decision.others
-        results.append(decision.outcome)
-    for chunk, result in zip(chunks, results, strict=True):
-        known.others += _make_events(chunk, result, known)
+    results = [decide(chunk, batch) for chunk in item.chunks]
+    for chunk, result in zip(item.chunks, results, strict=True):
+        batch.others += _make_events(chunk, result, batch)
     item.outcome = outcome = _combine(results, id)
     if id is None:
         return
@@ -298,32 +265,33 @@ def _write_item(item: Item, known: WriteSession, seen: Seen) -> None:
         at=draft.at,
         session=draft.labels.session,
     )
-    is_verbatim = outcome.status == "created" and [chunk.text for chunk in chunks] == [draft.text]
+    texts = [chunk.text for chunk in item.chunks]
+    is_verbatim = outcome.status == "created" and texts == [draft.text]
     has_forgotten = any(result.status == "refused" for result in results)
     keep_text = not is_verbatim and not has_forgotten
-    known.messages.append(
+    batch.messages.append(
         SeenMessage(id=id, message=message, outcome=outcome, digest=digest, keep_text=keep_text)
     )
 
 
-def _make_events(chunk: Chunk, result: Outcome, known: WriteSession) -> list[Event]:
+def _make_events(chunk: Chunk, result: Outcome, batch: Batch) -> list[Event]:
     """Return two events: whether the chunk was kept, and how near the nearest memory came.
 
     Turns of a conversation leave none.
     """
-    written = [known.puts[id].memory for id in result.ids if id in known.puts]
+    written = [batch.puts[id].memory for id in result.ids if id in batch.puts]
     if written and written[0].kind == "episodic":
         return []
     labels = chunk.draft.labels
     event = Event(
         node="hotpath",
         op="classify",
-        at=known.now,
+        at=batch.now,
         thread=labels.conversation,
         category=written[0].category if written else None,
         status="ok" if result.ids else "skipped",
     )
-    best = max(known.near.get(chunk.text, {}).values(), default=None)
+    best = max(batch.near.get(chunk.text, {}).values(), default=None)
     status: Literal["skipped", "ok"] = "skipped" if chunk.vector is None else "ok"
     return [event, replace(event, op="search", sim=best, category=None, status=status)]
 
@@ -342,7 +310,7 @@ def _combine(results: Sequence[Outcome], message_id: str | None) -> Outcome:
     return replace(best, ids=ids, message_id=message_id)
 
 
-def _queue_extraction(items: Iterable[Item], known: WriteSession) -> list[tasks.NewTask]:
+def _queue_extraction(items: Iterable[Item], batch: Batch) -> list[tasks.NewTask]:
     """Queue the extraction of facts from what people said in a conversation and was written now."""
     queued: list[tasks.NewTask] = []
     for item in items:
@@ -352,10 +320,10 @@ def _queue_extraction(items: Iterable[Item], known: WriteSession) -> list[tasks.
         is_derived = draft.evidence_ids or draft.compression_source
         if not was_said or is_derived or draft.kind not in (None, "episodic"):
             continue
-        if outcome is None or outcome.status != "created" or outcome.ids[0] not in known.puts:
+        if outcome is None or outcome.status != "created" or outcome.ids[0] not in batch.puts:
             continue
         if authority.is_own_role(draft.labels.role):
-            payload = {"ids": list(outcome.ids), "policy": known.policy.name}
+            payload = {"ids": list(outcome.ids), "policy": batch.policy.name}
             key = outcome.ids[0]
-            queued.append(tasks.NewTask(name=EXTRACT, key=key, due_at=known.now, payload=payload))
+            queued.append(tasks.NewTask(name=EXTRACT, key=key, due_at=batch.now, payload=payload))
     return queued

@@ -215,7 +215,7 @@ class _Run:
             await tx.apply(changes)
             await tx.record_comparisons([each.fingerprint for each in compared], self.now)
             if links is not None and any(save.event == "created" for save in saves):
-                await relations.link(tx, scope, snapshot, saves, links, self.now)
+                await relations.link(tx, snapshot, saves, links, self.now)
         self.known |= {save.memory.id: save.memory for save in saves}
         self.count += bool(saves)
 

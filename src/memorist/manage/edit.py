@@ -95,7 +95,7 @@ async def edit(
         put = to_save(new, vectors, model, "updated", old_ref=before.id, actor=actor, meta=meta)
         await tx.apply([to_save(before, vectors, model, None), put])
         if by is not None and snapshot is not None:
-            await links.link(tx, scope, snapshot, [put], by, now)
+            await links.link(tx, snapshot, [put], by, now)
     return put.memory
 
 
