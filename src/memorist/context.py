@@ -16,7 +16,7 @@ from .storage.store import AccessLog, Store
 from .telemetry import Observer
 from .text import tokens
 from .text.clock import utcnow
-from .types import Scope
+from .types import Labels, Scope
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,3 +44,13 @@ class Context:
     def at(self, now: datetime) -> Context:
         """Return the same context with the clock stopped at a time."""
         return replace(self, clock=lambda: now)
+
+
+class Place:
+    """One scope of an open memory, with the labels of the caller: what the verbs work on."""
+
+    def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
+        self.ctx = ctx
+        self.scope = scope
+        self.labels = labels
+        self.place = ctx, scope, labels

@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from .context import Context
-from .errors import InvalidInput, NotFound
+from .context import Context, Place
+from .errors import InvalidInput
 from .extraction import job
 from .extraction.job import Extracted
 from .ingest import links, validation
 from .jobs import expire, summarize
 from .jobs.expire import Purged
 from .jobs.summarize import SummaryReport
-from .manage import edit, privacy, undo
+from .manage import edit, undo
 from .manage.checkpoints import Checkpoints
 from .manage.privacy import Consent, Privacy
 from .manage.undo import Undone
@@ -30,7 +30,7 @@ from .types import Conflict, Evidence, Filter, Labels, Memory, Page, Related, Sc
 OVERVIEW = 40  # memories that an overview shows
 
 
-class ManagedScope:
+class ManagedScope(Place):
     """What is stored for one user in one space."""
 
     def __init__(
@@ -40,36 +40,29 @@ class ManagedScope:
         labels: Labels,
         offline: Offline | None = None,
     ) -> None:
-        self.ctx = ctx
-        self.scope = scope
-        self.labels = labels
+        super().__init__(ctx, scope, labels)
         self.offline = offline
-        self._place = ctx, scope, labels
 
     @property
     def checkpoints(self) -> Checkpoints:
         """Save, load, list and delete the state of threads."""
-        return Checkpoints(*self._place)
+        return Checkpoints(*self.place)
 
     @property
     def privacy(self) -> Privacy:
         """Turn memory on and off in this space, and incognito on and off for a session."""
-        return Privacy(*self._place)
+        return Privacy(*self.place)
 
     @property
     def consent(self) -> Consent:
         """What is known of the person, and what waits for their consent."""
-        return Consent(*self._place)
+        return Consent(*self.place)
 
     async def get(self, id: str) -> Memory:
         """Return one memory, in any state. Raises NotFound."""
         if self.offline is None:
-            found = await self.ctx.store.get(self.scope, [str(id)])
-        else:
-            found = await self.offline.get(self.scope, str(id))
-        if not found:
-            raise NotFound(f"No memory with id {id!r} in this scope")
-        return found[0]
+            return await edit.load(self.ctx.store, self.scope, id)
+        return await self.offline.get(self.scope, str(id))
 
     async def why(self, id: str) -> Evidence:
         """Return the messages and memories that a memory is based on. Raises NotFound."""
@@ -142,18 +135,16 @@ class ManagedScope:
         `revision` is
         not its revision.
         """
-        await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
         fields = {"summary": summary, "category": category, "importance": importance, "tags": tags}
-        session = self.labels.session
-        return await edit.edit(self.ctx, self.scope, id, text, fields, actor, session, revision)
+        return await edit.edit(*self.place, id, text, fields, actor, revision)
 
     async def pin(self, id: str, *, actor: str | None = None) -> Memory:
         """Protect a memory from being trimmed, expired or left out. Raises NotFound."""
-        return await edit.change(*self._place, id, "updated", {"pinned": True}, actor)
+        return await edit.change(*self.place, id, "updated", {"pinned": True}, actor)
 
     async def unpin(self, id: str, *, actor: str | None = None) -> Memory:
         """Remove the pin. Raises NotFound."""
-        return await edit.change(*self._place, id, "updated", {"pinned": False}, actor)
+        return await edit.change(*self.place, id, "updated", {"pinned": False}, actor)
 
     async def restore(self, id: str, *, actor: str | None = None) -> Memory:
         """Restore a memory that was trimmed, expired, archived or hidden.
@@ -164,7 +155,7 @@ class ManagedScope:
         if memory.state in ("active", "superseded"):
             raise InvalidInput(f"Memory {id!r} is {memory.state}: there is nothing to restore")
         fields = {"state": "active", "purge_at": None}
-        return await edit.change(*self._place, id, "restored", fields, actor)
+        return await edit.change(*self.place, id, "restored", fields, actor)
 
     async def undo(
         self,
@@ -181,7 +172,7 @@ class ManagedScope:
         RevisionConflict if
         something was changed later.
         """
-        return await undo.undo(*self._place, operation, session, dry_run=dry_run, actor=actor)
+        return await undo.undo(*self.place, operation, session, dry_run=dry_run, actor=actor)
 
     async def extract(self, id: str) -> Extracted:
         """Extract facts from a turn of a conversation now.

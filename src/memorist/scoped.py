@@ -130,7 +130,7 @@ class ScopedClient(ManagedScope):
         as `delta` returns it. Raises InvalidInput.
         """
         ctx = self.ctx
-        asked, by = recall.build_query(*self._place, query, **options)
+        asked, by = recall.build_query(*self.place, query, **options)
         session = self.labels.session
         disabled, checks = await load_disabled(ctx, ctx.store, self.scope, [session])
         if disabled:
@@ -158,7 +158,7 @@ class ScopedClient(ManagedScope):
         Returns the used ids and how that is known: `told`, `cited` or `echoed`. An echo is an
         estimate, made without a language model; no text is stored. Raises InvalidInput.
         """
-        return await recall.record_feedback(*self._place, recalled, used, reply)
+        return await recall.record_feedback(*self.place, recalled, used, reply)
 
     async def recall_shared(
         self,
@@ -172,7 +172,7 @@ class ScopedClient(ManagedScope):
         Only spaces in which the person turned sharing on, and only memories with the tag `share:`
         and the name of this space. Raises InvalidInput.
         """
-        recall.build_query(*self._place, query, limit=limit, budget=budget)
+        recall.build_query(*self.place, query, limit=limit, budget=budget)
         if await self.privacy.disabled_reason():
             return []
         where = Filter(tags=(f"{privacy.SHARED}{self.scope.space}",))
@@ -189,7 +189,7 @@ class ScopedClient(ManagedScope):
 
         Without a revision it continues where it stopped the last time. Raises InvalidInput.
         """
-        return await recall.read_updates(*self._place, since, thread)
+        return await recall.read_updates(*self.place, since, thread)
 
     async def query(
         self,
@@ -231,7 +231,7 @@ class ScopedClient(ManagedScope):
 
         The options are those of `recall`. Raises NotFound.
         """
-        asked, by = recall.build_query(*self._place, query, **options)
+        asked, by = recall.build_query(*self.place, query, **options)
         await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
         memory = await self.get(id)
         return await explain.explain(self.ctx, asked, memory, by, self.ctx.clock())
@@ -267,7 +267,7 @@ class ScopedClient(ManagedScope):
         Raises InvalidInput if neither is given.
         """
         manner = Manner(session=self.labels.session, **options)
-        ids = await forget.find(*self._place, query, where)
+        ids = await forget.find(*self.place, query, where)
         if dry_run:
             plan = await forget.make_plan(self.ctx.store, self.scope, ids)
             return plan.report(dry_run=True)
@@ -296,7 +296,7 @@ class ScopedClient(ManagedScope):
         memories or proposals that were mentioned last; if "that" is ambiguous, the reply asks.
         Commands of anyone but the person are ignored.
         """
-        return await chat_commands.act(*self._place, text, role=role, name=name, about=about)
+        return await chat_commands.act(*self.place, text, role=role, name=name, about=about)
 
     async def import_(
         self,
@@ -310,7 +310,7 @@ class ScopedClient(ManagedScope):
         more authority than their speaker. With `restore`, for an export of your own, they are
         stored as they were. Raises InvalidInput.
         """
-        ctx, scope, labels = self._place
+        ctx, scope, labels = self.place
         how = import_export.Import(
             ctx=ctx,
             scope=scope,

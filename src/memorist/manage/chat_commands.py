@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from ..context import Context
+from ..context import Context, Place
 from ..errors import InvalidInput
 from ..retrieve import render
 from ..text import authority, normalize
@@ -184,17 +184,12 @@ async def act(
     return await chat.switch(command.command)
 
 
-@dataclass(frozen=True, slots=True)
-class Chat:
+class Chat(Place):
     """Carries out the commands of one chat."""
-
-    ctx: Context
-    scope: Scope
-    labels: Labels
 
     async def show(self, topic: str) -> Reply:
         """Show what is stored about a topic."""
-        privacy = Privacy(self.ctx, self.scope, self.labels)
+        privacy = Privacy(*self.place)
         if await privacy.disabled_reason() == INCOGNITO:
             return Reply(command="show", say=f"I look nothing up: {INCOGNITO}.", done=False)
         found = await self.find(topic)
@@ -261,7 +256,7 @@ class Chat:
 
     async def switch(self, command: str) -> Reply:
         """Turn memory or incognito on or off."""
-        privacy = Privacy(self.ctx, self.scope, self.labels)
+        privacy = Privacy(*self.place)
         what, state = command.split()
         say = _SWITCHED[command]
         if what == "memory":
@@ -279,7 +274,7 @@ class Chat:
 
     async def decide(self, command: Command, about: Sequence[str]) -> Reply | None:
         """Decide a proposal that the person has seen; one that they have not is shown first."""
-        consent = Consent(self.ctx, self.scope, self.labels)
+        consent = Consent(*self.place)
         field = command.field.lower()
         field = "preferred_name" if field.endswith("name") else field
         waiting = [each for each in await consent.list() if each.field == field]

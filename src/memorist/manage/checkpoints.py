@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from ..context import Context
+from ..context import Place
 from ..errors import InvalidInput, NotFound
 from ..ingest import validation
 from ..storage.documents import SavedCheckpoint, ThreadCheckpoints
 from ..text import normalize
-from ..types import Labels, Scope
 from . import privacy
 
 PARTS: dict[str, type] = {
@@ -27,14 +26,12 @@ _LARGE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|-?[\d.]+e\+\d+')  # texts too, to
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # not where its backslash is escaped
 
 
-class Checkpoints:
+class Checkpoints(Place):
     """The checkpoints of one scope. What another user saved is not found."""
 
-    def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
-        self._ctx = ctx
-        self._scope = scope
-        self._labels = labels
-        self._table = ThreadCheckpoints(ctx.store, scope)
+    @property
+    def _table(self) -> ThreadCheckpoints:
+        return ThreadCheckpoints(self.ctx.store, self.scope)
 
     async def save(self, thread: str, data: Mapping[str, Any]) -> SavedCheckpoint:
         """Save the state of a thread durably, in place of what was saved before.
@@ -43,9 +40,9 @@ class Checkpoints:
         if left out) and whatever else JSON can hold. Raises InvalidInput if it is no JSON, or
         larger than `max_checkpoint_mb`; Refused in an incognito session.
         """
-        await privacy.refuse_incognito(self._ctx, self._scope, self._labels.session)
-        text = to_json(data, self._ctx.settings.max_checkpoint_mb)
-        return await self._table.save(thread_name(thread), text, self._ctx.clock())
+        await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
+        text = to_json(data, self.ctx.settings.max_checkpoint_mb)
+        return await self._table.save(thread_name(thread), text, self.ctx.clock())
 
     async def load(self, thread: str) -> dict[str, Any]:
         """Return the state of a thread as it was saved last. Raises NotFound."""

@@ -41,17 +41,18 @@ LONGEST_SUMMARY = 280  # characters
 async def edit(
     ctx: Context,
     scope: Scope,
+    labels: Labels,
     id: str,
     text: str | None,
     given: Mapping[str, Any],
     actor: str | None,
-    session: str | None,
     revision: int | None,
 ) -> Memory:
     """Change the text and fields of a memory, and keep the version before beside it.
 
-    Raises NotFound, InvalidInput; RevisionConflict if it does not have the given revision.
+    Raises NotFound, InvalidInput, Refused; RevisionConflict if it has not the given revision.
     """
+    await privacy.refuse_incognito(ctx, scope, labels.session)
     if text is not None:
         validation.text(text, ctx.settings.max_text_chars)
     fields = {name: value for name, value in given.items() if value is not None}
@@ -90,8 +91,8 @@ async def edit(
             new = reword(new, text, summary=fields.get("summary"), key=None, valid_from=now)
         snapshot = None if by is None else await ctx.index.current(scope, tx)
         meta: dict[str, Any] = {"fields": names}
-        if session:
-            meta["session"] = session
+        if labels.session:
+            meta["session"] = labels.session
         put = to_save(new, vectors, model, "updated", old_ref=before.id, actor=actor, meta=meta)
         await tx.apply([to_save(before, vectors, model, None), put])
         if by is not None and snapshot is not None:
@@ -112,27 +113,21 @@ async def change(
 
     Raises NotFound.
     """
-    meta = {name: value for name, value in fields.items() if isinstance(value, bool | str)}
-    if session := await privacy.traceable_session(ctx, scope, labels.session):
-        meta["session"] = session
+    plain = {name: value for name, value in fields.items() if isinstance(value, bool | str)}
+    meta = plain | await privacy.trace(ctx, scope, labels.session)
     async with ctx.store.transaction(scope) as tx:
         old = await load(tx, scope, id)
         new = transitions.revise(old, ctx.clock(), **fields)
         new = await release_key(tx, new)
         versions = await carry_versions(tx, old, new)
-        put = Save(
-            memory=new,
-            event=event,
-            actor=actor,
-            meta=meta,
-        )
+        put = Save(memory=new, event=event, actor=actor, meta=meta)
         await tx.apply([put, *versions])
     return new
 
 
-async def load(tx: Transaction, scope: Scope, id: str) -> Memory:
+async def load(reading: Reader, scope: Scope, id: str) -> Memory:
     """Return a memory. Raises NotFound."""
-    found = await tx.get(scope, [str(id)])
+    found = await reading.get(scope, [str(id)])
     if not found:
         raise NotFound(f"No memory with id {id!r} in this scope")
     return found[0]
@@ -254,14 +249,7 @@ async def decide(
         meta: dict[str, Any] = {"decision": "confirmed", "between": [new.id, old.id]}
         if is_confirmed:
             kept = transitions.revise(new, now)
-            puts = [
-                Save(
-                    memory=kept,
-                    event="updated",
-                    actor=actor,
-                    meta=meta,
-                )
-            ]
+            puts = [Save(memory=kept, event="updated", actor=actor, meta=meta)]
         else:
             kept = transitions.restore(old, now)
             never = transitions.held_since(new)
@@ -269,18 +257,8 @@ async def decide(
             meta["decision"] = "rejected"
             back = {"decision": "rejected", "supersedes": new.id}
             puts = [
-                Save(
-                    memory=gone,
-                    event="superseded",
-                    actor=actor,
-                    meta=meta,
-                ),
-                Save(
-                    memory=kept,
-                    event="restored",
-                    actor=actor,
-                    meta=back,
-                ),
+                Save(memory=gone, event="superseded", actor=actor, meta=meta),
+                Save(memory=kept, event="restored", actor=actor, meta=back),
             ]
         solved = Unrelated(from_id=new.id, to_id=old.id, type=CONTRADICTS)
         await tx.apply([*puts, solved])

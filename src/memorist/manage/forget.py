@@ -17,6 +17,7 @@ from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful
 from ..storage.changes import Change, Forget, Save
 from ..storage.queries import Reader
+from ..storage.rows import portions
 from ..storage.transaction import Transaction
 from ..text import summarize, tokens
 from ..types import GUILD, STATES, Filter, Labels, Memory, Scope
@@ -25,7 +26,6 @@ from .journal import Journal
 
 SOURCE_FORGOTTEN = "source-forgotten"  # tag of what is based on something forgotten, among others
 MOST_FOUND = 100  # memories that one query forgets
-AT_ONCE = 200  # ids in one query to the store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +73,13 @@ class Plan:
     """What is erased and changed together with memories."""
 
     ids: tuple[str, ...]
-    replaced: tuple[str, ...] = ()  # earlier versions, and statements that they replaced
-    derived: tuple[str, ...] = ()  # what is based on all these alone
-    flagged: tuple[Memory, ...] = ()  # what is based on other memories, too
+    derived: tuple[str, ...]  # what is based on these alone
+    others: tuple[str, ...]  # those, and earlier versions and statements that were replaced
+    flagged: tuple[Memory, ...]  # what is based on other memories, too
 
     @property
     def gone(self) -> set[str]:
-        return {*self.ids, *self.replaced, *self.derived}
+        return {*self.ids, *self.others}
 
     @property
     def summaries(self) -> list[Memory]:
@@ -89,13 +89,7 @@ class Plan:
 
     def report(self, *, dry_run: bool = False) -> Forgotten:
         flagged = tuple(memory.id for memory in self.flagged if memory.state != "superseded")
-        more = (*self.derived, *self.replaced)
-        return Forgotten(
-            ids=self.ids,
-            derived=more,
-            flagged=flagged,
-            dry_run=dry_run,
-        )
+        return Forgotten(ids=self.ids, derived=self.others, flagged=flagged, dry_run=dry_run)
 
 
 async def find(
@@ -159,25 +153,16 @@ async def make_plan(reading: Reader, scope: Scope, ids: Sequence[str]) -> Plan:
         derived |= dict.fromkeys(alone)
         gone.update(alone)
         new += alone
-    changed = []
-    for id, memory in touched.items():
-        if memory.compression_source and id not in gone:
-            changed.append(id)
+    changed = touched
     while changed:  # what is based on a summary that changes
-        above = await _load_derived(reading, scope, changed)
-        changed = []
-        for id, memory in above.items():
-            if id in touched:
-                continue
-            touched[id] = memory
-            if memory.compression_source:
-                changed.append(id)
+        summaries = [id for id, memory in changed.items() if memory.compression_source]
+        left = [id for id in summaries if id not in gone]
+        above = await _load_derived(reading, scope, left)
+        changed = {id: memory for id, memory in above.items() if id not in touched}
+        touched |= changed
     flagged = tuple(memory for id, memory in touched.items() if id not in gone)
     return Plan(
-        ids=tuple(ids),
-        replaced=tuple(replaced),
-        derived=tuple(derived),
-        flagged=flagged,
+        ids=tuple(ids), others=(*derived, *replaced), derived=tuple(derived), flagged=flagged
     )
 
 
@@ -189,9 +174,8 @@ def sources(memory: Memory) -> set[str]:
 
 async def _load_derived(reading: Reader, scope: Scope, ids: Sequence[str]) -> dict[str, Memory]:
     found: dict[str, Memory] = {}
-    for start in range(0, len(ids), AT_ONCE):
-        batch = tuple(ids[start : start + AT_ONCE])
-        where = Filter(derived_from=batch, states=STATES)
+    for batch in portions(ids):
+        where = Filter(derived_from=tuple(batch), states=STATES)
         for memory in await reading.find_all(scope, where):
             found[memory.id] = memory
     return found
@@ -225,18 +209,20 @@ async def _erase(
     words: list[str] = []
     until = manner.tombstone_end(ctx, now)
     async with ctx.store.transaction(scope) as tx:
-        for id in ids:
-            versions = await tx.versions(scope, id)
-            if not versions:
-                raise NotFound(f"No memory with id {id!r} in this scope")
-            words += versions
         plan = await make_plan(tx, scope, ids)
-        more = (*plan.derived, *plan.replaced)
-        for id in more:
-            words += await tx.versions(scope, id)
+        erased: list[Change] = []
+        for id in (*ids, *plan.others):
+            versions = await tx.versions(scope, id)
+            why = "it rested on what was forgotten"
+            if id in ids:
+                why = manner.reason
+                if not versions:
+                    raise NotFound(f"No memory with id {id!r} in this scope")
+            words += versions
+            erased.append(Forget(memory_id=id, at=now, until=until, reason=why, actor=manner.actor))
         if scope.user == GUILD:  # what was embedded is more than the text
             with suppress(StoreDamaged):  # an altered row is erased all the same
-                memories = await tx.get(scope, [*ids, *more])
+                memories = await tx.get(scope, [*ids, *plan.others])
                 words += [tokens.meaning_of(memory) for memory in memories]
         changes: list[Change] = []
         for memory in plan.flagged:
@@ -246,17 +232,7 @@ async def _erase(
                 is_old = memory.state == "superseded"
                 put = Save(memory=left, event=None if is_old else "updated", meta=meta)
                 changes.append(put)
-        for id in (*ids, *more):
-            why = manner.reason if id in ids else "it rested on what was forgotten"
-            erased = Forget(
-                memory_id=id,
-                at=now,
-                until=until,
-                reason=why,
-                actor=manner.actor,
-            )
-            changes.append(erased)
-        await tx.apply(changes)
+        await tx.apply([*changes, *erased])
         words += await _summarize_again(tx, scope, plan, now)
         await clear_copies(ctx, words)  # before the commit, so that a kill in between leaves none
     return plan, list(dict.fromkeys(words))
@@ -281,17 +257,11 @@ async def _summarize_again(tx: Transaction, scope: Scope, plan: Plan, now: datet
     words: list[str] = []
     for old in plan.summaries:
         words += await tx.versions(scope, old.id)
-        erased = Forget(
-            memory_id=old.id,
-            at=now,
-            until=now,
-            reason=SOURCE_FORGOTTEN,
-            purged=True,
-        )
-        await tx.apply([erased])
-        found = await tx.get(scope, old.evidence_ids)
-        there = [source for source in found if source.state != "soft_deleted"]
-        left = [source for source in there if source.id not in plan.gone]
+        why = SOURCE_FORGOTTEN
+        await tx.apply([Forget(memory_id=old.id, at=now, until=now, reason=why, purged=True)])
+        ids = [id for id in old.evidence_ids if id not in plan.gone]
+        found = await tx.get(scope, ids)
+        left = [source for source in found if source.state != "soft_deleted"]
         text = summarize.extract(turns_of(in_order(left)))
         if text and old.state != "superseded":
             kept = replace(old, tags=tags_of(left))
@@ -316,7 +286,7 @@ async def _hide(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) 
     now = ctx.clock()
     purge_at = now + timedelta(days=manner.keep_days)
     until = manner.tombstone_end(ctx, now)
-    session = await privacy.traceable_session(ctx, scope, manner.session)
+    trace = await privacy.trace(ctx, scope, manner.session)
     async with ctx.store.transaction(scope) as tx:  # of its own, because this cannot be undone
         plan = await make_plan(tx, scope, ids)
         words = await _summarize_again(tx, scope, plan, now)
@@ -332,14 +302,10 @@ async def _hide(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) 
         texts: list[str] = []
         for old in found:
             new = transitions.hide(old, now, purge_at=purge_at)
-            meta = {"state": new.state, "reason": manner.reason, "session": session}
-            meta = {name: value for name, value in meta.items() if value}
-            put = Save(
-                memory=new,
-                event="soft_deleted",
-                actor=manner.actor,
-                meta=meta,
-            )
+            meta = {"state": new.state, **trace}
+            if manner.reason:
+                meta["reason"] = manner.reason
+            put = Save(memory=new, event="soft_deleted", actor=manner.actor, meta=meta)
             saves += [put, *await edit.carry_versions(tx, old, new)]
             texts += await tx.versions(scope, old.id)
         texts += [put.memory.text for put in saves]

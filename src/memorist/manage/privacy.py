@@ -17,18 +17,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from ..context import Context
+from ..context import Context, Place
 from ..errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused
 from ..ingest import validation
 from ..ingest.guard import INCOGNITO as INCOGNITO
 from ..ingest.guard import OFF as OFF
 from ..ingest.guard import load_disabled, note_disabled
+from ..ingest.transitions import union
 from ..storage import person, proposals
 from ..storage.proposals import Proposal
 from ..storage.queries import SpaceSettings
 from ..text import authority, normalize
 from ..text.clock import new_id
-from ..types import Labels, Memory, Scope
+from ..types import Memory, Scope
 
 SHARED = "share:"  # tag prefix of what another space may recall; its name follows
 SENSITIVE = ("preferred_name", "pronouns", "city", "language")  # only the person decides
@@ -42,21 +43,12 @@ _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")  # categories of characters that 
 _JOINERS = "\u200c\u200d"  # not visible either, but part of how some languages are written
 
 
-class PersonalVerbs:
-    """What the verbs of a person work on: one scope, with the labels of the caller."""
-
-    def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
-        self._ctx = ctx
-        self._scope = scope
-        self._labels = labels
-
-
-class Privacy(PersonalVerbs):
+class Privacy(Place):
     """The privacy settings of one scope."""
 
     async def settings(self) -> SpaceSettings:
         """Return the settings of this space."""
-        return (await self._ctx.store.checks(self._scope)).settings
+        return (await self.ctx.store.checks(self.scope)).settings
 
     async def set(
         self,
@@ -77,8 +69,8 @@ class Privacy(PersonalVerbs):
             if not isinstance(value, bool | None):
                 raise InvalidInput(f"{name} is True or False, not {value!r:.60}")
         validation.fields({"actor": actor})
-        now = self._ctx.clock()
-        async with self._ctx.store.transaction(self._scope) as tx:
+        now = self.ctx.clock()
+        async with self.ctx.store.transaction(self.scope) as tx:
             for name, value in given.items():
                 if value is not None:
                     await person.save_setting(tx, name, value, at=now, actor=actor)
@@ -86,8 +78,8 @@ class Privacy(PersonalVerbs):
 
     async def disabled_reason(self, session: str | None = None) -> str:
         """Return why nothing is stored or recalled in this or another session; empty if it is."""
-        asked = self._labels.session if session is None else session
-        return await disabled_reason(self._ctx, self._scope, asked)
+        asked = self.labels.session if session is None else session
+        return await disabled_reason(self.ctx, self.scope, asked)
 
     async def start_incognito(self, session: str | None = None) -> None:
         """Store nothing of this or another session, and recall nothing in it.
@@ -101,16 +93,16 @@ class Privacy(PersonalVerbs):
         await self._set_incognito(session, is_on=False)
 
     async def _set_incognito(self, given: str | None, *, is_on: bool) -> None:
-        named = self._labels.session if given is None else given
+        named = self.labels.session if given is None else given
         if named is None:
             raise InvalidInput("Say which session: name it, or open the scope with `session`")
         session = validation.name("session", named)
         if is_on:  # from this moment on, whether the store is available or not
-            note_disabled(self._ctx, self._scope, session, INCOGNITO)
-        async with self._ctx.store.transaction(self._scope) as tx:
-            await person.set_incognito(tx, session, is_on, at=self._ctx.clock())
+            note_disabled(self.ctx, self.scope, session, INCOGNITO)
+        async with self.ctx.store.transaction(self.scope) as tx:
+            await person.set_incognito(tx, session, is_on, at=self.ctx.clock())
         if not is_on:
-            note_disabled(self._ctx, self._scope, session, "")
+            note_disabled(self.ctx, self.scope, session, "")
 
 
 async def disabled_reason(ctx: Context, scope: Scope, session: str | None) -> str:
@@ -119,11 +111,11 @@ async def disabled_reason(ctx: Context, scope: Scope, session: str | None) -> st
     return disabled.get(session, "")
 
 
-async def traceable_session(ctx: Context, scope: Scope, session: str | None) -> str | None:
-    """Return the session as the history may name it: None if it is incognito."""
+async def trace(ctx: Context, scope: Scope, session: str | None) -> dict[str, str]:
+    """Return the session as the history may name it: not at all if it is incognito."""
     if session is None or await disabled_reason(ctx, scope, session) == INCOGNITO:
-        return None
-    return session
+        return {}
+    return {"session": session}
 
 
 async def refuse_incognito(ctx: Context, scope: Scope, session: str | None) -> None:
@@ -148,14 +140,14 @@ async def list_sharing(ctx: Context, scope: Scope) -> list[Scope]:
     return found
 
 
-class Consent(PersonalVerbs):
+class Consent(Place):
     """What is known of the person in one scope; nothing sensitive changes without their consent."""
 
     async def about(self) -> dict[str, str | builtins.list[str]]:
         """Return what is in force, by field; `goals` is a list."""
         known: dict[str, str | builtins.list[str]] = {}
         goals: builtins.list[str] = []
-        for each in _find_in_force(await proposals.load(self._ctx.store, self._scope)):
+        for each in _find_in_force(await proposals.load(self.ctx.store, self.scope)):
             if each.field == "goals_add":
                 goals.append(each.value)
             else:
@@ -164,8 +156,8 @@ class Consent(PersonalVerbs):
 
     async def list(self) -> builtins.list[Proposal]:
         """Return what waits for a decision, oldest first; it lapses after seven days."""
-        now = self._ctx.clock()
-        found = await proposals.load(self._ctx.store, self._scope)
+        now = self.ctx.clock()
+        found = await proposals.load(self.ctx.store, self.scope)
         return [each for each in found if each.decided is None and now < each.lapses_at]
 
     async def propose(
@@ -184,16 +176,16 @@ class Consent(PersonalVerbs):
         memory is off.
         """
         text = _check_value(field, value)
-        scope = self._scope
-        if why := await disabled_reason(self._ctx, scope, self._labels.session):
+        scope = self.scope
+        if why := await disabled_reason(self.ctx, scope, self.labels.session):
             raise Refused(f"Not proposed: {why}")
         validation.texts("evidence", evidence)
         if not evidence:
             raise InvalidInput(
                 "A proposal needs evidence: name the ids of the memories it was inferred from"
             )
-        async with self._ctx.store.transaction(scope) as tx:
-            now = self._ctx.clock()
+        async with self.ctx.store.transaction(scope) as tx:
+            now = self.ctx.clock()
             found = await person.erase_lapsed(tx, now)
             given = await tx.get(scope, evidence)
             signals = [each for each in given if each.is_active]
@@ -216,17 +208,9 @@ class Consent(PersonalVerbs):
             for each in _find_in_force(found):
                 if each in same:
                     return each
-            new = Proposal(
-                id=new_id(),
-                field=field,
-                value=text,
-                at=now,
-                lapses_at=now + WAITS,
-            )
+            new = Proposal(id=new_id(), field=field, value=text, at=now, lapses_at=now + WAITS)
             known = next((each for each in same if each.decided is None), new)
-            ids = dict.fromkeys(known.evidence)
-            ids |= dict.fromkeys(each.id for each in signals)
-            made = replace(known, evidence=tuple(ids))
+            made = replace(known, evidence=union(known.evidence, tuple(evidence)))
             if made == known:
                 return made
             decision = "proposed" if known is new else "supported"
@@ -256,29 +240,30 @@ class Consent(PersonalVerbs):
     async def set(self, field: str, value: str, *, actor: str | None = None) -> Proposal:
         """Store what the person says of themselves; it is in force at once. Raises InvalidInput."""
         text = _check_value(field, value)
-        now = self._ctx.clock()
-        await refuse_incognito(self._ctx, self._scope, self._labels.session)
+        now = self.ctx.clock()
+        await refuse_incognito(self.ctx, self.scope, self.labels.session)
         made = Proposal(
             id=new_id(),
             field=field,
             value=text,
             at=now,
             lapses_at=now,
+            decided="told",
+            decided_at=now,
         )
-        made = replace(made, decided="told", decided_at=now)
-        async with self._ctx.store.transaction(self._scope) as tx:
+        async with self.ctx.store.transaction(self.scope) as tx:
             await person.decide_proposal(tx, made, "told", at=now, actor=actor)
         return made
 
     async def withdraw(self, field: str, *, actor: str | None = None) -> int:
         """Erase all values of a field, former and proposed ones included; return how many."""
         _check_field(field)
-        async with self._ctx.store.transaction(self._scope) as tx:
-            found = await proposals.load(tx, self._scope)
+        async with self.ctx.store.transaction(self.scope) as tx:
+            found = await proposals.load(tx, self.scope)
             gone = [each for each in found if each.field == field]
             for each in gone:
                 await person.decide_proposal(
-                    tx, each, "withdrawn", at=self._ctx.clock(), actor=actor
+                    tx, each, "withdrawn", at=self.ctx.clock(), actor=actor
                 )
         return len(gone)
 
@@ -290,23 +275,32 @@ class Consent(PersonalVerbs):
         actor: str | None,
     ) -> Proposal:
         validation.fields({"actor": actor})
-        async with self._ctx.store.transaction(self._scope) as tx:
-            now = self._ctx.clock()
-            state = "it was decided, has lapsed, or never was"
-            for each in await person.erase_lapsed(tx, now):
-                if each.id == str(id) and each.decided is None:
-                    if shown not in (None, each.value):
-                        raise InvalidInput(
-                            f"The proposal is {each.value!r}, not {shown!r:.220}: show it again"
-                        )
-                    made = replace(each, decided=decision, decided_at=now)
-                    await person.decide_proposal(tx, made, decision, at=now, actor=actor)
-                    return made
-                if each.id == str(id):
-                    state = "it was decided"
+        async with self.ctx.store.transaction(self.scope) as tx:
+            now = self.ctx.clock()
+            found = {each.id: each for each in await person.erase_lapsed(tx, now)}
+            made = found.get(str(id))
+            if made is not None and made.decided is None:
+                if shown not in (None, made.value):
+                    raise InvalidInput(
+                        f"The proposal is {made.value!r}, not {shown!r:.220}: show it again"
+                    )
+                made = replace(made, decided=decision, decided_at=now)
+                await person.decide_proposal(tx, made, decision, at=now, actor=actor)
+                return made
+        state = "it was decided" if made else "it was decided, has lapsed, or never was"
         raise NotFound(
             f"No proposal {id!r} waits for a decision: {state}. See `memorist consent list`"
         )
+
+    async def _expire(self, tx: Transaction, now: datetime) -> builtins.list[Proposal]:
+        """Erase what has lapsed, and return what waits or is in force."""
+        left: builtins.list[Proposal] = []
+        for each in await proposals.load(tx, self.scope):
+            if each.decided is None and each.lapses_at <= now:
+                await person.decide_proposal(tx, each, "lapsed", at=now)
+            else:
+                left.append(each)
+        return left
 
 
 def _is_corroborated(evidence: Iterable[Memory]) -> bool:

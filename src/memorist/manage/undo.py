@@ -74,13 +74,11 @@ async def undo(
         if step.now.text != step.then.text:
             texts |= {step.now.text, step.then.text}
     vectors = await edit.encode(ctx, sorted(texts))  # before the write lock
-    by = await privacy.traceable_session(ctx, scope, labels.session)
+    trace = await privacy.trace(ctx, scope, labels.session)
     async with ctx.store.transaction(scope) as tx:
         now = ctx.clock()
         operations, steps = await plan(tx, now=now)
-        meta: dict[str, Any] = {"undoes": list(operations)}
-        if by:
-            meta["session"] = by
+        meta = {"undoes": list(operations), **trace}
         ids = [step.now.id for step in steps]
         changes: list[Change] = []
         for step in steps:

@@ -26,7 +26,7 @@ from ..ingest import pipeline as ingest
 from ..ingest.analyze import analyze
 from ..ingest.guard import Item
 from ..ingest.policies import Policy
-from ..manage import records
+from ..manage import edit, records
 from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
 from ..storage.changes import Change, Forget, Save
@@ -276,14 +276,18 @@ class Offline:
         new = {id for ids in made.values() for id in ids}
         return answer if new.isdisjoint(memory.id for memory in mixed.memories) else mixed
 
-    async def get(self, scope: Scope, id: str) -> list[Memory]:
-        """Return the memory with this id, or what a spooled draft with it would become."""
+    async def get(self, scope: Scope, id: str) -> Memory:
+        """Return the memory with this id, or what a spooled draft with it would become.
+
+        Raises NotFound.
+        """
         spooled = await self._waiting(scope)
         if any(each.id == id for each in spooled):
             known = self._recent.current(scope)
             async with self._stand_in.holding(scope, known, spooled) as (mine, made):
-                return await mine.store.get(scope, made.get(id, ())[:1])
-        return await self._ctx.store.get(scope, [id])
+                stored = [*made.get(id, ()), id]
+                return await edit.load(mine.store, scope, stored[0])
+        return await edit.load(self._ctx.store, scope, id)
 
     async def counts(self) -> dict[str, Any]:
         """Return how many writes are spooled, and the files with those that cannot be stored."""
