@@ -105,10 +105,10 @@ class ScopedClient(ManagedScope):
             now = ctx.clock()
             batch = [replace(d, id=new_id(), told_at=now) for d in drafts[start : start + BATCH]]
             done = await remember(ctx, self.scope, batch, by, now)
-            if ctx.settings.journal_dir is not None:
+            if (folder := ctx.settings.journal_dir) is not None:
                 pairs = zip(batch, done, strict=True)
                 new = [draft for draft, outcome in pairs if draft.id in outcome.ids]
-                await journal.append(ctx, self.scope, new, now)
+                await journal.append(folder, ctx.store, self.scope, new, now)
             outcomes += done
         if ctx.external_index is not None:
             ctx.external_index.notify(self.scope)

@@ -239,8 +239,8 @@ async def test_what_is_forgotten_before_it_is_noted_is_not_noted(tmp_path: Path)
             Draft(id="gone", text="Ana is in debt"),
             Draft(id=kept, text="Ana is a doctor in Lisbon"),
         ]
-        await append(memory.ctx, ana.scope, drafts, NOW)
-        told = [(ana.scope, draft.id or "", draft.text) for draft in drafts]
+        await append(tmp_path / "memory", memory.ctx.store, ana.scope, drafts, NOW)
+        told = {ana.scope: {draft.id or "": draft.text for draft in drafts}}
         assert await find_erased(memory.ctx.store, told) == ["Ana is in debt"]
     assert "debt" not in "".join(
         path.read_text("utf-8") for path in (tmp_path / "memory").iterdir()

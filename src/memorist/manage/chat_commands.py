@@ -35,37 +35,29 @@ _WHICH = rf"(?P<which>(?:that|this)(?: one| memory)?|{_SAID}|{_NUMBER}|{_ALL})"
 _FIELD = r"(?P<field>(?:preferred )?name|pronouns|city|language)"
 _TOPIC = r"(?P<topic>(?:[^?!.\n\"“”«»]|\.(?=\S))+?)"
 _ABOUT = rf"(?:you (?:know|remember|have) |i(?:'ve| have)? (?:said|told you) )?about {_TOPIC}"
-_PATTERNS = {
-    "show": (
-        rf"what (?:do|can) you remember about {_TOPIC}",
-        rf"what have you remembered about {_TOPIC}",
-        rf"(?:show|tell) me what you(?: can)? remember about {_TOPIC}",
-        rf"do you remember anything about {_TOPIC}",
-        rf"(?:show|list)(?: me)? (?:my|your|the) memories about {_TOPIC}",
-        r"what do you know about (?P<topic>me)",
-        r"what do you remember|(?:show|list)(?: me)? (?:my|your) memories",
-    ),
-    "forget": (
-        rf"forget {_WHICH}",
-        r"(?:delete|erase|remove) (?P<which>(?:that|this) memory)",
-        r"(?:delete|erase|remove) (?P<which>that|this) from (?:your|my|the) memory",
-        rf"forget (?:what|everything|all)(?: that)? {_ABOUT}",
-    ),
-    "pin": (rf"pin {_WHICH}",),
-    "unpin": (rf"unpin {_WHICH}",),
-    "memory off": (rf"{_OFF}|disable {_MEMORY}",),
-    "memory on": (rf"{_ON}|enable {_MEMORY}",),
-    "incognito on": (
-        rf"(?:start|begin|enter|enable|activate|go|use|(?:turn|switch) on|switch to) {_SECRET}",
-        rf"turn incognito(?: mode)? on{_HERE}?|{_OFF}{_HERE}",
-    ),
-    "incognito off": (
-        rf"(?:stop|end|leave|exit|disable|deactivate|(?:turn|switch) off) {_SECRET}",
-        rf"turn incognito(?: mode)? off{_HERE}?|{_ON}{_HERE}",
-    ),
-    "approve": (rf"(?:yes,? )?(?:you (?:may|can) )?(?:keep|remember|save|use) my {_FIELD}",),
-    "deny": (rf"(?:no,? )?(?:do not|don't|never) (?:keep|remember|save|use) my {_FIELD}",),
-}
+_PATTERNS = rf"""
+show: what (?:do|can) you remember about {_TOPIC}
+show: what have you remembered about {_TOPIC}
+show: (?:show|tell) me what you(?: can)? remember about {_TOPIC}
+show: do you remember anything about {_TOPIC}
+show: (?:show|list)(?: me)? (?:my|your|the) memories about {_TOPIC}
+show: what do you know about (?P<topic>me)
+show: what do you remember|(?:show|list)(?: me)? (?:my|your) memories
+forget: forget {_WHICH}
+forget: (?:delete|erase|remove) (?P<which>(?:that|this) memory)
+forget: (?:delete|erase|remove) (?P<which>that|this) from (?:your|my|the) memory
+forget: forget (?:what|everything|all)(?: that)? {_ABOUT}
+pin: pin {_WHICH}
+unpin: unpin {_WHICH}
+memory off: {_OFF}|disable {_MEMORY}
+memory on: {_ON}|enable {_MEMORY}
+incognito on: (?:start|begin|enter|enable|activate|go|use|(?:turn|switch) on|switch to) {_SECRET}
+incognito on: turn incognito(?: mode)? on{_HERE}?|{_OFF}{_HERE}
+incognito off: (?:stop|end|leave|exit|disable|deactivate|(?:turn|switch) off) {_SECRET}
+incognito off: turn incognito(?: mode)? off{_HERE}?|{_ON}{_HERE}
+approve: (?:yes,? )?(?:you (?:may|can) )?(?:keep|remember|save|use) my {_FIELD}
+deny: (?:no,? )?(?:do not|don't|never) (?:keep|remember|save|use) my {_FIELD}
+"""
 _BEFORE = (
     r"(?:(?:hey|hi|hello|ok|okay|so|now|actually|alright|well)[,!.]? ){0,3}(?:please,? )?"
     r"(?:(?:can|could|would|will) you (?:please |kindly )?|i(?:'d| would) like (?:you )?to "
@@ -75,16 +67,7 @@ _AFTER = r"(?:,? (?:please|thanks|thank you|for me|for now|now|again)){0,3}[.!?�
 _REPORTED = re.compile(
     r"\b(?:asked|said|says|saying|wrote|replied|told (?:me|us|him|her|them))\W*$", re.IGNORECASE
 )
-_PLACES = {
-    "first": 0,
-    "second": 1,
-    "third": 2,
-    "fourth": 3,
-    "1": 0,
-    "2": 1,
-    "3": 2,
-    "4": 3,
-}
+_PLACES = dict(zip("first second third fourth 1 2 3 4".split(), "01230123", strict=True))
 _SWITCHED = {
     "memory off": "Memory is off here: nothing is stored or recalled automatically until you turn "
     "it on again.",
@@ -135,7 +118,7 @@ def parse(text: str) -> Command | None:
             if _REPORTED.search(named.get("topic", "")):
                 return None
             if which := named.get("which", "").lower():
-                places = [str(_PLACES[word]) for word in which.split() if word in _PLACES]
+                places = [_PLACES[word] for word in which.split() if word in _PLACES]
                 named["which"] = (places or ["that"])[0]
                 if which.startswith(("what i", "the last")):
                     named["which"] = "said"
@@ -148,11 +131,12 @@ def parse(text: str) -> Command | None:
 @cache
 def _compile() -> list[tuple[str, re.Pattern[str]]]:
     """Compile the patterns at the first command: most programs never see one."""
-    return [
-        (command, re.compile(rf"{_BEFORE}(?:{pattern}){_AFTER}", re.IGNORECASE))
-        for command, patterns in _PATTERNS.items()
-        for pattern in patterns
-    ]
+    compiled: list[tuple[str, re.Pattern[str]]] = []
+    for line in _PATTERNS.strip().splitlines():
+        command, _, pattern = line.partition(": ")
+        whole = re.compile(rf"{_BEFORE}(?:{pattern}){_AFTER}", re.IGNORECASE)
+        compiled.append((command, whole))
+    return compiled
 
 
 async def act(

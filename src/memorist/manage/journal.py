@@ -52,37 +52,34 @@ async def snapshot(ctx: Context, *, refresh: bool) -> str:
         return await asyncio.to_thread(path.read_text, "utf-8")
     people: dict[str, list[Memory]] = {}
     lore: list[Memory] = []
-    written: list[tuple[Scope, str, str]] = []
+    written: dict[Scope, dict[str, str]] = {}
     where = Filter(kinds=("semantic", "procedural", "insight"))
     for scope in await ctx.store.scopes():
         for memory in await ctx.store.page(scope, where, limit=200):
             subject = memory.labels.subject or scope.user
             about = lore if subject == LORE else people.setdefault(subject, [])
             about.append(memory)
-            written.append((scope, memory.id, memory.text))
+            written.setdefault(scope, {})[memory.id] = memory.text
     text = await asyncio.to_thread(journal.write, people, lore, ctx.clock())
     erased = await find_erased(ctx.store, written)  # in the meantime
     return await asyncio.to_thread(journal.redact, erased) or text
 
 
-async def append(ctx: Context, scope: Scope, drafts: Sequence[Draft], now: datetime) -> None:
-    """Add what was stored to the journal, if there is one, without what was forgotten meanwhile."""
-    if ctx.settings.journal_dir is None:
-        return
-    journal = Journal(ctx.settings.journal_dir)
+async def append(
+    folder: Path, store: Store, scope: Scope, drafts: Sequence[Draft], now: datetime
+) -> None:
+    """Add what was stored to the journal, without what was forgotten meanwhile."""
+    journal = Journal(folder)
     await asyncio.to_thread(journal.note, drafts, scope, now)
     with suppress(StoreUnavailable):  # what is spooled cannot have been forgotten in the store
-        written = [(scope, draft.id or "", draft.text) for draft in drafts]
-        await asyncio.to_thread(journal.redact, await find_erased(ctx.store, written))
+        texts = {draft.id or "": draft.text for draft in drafts}
+        await asyncio.to_thread(journal.redact, await find_erased(store, {scope: texts}))
 
 
-async def find_erased(store: Store, written: Iterable[tuple[Scope, str, str]]) -> list[str]:
-    """Return those of the texts whose memories, named by scope and id, do not exist any more."""
-    texts: dict[Scope, dict[str, str]] = {}
-    for scope, id, text in written:
-        texts.setdefault(scope, {})[id] = text
+async def find_erased(store: Store, written: Mapping[Scope, Mapping[str, str]]) -> list[str]:
+    """Return those of the texts, by scope and id, whose memories do not exist any more."""
     erased: list[str] = []
-    for scope, by_id in texts.items():
+    for scope, by_id in written.items():
         stored = await store.get(scope, list(by_id))
         found = {memory.id for memory in stored}
         erased += [text for id, text in by_id.items() if id not in found]

@@ -16,6 +16,7 @@ from ..ingest import transitions
 from ..storage import person
 from ..storage.changes import Change, Forget, Save
 from ..storage.person import Summary
+from ..storage.rows import portions
 from ..storage.store import Store
 from ..storage.transaction import Transaction
 from ..text import authority
@@ -23,9 +24,7 @@ from ..text.clock import new_id
 from ..types import ITEM_TYPES, Filter, Memory, Scope
 
 PROFILE = ("preferences", "stable_facts", "do_not_assume")  # the lists of a person's profile
-PROJECT = ("goals", "blockers", "next_steps")  # the lists of a project
 PROJECT_TAG = "project:"  # prefix of the tag that names the project of an item
-BATCH = 500  # items in one transaction
 _PROFILE_LISTS = {"preference": "preferences", "fact": "stable_facts", "decision": "stable_facts"}
 _PROJECT_LISTS = {
     "blocker": "blockers",
@@ -37,7 +36,7 @@ _PROJECT_LISTS = {
 RecordType = Literal["user_profile", "project_memory"]
 LISTS: dict[RecordType, tuple[str, ...]] = {
     "user_profile": PROFILE,
-    "project_memory": PROJECT,
+    "project_memory": ("goals", "blockers", "next_steps"),
 }
 
 
@@ -67,7 +66,7 @@ async def merge(tx: Transaction, scope: Scope, patch: Summary) -> Summary:
     evidence: dict[str, str] = {}  # the memory of each id; a message stands for its memory
     for id in patch.evidence_ids:
         made = seen[id].outcome.ids if id in seen else ()
-        evidence[id] = made[0] if made else id
+        evidence[id] = [*made, id][0]
     memories = await tx.get(scope, list(evidence.values()))
     found = {memory.id: memory for memory in memories}
     for id, memory_id in evidence.items():
@@ -87,11 +86,9 @@ async def merge(tx: Transaction, scope: Scope, patch: Summary) -> Summary:
         before = tuple(old.data.get(name, ()))
         lists[name] = transitions.union(before, tuple(values))
     ids = transitions.union(tuple(old.evidence_ids), tuple(evidence.values()))
-    at = patch.at
+    record = replace(patch, data=lists, evidence_ids=ids)
     if old.id != patch.id:
-        after_old = old.at + timedelta(microseconds=1)
-        at = max(at, after_old)
-    record = replace(patch, data=lists, at=at, evidence_ids=ids)
+        record = replace(record, at=max(patch.at, old.at + timedelta(microseconds=1)))
     await person.save_summary(tx, record)
     return record
 
@@ -144,42 +141,31 @@ async def promote(
 
     Pinned and manually saved items stay. Each few hundred items are one transaction.
     """
-    where = Filter(
-        item_types=ITEM_TYPES,
-        created_before=before,
-        pinned=False,
-        manually_saved=False,
-    )
+    where = Filter(item_types=ITEM_TYPES, created_before=before, pinned=False, manually_saved=False)
     items = await store.find_all(scope, where)
     items.sort(key=lambda item: (item.created_at, item.id))
     count = 0
     written: set[tuple[str, str]] = set()
     words: list[str] = []
     reason = "compressed into long-term memory"
-    for start in range(0, len(items), BATCH):
-        ids = [item.id for item in items[start : start + BATCH]]
+    meta = {"state": "archived", "reason": reason}
+    for portion in portions(items):
         async with store.transaction(scope) as tx:
-            batch = await tx.get(scope, ids)
-            batch = [item for item in batch if item.is_active and not item.on_purpose]
+            stored = await tx.get(scope, [item.id for item in portion])
+            batch = [item for item in stored if item.is_active and not item.on_purpose]
             for patch in _make_patches(batch, now):
                 await merge(tx, scope, patch)
                 written.add((patch.record_type, patch.name))
             changes: list[Change] = []
             for item in batch:
+                id = item.id
                 if erase:
-                    words += await tx.versions(scope, item.id)
-                    change: Change = Forget(
-                        memory_id=item.id,
-                        at=now,
-                        until=now,
-                        reason=reason,
-                        purged=True,
-                    )
+                    words += await tx.versions(scope, id)
+                    gone = Forget(memory_id=id, at=now, until=now, reason=reason, purged=True)
+                    changes.append(gone)
                 else:
                     archived = transitions.archive(item, now)
-                    meta = {"state": "archived", "reason": reason}
-                    change = Save(memory=archived, event="updated", meta=meta)
-                changes.append(change)
+                    changes.append(Save(memory=archived, event="updated", meta=meta))
             await tx.apply(changes)
         count += len(batch)
     projects = sum(kind == "project_memory" for kind, _ in written)
@@ -217,15 +203,13 @@ def _make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
         data: dict[str, list[str]] = {}
         for each in LISTS[record_type]:
             data[each] = [item.text for kind, item in lines if kind == each]
-        ids = tuple(item.id for _, item in lines)
-        patches.append(
-            Summary(
-                id=new_id(),
-                record_type=record_type,
-                name=name,
-                data=data,
-                at=now,
-                evidence_ids=ids,
-            )
+        patch = Summary(
+            id=new_id(),
+            record_type=record_type,
+            name=name,
+            data=data,
+            at=now,
+            evidence_ids=tuple(item.id for _, item in lines),
         )
+        patches.append(patch)
     return patches

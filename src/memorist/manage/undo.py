@@ -170,38 +170,18 @@ async def _revert(
     then = replace(step.then, revision=old.revision)
     then = transitions.revise(then, now)
     then = await edit.release_key(tx, then)
-    event: HistoryEvent = "updated"
-    if old.state != then.state:
-        event = _EVENTS.get(then.state, "updated")
+    event = "updated" if old.state == then.state else _EVENTS.get(then.state, "updated")
     changes: list[Change] = []
     decided = [entry.meta for entry in step.entries if "between" in entry.meta]
     if decided:
         between = decided[-1]["between"]
-        a = between[0]
-        b = between[1]
-        if decided[-1]["decision"] != "reopened":
-            decision = "reopened"
-            changes.append(
-                Relation(
-                    from_id=a,
-                    to_id=b,
-                    type=CONTRADICTS,
-                    at=now,
-                )
-            )
-        else:
-            decision = "closed"
-            changes.append(Unrelated(from_id=a, to_id=b, type=CONTRADICTS))
-        meta = {**meta, "decision": decision, "between": between}
+        pair = {"from_id": between[0], "to_id": between[1], "type": CONTRADICTS}
+        is_open = decided[-1]["decision"] == "reopened"
+        changes.append(Unrelated(**pair) if is_open else Relation(**pair, at=now))
+        meta = {**meta, "decision": "closed" if is_open else "reopened", "between": between}
     changes += await edit.carry_versions(tx, old, then)
     if old.text == then.text:
-        put = Save(
-            memory=then,
-            event=event,
-            actor=actor,
-            model=model,
-            meta=meta,
-        )
+        put = Save(memory=then, event=event, actor=actor, model=model, meta=meta)
         return [put, *changes]
     ends = max(filter(None, (old.valid_from, then.valid_from)), default=now)
     version = transitions.earlier_version(old, ends, id=new_id())
