@@ -11,13 +11,14 @@ import asyncio
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
 
 from ..context import Context
 from ..errors import InvalidInput, StoreUnavailable
+from ..storage.atomic import lock
 from ..storage.store import Store
 from ..text import authority, normalize
 from ..types import Draft, Filter, Memory, Scope
@@ -130,18 +131,10 @@ class Journal:
                     left = _replace(path, "".join(kept))
         return left
 
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
+    def _lock(self) -> AbstractContextManager[bool]:
         """Exclude others, in this process and in others: a line added meanwhile would be lost."""
-        import fcntl  # not on Windows
-
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+        return lock(self.folder)
 
     def days(self) -> list[Path]:
         """Return the daily files, newest first."""

@@ -292,16 +292,6 @@ class Consent(Place):
             f"No proposal {id!r} waits for a decision: {state}. See `memorist consent list`"
         )
 
-    async def _expire(self, tx: Transaction, now: datetime) -> builtins.list[Proposal]:
-        """Erase what has lapsed, and return what waits or is in force."""
-        left: builtins.list[Proposal] = []
-        for each in await proposals.load(tx, self.scope):
-            if each.decided is None and each.lapses_at <= now:
-                await person.decide_proposal(tx, each, "lapsed", at=now)
-            else:
-                left.append(each)
-        return left
-
 
 def _is_corroborated(evidence: Iterable[Memory]) -> bool:
     """Whether two statements of the person support something, or one confident insight."""
