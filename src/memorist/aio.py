@@ -24,8 +24,7 @@ from .ingest import validation
 from .jobs.vectors import IndexSync, StoreSearch
 from .jobs.worker import Worker
 from .llms import Breaker, MeteredModel
-from .offline import Down, Switch
-from .offline.outage import Offline
+from .offline import Down, Offline, Switch
 from .offline.spool import Spool
 from .ports import Embedder, NearestRows, Reranker
 from .retrieve import profiles

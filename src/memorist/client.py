@@ -16,7 +16,7 @@ from .jobs import expire, vectors
 from .jobs.expire import Purged
 from .jobs.worker import JobReport, Worker
 from .manage import import_export, journal
-from .offline.outage import Offline, Replayed
+from .offline import Offline, Replayed
 from .ports import LlmUsage
 from .scoped import ScopedClient
 from .settings import Settings

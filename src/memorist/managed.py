@@ -18,7 +18,7 @@ from .manage import edit, undo
 from .manage.checkpoints import Checkpoints
 from .manage.privacy import Consent, Privacy
 from .manage.undo import Undone
-from .offline.outage import Offline
+from .offline import Offline
 from .ports import LlmUsage
 from .retrieve import render
 from .storage.changes import Event, HistoryEntry

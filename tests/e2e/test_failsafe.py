@@ -24,7 +24,7 @@ from memorist.dialects.theoria import Theoria
 from memorist.dialects.vault import Vault
 from memorist.errors import InvalidInput, NotFound, StoreUnavailable
 from memorist.interfaces.cli import app
-from memorist.offline.outage import Offline
+from memorist.offline import Offline
 from memorist.offline.spool import Spool
 from memorist.settings import Settings
 from memorist.storage import person

@@ -1,19 +1,56 @@
-"""What happens while the store is down: `outage.py` notices it, spools writes and replays them."""
+"""Noticing that the store is down, spooling what is written then, and replaying it later.
+
+`Switch` is a database that may be down. `Offline` wraps remembering, recalling, reading and
+forgetting: the rest of the package does not know about outages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
+from ..context import Context
 from ..errors import StoreFull, StoreUnavailable
+from ..ingest import guard
+from ..ingest import pipeline as ingest
+from ..ingest.analyze import analyze
+from ..ingest.guard import Item
+from ..ingest.policies import Policy
+from ..manage import edit, records
 from ..ports import Vectors
-from ..storage.database import Connection, Database, Dialect, Query, Rows, read_one
-from ..types import Scope
+from ..retrieve import pipeline as retrieve
+from ..retrieve.profiles import Profile
+from ..storage.database import Connection, Database, Dialect, Rows, read_one
+from ..storage.database import Query as SqlQuery
+from ..storage.person import Summary
+from ..storage.store import Store
+from ..types import Draft, Memory, Outcome, Query, Recall, Scope
+from .spool import Pending, Spool
+from .stand_in import Recent, StandIn, batches, hand_over
 
+T = TypeVar("T")
 Way: TypeAlias = Literal["reading", "writing"]
 Down: TypeAlias = dict[Way, str]  # what does not work, and why; a file may still be readable
+FIRST_LOOK = 0.5  # seconds between two attempts to reach the store
+LONGEST = 2.0
+OPENING = 5.0  # seconds that opening waits for the replay of what an earlier outage left behind
+log = logging.getLogger("memorist")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What became of the spooled writes."""
+
+    taken_in: int = 0
+    set_aside: int = 0
+    waiting: int = 0  # still, or again
 
 
 class Switch:
@@ -52,7 +89,7 @@ class Switch:
         with self._use() as inner:
             return inner.secret
 
-    async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
+    async def read(self, queries: Sequence[SqlQuery], *, scope: int | None = None) -> list[Rows]:
         with self._use() as inner:
             return await inner.read(queries, scope=scope)
 
@@ -104,3 +141,254 @@ class Switch:
     async def close(self) -> None:
         if self.inner is not None:
             await self.inner.close()
+
+
+class Offline:
+    """Spools writes while the store is down and replays them, once and in order."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        spool: Spool,
+        down: Down,
+        reopen: Callable[[], Awaitable[Store]],
+    ) -> None:
+        self._ctx = ctx
+        self._spool = spool
+        self._reopen = reopen
+        self.down = down
+        self._recent = Recent(ctx.index)
+        self._stand_in = StandIn(ctx)
+        self._task: asyncio.Task[None] | None = None
+        ctx.store.on_commit = self._recent.note_commit
+        if isinstance(ctx.store.database, Switch):
+            ctx.store.database.on_loss = self._watch
+
+    async def start(self) -> None:
+        """Begin to replay what an earlier outage left behind, or to look for a store that is
+        down."""
+        if self.down:
+            self._watch()
+        elif not self._spool.is_empty:
+            await asyncio.wait([self._watch(0)], timeout=OPENING)
+
+    async def close(self) -> None:
+        """Stop looking. What was not replayed stays in the spool."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        await self._stand_in.close()
+        self._spool.close()
+
+    async def remember(
+        self,
+        ctx: Context,
+        scope: Scope,
+        drafts: Sequence[Draft],
+        policy: Policy,
+        now: datetime,
+    ) -> list[Outcome]:
+        """Store drafts; while the store is down, spool them. Raises StoreUnavailable."""
+        remember = partial(ingest.remember, ctx, scope, drafts, policy, now)
+        stored = await self._attempt("writing", remember)
+        if stored is not None:
+            return stored
+        items = [Item(draft) for draft in drafts]
+        await guard.refuse_disabled(ctx, ctx.store, scope, items)
+        ctx.access_log.note(scope, guard.refuse(items, policy, scope.user))
+        admitted = [item for item in items if item.outcome is None]
+        for item in admitted:
+            analyze(item.draft, policy)  # raises InvalidInput for what could never be stored
+        new = [Pending(scope=scope, what=item.draft, policy=policy.name) for item in admitted]
+        for item, pending in zip(admitted, await self._add(new), strict=True):
+            assert isinstance(pending.what, Draft)
+            message = item.draft.message_id
+            is_same = pending.what.text == item.draft.text
+            reason = (
+                f"the store is down: spooled in {self._spool.folder}, stored when it is back"
+                if is_same
+                else f"message {message!r} is spooled with another text: edit the memory when the"
+                " store is back"
+            )
+            item.outcome = Outcome(
+                status="pending" if is_same else "conflict",
+                ids=(pending.id,),
+                reason=reason,
+                message_id=message,
+            )
+        return ingest.outcomes(items)
+
+    async def add_record(self, scope: Scope, patch: Summary) -> Summary | None:
+        """Add to a long-term record; None if that is spooled. Raises InvalidInput,
+        StoreUnavailable."""
+        add = partial(records.add, self._ctx.store, scope, patch)
+        added = await self._attempt("writing", add)
+        if added is None:
+            await self._add([Pending(scope=scope, what=patch)])
+        return added
+
+    async def _add(self, new: Sequence[Pending]) -> list[Pending]:
+        why = self.down.get("writing", "")
+        if not new:
+            return []
+        try:
+            return await asyncio.to_thread(self._spool.add, new)
+        except OSError as error:
+            folder = self._spool.folder
+            raise StoreUnavailable(f"{why} And {folder} cannot be written: {error}") from error
+
+    async def forget(self, scope: Scope, ids: Sequence[str]) -> list[str]:
+        """Remove spooled drafts; return the ids that are left to forget in the store.
+
+        Raises StoreUnavailable if they are being replayed.
+        """
+        waiting = await self._waiting(scope)
+        spooled = {each.id for each in waiting}.intersection(ids)
+        if not spooled:
+            return [*ids]
+        with self._spool.alone() as mine:
+            if not mine:
+                raise StoreUnavailable("This is being replayed right now: retry in a moment")
+            gone = set(await asyncio.to_thread(self._spool.remove, spooled))
+        if not self.down:  # a crash may have left it in both
+            stored = await self._ctx.store.get(scope, sorted(gone))
+            gone -= {memory.id for memory in stored}
+        return [id for id in ids if id not in gone]
+
+    async def recall(
+        self,
+        ctx: Context,
+        query: Query,
+        profile: Profile,
+        now: datetime,
+        *,
+        revision: int | None = None,
+    ) -> Recall:
+        """Answer from the store and the spool; while the store is down, without it.
+
+        The answer then says so in `legs`.
+        """
+        recall = partial(retrieve.recall, ctx, query, profile, now, revision=revision)
+        answer = await self._attempt("reading", recall)
+        if answer is not None:
+            self._recent.note_read(answer.memories)
+        spooled = await self._waiting(query.scope)
+        if answer is not None and not spooled:
+            return answer
+        why = self.down.get("reading", "it was down for a moment")
+        known = self._recent.current(query.scope)
+        async with self._stand_in.holding(query.scope, known, spooled) as (mine, made):
+            mine = replace(ctx, store=mine.store, index=mine.index, external_index=None)
+            mixed = await retrieve.recall(mine, query, profile, now)
+        if answer is None:
+            return replace(mixed, legs={**mixed.legs, "store": why})
+        new = {id for ids in made.values() for id in ids}
+        return answer if new.isdisjoint(memory.id for memory in mixed.memories) else mixed
+
+    async def get(self, scope: Scope, id: str) -> Memory:
+        """Return the memory with this id, or what a spooled draft with it would become.
+
+        Raises NotFound.
+        """
+        spooled = await self._waiting(scope)
+        if any(each.id == id for each in spooled):
+            known = self._recent.current(scope)
+            async with self._stand_in.holding(scope, known, spooled) as (mine, made):
+                stored = [*made.get(id, ()), id]
+                return await edit.load(mine.store, scope, stored[0])
+        return await edit.load(self._ctx.store, scope, id)
+
+    async def counts(self) -> dict[str, Any]:
+        """Return how many writes are spooled, and the files with those that cannot be stored."""
+        aside = [str(path) for path in self._spool.set_aside()]
+        return {"pending": len(await self._waiting()), "set_aside": aside}
+
+    async def _waiting(self, scope: Scope | None = None) -> list[Pending]:
+        if self._spool.is_empty:
+            return []
+        self._watch()
+        spooled = await asyncio.to_thread(self._spool.waiting)
+        return [each for each in spooled if scope in (None, each.scope)]
+
+    async def _attempt(self, way: Way, work: Callable[[], Awaitable[T]]) -> T | None:
+        """Do something with the store; None if it is down. From then on calls fail at once, until
+        it is back.
+        """
+        if way in self.down:
+            return None
+        try:
+            return await work()
+        except StoreFull:  # waiting does not help: someone has to free space
+            raise
+        except StoreUnavailable as error:
+            self.down["writing"] = self.down[way] = str(error)
+            self._watch()
+            return None
+
+    def _watch(self, first: float = FIRST_LOOK) -> asyncio.Task[None]:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._until_back(first))
+        return self._task
+
+    async def _until_back(self, wait: float) -> None:
+        """Try to reach the store until it is back and nothing is spooled any more."""
+        while True:
+            await asyncio.sleep(wait)
+            wait = min(max(2 * wait, FIRST_LOOK), LONGEST)
+            try:
+                store = await self._reach()
+                await store.number(Scope(user="nobody"))
+                self.down.pop("reading", None)
+                if await self.replay() is None:  # another process is doing it
+                    continue
+                self.down.pop("writing", None)
+                await self.replay()  # what was spooled meanwhile
+                if self._spool.is_empty:
+                    await self._stand_in.close()
+                    return
+            except StoreUnavailable:
+                continue
+            except Exception as error:  # the spool is safe, and the next attempt may work
+                log.warning("the writes in %s cannot be stored: %s", self._spool.folder, error)
+
+    async def _reach(self) -> Store:
+        """Return the store, even if it is marked as down. Raises StoreUnavailable."""
+        database = self._ctx.store.database
+        if not isinstance(database, Switch):
+            return self._ctx.store
+        if database.inner is None:
+            database.inner = (await self._reopen()).database
+        return Store(database.inner, language=self._ctx.settings.language)
+
+    async def replay(self) -> Replayed | None:
+        """Store the spooled writes in order; None if another process does. Raises
+        StoreUnavailable."""
+        if self._spool.is_empty:
+            return Replayed()
+        ctx = replace(self._ctx, store=await self._reach())
+        folder = self._spool.folder
+        rejected = 0
+        with self._spool.alone() as mine:
+            if not mine:
+                return None
+            spooled = await asyncio.to_thread(self._spool.waiting)
+            before = len(self._spool.set_aside())
+            for batch in batches(spooled):
+                problems = []
+                for id, outcome in (await hand_over(ctx, batch)).items():
+                    if outcome.status == "conflict":
+                        problems.append(id)
+                        log.warning("set aside in %s: %s: %s", folder, id, outcome.reason)
+                rejected += len(problems)
+                ids = [each.id for each in batch]
+                await asyncio.to_thread(self._spool.remove, ids, problems)
+            if spooled:
+                self.down.clear()
+            await asyncio.to_thread(self._spool.remove, [])  # lines that cannot be read
+        if len(self._spool.set_aside()) > before:
+            message = "some lines could not be used and were set aside: see *.corrupt-* in %s"
+            log.warning(message, folder)
+        left = await asyncio.to_thread(self._spool.waiting)
+        taken_in = len(spooled) - rejected
+        return Replayed(taken_in=taken_in, set_aside=rejected, waiting=len(left))

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from ..errors import InvalidInput
 from ..ingest import validation
@@ -47,10 +47,10 @@ class Pending:
         return self.what.id or ""
 
     @property
-    def message(self) -> tuple[Scope, str] | None:
+    def key(self) -> tuple[Scope, str]:
         """What makes two drafts the same message."""
-        named = self.what.message_id if isinstance(self.what, Draft) else None
-        return None if named is None else (self.scope, named)
+        message = self.what.message_id if isinstance(self.what, Draft) else None
+        return self.scope, message or self.id
 
 
 Lines: TypeAlias = dict[bytes, Pending | None]  # None: it cannot be read
@@ -107,30 +107,25 @@ class _File:
 
     path: Path
     _lines: Lines = field(default_factory=dict)  # in order
-    _offset: int = 0
-    _open: Any = None  # held, so that its inode cannot be given to another file
+    _open: BinaryIO | None = None  # held, so that its inode cannot be given to another file
 
     def read(self) -> Iterator[Pending]:
         """Yield what is in it now; only new lines are read, and no line that is still written."""
+        known = self._lines
         try:
             there = self.path.stat()
+            if self._open is not None:
+                is_other = os.fstat(self._open.fileno()).st_ino != there.st_ino
+                if is_other or there.st_size < self._open.tell():
+                    self.close()
+            file = self._open = self._open or self.path.open("rb")
         except FileNotFoundError:
             self.close()
             return
-        held = None
-        known = self._lines
-        if self._open is not None:
-            held = os.fstat(self._open.fileno()).st_ino
-        if held != there.st_ino or there.st_size < self._offset:
-            self.close()
-            with suppress(FileNotFoundError):
-                self._open = self.path.open("rb")
-        if self._open is not None and there.st_size > self._offset:
-            self._open.seek(self._offset)
-            new = self._open.read()
-            whole = new[: new.rfind(b"\n") + 1]
-            self._offset += len(whole)
-            self._lines |= _parse(whole, known)
+        new = file.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        file.seek(len(whole) - len(new), os.SEEK_CUR)
+        self._lines |= _parse(whole, known)
         yield from filter(None, self._lines.values())
 
     def remove(self, ids: set[str], problems: set[str]) -> list[str]:
@@ -167,7 +162,6 @@ class _File:
         if self._open is not None:
             self._open.close()
         self._open = None
-        self._offset = 0
         self._lines = {}
 
     __del__ = close
@@ -202,13 +196,11 @@ class Spool:
         """Add writes durably; return them, or for a message that is there already, the first
         one."""
         with self._turn():
-            known = {each.message: each for each in self.waiting()}
+            known = {each.key: each for each in self.waiting()}
             lines = [b"", b""]
             held = []
             for pending in new:
-                first = pending
-                if pending.message is not None:
-                    first = known.setdefault(pending.message, pending)
+                first = known.setdefault(pending.key, pending)
                 if first is pending:
                     lines[isinstance(pending.what, Summary)] += to_line(pending)
                 held.append(first)

@@ -4,11 +4,14 @@ what is spooled. The ordinary pipelines fill and ask it."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import groupby
 from typing import TypeAlias
+
+import numpy as np
 
 from ..context import Context
 from ..errors import InvalidInput, RevisionConflict
@@ -18,15 +21,80 @@ from ..ingest.guard import Item
 from ..manage import records
 from ..storage.changes import Change, Forget, Save
 from ..storage.person import Summary
+from ..storage.rows import portions
 from ..storage.sqlite import SqliteDatabase
 from ..storage.store import Store
+from ..text import clock
 from ..types import Draft, Memory, Outcome, Scope
 from .spool import Pending
 
 BATCH = 64  # spooled drafts stored in one transaction: others get their turn in between
+MOST_RECENT = 2000  # memories to answer from while the store is down
 CACHE_BYTES = 64 << 20  # of the stand-in's index
 
 Made: TypeAlias = dict[str, tuple[str, ...]]  # ids of memories, by that of the spooled draft
+
+
+class Recent:
+    """Memories that were recently read or written by this process."""
+
+    def __init__(self, index: SnapshotCache) -> None:
+        self._index = index
+        # With the revision of the scope's snapshot when it was written here; -1: it was read.
+        self._held: OrderedDict[tuple[Scope, str], tuple[Save, int]] = OrderedDict()
+
+    def note_read(self, memories: Iterable[Memory]) -> None:
+        """Hold memories that were just read."""
+        self._hold((Save(memory=memory, event=None) for memory in memories), -1)
+
+    def note_commit(self, scope: Scope, changes: Sequence[Change]) -> None:
+        """Hold what was just written, and drop what was forgotten."""
+        snapshot = self._index.peek(scope)
+        saves = [change for change in changes if isinstance(change, Save)]
+        self._hold(saves, snapshot.revision if snapshot else 0)
+        gone = {change.memory_id for change in changes if isinstance(change, Forget)}
+        for save in self.of(scope) if gone else ():
+            if not gone.isdisjoint((save.memory.id, save.memory.superseded_by)):
+                del self._held[scope, save.memory.id]
+
+    def _hold(self, saves: Iterable[Save], revision: int) -> None:
+        for save in saves:
+            key = save.memory.scope, save.memory.id
+            self._held[key] = save, revision
+            self._held.move_to_end(key)
+        while len(self._held) > MOST_RECENT:
+            self._held.popitem(last=False)
+
+    def of(self, scope: Scope) -> list[Save]:
+        """Return everything held of a scope, least recent first."""
+        return [save for (whose, _), (save, _) in self._held.items() if whose == scope]
+
+    def current(self, scope: Scope) -> list[Save]:
+        """Return what the snapshot has in the same version, with its vector, or cannot have yet."""
+        snapshot = self._index.peek(scope)
+        versions = {}
+        found = []
+        revision = snapshot.revision if snapshot else 0
+        for save in self.of(scope):
+            memory = save.memory
+            _, written_at = self._held[scope, memory.id]
+            if revision <= written_at:
+                found.append(save)
+            else:
+                created = clock.micros(memory.created_at)
+                updated = clock.micros(memory.updated_at)
+                versions[created, updated, memory.simhash] = save
+        if snapshot is None:
+            return found
+        created_then = np.isin(snapshot.created, [version[0] for version in versions])
+        positions = np.flatnonzero(snapshot.present & created_then)
+        columns = (snapshot.created, snapshot.updated, snapshot.simhash)
+        there = zip(*(column[positions].tolist() for column in columns), strict=True)
+        for version, vector in zip(there, snapshot.vectors(positions), strict=True):
+            if version in versions:
+                given = vector if vector.any() else None
+                found.append(replace(versions[version], vector=given, model=snapshot.model))
+        return found
 
 
 class StandIn:
@@ -35,7 +103,7 @@ class StandIn:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._open: Context | None = None
-        self._held: dict[tuple[Scope, str], Memory] = {}
+        self._held: dict[Scope, dict[str, Memory]] = {}
         self._made: dict[Scope, Made] = {}
         self._turn = asyncio.Lock()
 
@@ -50,7 +118,8 @@ class StandIn:
         async with self._turn:
             ctx = self._open or await self._create()
             made = self._made.setdefault(scope, {})
-            await self._apply(ctx, scope, known, {each.id for each in spooled})
+            async with ctx.store.transaction(scope) as tx:
+                await tx.apply(self._update(scope, known, {each.id for each in spooled}))
             new = [each for each in spooled if each.id not in made and isinstance(each.what, Draft)]
             for batch in batches(new):
                 # Many drafts at once are found by their words: only the last ones are embedded.
@@ -60,40 +129,26 @@ class StandIn:
                 made |= {id: outcome.ids for id, outcome in outcomes.items()}
             yield ctx, made
 
-    async def _apply(
-        self,
-        ctx: Context,
-        scope: Scope,
-        known: Sequence[Save],
-        spooled: set[str],
-    ) -> None:
-        """Save what is new in it, and forget what is gone."""
+    def _update(self, scope: Scope, known: Sequence[Save], spooled: set[str]) -> list[Change]:
+        """Return the changes that save what is new in a scope, and forget what is gone."""
+        held = self._held.setdefault(scope, {})
         made = self._made[scope]
-        wanted = {save.memory.id for save in known}
         changes: list[Change] = []
         for save in known:
-            key = (scope, save.memory.id)
             memory = save.memory
             if memory.id in made:  # it was replayed
-                self._held.setdefault(key, memory)
-            if self._held.get(key) != memory:
-                self._held[key] = memory
+                held.setdefault(memory.id, memory)
+            if held.get(memory.id) != memory:
+                held[memory.id] = memory
                 changes.append(replace(save, event=None))
-        gone = {id for whose, id in self._held if whose == scope}
+        gone = set(held)
         for id in made.keys() - spooled:
             gone.update(made.pop(id))
-        for id in sorted(gone - wanted):
-            self._held.pop((scope, id), None)
-            gone_now = Forget(
-                memory_id=id,
-                at=ctx.clock(),
-                until=None,
-                purged=True,
-            )
-            changes.append(gone_now)
-        if changes:
-            async with ctx.store.transaction(scope) as tx:
-                await tx.apply(changes)
+        for id in sorted(gone - {save.memory.id for save in known}):
+            held.pop(id, None)
+            now = self._ctx.clock()
+            changes.append(Forget(memory_id=id, at=now, until=None, purged=True))
+        return changes
 
     async def _create(self) -> Context:
         real = self._ctx.index
@@ -155,7 +210,7 @@ async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome
     return {draft.id or "": outcome for draft, outcome in zip(drafts, outcomes, strict=True)}
 
 
-def batches(spooled: Sequence[Pending]) -> Iterator[list[Pending]]:
+def batches(spooled: Sequence[Pending]) -> Iterator[Sequence[Pending]]:
     """Yield what can be stored together: drafts of one scope and policy that follow each other."""
 
     def key(pending: Pending) -> tuple[Scope, str, str]:
@@ -163,6 +218,4 @@ def batches(spooled: Sequence[Pending]) -> Iterator[list[Pending]]:
         return pending.scope, pending.policy, alone
 
     for _, group in groupby(spooled, key):
-        run = list(group)
-        for start in range(0, len(run), BATCH):
-            yield run[start : start + BATCH]
+        yield from portions(list(group), BATCH)
