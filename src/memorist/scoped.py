@@ -22,7 +22,6 @@ from .manage import (
 from .manage.forget import ForgetOptions, Forgotten, Manner
 from .manage.recall import RecallOptions
 from .managed import ManagedScope
-from .retrieve import explain
 from .retrieve import pipeline as retrieve
 from .storage.history import Updates
 from .telemetry import observed
@@ -234,7 +233,7 @@ class ScopedClient(ManagedScope):
         asked, by = recall.build_query(*self.place, query, **options)
         await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
         memory = await self.get(id)
-        return await explain.explain(self.ctx, asked, memory, by, self.ctx.clock())
+        return await retrieve.explain(self.ctx, asked, memory, by, self.ctx.clock())
 
     @observed("forget", _count_forgotten)
     async def forget(

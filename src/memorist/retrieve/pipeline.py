@@ -16,7 +16,7 @@ from ..index.snapshot import WORKING
 from ..ports import Vectors
 from ..storage.queries import Reader
 from ..text.tokens import IS_EXTRACTED
-from ..types import Cut, Hit, Memory, Query, Recall
+from ..types import Cut, Filter, Hit, Memory, Query, Reason, Recall
 from . import features, reorder, score
 from .features import SnapshotSearch, understand
 from .profiles import Profile
@@ -107,29 +107,23 @@ async def prepare(
         channel=snapshot.code("channel", query.labels.channel),
     )
     legs = {"sparse": "ok"}
-    if profile.needs_vector and len(query.text.strip()) >= profile.shortest:
-        search, legs["dense"] = await _embed(ctx, search)
-        if snapshot.is_lean and search.vector is not None:
-            search, status = await _load_nearest(ctx, query, search, search.vector)
-            if legs["dense"] == "ok":
-                legs["dense"] = status
-    return search, legs
-
-
-async def _embed(ctx: Context, search: SnapshotSearch) -> tuple[SnapshotSearch, str]:
-    """Add the question's vector, and return "ok" or why the dense leg does not see everything."""
-    if ctx.embedder is None:
-        return search, "no embedding model is configured"
+    if not profile.needs_vector or len(query.text.strip()) < profile.shortest:
+        return search, legs
     try:
-        vectors = await encode(ctx.embedder, [search.question.dense_text])
+        if ctx.embedder is None:
+            raise ProviderFailed("no embedding model is configured")
+        vectors = await encode(ctx.embedder, [question.dense_text])
     except ProviderFailed as error:
-        return search, str(error)
-    status = "ok"
-    snapshot = search.snapshot
+        legs["dense"] = str(error)
+        return search, legs
+    search = replace(search, vector=vectors[0])
+    legs["dense"] = "ok"
+    if snapshot.is_lean:
+        search, legs["dense"] = await _load_nearest(ctx, query, search, vectors[0])
     if snapshot.unembedded:
         missing = f"{snapshot.unembedded} of {snapshot.count} memories have no vector yet"
-        status = f"{missing}: run `memorist index`"
-    return replace(search, vector=vectors[0]), status
+        legs["dense"] = f"{missing}: run `memorist index`"
+    return search, legs
 
 
 async def _load_nearest(
@@ -146,12 +140,10 @@ async def _load_nearest(
     poorer but never wrong.
     """
     snapshot = search.snapshot
-    usable = search.usable
-    if int(usable.sum()) <= min(EXACT, snapshot.count - 1):
-        rows = snapshot.row[usable].tolist()
-        status = "ok"
-    else:
-        rows = []
+    compared = np.flatnonzero(search.usable)
+    rows: Sequence[int] = ()
+    status = "ok"
+    if len(compared) > min(EXACT, snapshot.count - 1):
         status = "no vector index is configured for a scope of this size"
         if ctx.external_index is not None:
             try:
@@ -161,11 +153,10 @@ async def _load_nearest(
             except ProviderFailed as error:
                 status = str(error)
         scores, _ = search.bm25
-        matching = np.flatnonzero(usable & (scores > 0))
+        matching = compared[scores[compared] > 0]
         order = np.argsort(-scores[matching], kind="stable")
-        best = matching[order[:BY_WORDS]]
-        rows = [*rows, *snapshot.row[best].tolist()]
-    distinct = list(dict.fromkeys(rows))
+        compared = matching[order[:BY_WORDS]]
+    distinct = list(dict.fromkeys([*rows, *snapshot.row[compared].tolist()]))
     vectors = await ctx.store.vectors(query.scope, distinct, model=snapshot.model)
     return replace(search, snapshot=snapshot.with_vectors(vectors)), status
 
@@ -209,24 +200,19 @@ async def read(
         for row in rows:
             with suppress(StoreDamaged):
                 memories |= await store.at_rows(query.scope, [row])
-    if len(memories) < len(rows):
-        there = [i for i, row in enumerate(rows) if row in memories]
+    there = [i for i, row in enumerate(rows) if row in memories]
+    if len(there) < len(rows):
         found = found.pick(there)
-    in_order = [memories[row] for row in rows if row in memories]
-    found = replace(found, memories=in_order)
+    found = replace(found, memories=[memories[rows[i]] for i in there])
     if "lexical" in search.used:
         shares = features.lexical(search.profile, query.text, found.memories)
-        found = found.with_feature("lexical", shares)
+        found.features["lexical"] = shares
     if "related" in search.used:
-        ids = [memory.id for memory in found.memories]
-        strongest: dict[str, float] = {}
-        links = await store.links(query.scope, ids) if ids else ()
-        for link in links:
-            for end in (link.from_id, link.to_id):
-                known = strongest.get(end, 0.0)
-                strongest[end] = max(known, link.strength)
-        strengths = np.array([strongest.get(id, 0.0) for id in ids])
-        found = found.with_feature("related", strengths)
+        strongest = dict.fromkeys([memory.id for memory in found.memories], 0.0)
+        for link in await store.links(query.scope, list(strongest)) if strongest else ():
+            for end in {link.from_id, link.to_id} & strongest.keys():
+                strongest[end] = max(strongest[end], link.strength)
+        found.features["related"] = np.array(list(strongest.values()))
     return found
 
 
@@ -240,19 +226,17 @@ def _select_fitting(
     caps = Caps(limit=query.limit, tokens=query.budget, chars=query.max_chars)
     cost = None if profile.budget_of == "rendered" else lambda memory: max(1, count(memory.text))
     memories = [each.memory for each in ranked]
-    render = RENDERERS[profile.render]
-    fitted = fit(memories, caps, render, count, cost=cost)
+    fitted = fit(memories, caps, RENDERERS[profile.render], count, cost=cost)
     cut = []
     for i, reason in fitted.cut.items():
-        each = ranked[i]
-        cut.append(Cut(id=each.memory.id, reason=reason, score=each.score))
+        cut.append(Cut(id=memories[i].id, reason=reason, score=ranked[i].score))
     hits = []
     for i in fitted.taken:
         each = ranked[i]
         hit = Hit(
             memory=each.memory,
             score=each.score,
-            parts=dict(each.parts),
+            parts=each.parts,
             relevance=each.relevance,
             tokens=count(each.memory.text),
         )
@@ -280,11 +264,8 @@ async def _add_related(
         return (), text
     where = replace(query.where, ids=ids)
     page = await ctx.store.page(query.scope, where, limit=len(ids))
-    found: dict[str, Memory] = {}
-    for memory in page.memories:
-        if memory.procedural_form != "workflow":
-            found[memory.id] = memory
-    near = [found[id] for id in ids if id in found]
+    near = [memory for memory in page.memories if memory.procedural_form != "workflow"]
+    near.sort(key=lambda memory: ids.index(memory.id))
     near = near[: profile.related]
 
     def render(memories: Sequence[Memory]) -> str:
@@ -296,3 +277,61 @@ async def _add_related(
     if not fitted.taken:
         return (), text
     return tuple(near[i] for i in fitted.taken), fitted.text
+
+
+async def explain(
+    ctx: Context,
+    query: Query,
+    memory: Memory,
+    profile: Profile,
+    now: datetime,
+) -> Reason:
+    """Return how one memory ranks for a question, and why it was returned or left out."""
+    id = memory.id
+    answer = await recall(ctx, query, profile, now)
+    for rank, hit in enumerate(answer.hits, 1):
+        if hit.memory.id == id:
+            why = "it was returned"
+            return Reason(
+                id=id, returned=True, reason=why, rank=rank, score=hit.score, parts=hit.parts
+            )
+    search, legs = await prepare(ctx, query, profile, now)
+    found = select(search, query, everything=True)
+    if search.used & {"lexical", "related"}:
+        found = await read(found, search, query, ctx.store, legs)
+    parts, total = score.score_all(profile, found)
+    rows = await ctx.store.rows_where(query.scope, Filter(ids=(id,), states=()))
+    places = np.flatnonzero(np.isin(search.snapshot.row[found.positions], rows))
+    if not len(places):
+        return Reason(id=id, returned=False, reason=_why_absent(memory, query))
+    i = int(places[0])
+    better = int((total > total[i]).sum())
+    reasons = [cut.reason for cut in answer.cut if cut.id == id]
+    if not answer.hits:
+        reasons += [cut.reason for cut in answer.cut]
+        reasons.append("nothing that is remembered counts as evidence")
+    if better:
+        reasons.append(f"{better} memories fit the question better")
+    return Reason(
+        id=id,
+        returned=False,
+        reason=[*reasons, "others fit the question as well"][0],
+        rank=better + 1,
+        score=float(total[i]),
+        parts={name: float(column[i]) for name, column in parts.items() if column[i]},
+    )
+
+
+def _why_absent(memory: Memory, query: Query) -> str:
+    states = query.where.states
+    then = query.as_of
+    if then is not None:
+        begins = memory.valid_from is None or memory.valid_from <= then
+        ends = memory.valid_to is not None and memory.valid_to <= then
+        if not begins or ends:
+            return f"it did not hold at {then.isoformat()}"
+    elif states and memory.state not in states:
+        return f"it is {memory.state}; only {', '.join(states)} memories were asked for"
+    if not query.where.is_plain:
+        return "the filter leaves it out"
+    return "it shares no word with the question, and its meaning is not near to it"

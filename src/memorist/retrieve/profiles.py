@@ -99,8 +99,7 @@ class Profile:
     gate: Gate = Gate()
     gate_without_semantic: Gate | None = None
     diversity: float | None = None  # MMR's λ: 1 relevance alone, 0 diversity alone
-    rerank: bool = False
-    rerank_weight: float | None = None  # of the reranker's score; None: it replaces the score
+    rerank: bool = False  # the reranker's score replaces the score
     preferences_first: bool = False
     sources_first: bool = False  # a fact comes last if the turn it was extracted from answers
     workflows: bool = False  # how-to memories are left out unless a profile wants them

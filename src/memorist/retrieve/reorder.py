@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -35,33 +35,25 @@ async def rerank(
     Without a reranker, a profile that would rank by it alone mixes similarity and importance; the
     others stay as they are. Equals are ordered by the newer change.
     """
-    parts: list[Mapping[str, float]] = []
     try:
         if reranker is None:
             raise ProviderFailed("no re-ranker is configured: set `reranker`")
-        texts = [each.memory.text for each in candidates]
-        scores = await reranker.score(question, texts)
+        scores = await reranker.score(question, [each.memory.text for each in candidates])
+        parts = [{"rerank": value} for value in scores.tolist()]
         status = "ok"
-        weight = profile.rerank_weight
-        for each, value in zip(candidates, scores.tolist(), strict=True):
-            if weight is None:
-                parts.append({"rerank": value})
-            else:
-                parts.append({**each.parts, "rerank": weight * value})
     except ProviderFailed as error:
         status = str(error)
-        leg = "semantic" if semantic else "sparse"
-        if profile.candidates == "blend" or profile.rerank_weight is not None:
+        if profile.candidates == "blend":
             return candidates, status
+        leg = "semantic" if semantic else "sparse"
+        parts = []
         for each in candidates:
             similarity = SIMILARITY * each.features[leg]
-            importance = IMPORTANCE * each.memory.importance
-            parts.append({leg: similarity, "importance": importance})
+            parts.append({leg: similarity, "importance": IMPORTANCE * each.memory.importance})
     scored = []
     for each, named in zip(candidates, parts, strict=True):
         nonzero = {name: part for name, part in named.items() if part}
-        total = sum(named.values())
-        scored.append(replace(each, parts=nonzero, score=total))
+        scored.append(replace(each, parts=nonzero, score=sum(named.values())))
     scored.sort(key=lambda c: (-c.score, -c.memory.updated_at.timestamp(), c.memory.id))
     return scored, status
 
@@ -78,9 +70,8 @@ def diversify(
         return candidates
     values = np.array([each.score for each in candidates])
     tags = [frozenset(each.memory.tags) for each in candidates]
-    positions = [each.position for each in candidates]
-    vectors = snapshot.vectors(np.array(positions, np.intp))
-    chosen = order(values, vectors, tags, trade=trade, k=k)
+    positions = np.array([each.position for each in candidates], np.intp)
+    chosen = order(values, snapshot.vectors(positions), tags, trade=trade, k=k)
     return [candidates[i] for i in chosen]
 
 
@@ -108,18 +99,15 @@ def order(
     for i in np.flatnonzero(~vectors.any(axis=1)).tolist():
         similar[i] = similar[:, i] = [tag_overlap(tags[i], other) for other in tags]
     low = values.min()
-    high = values.max()
-    worth = np.ones(len(values))
-    if high > low:
-        worth = (values - low) / (high - low)
+    spread = values.max() - low
+    worth = (values - low) / spread if spread else np.ones(len(values))
     left = list(range(len(values)))
     chosen: list[int] = []
     chosen_tags: set[str] = set()
     nearest = np.zeros(len(values))
     while left and len(chosen) < k:
         marginal = trade * worth[left] - (1 - trade) * nearest[left]
-        best = np.flatnonzero(marginal >= marginal.max() - _TIE)
-        tied = [left[i] for i in best]
+        tied = [left[i] for i in np.flatnonzero(marginal >= marginal.max() - _TIE)]
         pick = min(tied, key=lambda i: (len(tags[i] & chosen_tags), -values[i], i))
         chosen.append(pick)
         chosen_tags |= tags[pick]
@@ -134,9 +122,7 @@ def tag_overlap(a: frozenset[str], b: frozenset[str]) -> float:
     >>> tag_overlap(frozenset("ab"), frozenset("bc"))
     0.3333333333333333
     """
-    if not a and not b:
-        return 0.0
-    return len(a & b) / len(a | b)
+    return len(a & b) / (len(a | b) or 1)
 
 
 async def put_preferences_first(
@@ -153,8 +139,7 @@ async def put_preferences_first(
     if query.as_of is None:
         where = replace(query.where, kinds=("procedural",))
         most = max(query.limit, MOST_PREFERENCES)
-        page = await store.page(query.scope, where, limit=most)
-        there = list(page.memories)
+        there = [*await store.page(query.scope, where, limit=most)]
     there.sort(key=lambda memory: memory.updated_at, reverse=True)
     wanted = [memory for memory in there if memory.procedural_form != "workflow"]
     first = [found.get(memory.id) or Candidate(memory=memory) for memory in wanted]

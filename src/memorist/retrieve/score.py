@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -33,15 +33,13 @@ class Candidates:
 
     positions: Positions  # in the snapshot
     relevance: Column  # similarity, as a hit reports it
-    features: Mapping[str, Column]
+    features: dict[str, Column]
     memories: Sequence[Memory] = ()
 
     @property
     def has_semantic(self) -> bool:
         """Whether the dense leg found anything at all: one switch for all candidates."""
-        if "semantic" not in self.features:
-            return False
-        return bool((self.features["semantic"] > 0).any())
+        return bool(np.any(self.features.get("semantic", np.empty(0)) > 0))
 
     def pick(self, order: Sequence[int] | Positions) -> Candidates:
         """Return some of the candidates, before they are read, in the given order."""
@@ -50,10 +48,6 @@ class Candidates:
             relevance=self.relevance[order],
             features={name: column[order] for name, column in self.features.items()},
         )
-
-    def with_feature(self, name: str, column: Column) -> Candidates:
-        """Return the candidates with one more feature."""
-        return replace(self, features={**self.features, name: column})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +113,7 @@ def select_by_legs(search: SnapshotSearch, *, limit: int, pool: int) -> Candidat
     scores, _ = search.bm25
     if kind == "fused":
         most = max(pool, PER_LEG)
-        by_words = _rank_leg(search, scores, most)
-        by_meaning = _rank_leg(search, search.semantic, most)
-        legs = (by_words, by_meaning)
+        legs = [_rank_leg(search, leg, most) for leg in (scores, search.semantic)]
         fused = reciprocal_rank(legs, k=search.profile.rrf_k)
         positions = np.array(list(fused), np.intp)
     elif kind == "dense":
@@ -136,8 +128,7 @@ def select_by_legs(search: SnapshotSearch, *, limit: int, pool: int) -> Candidat
             most = max(pool, min(180, 12 * limit))
             positions = positions[newest][:most]
     features = compute(search, positions)
-    shares = [fused.get(each, 0.0) for each in positions.tolist()]
-    features["fused"] = np.array(shares)
+    features["fused"] = np.array([fused.get(each, 0.0) for each in positions.tolist()])
     similar = relevance(search, positions).astype(np.float64)
     return Candidates(positions=positions, features=features, relevance=similar)
 
@@ -161,10 +152,8 @@ def reciprocal_rank(rankings: Sequence[Sequence[T]], *, k: int = 60) -> dict[T, 
     scores: dict[T, float] = {}
     for ranking in rankings:
         for rank, item in enumerate(ranking, 1):
-            scores.setdefault(item, 0.0)
-            scores[item] += 1.0 / (k + rank)
-    ranked = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
-    return dict(ranked)
+            scores[item] = scores.get(item, 0.0) + 1.0 / (k + rank)
+    return dict(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
 # Scoring
@@ -176,15 +165,13 @@ def score_all(profile: Profile, found: Candidates) -> tuple[dict[str, Column], C
     has_semantic = found.has_semantic
     if profile.sparse_weights is not None and not has_semantic:
         weights = profile.sparse_weights
-    parts = {}
-    for name, weight in weights.items():
-        if name in found.features:
-            parts[name] = weight * found.features[name]
+    features = found.features
+    parts = {name: weights[name] * features[name] for name in weights if name in features}
     total = np.zeros(len(found.positions))
     if parts:
         total = np.sum(list(parts.values()), axis=0)
     if profile.semantic_weight is not None and has_semantic:
-        parts = mix(total, found.features["semantic"], profile.semantic_weight)
+        parts = mix(total, features["semantic"], profile.semantic_weight)
         total = parts["deterministic"] + parts["semantic"]
     return parts, total
 
@@ -306,8 +293,7 @@ def keep(
         elif memory.procedural_form == "workflow" and not profile.workflows:
             reason = "how-to memories have to be asked for"
         if reason:
-            left_out = Cut(id=memory.id, reason=reason, score=each.score)
-            cut.append(left_out)
+            cut.append(Cut(id=memory.id, reason=reason, score=each.score))
         else:
             kept.append(each)
     return kept, cut
