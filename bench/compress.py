@@ -105,7 +105,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, default=data.DATA)
+    data.add_option(parser)
     path = parser.parse_args().data / "locomo-dev.jsonl"
     if not path.exists():
         raise SystemExit(f"{path} does not exist")

@@ -1,19 +1,19 @@
 """Conversations with questions and the messages that answer them.
 
 Reads JSONL with one conversation per line, and the original file of LoCoMo. The data is not part of
-the project: pass its folder with `--data`.
+the project: name its folder with `--data` or the variable MEMORIST_BENCH_DATA.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-
-DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Question:
     """A question and the ids of the messages that answer it."""
 
     text: str
-    evidence: tuple[str, ...]
+    evidence: tuple[str, ...]  # empty if nothing in the conversation answers it
     category: str
 
 
@@ -32,6 +32,16 @@ class Conversation:
     name: str
     messages: list[dict[str, Any]]
     questions: list[Question]
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--data`."""
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path(os.environ.get("MEMORIST_BENCH_DATA", "data")),
+        help="folder of the data sets, see docs/benchmarks.md [MEMORIST_BENCH_DATA]",
+    )
 
 
 def read(path: Path) -> list[Conversation]:

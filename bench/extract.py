@@ -112,7 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, default=data.DATA)
+    data.add_option(parser)
     parser.add_argument(
         "--show", type=int, default=0, help="number of facts of LoCoMo to print for review"
     )

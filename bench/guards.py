@@ -204,7 +204,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, default=data.DATA)
+    data.add_option(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         figures = asyncio.run(measure(options.data, Path(place)))

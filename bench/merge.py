@@ -198,7 +198,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, default=data.DATA)
+    data.add_option(parser)
     parser.add_argument("--size", type=int, default=10_000)
     parser.add_argument("--show", action="store_true")
     asyncio.run(run(parser.parse_args()))

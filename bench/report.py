@@ -20,8 +20,14 @@ def table(title: str, rows: list[dict[str, Any]]) -> None:
     for name in rows[0]:
         grid.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
     for row in rows:
-        grid.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()))
-    Console(width=160).print(grid)
+        grid.add_row(*map(_cell, row.values()))
+    Console(width=200).print(grid)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def save(name: str, figures: dict[str, Any]) -> Path:

@@ -267,7 +267,7 @@ def main() -> None:
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--questions", type=int, default=60)
-    parser.add_argument("--data", type=Path, default=data.DATA)
+    data.add_option(parser)
     parser.add_argument(
         "--only", nargs="+", default=["recall", "memory", "scopes", "ingest", "import"]
     )
