@@ -52,7 +52,7 @@ class Verb:
 
 
 _table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-GROUPS: dict[str, dict[str, str]] = _table["group"]
+CLI: dict[str, Any] = _table["cli"]  # tables of the command line
 _arguments = {}
 for _name, _fields in _table["argument"].items():
     _usual = {"name": _name, "route_default": _fields.get("default")}

@@ -27,7 +27,7 @@ from ... import __version__
 from ...errors import InvalidInput, MemoristError
 from ...types import KINDS, STATES, Filter
 from .. import INTERRUPTED, OK, PIPE_CLOSED, USAGE, Call, codes, split_doc
-from ..verbs import GROUPS, VERBS, Verb
+from ..verbs import CLI, VERBS, Verb
 from . import output
 
 Work = TypeVar("Work", bound=Callable[..., object])
@@ -36,45 +36,16 @@ _UsageError = typer.BadParameter.__mro__[2]  # click's ClickException, wherever 
 _POSITIONAL = Parameter.POSITIONAL_OR_KEYWORD
 _KEYWORD = Parameter.KEYWORD_ONLY
 _SHORT = {"limit": ["-n"], "yes": ["-y"], "top-k": ["-k"]}
-# Options of all commands; they are accepted before and after the name of a command.
-_SHARED = {
-    "db": "<PLACE> Database: a file, or postgresql://… [MEMORIST_DB]",
-    "user": "<NAME> Whose memory; default: your login name. [MEMORIST_USER]",
-    "space": "<NAME> Project or group. [MEMORIST_SPACE]",
-    "tenant": "<NAME> Organization. [MEMORIST_TENANT]",
-    "session": "<NAME> Conversation.",
-    "json": "Print JSON; errors too, on stderr.",
-}
+_SHARED: dict[str, str] = CLI["shared"]
 _PROVIDED = {"ctx", "call", "memory", "mine"}  # parameters that are not on the command line
-# Parameters with the same help in several commands.
-_USUAL = {
-    "id": "<ID> Id of the memory, or the first characters of it.",
-    "question": "<QUESTION> The question.",
+_USUAL: dict[str, str] = {
+    **CLI["usual"],
     "kind": f"<KIND> Only this kind: {', '.join(KINDS)}.",
     "state": f"<STATE> Only this state: {', '.join(STATES)}.",
-    "category": "<NAME> Only this category.",
-    "tag": "<TAG> Only this tag.",
-    "speaker": "<NAME> Only messages of this speaker.",
-    "after": "<TIME> Only from this time on: 2026-05-31.",
-    "before": "<TIME> Only before this time: 2026-06-30.",
-    "budget": "<TOKENS> Token budget.",
-    "profile": "<NAME> Ranking profile. [MEMORIST_PROFILE]",
-    "all": "For all users, not only for --user.",
 }
-PANELS = (
-    "Remember and recall",
-    "Browse",
-    "Change",
-    "Privacy",
-    "Files",
-    "Agents",
-    "Server",
-    "Administration",
-)
 SHORTEST = 6  # characters of an id that are enough if no other id begins with them
 TYPES: dict[str, Any] = {"count": int, "tokens": int, "revision": int, "days": float, "flag": bool}
 METAVARS = {"count": "<N>", "word": "<NAME>", "flag": ""}  # for others, the kind in capitals
-RENAMED = {"tend": "jobs run", "memory": "privacy set", "costs": "stats llm-usage"}
 
 
 class CommandGroup(TyperGroup):
@@ -114,7 +85,7 @@ class Program(CommandGroup):
         for group, inner in self.commands.items():
             for each in getattr(inner, "commands", {}):
                 places.setdefault(each, f"{group} {each}")
-        places |= RENAMED
+        places |= CLI["renamed"]
         message = f"No such command {name!r}."
         matches = [name] if name in places else get_close_matches(name, places)
         if matches:
@@ -123,8 +94,9 @@ class Program(CommandGroup):
         return ctx.fail(message)
 
     def list_commands(self, ctx: Any) -> list[str]:
+        order = CLI["panels"].index
         commands: dict[str, Any] = dict(self.commands)
-        return sorted(commands, key=lambda name: PANELS.index(commands[name].rich_help_panel))
+        return sorted(commands, key=lambda name: order(commands[name].rich_help_panel))
 
 
 app = typer.Typer(
@@ -137,7 +109,7 @@ app = typer.Typer(
     epilog="Start with: memorist demo",
 )
 _groups = {"": app}
-for _name, _group in GROUPS.items():
+for _name, _group in CLI["groups"].items():
     _default = _group.get("default")
     _short = f"`memorist {_name}` is short for `memorist {_name} {_default}`."
     _groups[_name] = typer.Typer(

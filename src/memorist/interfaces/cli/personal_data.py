@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ import typer
 
 from ...errors import InvalidInput, NotFound
 from ...storage.atomic import new_file
-from ...types import Outcome
+from ...types import Outcome, Receipt
 from .. import OK, REFUSED, Blocking, BlockingScope, Call
 from .app import command
 from .output import progress
@@ -66,7 +67,7 @@ def import_(call: Call, memory: Blocking, file: str, *, restore: bool = False) -
         with suppress(OSError, ValueError):  # a pipe
             size = os.fstat(source.fileno()).st_size or None
         with progress("Importing", size, hidden=call.json) as advance:
-            for batch in _batches(lines):
+            for batch in filter(None, _batches(lines)):
                 is_scoped = batch[0].is_message or call.names_a_scope
                 target: Any = call.scope(memory) if is_scoped else memory
                 outcomes += _import_batch(batch, target, restore=restore)
@@ -87,34 +88,29 @@ def import_(call: Call, memory: Blocking, file: str, *, restore: bool = False) -
 def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
     """Yield a few lines of one sort at a time. Before an error, yield the lines before it."""
     batch: list[Line] = []
-    invalid: InvalidInput | None = None
     try:
         for line in lines:
             if batch and (len(batch) == BATCH or line.is_message != batch[0].is_message):
                 yield batch
                 batch = []
             batch.append(line)
-    except InvalidInput as error:
-        invalid = error
-    if batch:
+    except InvalidInput:
         yield batch
-    if invalid:
-        raise invalid
+        raise
+    yield batch
 
 
-def _import_batch(batch: list[Line], target: Any, *, restore: bool) -> list[Outcome]:
-    """Import lines together; if one is invalid, one by one, so that the error can name it."""
+def _import_batch(batch: list[Line], target: Any, *, restore: bool) -> Sequence[Outcome]:
+    """Import lines together. An error names the line instead of the record."""
     try:
-        return list(target.import_([line.record for line in batch], restore=restore).outcomes)
+        receipt: Receipt = target.import_([line.record for line in batch], restore=restore)
     except InvalidInput as error:
-        if len(batch) == 1:
-            message = str(error).removeprefix("Record 1 ")
-            between = " " if message != str(error) else ": "
-            raise InvalidInput(f"Line {batch[0].number}{between}{message}") from error
-    outcomes = []
-    for line in batch:
-        outcomes += _import_batch([line], target, restore=restore)
-    return outcomes
+        named = re.fullmatch(r"(?s)Record (\d+): (.*)", str(error))
+        if named is None:
+            raise
+        line = batch[int(named[1]) - 1]
+        raise InvalidInput(f"Line {line.number}: {named[2]}") from error
+    return receipt.outcomes
 
 
 @command("export", "Files")
