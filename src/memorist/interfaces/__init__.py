@@ -1,6 +1,12 @@
 """The interfaces: command line, REST, MCP and web page. Each parses, calls one verb, and renders.
 
-Here is what several of them share.
+Here is what several of them share, such as the verb table: each entry of `verbs.toml` becomes a REST
+route, a command, or both. A verb is listed there if the interfaces only parse its arguments, call one
+method of the client and render what it returns. `rest/routes.py` builds the routes and `cli/app.py`
+the commands. How a result is printed depends on its type alone. Everything else is written by hand
+in those packages.
+
+Nothing here is slow to import, because `memorist --help` reads it.
 """
 
 from __future__ import annotations
@@ -9,11 +15,13 @@ import getpass
 import inspect
 import os
 import re
+import tomllib
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import memorist
@@ -155,3 +163,56 @@ def codes(error: BaseException) -> Codes:
         if kind in _CODES:
             return Codes(*_CODES[kind])
     return Codes(FAILED, 500)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """One argument of a verb. Required arguments are positional on the command line."""
+
+    name: str  # as the method calls it
+    option: str  # as the command line calls it; equals `name` unless given
+    kind: str  # `rest/routes.py` and `cli/app.py` map it to a type
+    help: str
+    required: bool = False
+    default: Any = None
+    route_default: Any  # of the route; equals `default` unless given
+    cli_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """A method of the client with its route and its command."""
+
+    method: str  # of a ScopedClient, such as `pin` or `consent.approve`
+    route: str = ""  # such as `GET /stats`, below /v1/memory; empty: no route
+    command: str = ""  # such as `pin` or `jobs purge`; empty: no command
+    help: str
+    arguments: tuple[Argument, ...]
+    name: str = ""  # of the route in OpenAPI, if it differs from the last word of the method
+    right: str = ""  # by default `read` for GET, else `write`
+    may_be_missing: bool = False  # the route answers 404 if there is no such thing
+    status: int = 200
+    model: str = ""  # of the body or query in `rest/bodies.py`, if it has more than the arguments
+    example: str = ""  # what follows the command
+    whole_client: bool = False  # a method of the client itself: not about one scope
+    creates: bool = False  # the command may create the database
+    one_document: bool = False  # --json prints a list as one document instead of one item per line
+    empty: str = ""  # what the command notes if the result is empty
+    refusal_fails: bool = False  # the command fails if all of a receipt was refused
+    # What the command prints instead of the result, as JSON and as a text: fields are the arguments
+    # and the `answer`.
+    value: Mapping[str, str] = field(default_factory=dict)
+    text: str = ""
+
+
+_table = tomllib.loads(Path(__file__).with_name("verbs.toml").read_text("utf-8"))
+CLI: dict[str, Any] = _table["cli"]  # tables of the command line
+_arguments = {}
+for _name, _fields in _table["argument"].items():
+    _usual = {"name": _name, "route_default": _fields.get("default")}
+    _usual["option"] = _fields.get("name", _name)
+    _arguments[_name] = Argument(**{**_usual, **_fields})
+VERBS: list[Verb] = []
+for _fields in _table["verb"]:
+    _named = [_arguments[name] for name in _fields.pop("arguments", ())]
+    VERBS.append(Verb(arguments=tuple(_named), **_fields))

@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from inspect import Parameter
@@ -25,9 +25,20 @@ from typer.core import TyperGroup
 
 from ... import __version__
 from ...errors import InvalidInput, MemoristError
-from ...types import KINDS, STATES, Filter
-from .. import INTERRUPTED, OK, PIPE_CLOSED, USAGE, Call, codes, split_doc
-from ..verbs import CLI, VERBS, Verb
+from ...types import KINDS, STATES, Filter, Kind
+from .. import (
+    CLI,
+    INTERRUPTED,
+    OK,
+    PIPE_CLOSED,
+    REFUSED,
+    USAGE,
+    VERBS,
+    Call,
+    Verb,
+    codes,
+    split_doc,
+)
 from . import output
 
 Work = TypeVar("Work", bound=Callable[..., object])
@@ -44,14 +55,29 @@ _USUAL: dict[str, str] = {
     "state": f"<STATE> Only this state: {', '.join(STATES)}.",
 }
 SHORTEST = 6  # characters of an id that are enough if no other id begins with them
-TYPES: dict[str, Any] = {"count": int, "tokens": int, "revision": int, "days": float, "flag": bool}
-METAVARS = {"count": "<N>", "word": "<NAME>", "flag": ""}  # for others, the kind in capitals
+TYPES: dict[str, Any] = {
+    "count": int,
+    "tokens": int,
+    "revision": int,
+    "days": float,
+    "share": float,
+    "flag": bool,
+    "kind": Kind,
+    "ids": list[str],
+    "tags": list[str],
+    "urls": list[str],
+}  # for others, str
+PANELS = {name: panel for panel, names in CLI["panels"].items() for name in names}
 
 
 class CommandGroup(TyperGroup):
     """A group of commands that may have a default."""
 
     default: str | None = None
+    order: Sequence[str] = tuple(PANELS)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.order)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         first = args[0] if args else "-"
@@ -93,11 +119,6 @@ class Program(CommandGroup):
             message += f" Did you mean {quoted}?"
         return ctx.fail(message)
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        order = CLI["panels"].index
-        commands: dict[str, Any] = dict(self.commands)
-        return sorted(commands, key=lambda name: order(commands[name].rich_help_panel))
-
 
 app = typer.Typer(
     name="memorist",
@@ -113,17 +134,15 @@ for _name, _group in CLI["groups"].items():
     _default = _group.get("default")
     _short = f"`memorist {_name}` is short for `memorist {_name} {_default}`."
     _groups[_name] = typer.Typer(
-        cls=type("Group", (CommandGroup,), {"default": _default}),
+        cls=type("Group", (CommandGroup,), {"default": _default, "order": _group["commands"]}),
         help=_group["help"],
         epilog=_short if _default else None,
         no_args_is_help=_default is None,
     )
-    app.add_typer(_groups[_name], name=_name, rich_help_panel=_group["panel"])
+    app.add_typer(_groups[_name], name=_name, rich_help_panel=PANELS[_name])
 
 
-def command(
-    path: str, panel: str | None = None, *, creates: bool = False, empty: str = ""
-) -> Callable[[Work], Work]:
+def command(path: str, *, creates: bool = False, empty: str = "") -> Callable[[Work], Work]:
     """Register a function as a command, such as `pin` or `db copy`, and print what it returns.
 
     Its parameters are arguments, and options if they are keyword-only, except for those named
@@ -141,17 +160,15 @@ def command(
             is_given = {name: value for name, value in shared.items() if value not in (None, False)}
             call = replace(ctx.obj, **is_given, creates=creates)
             with quiet_end():
-                with ExitStack() as stack:
-                    provided: dict[str, Any] = {"call": call}
-                    if wanted - {"call"}:
-                        provided["memory"] = stack.enter_context(call.memory())
+                with call.memory() if wanted - {"call"} else nullcontext() as memory:
+                    provided: dict[str, Any] = {"call": call, "memory": memory}
                     if "mine" in wanted:
-                        memory = provided["memory"]
                         provided["mine"] = memory if given.get("all") else call.scope(memory)
                     answer = work(**{name: provided[name] for name in wanted}, **given)
                 output.result(answer, json=call.json, empty=empty)
 
         example = _describe(run, work) or f"memorist {path}"
+        panel = PANELS.get(path)
         _groups[group].command(name, rich_help_panel=panel, epilog=f"Example: {example}")(run)
         return work
 
@@ -303,21 +320,51 @@ def memory_id(mine: Any, given: str) -> str:
     return complete_id(given, known)
 
 
+def read_text(given: str) -> str:
+    """Return a text of the command line; `-` reads stdin. Raises InvalidInput."""
+    return decode(sys.stdin.buffer.read(), "The input") if given == "-" else given
+
+
+def decode(raw: bytes, what: str) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{what} is not UTF-8 text") from error
+
+
+_id = attrgetter("id")
+# How arguments of some kinds are read, with the memory that they are about.
+READERS: dict[str, Callable[[Any, Any], object]] = {
+    "content": lambda target, given: read_text(given),
+    "id": memory_id,
+    "ids": lambda target, given: [memory_id(target, id) for id in given],
+    "key": lambda target, given: complete_id(given, map(_id, target.keys())),
+    "proposal": lambda target, given: complete_id(given, map(_id, target.consent.list())),
+}
+
+
 def _add_verb(verb: Verb) -> None:
     """Add the command of a verb."""
 
     def work(**given: Any) -> object:
         target = given.pop(source)
-        given.pop("all", None)
-        if verb.method.startswith("consent.") and "id" in given:
-            proposals = [each.id for each in target.consent.list()]
-            given["id"] = complete_id(given["id"], proposals)
-        elif "id" in given:
-            given["id"] = memory_id(target, given["id"])
+        values = {}
+        for argument in verb.arguments:
+            value = given[argument.option]
+            if value and argument.kind in READERS:
+                value = READERS[argument.kind](target, value)
+            if value is not None and argument.name != "all":
+                values[argument.name] = value
         method = attrgetter(verb.method)(target)
         if "actor" in inspect.signature(method).parameters:
-            given["actor"] = target.scope.user
-        answer = method(**given)
+            values["actor"] = target.scope.user
+        answer = method(**values)
+        if verb.text:
+            values["answer"] = answer
+            shown = {name: values[each] for name, each in verb.value.items()}
+            return shown, verb.text.format(**values)
+        if verb.refusal_fails and all(each.status == "refused" for each in answer.outcomes):
+            return answer, answer, (), REFUSED
         return (answer, answer) if verb.one_document else answer
 
     source = "memory" if verb.whole_client else "mine"
@@ -325,18 +372,16 @@ def _add_verb(verb: Verb) -> None:
     doc = f"{verb.help}\n\nArgs:"
     for argument in verb.arguments:
         kind = TYPES.get(argument.kind, str)
-        metavar = METAVARS.get(argument.kind, f"<{argument.kind.upper()}>")
-        if argument.required:
-            parameter = Parameter(argument.name, _POSITIONAL, annotation=kind)
-        else:
-            kind = kind | None if argument.default is None else kind
-            default = argument.default
-            parameter = Parameter(argument.name, _KEYWORD, default=default, annotation=kind)
-        parameters.append(parameter)
-        doc += f"\n    {argument.name}: {metavar} {argument.help}"
+        metavar = CLI["values"].get(argument.kind, f"<{argument.kind.upper()}>")
+        default = Parameter.empty if argument.required else argument.default
+        place = _POSITIONAL if argument.required else _KEYWORD
+        if default is None:
+            kind = kind | None
+        parameters.append(Parameter(argument.option, place, default=default, annotation=kind))
+        doc += f"\n    {argument.option}: {metavar} {argument.help}"
     work.__doc__ = f"{doc}\n\nExample: memorist {verb.command} {verb.example}"
     work.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command(verb.command, verb.panel, creates=verb.creates, empty=verb.empty)(work)
+    command(verb.command, creates=verb.creates, empty=verb.empty)(work)
 
 
 for _verb in VERBS:

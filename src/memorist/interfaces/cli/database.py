@@ -1,4 +1,4 @@
-"""Commands for the database, the index and background jobs."""
+"""Commands for the database, the index, background jobs and statistics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import memorist
 
 from ... import telemetry
 from ...errors import InvalidInput
-from .. import FAILED, Blocking, BlockingScope, Call, load
+from .. import FAILED, Blocking, BlockingScope, Call, load, plain
 from .app import Words, command
 from .output import progress
 
@@ -65,19 +65,6 @@ def copy(call: Call, source: str, target: str) -> object:
     memories = done.tables.get("memories", 0)
     text = f"{done.rows} rows copied, {memories} of them memories; both sides are equal"
     return asdict(done), text
-
-
-@command("db backup")
-def backup(memory: Blocking, file: str) -> object:
-    """Copy the database into a new file while it is in use.
-
-    Args:
-        file: <FILE> A new file.
-
-    Example: memorist db backup memory-2026-05-31.db
-    """
-    memory.backup(file)
-    return {"file": file}, f"copied to {file}"
 
 
 @command("db vacuum")
@@ -243,6 +230,41 @@ def purge(mine: BlockingScope, *, all: bool = False, dry_run: bool = False) -> o
     would = "would be " if dry_run else ""
     text = f"{len(done.expired)} {would}archived, {len(done.purged)} {would}erased"
     return {**asdict(done), "dry_run": dry_run}, text
+
+
+@command("stats overview")
+def overview(mine: BlockingScope) -> object:
+    """Summarize what is stored: counts, what is pinned, and the latest memories by topic.
+
+    Example: memorist stats overview --space work
+    """
+    text = mine.overview()
+    lines = "\n".join(map(plain, text.splitlines()))
+    return {"space": mine.scope.space, "overview": text}, lines
+
+
+@command("stats llm-usage", empty="The language model was not called.")
+def llm_usage(call: Call, mine: BlockingScope, *, all: bool = False, days: float = 30) -> object:
+    """Show the tokens that the language model used, by day, task and model.
+
+    Args:
+        days: <DAYS> Number of days to look back.
+
+    Example: memorist stats llm-usage --all --days 7
+    """
+    found = mine.llm_usage(days=days)
+    if call.json:
+        return found
+    lines = []
+    for usage in found:
+        tokens = f"{usage.calls:>5} calls {usage.tokens_in:>9,} in {usage.tokens_out:>8,} out"
+        words = [f"{usage.day}  {usage.task:<10}{tokens}", usage.model]
+        if all:
+            words.append("/".join((usage.scope.tenant, usage.scope.user, usage.scope.space)))
+        if usage.reserved:
+            words.append(f"{usage.reserved:,} reserved")
+        lines.append("  ".join(words))
+    return found, "\n".join(lines)
 
 
 def on_signals(stop: Callable[[], None]) -> None:

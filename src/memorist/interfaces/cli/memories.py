@@ -2,69 +2,91 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import tempfile
+import time
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+import memorist
 
 from ...errors import InvalidInput
 from ...storage import codec
-from ...types import KINDS, STATES, Filter, Kind, Labels
-from .. import OK, REFUSED, Blocking, BlockingScope, Call, load, plain
+from ...types import KINDS, STATES, Filter, Labels, Recall
+from .. import Blocking, BlockingScope, Call, load
 from . import output
-from .app import Words, command, complete_id, memory_id
-from .personal_data import read_text
+from .app import Words, command, complete_id, memory_id, read_text
+
+DEMO = Path(__file__).with_name("demo_conversation.json")
+HITS = 2  # shown for each question of the demo
 
 
-@command("remember", "Remember and recall", creates=True)
-def remember(
-    mine: BlockingScope,
-    text: str,
-    *,
-    kind: Kind | None = None,
-    category: str | None = None,
-    tag: Words = None,
-    importance: float | None = None,
-    at: str | None = None,
-    evidence: Words = None,
-    pin: bool = False,
-    on_purpose: bool = False,
-    policy: str | None = None,
-) -> object:
-    """Remember a text and report the outcome.
+@command("demo")
+def demo(call: Call) -> object:
+    """Store a sample conversation and answer questions about it. Leaves nothing behind."""
+    script = json.loads(DEMO.read_text("utf-8"))
+    sessions = script["sessions"]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        output.progress("Listening", len(sessions), hidden=call.json) as advance,
+        memorist.open(":memory:", state_dir=folder, **script["settings"]) as memory,
+    ):
+        mine = memory.scope(user="demo")
+        start = time.perf_counter()
+        for done, session in enumerate(sessions, 1):
+            mine.remember(session)
+            advance(done)
+        asked = time.perf_counter()
+        answers = [mine.recall(question, limit=HITS) for question in script["questions"]]
+        end = time.perf_counter()
+    values = []
+    for answer in answers:
+        found = []
+        for hit in answer.hits:
+            about = {"text": hit.memory.text, "speaker": hit.memory.speaker, "score": hit.score}
+            found.append({**about, "parts": dict(hit.parts)})
+        values.append({"question": answer.query.text, "answers": found})
+    messages = sum(map(len, sessions))
+    seconds = {"taking_in": round(asked - start, 3), "asking": round(end - asked, 3)}
+    milliseconds = 1000 * (end - asked) / len(answers)
+    took = f"{asked - start:.1f} s, including loading the model; a question {milliseconds:.0f} ms."
+    shown = [
+        Text.from_markup("\n".join([*script["introduction"], ""])),
+        *_show_answers(answers, script["explained"]),
+        Text("\n".join([f"\n{messages} messages took {took}", *script["end"]])),
+    ]
+    return {"messages": messages, "questions": values, "seconds": seconds}, shown
 
-    Args:
-        text: <TEXT> What to remember; - reads stdin.
-        kind: Kind; by default it is detected.
-        category: <NAME> Category.
-        tag: <TAG> Can be repeated.
-        importance: <0..1> Importance.
-        at: <TIME> When it happened: 2026-05-31T14:00:00Z.
-        evidence: <URL> Evidence; can be repeated.
-        pin: Never trim or expire it.
-        on_purpose: Store it even if it was forgotten before or contains a secret.
-        policy: <NAME> Write policy. [MEMORIST_POLICY]
 
-    Example: memorist remember "I moved to Lisbon in May." --tag home
-    """
-    receipt = mine.remember(
-        read_text(text),
-        policy=policy,
-        at=at,
-        kind=kind,
-        category=category,
-        tags=tag or (),
-        importance=importance,
-        evidence=evidence or (),
-        pinned=pin,
-        manually_saved=on_purpose,
+def _show_answers(answers: Sequence[Recall], explained: str) -> list[RenderableType]:
+    """Return the best memories for each question, and the score of one of them."""
+    table = Table(
+        title="Questions and answers", title_justify="left", title_style="bold", show_lines=True
     )
-    is_refused = all(outcome.status == "refused" for outcome in receipt.outcomes)
-    return output.Answer(receipt, receipt, exit_code=REFUSED if is_refused else OK)
+    table.add_column("question", width=17)
+    table.add_column("memories")
+    for answer in answers:
+        best = max((hit.score for hit in answer.hits), default=0.0) or 1.0
+        rows = []
+        for hit in answer.hits:
+            score = Text(f"{hit.score:.2f}", style="dim")
+            bar = output.score_bar(hit.score / best, 6)
+            rows.append((Group(bar, score), output.headline(hit.memory)))
+        table.add_row(answer.query.text, output.grid(rows, columns=2))
+    (hit, *_) = next(each.hits for each in answers if each.query.text == explained)
+    title = f"\nWhy this answers {explained!r}: the parts add up to {hit.score:.2f}\n"
+    return [table, Text(title, style="bold"), output.headline(hit.memory), output.score_parts(hit)]
 
 
-@command("recall", "Remember and recall")
+@command("recall")
 def recall(
     call: Call,
     mine: BlockingScope,
@@ -120,7 +142,7 @@ def recall(
     return None
 
 
-@command("list", "Browse")
+@command("list")
 def list_(
     call: Call,
     memory: Blocking,
@@ -197,7 +219,7 @@ def _filter(
     )
 
 
-@command("show", "Browse")
+@command("show")
 def show(mine: BlockingScope, id: str) -> object:
     """Show all fields of one memory.
 
@@ -210,7 +232,7 @@ def show(mine: BlockingScope, id: str) -> object:
     return memory, [output.headline(memory), output.pairs(known)]
 
 
-@command("history", "Browse")
+@command("history")
 def history(call: Call, mine: BlockingScope, id: str | None = None, *, limit: int = 100) -> object:
     """Show the history of a memory or of all, newest first. With --json, one entry per line.
 
@@ -232,42 +254,7 @@ def history(call: Call, mine: BlockingScope, id: str | None = None, *, limit: in
     return None
 
 
-@command("stats overview")
-def overview(mine: BlockingScope) -> object:
-    """Summarize what is stored: counts, what is pinned, and the latest memories by topic.
-
-    Example: memorist stats overview --space work
-    """
-    text = mine.overview()
-    lines = "\n".join(map(plain, text.splitlines()))
-    return {"space": mine.scope.space, "overview": text}, lines
-
-
-@command("stats llm-usage", empty="The language model was not called.")
-def llm_usage(call: Call, mine: BlockingScope, *, all: bool = False, days: float = 30) -> object:
-    """Show the tokens that the language model used, by day, task and model.
-
-    Args:
-        days: <DAYS> Number of days to look back.
-
-    Example: memorist stats llm-usage --all --days 7
-    """
-    found = mine.llm_usage(days=days)
-    if call.json:
-        return found
-    lines = []
-    for usage in found:
-        tokens = f"{usage.calls:>5} calls {usage.tokens_in:>9,} in {usage.tokens_out:>8,} out"
-        words = [f"{usage.day}  {usage.task:<10}{tokens}", usage.model]
-        if all:
-            words.append("/".join((usage.scope.tenant, usage.scope.user, usage.scope.space)))
-        if usage.reserved:
-            words.append(f"{usage.reserved:,} reserved")
-        lines.append("  ".join(words))
-    return found, "\n".join(lines)
-
-
-@command("edit", "Change")
+@command("edit")
 def edit(
     call: Call,
     id: str,
@@ -299,7 +286,7 @@ def edit(
         return mine.edit(memory_id(mine, id), actor=mine.scope.user, **changes)
 
 
-@command("forget", "Change")
+@command("forget")
 def forget(
     call: Call,
     mine: BlockingScope,
@@ -372,7 +359,7 @@ def forget(
     return {**asdict(found), "keep_days": keep_days}, text, notes
 
 
-@command("undo", "Change")
+@command("undo")
 def undo(
     call: Call, mine: BlockingScope, operation: str | None = None, *, dry_run: bool = False
 ) -> object:

@@ -276,6 +276,9 @@ def show(result: Any) -> None:
         case "Proposal":
             state = result.decided or f"waiting until {result.lapses_at:%Y-%m-%d %H:%M} UTC"
             line(f"{result.id}  {result.field}: {plain(result.value)}  {state}")
+        case "Reply":
+            for text in result.say.splitlines():
+                line(plain(text))
         case "Updates":
             for text in result.text.splitlines():
                 line(plain(text))

@@ -23,7 +23,7 @@ from ...errors import InvalidInput, NotFound
 from ...storage.atomic import new_file
 from ...types import Outcome, Receipt
 from .. import OK, REFUSED, Blocking, BlockingScope, Call
-from .app import command
+from .app import command, decode
 from .output import progress
 
 BATCH = 64  # lines imported together: few enough for a moving progress bar
@@ -42,7 +42,7 @@ class Line:
         return "content" in self.record
 
 
-@command("import", "Files", creates=True)
+@command("import", creates=True)
 def import_(call: Call, memory: Blocking, file: str, *, restore: bool = False) -> object:
     """Import an export, or a file of messages: one JSON object per line.
 
@@ -113,7 +113,7 @@ def _import_batch(batch: list[Line], target: Any, *, restore: bool) -> Sequence[
     return receipt.outcomes
 
 
-@command("export", "Files")
+@command("export")
 def export(
     call: Call, mine: BlockingScope, file: str | None = None, *, all: bool = False
 ) -> object:
@@ -137,11 +137,6 @@ def export(
     return {"records": records, "file": file}, f"{records} records in {file}"
 
 
-def read_text(given: str) -> str:
-    """Return a text of the command line; `-` reads stdin. Raises InvalidInput."""
-    return _decode(sys.stdin.buffer.read(), "The input") if given == "-" else given
-
-
 @contextmanager
 def open_input(path: str) -> Iterator[IO[bytes]]:
     """Open a file to read; `-` is stdin. Raises NotFound, InvalidInput."""
@@ -163,7 +158,7 @@ def read_lines(file: IO[bytes]) -> Iterator[Line]:
     read = 0
     for number, raw in enumerate(file, 1):
         read += len(raw)
-        text = _decode(raw, f"Line {number}").strip().removeprefix("\ufeff")
+        text = decode(raw, f"Line {number}").strip().removeprefix("\ufeff")
         if not text:
             continue
         expected = 'Expected one JSON object per line, for example {"content": "…"}'
@@ -174,13 +169,6 @@ def read_lines(file: IO[bytes]) -> Iterator[Line]:
         if not isinstance(record, dict):
             raise InvalidInput(f"Line {number} is not a JSON object. {expected}")
         yield Line(number=number, record=record, read=read)
-
-
-def _decode(raw: bytes, what: str) -> str:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{what} is not UTF-8 text") from error
 
 
 def _add_ids(lines: Iterable[Line], *, file: str, session: str | None) -> Iterator[Line]:
@@ -286,16 +274,3 @@ def _status(mine: BlockingScope) -> tuple[dict[str, Any], str]:
     reason = mine.privacy.disabled_reason()
     settings = asdict(mine.privacy.settings())
     return {**settings, "on": not reason, "reason": reason}, reason or "memory is on"
-
-
-@command("consent withdraw")
-def withdraw(mine: BlockingScope, field: str) -> object:
-    """Erase a field about you, its proposals and all its previous values.
-
-    Args:
-        field: <FIELD> Name of the field.
-
-    Example: memorist consent withdraw city
-    """
-    erased = mine.consent.withdraw(field, actor=mine.scope.user)
-    return {"withdrawn": erased}, f"{erased} values of {field} erased"

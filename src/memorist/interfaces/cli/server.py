@@ -19,17 +19,16 @@ import memorist
 from ... import telemetry
 from ...errors import Misconfigured
 from .. import Blocking, BlockingScope, Call, load, login, plain
-from .app import Words, command, complete_id, memory_id, report
+from .app import Words, command, memory_id, read_text, report
 from .database import on_signals
 from .output import as_json, line, note
-from .personal_data import read_text
 
 DRAIN_SECONDS = 10  # for requests in flight when the server stops
 Hosts = Literal["claude-code", "codex", "cursor", "claude-desktop"]
 Moments = Literal["session-start", "prompt", "stop", "pre-compact", "before", "after"]
 
 
-@command("serve", "Server", creates=True)
+@command("serve", creates=True)
 def serve(
     call: Call,
     *,
@@ -130,29 +129,7 @@ def create(
     return {**asdict(key), "token": token}, token, [note]
 
 
-@command("keys list", creates=True)
-def list_(memory: Blocking) -> object:
-    """List API keys."""
-    found = memory.keys()
-    return found, found
-
-
-@command("keys revoke", creates=True)
-def revoke(memory: Blocking, id: str) -> object:
-    """Revoke an API key.
-
-    Args:
-        id: <ID> Id, or its first characters.
-
-    Example: memorist keys revoke 4f1a2b
-    """
-    known: Any = memory.keys()
-    key_id = complete_id(id, [key.id for key in known])
-    memory.revoke_key(key_id)
-    return {"revoked": key_id}, f"{key_id} revoked"
-
-
-@command("mcp", "Agents", creates=True)
+@command("mcp", creates=True)
 def mcp(
     call: Call,
     action: Literal["install"] | None = None,
@@ -219,7 +196,7 @@ def _serve(call: Call, agent: str | None, project: bool) -> None:
     anyio.run(lambda: server.serve_stdio(call, agent=agent))
 
 
-@command("hook", "Agents", creates=True)
+@command("hook", creates=True)
 def hook(call: Call, when: Moments, text: str | None = None, *, reply: str | None = None) -> object:
     """Print context before a turn of an agent, or store the messages after it.
 
@@ -338,19 +315,3 @@ def feedback(
         chosen = [memory_id(mine, id) for id in used or ()]
     found = mine.feedback(ids, reply=reply, used=chosen)
     return found, "\n".join(f"{id}  {how}" for id, how in found.items())
-
-
-@command("agent say", creates=True, empty="Not a command: nothing was done.")
-def say(mine: BlockingScope, text: str, *, about: Words = None) -> object:
-    """Run a chat command: "forget that", "pin this", "turn memory off", "start incognito".
-
-    Args:
-        text: <TEXT> The message.
-        about: <ID> What was last talked about; can be repeated.
-
-    Example: memorist agent say "what do you remember about tea?"
-    """
-    ids = [memory_id(mine, id) for id in about or ()]
-    reply = mine.command(text, about=ids)
-    said = reply.say if reply else ""
-    return reply, "\n".join(map(plain, said.splitlines()))

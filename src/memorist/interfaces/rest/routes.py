@@ -28,7 +28,7 @@ from ...storage.changes import Event
 from ...storage.documents import SavedCheckpoint
 from ...storage.proposals import Proposal
 from ...types import Memory, Receipt
-from .. import verbs
+from .. import VERBS, Verb
 from . import bodies
 from .auth import LABELS, ClientAccess, Requires
 from .bodies import Id, Name, ScopeParams
@@ -38,6 +38,7 @@ by_hand = APIRouter(prefix="/v1/memory", route_class=AuthenticatedRoute)
 table = APIRouter(route_class=AuthenticatedRoute)
 KINDS: dict[str, Any] = {
     "id": bodies.Id,
+    "proposal": bodies.Id,
     "name": bodies.Name,
     "word": bodies.Word,
     "text": str,
@@ -69,7 +70,7 @@ NOTHING_NEW: dict[int | str, dict[str, Any]] = {
 _ETAG = re.compile(r'"(\d{1,18})"')
 
 
-def add(verb: verbs.Verb) -> None:
+def add(verb: Verb) -> None:
     """Add the route of a verb."""
     method, path = verb.route.split()
     path = path[1:] if path.startswith("//") else f"/v1/memory{path}"  # //: not below it
@@ -114,7 +115,7 @@ def add(verb: verbs.Verb) -> None:
     )
 
 
-def _endpoint_parameters(verb: verbs.Verb, name: str, method: str, path: str) -> dict[str, Any]:
+def _endpoint_parameters(verb: Verb, name: str, method: str, path: str) -> dict[str, Any]:
     """Return the parameters of an endpoint with their types.
 
     A body names the space itself, unless the path names something in it.
@@ -147,7 +148,7 @@ def _endpoint_parameters(verb: verbs.Verb, name: str, method: str, path: str) ->
     return parameters
 
 
-for _verb in verbs.VERBS:
+for _verb in VERBS:
     if _verb.route:
         add(_verb)
 
