@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,8 +101,7 @@ class PartialVectors:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """Postings of some positions, sorted by term."""
 
     terms: NDArray[np.uint32]
@@ -120,11 +120,9 @@ class Segment:
     @staticmethod
     def join(parts: Sequence[Segment]) -> Segment:
         """Return the postings of all parts."""
-        terms = np.concatenate([part.terms for part in parts])
-        positions = np.concatenate([part.positions for part in parts])
-        counts = np.concatenate([part.counts for part in parts])
-        order = np.argsort(terms, kind="stable")
-        return Segment(terms[order], positions[order], counts[order])
+        arrays = [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
+        order = np.argsort(arrays[0], kind="stable")
+        return Segment._make(array[order] for array in arrays)
 
 
 def add_segment(segments: tuple[Segment, ...], new: Segment) -> tuple[Segment, ...]:

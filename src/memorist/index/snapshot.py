@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
-from itertools import count
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -143,10 +142,11 @@ class Snapshot(Columns):
         """Bytes held."""
         arrays: list[NDArray[Any]] = [self.present, self.alive]
         arrays += [getattr(self, name) for name in _DTYPES]
-        for each in self.segments:
-            arrays += [each.terms, each.positions, each.counts]
-        held = sum(int(array.nbytes) for array in arrays)
-        return held + (self.matrix.rows.nbytes if self.matrix else 0)
+        for segment in self.segments:
+            arrays += segment
+        if self.matrix is not None:
+            arrays.append(self.matrix.rows)
+        return sum(array.nbytes for array in arrays)
 
     @cached_property
     def marked(self) -> Mapping[int, Bools]:
@@ -171,9 +171,8 @@ class Snapshot(Columns):
         for each in self.segments:
             start = each.terms.searchsorted(wanted)
             stop = each.terms.searchsorted(wanted, side="right")
-            if stop > start:
-                found.append(each.positions[start:stop])
-                often.append(each.counts[start:stop])
+            found.append(each.positions[start:stop])
+            often.append(each.counts[start:stop])
         where = np.concatenate(found)
         counts = np.concatenate(often).astype(np.float32)
         if self.count == self.n:
@@ -256,17 +255,14 @@ class Snapshot(Columns):
         values: dict[str, Any] = dict.fromkeys(IndexRow._fields, ())
         if rows:
             values |= zip(IndexRow._fields, zip(*rows, strict=True), strict=True)
-        codes: dict[str, Mapping[str, int]] = {}
-        for name, known in self.codes.items():
-            new = [
-                each
-                for each in dict.fromkeys(values[name])
-                if each is not None and each not in known
-            ]
-            codes[name] = known
-            if new:  # a snapshot in use keeps its own
-                codes[name] = {**known, **dict(zip(new, count(len(known)), strict=False))}
-            values[name] = [-1 if each is None else codes[name][each] for each in values[name]]
+        codes = {}
+        for column, held in self.codes.items():
+            known = dict(held)  # a snapshot in use keeps its own
+            for name in dict.fromkeys(values[column]):
+                if name is not None:
+                    known.setdefault(name, len(known))
+            values[column] = [known.get(name, -1) for name in values[column]]
+            codes[column] = known
         vectors = self._unit(values["vector"])
         values["embedded"] = vectors.any(axis=1)
         values["length"] = [sum(packed[len(packed) // 5 * 4 :]) for packed in values["terms"]]

@@ -86,7 +86,6 @@ def understand(
     """
     head = text[:MOST_READ]
     named = named_speakers(head, speakers)
-    asks_assistant = _ASKS_ASSISTANT.search(head) is not None
     terms = dict.fromkeys(map(tokens.term_id, tokens.analyze(text, language)))
     return ParsedQuestion(
         text=text,
@@ -95,7 +94,7 @@ def understand(
         speakers=named,
         intervals=tuple(clock.intervals(head, now)),
         asks_when=clock.asks_when(head),
-        asks_assistant=asks_assistant and not _TOLD_MYSELF.search(head),
+        asks_assistant=bool(_ASKS_ASSISTANT.search(head) and not _TOLD_MYSELF.search(head)),
     )
 
 
@@ -109,14 +108,12 @@ def named_speakers(text: str, speakers: Sequence[str]) -> tuple[int, ...]:
     found: dict[int, None] = {}
     for at, match in enumerate(_WORD.finditer(text)) if by_word else ():
         word = match[0]
-        folded = word.casefold()
-        if folded not in by_word:
+        numbers = by_word.get(word.casefold())
+        if numbers is None:
             continue
-        start = match.start()
-        before = text[max(start - 2, 0) : start].strip()
+        before = text[max(match.start() - 2, 0) : match.start()].strip()
         is_marked = word[0].isupper() and at > 0 and before not in (".", "!", "?")
-        if is_marked or not is_common(folded):  # "will" needs a capital in a sentence
-            numbers = by_word[folded]
+        if is_marked or not is_common(word.casefold()):  # "will" needs a capital in a sentence
             in_full = [n for n in numbers if speakers[n].casefold() in text.casefold()]
             found |= dict.fromkeys(in_full or numbers)
     return tuple(found)
@@ -137,10 +134,10 @@ def as_told(text: str, speaker: str) -> str:
 @lru_cache(maxsize=64)
 def _by_first_word(speakers: tuple[str, ...]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
-    for number, speaker in enumerate(speakers):
-        words = speaker.casefold().split()
-        if words and len(words[0]) > 1 and speaker.casefold() not in tokens.ROLES:
-            found.setdefault(words[0], []).append(number)
+    for number, speaker in enumerate(map(str.casefold, speakers)):
+        first, *_ = speaker.split() or [""]
+        if len(first) > 1 and speaker not in tokens.ROLES:
+            found.setdefault(first, []).append(number)
     return found
 
 
@@ -199,9 +196,7 @@ class SnapshotSearch:
         """The better match of the two turns around each: who speaks of a thing goes on about it."""
         place = self.snapshot.neighbors
         padded = np.append(self.own, _NOTHING)
-        before = padded.take(place.before)
-        after = padded.take(place.after)
-        return np.maximum(before, after)
+        return np.maximum(padded.take(place.before), padded.take(place.after))
 
     @cached_property
     def session(self) -> Scores:
@@ -209,8 +204,7 @@ class SnapshotSearch:
         place = self.snapshot.neighbors
         best = np.zeros(len(place.starts) + 1, np.float32)
         if len(place.starts):
-            ordered = self.own.take(place.order)
-            np.maximum.reduceat(ordered, place.starts, out=best[:-1])
+            np.maximum.reduceat(self.own.take(place.order), place.starts, out=best[:-1])
         return best.take(place.group)
 
     @cached_property
@@ -259,10 +253,7 @@ def role(search: SnapshotSearch, at: Places) -> Bools:
 def speaker(search: SnapshotSearch, at: Places) -> Bools | None:
     """Mark what the person said whom the question names, if it names exactly one."""
     named = search.question.speakers
-    if len(named) != 1:
-        return None
-    is_theirs: Bools = search.snapshot.speaker[at] == named[0]
-    return is_theirs
+    return search.snapshot.speaker[at] == named[0] if len(named) == 1 else None
 
 
 def time(search: SnapshotSearch, at: Places) -> Scores | None:
@@ -278,12 +269,10 @@ def time(search: SnapshotSearch, at: Places) -> Scores | None:
     stretches = []
     for interval in search.question.intervals:
         stretches += interval.within(first, last)
-    for _, end in stretches:
-        is_after = wanted >= clock.micros(end)
-        found[is_after & (wanted < clock.micros(end + TOLD_WITHIN))] = 0.5
-    for start, end in stretches:
-        has_begun = wanted >= clock.micros(start)
-        found[has_begun & (wanted < clock.micros(end))] = 1.0
+    later = [(end, end + TOLD_WITHIN) for _, end in stretches]
+    for value, spans in ((0.5, later), (1.0, stretches)):
+        for start, end in spans:
+            found[(wanted >= clock.micros(start)) & (wanted < clock.micros(end))] = value
     return found
 
 
@@ -310,8 +299,7 @@ def channel(search: SnapshotSearch, at: Places) -> Column | None:
     if search.channel == -1:
         return None
     there = search.snapshot.channel[at]
-    elsewhere = np.where(there == -1, 0.25, 0.0)
-    return np.where(there == search.channel, 1.0, elsewhere)
+    return np.where(there == search.channel, 1.0, np.where(there == -1, 0.25, 0.0))
 
 
 def level(search: SnapshotSearch, at: Places) -> Column:
