@@ -4,14 +4,13 @@ to it."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .text.prompts import ModelAnswer, Prompt
-from .types import Scope
+from .types import Scope, frozen
 
 Vectors = NDArray[np.float32]
 
@@ -113,7 +112,7 @@ class IndexRow(NamedTuple):
     vector: bytes | None  # float32, or None if that model has not embedded it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Delta:
     """What changed in a scope."""
 
@@ -134,7 +133,7 @@ class ChangeSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LlmUsage:
     """What one task of a language model cost in a scope on one day."""
 
@@ -160,7 +159,7 @@ class TokenLedger(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class IndexEntry:
     """A memory as a vector index keeps it: where it stands in the store, its vector, and what
     can be filtered on."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, dataclass_transform, get_args
 
 Kind = Literal["episodic", "semantic", "procedural", "working", "insight"]
 State = Literal["active", "compressed", "archived", "superseded", "soft_deleted"]
@@ -44,7 +44,16 @@ HISTORY_EVENTS = ("ADD", "UPDATE", "DELETE", "MERGE", "LINK", "TTL", "RESTORE")
 ITEM_TYPES = ("fact", "preference", "project", "decision", "crumb", "request", "result")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def frozen(cls: type[T]) -> type[T]:
+    """Make a class a value: a dataclass that never changes, whose fields are given by name."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+
+
+@frozen
 class Scope:
     """The wall: what is remembered in one scope is never seen from another."""
 
@@ -66,13 +75,8 @@ class Labels:
     subject: str | None = None
     role: str | None = None
 
-    @property
-    def conversation(self) -> str | None:
-        """The thread, or else the session, under which changes and events are listed."""
-        return self.thread or self.session
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Memory:
     """One remembered thing, as it stands now."""
 
@@ -142,7 +146,7 @@ class Memory:
         return min(5, max(1, math.ceil(round(5 * self.importance, 9))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Message:
     """One thing that was said, by whom and when."""
 
@@ -154,7 +158,7 @@ class Message:
     session: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Draft:
     """What a caller wants remembered, before it is cleaned, cut, scored and compared."""
 
@@ -183,7 +187,7 @@ class Draft:
     compression_source: bool = False  # it is a summary of its evidence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Outcome:
     """What became of one draft."""
 
@@ -209,7 +213,7 @@ class Receipt:
         return sum(outcome.status == status for outcome in self.outcomes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Filter:
     """Which memories count. What is not given does not restrict; times are after ≤ t < before."""
 
@@ -248,7 +252,7 @@ class Filter:
         return self == Filter(states=self.states)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Query:
     """One question, with everything that decides its answer."""
 
@@ -263,7 +267,7 @@ class Query:
     include_compressed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Hit:
     """A memory that answers, and why: the parts add up to the score."""
 
@@ -274,7 +278,7 @@ class Hit:
     tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Cut:
     """A memory that was considered and left out, and why."""
 
@@ -283,7 +287,7 @@ class Cut:
     score: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Recall:
     """What a question returned."""
 
@@ -330,7 +334,7 @@ class Recall:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reason:
     """Where one memory stands for one question, whether it was returned or not."""
 
@@ -342,7 +346,7 @@ class Reason:
     parts: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Related:
     """A memory that is about the same as another one, and how near the two are."""
 
@@ -350,7 +354,7 @@ class Related:
     strength: float  # their cosine when they were linked
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Evidence:
     """What a memory rests on, as far as it can still be read."""
 
@@ -360,7 +364,7 @@ class Evidence:
     missing: tuple[str, ...] = ()  # references that point outside, or to what is gone
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Conflict:
     """Two contradicting statements: the newer one stands until it is confirmed or rejected."""
 

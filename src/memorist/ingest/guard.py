@@ -164,7 +164,7 @@ def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
         if why := find_refusal(draft, policy, user):
             item.refuse(why)
             if draft.told_at is not None:
-                thread = draft.labels.conversation
+                thread = draft.labels.thread or draft.labels.session
                 at = draft.told_at
                 event = Event(node="hotpath", op="classify", at=at, thread=thread, status="skipped")
                 events.append(event)

@@ -56,7 +56,7 @@ async def link(
                 node="hotpath",
                 op="link",
                 at=now,
-                thread=memory.labels.conversation,
+                thread=memory.labels.thread or memory.labels.session,
                 memory_id=memory.id,
                 category=memory.category,
                 sim=best[0][1],

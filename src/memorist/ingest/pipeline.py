@@ -287,7 +287,7 @@ def _make_events(chunk: Chunk, result: Outcome, batch: Batch) -> list[Event]:
         node="hotpath",
         op="classify",
         at=batch.now,
-        thread=labels.conversation,
+        thread=labels.thread or labels.session,
         category=written[0].category if written else None,
         status="ok" if result.ids else "skipped",
     )

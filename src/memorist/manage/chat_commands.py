@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from ..context import Context, Place
 from ..errors import InvalidInput
 from ..retrieve import render
 from ..text import authority, normalize
-from ..types import Filter, Labels, Memory, Scope
+from ..types import Filter, Labels, Memory, Scope, frozen
 from . import edit, forget, recall
 from .privacy import INCOGNITO, Consent, Privacy
 
@@ -79,7 +78,7 @@ _SWITCHED = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reply:
     """What came of a command, and what to say to the person."""
 
@@ -90,7 +89,7 @@ class Reply:
     ids: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Command:
     """A command that was recognized."""
 

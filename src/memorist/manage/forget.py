@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypedDict
 
@@ -20,7 +20,7 @@ from ..storage.queries import Reader
 from ..storage.rows import portions
 from ..storage.transaction import Transaction
 from ..text import summarize, tokens
-from ..types import GUILD, STATES, Filter, Labels, Memory, Scope
+from ..types import GUILD, STATES, Filter, Labels, Memory, Scope, frozen
 from . import edit, privacy, recall
 from .journal import Journal
 
@@ -28,7 +28,7 @@ SOURCE_FORGOTTEN = "source-forgotten"  # tag of what is based on something forgo
 MOST_FOUND = 100  # memories that one query forgets
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Forgotten:
     """What was forgotten, or would be: its own ids, and those of what is based on it."""
 
@@ -49,7 +49,7 @@ class ForgetOptions(TypedDict, total=False):
     never_again: bool  # the tombstone has no end
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Manner:
     """How to forget. Raises InvalidInput if that makes no sense."""
 
@@ -68,7 +68,7 @@ class Manner:
         return None if self.never_again else now + timedelta(hours=ctx.settings.tombstone_hours)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Plan:
     """What is erased and changed together with memories."""
 

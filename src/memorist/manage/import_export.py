@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID, uuid5
@@ -34,6 +34,7 @@ from ..types import (
     Outcome,
     Receipt,
     Scope,
+    frozen,
 )
 from . import edit
 from .records import LISTS, add_missing
@@ -58,7 +59,7 @@ _HOW_TO_RESTORE = "if this is an export of your own, restore it (restore=True, -
 Value = Memory | SeenMessage | HistoryEntry | Summary
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Import:
     """How records are imported."""
 

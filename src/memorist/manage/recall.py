@@ -139,7 +139,7 @@ async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recal
     else:
         ctx.access_log.note(scope, uses)
     best = max((hit.relevance for hit in answer.hits), default=None)
-    thread = query.labels.conversation
+    thread = query.labels.thread or query.labels.session
     event = Event(node="context", op="search", at=now, thread=thread, sim=best)
     ctx.access_log.note(scope, [event])
 
@@ -156,7 +156,7 @@ async def read_updates(
     Raises InvalidInput.
     """
     validation.fields({"thread": thread})
-    name = thread or labels.conversation
+    name = thread or labels.thread or labels.session
     if name is None or isinstance(since, bool) or not isinstance(since, int | None):
         raise InvalidInput(
             "Name the thread, here or with `scope(…, thread=…)`,"
@@ -279,7 +279,7 @@ async def record_feedback(
             op="use",
             at=ctx.clock(),
             status="ok" if found else "skipped",
-            thread=labels.conversation,
+            thread=labels.thread or labels.session,
         )
         ctx.access_log.note(scope, [event])
     return found

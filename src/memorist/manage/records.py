@@ -7,7 +7,7 @@ into the records they belong to; the items are the evidence and stay, archived.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -21,7 +21,7 @@ from ..storage.store import Store
 from ..storage.transaction import Transaction
 from ..text import authority
 from ..text.clock import new_id
-from ..types import ITEM_TYPES, Filter, Memory, Scope
+from ..types import ITEM_TYPES, Filter, Memory, Scope, frozen
 
 PROFILE = ("preferences", "stable_facts", "do_not_assume")  # the lists of a person's profile
 PROJECT_TAG = "project:"  # prefix of the tag that names the project of an item
@@ -40,7 +40,7 @@ LISTS: dict[RecordType, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PromotionReport:
     """What was promoted to long-term memory."""
 

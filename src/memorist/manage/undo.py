@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import clock, tokens
 from ..text.clock import new_id
-from ..types import CONTRADICTS, HistoryEvent, Labels, Memory, Scope
+from ..types import CONTRADICTS, HistoryEvent, Labels, Memory, Scope, frozen
 from . import edit, privacy
 
 KEPT = timedelta(days=30)  # how long what was new can be restored after it was undone
@@ -29,7 +29,7 @@ _EVENTS: dict[str, HistoryEvent] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Undone:
     """What was undone, or would be."""
 
@@ -38,7 +38,7 @@ class Undone:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Step:
     """One memory, as it is and as it was before what is undone."""
 

@@ -100,7 +100,7 @@ async def show_memory(page: PageRequest) -> Response:
         related=await memories.related(id),
         changes=list(changes)[::-1],
         replaced=[each for each in older if each.id not in revised],
-        thread=found.labels.conversation,
+        thread=found.labels.thread or found.labels.session,
     )
 
 
@@ -172,7 +172,7 @@ async def show_threads(page: PageRequest) -> Response:
     if not name:
         counts = Counter[str]()
         for each in await page.memories.list(limit=RECENT):
-            if thread := each.labels.conversation:
+            if thread := each.labels.thread or each.labels.session:
                 counts[thread] += 1
         return await page.render("threads.html", counts=counts)
     where = Filter(labels=Labels(thread=name))
