@@ -31,7 +31,6 @@ from .retrieve import profiles
 from .scoped import ScopedClient
 from .settings import Options, Settings, allowlists, load
 from .storage import copy as copying
-from .storage.copy import Copied
 from .storage.database import Database
 from .storage.sqlite import SqliteDatabase
 from .storage.store import AccessLog, Store
@@ -77,16 +76,17 @@ async def open_client(
     down: Down = {}
     spool = Spool.of(chosen)
     store = await (_open_store(chosen) if spool is None else _offline_store(chosen, spool, down))
-    external_index, usual = await _external_index(chosen, store, embedder)
+    external_index = await _external_index(chosen, store, embedder)
+    lean_from = chosen.vector_index_from
+    if lean_from is None and external_index is not None:
+        lean_from = LEAN_FROM if isinstance(external_index, StoreSearch) else 0
     llm = None
     if model is not None:
-        user_cap = chosen.llm_daily_tokens_per_user
-        tenant_cap = chosen.llm_daily_tokens_per_tenant
         llm = MeteredModel(
             model,
             store.llm_usage,
-            user_cap=user_cap,
-            tenant_cap=tenant_cap,
+            user_cap=chosen.llm_daily_tokens_per_user,
+            tenant_cap=chosen.llm_daily_tokens_per_tenant,
             clock=utcnow,
         )
     ctx = Context(
@@ -95,7 +95,7 @@ async def open_client(
             model=embedder.model if embedder else "",
             dimensions=embedder.dimensions if embedder else 1,
             limit_bytes=chosen.index_cache_mb << 20,
-            lean_from=usual if chosen.vector_index_from is None else chosen.vector_index_from,
+            lean_from=lean_from,
         ),
         settings=chosen,
         access_log=AccessLog(store),
@@ -126,7 +126,7 @@ async def copy_store(
     target: str,
     *,
     progress: Callable[[int, int], None] = lambda done, of: None,
-) -> Copied:
+) -> copying.Copied:
     """Copy a whole store into a new one, or continue a copy.
 
     A name that ends in `.jsonl` is a text file with everything in it.
@@ -160,10 +160,8 @@ def _check(settings: Settings) -> None:
         profiles.find(catalog.PROFILES, settings.profile)
         validation.policy(catalog.POLICIES, settings.policy)
         tokens.analyze("words", settings.language)
-    except InvalidInput as error:
-        raise Misconfigured(f"A setting cannot be used: {error}") from error
-    except ImportError as error:
-        why = f"no stemmer for {settings.language!r}"
+    except (InvalidInput, ImportError) as error:
+        why = error if isinstance(error, InvalidInput) else f"no stemmer for {settings.language!r}"
         raise Misconfigured(f"A setting cannot be used: {why}") from error
 
 
@@ -171,30 +169,30 @@ async def _external_index(
     settings: Settings,
     store: Store,
     embedder: Embedder | None,
-) -> tuple[NearestRows | None, int | None]:
-    """Return what searches vectors of scopes that are too large to hold, and from which size on."""
+) -> NearestRows | None:
+    """Return what searches the vectors of scopes that are too large to hold."""
     if embedder is None or (settings.vector_index is None and not _is_postgres(settings)):
-        return None, None
+        return None
     if settings.vector_index in (None, "store"):
         if not _is_postgres(settings):
             raise Misconfigured(
                 "Setting 'vector_index': only PostgreSQL searches vectors itself;"
                 " name chroma:… or weaviate:…"
             )
-        return StoreSearch(store, embedder.model), LEAN_FROM
+        return StoreSearch(store, embedder.model)
     from . import vector_indexes
 
     try:
         name = await store.name()
     except StoreUnavailable:  # until it is opened again, vectors are searched in the process
-        return None, None
+        return None
     index = vector_indexes.open_index(
         settings.vector_index,
         model=embedder.model,
         dimensions=embedder.dimensions,
         store=name,
     )
-    return IndexSync(store, index, model=embedder.model, dimensions=embedder.dimensions), 0
+    return IndexSync(store, index, model=embedder.model, dimensions=embedder.dimensions)
 
 
 def _is_postgres(settings: Settings) -> bool:

@@ -15,7 +15,13 @@ from .types import Scope, frozen
 Vectors = NDArray[np.float32]
 
 
-class Embedder(Protocol):
+class Closable(Protocol):
+    """What a provider holds is released when it is closed."""
+
+    async def close(self) -> None: ...
+
+
+class Embedder(Closable, Protocol):
     """Turns texts into vectors of one model."""
 
     @property
@@ -33,8 +39,6 @@ class Embedder(Protocol):
         """
         ...
 
-    async def close(self) -> None: ...
-
 
 @runtime_checkable
 class Forgetful(Protocol):
@@ -45,7 +49,7 @@ class Forgetful(Protocol):
         ...
 
 
-class Reranker(Protocol):
+class Reranker(Closable, Protocol):
     """Scores a question and each text together: slower and more precise than vectors."""
 
     @property
@@ -55,10 +59,8 @@ class Reranker(Protocol):
         """Return how well each text answers, in [0, 1] and in order. Raises ProviderFailed."""
         ...
 
-    async def close(self) -> None: ...
 
-
-class LanguageModel(Protocol):
+class LanguageModel(Closable, Protocol):
     """Answers questions in a given shape."""
 
     @property
@@ -71,10 +73,8 @@ class LanguageModel(Protocol):
         """
         ...
 
-    async def close(self) -> None: ...
 
-
-class BudgetedModel(Protocol):
+class BudgetedModel(Closable, Protocol):
     """A language model that charges each call to the budget of a scope."""
 
     async def answer(self, scope: Scope, ask: Prompt) -> Mapping[str, Any]:
@@ -84,8 +84,6 @@ class BudgetedModel(Protocol):
         receipt says so.
         """
         ...
-
-    async def close(self) -> None: ...
 
 
 class IndexRow(NamedTuple):
@@ -170,7 +168,7 @@ class IndexEntry:
     about: Mapping[str, str | float | bool]
 
 
-class VectorIndex(Protocol):
+class VectorIndex(Closable, Protocol):
     """Finds near vectors outside this process. It holds derived data: filled from the store, never
     trusted alone.
 
@@ -203,10 +201,8 @@ class VectorIndex(Protocol):
         """Return the number of entries of this store and model."""
         ...
 
-    async def close(self) -> None: ...
 
-
-class NearestRows(Protocol):
+class NearestRows(Closable, Protocol):
     """Answers for the dense leg of scopes whose vectors are not held in this process."""
 
     async def nearest(
@@ -225,5 +221,3 @@ class NearestRows(Protocol):
     async def sync(self, scope: Scope) -> bool:
         """Bring the index up to date with the scope now; False if another process is doing it."""
         ...
-
-    async def close(self) -> None: ...

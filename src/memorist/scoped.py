@@ -12,13 +12,13 @@ from .ingest import pipeline as ingest
 from .ingest import validation
 from .ingest.guard import load_disabled
 from .manage import (
-    chat_commands,
     forget,
     import_export,
     journal,
     privacy,
     recall,
 )
+from .manage.chat_commands import Chat, Reply
 from .manage.forget import ForgetOptions, Forgotten, Manner
 from .manage.recall import RecallOptions
 from .managed import ManagedScope
@@ -287,7 +287,7 @@ class ScopedClient(ManagedScope):
         role: str | None = "user",
         name: str | None = None,
         about: Sequence[str] = (),
-    ) -> chat_commands.Reply | None:
+    ) -> Reply | None:
         """Carry out what a person tells the memory in a chat; None if the text is no command.
 
         "What do you remember about …?", "forget that", "pin this", "turn memory off", "start
@@ -295,7 +295,7 @@ class ScopedClient(ManagedScope):
         memories or proposals that were mentioned last; if "that" is ambiguous, the reply asks.
         Commands of anyone but the person are ignored.
         """
-        return await chat_commands.act(*self.place, text, role=role, name=name, about=about)
+        return await Chat(*self.place).act(text, role, name, about)
 
     async def import_(
         self,

@@ -11,11 +11,11 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from ..context import Context, Place
+from ..context import Place
 from ..errors import InvalidInput
 from ..retrieve import render
 from ..text import authority, normalize
-from ..types import Filter, Labels, Memory, Scope, frozen
+from ..types import Filter, Labels, Memory, frozen
 from . import edit, forget, recall
 from .privacy import INCOGNITO, Consent, Privacy
 
@@ -138,37 +138,32 @@ def _compile() -> list[tuple[str, re.Pattern[str]]]:
     return compiled
 
 
-async def act(
-    ctx: Context,
-    scope: Scope,
-    labels: Labels,
-    text: str,
-    *,
-    role: str | None,
-    name: str | None,
-    about: Sequence[str],
-) -> Reply | None:
-    """Do what the person says; None if it is no command or not theirs."""
-    if not isinstance(text, str) or isinstance(about, str):
-        raise InvalidInput("A command is a text, and `about` a list of ids")
-    speaker = authority.speaker_of(role, name)
-    if not authority.is_own(role, speaker, scope.user):
-        return None
-    command = parse(text)
-    if command is None:
-        return None
-    chat = Chat(ctx, scope, labels)
-    if command.command == "show":
-        return await chat.show(command.topic)
-    if command.command in ("forget", "pin", "unpin"):
-        return await chat.change(command, about)
-    if command.field:
-        return await chat.decide(command, about)
-    return await chat.switch(command.command)
-
-
 class Chat(Place):
     """Carries out the commands of one chat."""
+
+    async def act(
+        self,
+        text: str,
+        role: str | None,
+        name: str | None,
+        about: Sequence[str],
+    ) -> Reply | None:
+        """Do what the person says; None if it is no command or not theirs."""
+        if not isinstance(text, str) or isinstance(about, str):
+            raise InvalidInput("A command is a text, and `about` a list of ids")
+        speaker = authority.speaker_of(role, name)
+        if not authority.is_own(role, speaker, self.scope.user):
+            return None
+        command = parse(text)
+        if command is None:
+            return None
+        if command.command == "show":
+            return await self.show(command.topic)
+        if command.command in ("forget", "pin", "unpin"):
+            return await self.change(command, about)
+        if command.field:
+            return await self.decide(command, about)
+        return await self.switch(command.command)
 
     async def show(self, topic: str) -> Reply:
         """Show what is stored about a topic."""

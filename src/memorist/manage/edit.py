@@ -53,8 +53,10 @@ async def edit(
     Raises NotFound, InvalidInput, Refused; RevisionConflict if it has not the given revision.
     """
     await privacy.refuse_incognito(ctx, scope, labels.session)
+    by = None
     if text is not None:
-        validation.text(text, ctx.settings.max_text_chars)
+        text = normalize.clean(validation.text(text, ctx.settings.max_text_chars))
+        by = validation.policy(ctx.policies, ctx.settings.policy).links
     fields = {name: value for name, value in given.items() if value is not None}
     validation.fields(fields)
     if (length := len(fields.get("summary", ""))) > LONGEST_SUMMARY:
@@ -65,11 +67,8 @@ async def edit(
     names = sorted(fields if text is None else [*fields, "text"])
     stored = await ctx.store.get(scope, [str(id)])
     texts = [memory.text for memory in stored]
-    by = None
     if text is not None:
-        text = normalize.clean(normalize.storable(text))
         texts.append(text)
-        by = validation.policy(ctx.policies, ctx.settings.policy).links
     vectors = await encode(ctx, texts)  # before the write lock
     model = ctx.index.model
     async with ctx.store.transaction(scope) as tx:

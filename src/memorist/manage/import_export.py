@@ -17,7 +17,6 @@ from ..context import Context
 from ..errors import InvalidInput
 from ..ingest import guard, validation
 from ..ingest.decide import FORGOTTEN
-from ..ingest.guard import INCOGNITO, load_disabled
 from ..storage import codec, rows
 from ..storage.changes import HistoryEntry, Save, SeenMessage
 from ..storage.export import FORMAT
@@ -280,15 +279,15 @@ async def admit(values: Sequence[Value], scope: Scope, how: Import) -> tuple[lis
     """
     drafts = [_to_draft(value) for value in values]
     sessions = {draft.labels.session for draft in drafts}
-    disabled, _ = await load_disabled(how.ctx, how.ctx.store, scope, sessions)
+    disabled, _ = await guard.load_disabled(how.ctx, how.ctx.store, scope, sessions)
     policy = validation.policy(how.ctx.policies, how.ctx.settings.policy)
     admitted: list[Any] = []
     reasons: list[str] = []
     for value, draft in zip(values, drafts, strict=True):
         why = disabled.get(draft.labels.session, "")
         if how.restore:
-            why = why if why == INCOGNITO else ""
-        elif why != INCOGNITO:
+            why = why if why == guard.INCOGNITO else ""
+        elif why != guard.INCOGNITO:
             if draft.text and not why:
                 why = guard.find_refusal(draft, policy, scope.user)
             why = why and f"{why}; {_HOW_TO_RESTORE}"

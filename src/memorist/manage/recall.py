@@ -20,9 +20,7 @@ from ..errors import InvalidInput, NotAllowed, ProviderFailed, StoreUnavailable
 from ..ingest import validation
 from ..retrieve import pipeline, profiles, render
 from ..retrieve.profiles import Profile
-from ..retrieve.render import Caps
 from ..settings import allowlists
-from ..settings.allowlists import Access
 from ..storage.changes import Event
 from ..storage.history import ThreadChange, Updates, shown_revision, thread_changes
 from ..storage.queries import Reader
@@ -225,7 +223,7 @@ async def reserve_header(ctx: Context, query: Query, since: int) -> tuple[Update
         updates = await read_updates(ctx, query.scope, query.labels, since)
     except StoreUnavailable:
         updates = Updates(thread="", since=since, revision=since)
-    caps = Caps(tokens=query.budget, chars=query.max_chars)
+    caps = render.Caps(tokens=query.budget, chars=query.max_chars)
     room = caps.beside(updates.text, ctx.count_tokens)
     if room.tokens == 0 or room.chars == 0:
         updates = replace(updates, text="", revision=updates.since, changes=())
@@ -350,7 +348,7 @@ def to_items(ctx: Context, found: Recall, shape: str, budget: int) -> list[dict[
         items.append(_to_item(memory, category.name, is_full=shape == "full"))
     fitted = render.fit(
         items,
-        Caps(tokens=budget),
+        render.Caps(tokens=budget),
         lambda _: "",
         count,
         cost=lambda item: count(json.dumps(item, ensure_ascii=False)),  # as it is sent
@@ -358,7 +356,7 @@ def to_items(ctx: Context, found: Recall, shape: str, budget: int) -> list[dict[
     return [items[i] for i in fitted.taken]
 
 
-def limit_categories(found: Recall, access: Access) -> Iterator[Memory]:
+def limit_categories(found: Recall, access: allowlists.Access) -> Iterator[Memory]:
     """Yield the hits, of each category no more than may enter a context."""
     taken: Counter[str] = Counter()
     for memory in found.memories:

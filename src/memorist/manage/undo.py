@@ -17,7 +17,6 @@ from ..storage.history import History
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import clock, tokens
-from ..text.clock import new_id
 from ..types import CONTRADICTS, HistoryEvent, Labels, Memory, Scope, frozen
 from . import edit, privacy
 
@@ -64,7 +63,12 @@ async def undo(
     validation.fields({"operation": operation, "session": session, "actor": actor})
     if (operation is None) == (session is None):
         raise InvalidInput("Pass what to undo: either an operation or a session")
-    plan = partial(_plan, scope=scope, operation=operation, session=session)
+    plan = partial(
+        _plan,
+        scope=scope,
+        name="session" if operation is None else "operation",
+        value=operation or session or "",
+    )
     operations, steps = await plan(ctx.store, now=ctx.clock())
     if dry_run:
         memories = tuple(step.then for step in steps)
@@ -96,13 +100,11 @@ async def _plan(
     reading: Reader,
     *,
     scope: Scope,
-    operation: str | None,
-    session: str | None,
+    name: Literal["operation", "session"],
+    value: str,
     now: datetime,
 ) -> tuple[tuple[str, ...], list[Step]]:
     """Return the operations that are undone, newest first, and how each memory was before."""
-    name: Literal["operation", "session"] = "session" if operation is None else "operation"
-    value = operation or session or ""
     since = await History(reading).since(scope, name, value)
     mine = [entry for entry in since if entry.meta.get(name) == value]
     if not mine:
@@ -184,7 +186,7 @@ async def _revert(
         put = Save(memory=then, event=event, actor=actor, model=model, meta=meta)
         return [put, *changes]
     ends = max(filter(None, (old.valid_from, then.valid_from)), default=now)
-    version = transitions.earlier_version(old, ends, id=new_id())
+    version = transitions.earlier_version(old, ends, id=clock.new_id())
     refs = [entry.old_ref for entry in step.entries if entry.old_ref and entry.event != "ADD"]
     never: list[Change] = []
     for each in await tx.get(old.scope, refs):
