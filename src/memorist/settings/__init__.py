@@ -5,10 +5,18 @@ from __future__ import annotations
 import os
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from platformdirs import user_config_path, user_data_path, user_state_path
-from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic import (
+    AliasChoices,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    SecretStr,
+    ValidationError,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -18,6 +26,9 @@ from pydantic_settings import (
 
 from ..errors import Misconfigured
 from . import upgrade
+
+AtLeastOne = Annotated[int, Field(ge=1)]
+Url = Annotated[str, Field(pattern="^https?://[^ ]+$")]
 
 
 def _milton(name: str) -> AliasChoices:
@@ -54,20 +65,20 @@ class Settings(BaseSettings):
     embedder: str = Field("minilm", pattern=r"^(minilm|hashing|none|openai(:.+)?)$")
     """Embedding model: `minilm`, `hashing`, `none`, or `openai:MODEL` (texts are sent to the
     server)."""
-    embedder_url: str | None = Field(None, pattern="^https?://[^ ]+$")
+    embedder_url: Url | None = None
     """Base URL of an OpenAI-compatible server, for example `http://localhost:11434/v1`."""
     embedder_key: SecretStr | None = None
     """API key of the embedding server; OpenAI's is also read from `OPENAI_API_KEY`."""
-    embedder_dimensions: int | None = Field(None, ge=1)
+    embedder_dimensions: AtLeastOne | None = None
     """Vector size of the model; known for OpenAI's models."""
-    cache_mb: int = Field(256, ge=0)
+    cache_mb: NonNegativeInt = 256
     """Size of the embedding cache on disk in MB; 0 turns it off."""
-    index_cache_mb: int = Field(1024, ge=1)
+    index_cache_mb: AtLeastOne = 1024
     """Memory for the in-process indexes of scopes, in MB."""
     vector_index: str | None = None
     """External vector index: `chroma:FOLDER`, `chroma:http://…`, `weaviate:http://…`, or `store`
     (pgvector)."""
-    vector_index_from: int | None = Field(None, ge=0)
+    vector_index_from: NonNegativeInt | None = None
     """Number of memories in a scope from which the vector index is used; default: always, with
     pgvector 250,000."""
     reranker: Literal["none", "maxsim", "cross-encoder"] = "none"
@@ -76,16 +87,16 @@ class Settings(BaseSettings):
     """Folder of a cross-encoder with `model.onnx` and `vocab.txt`."""
     llm: str = Field("none", pattern=r"^(none|(openai|anthropic):.+)$")
     """Language model: `openai:MODEL` (also Ollama, vLLM, llama.cpp) or `anthropic:MODEL`."""
-    llm_url: str | None = Field(None, pattern="^https?://[^ ]+$")
+    llm_url: Url | None = None
     """Base URL of the language model, for example `http://localhost:11434/v1`."""
     llm_key: SecretStr | None = None
     """API key; without `llm_url` also read from `OPENAI_API_KEY` or `ANTHROPIC_API_KEY`."""
-    llm_timeout: float = Field(20, gt=0)
+    llm_timeout: PositiveFloat = 20
     """Timeout of one answer in seconds, retries included."""
-    llm_daily_tokens_per_user: int = Field(200_000, ge=0)
+    llm_daily_tokens_per_user: NonNegativeInt = 200_000
     """Tokens the language model may use per user and day (UTC); then rules take over. 0: no
     limit."""
-    llm_daily_tokens_per_tenant: int = Field(2_000_000, ge=0)
+    llm_daily_tokens_per_tenant: NonNegativeInt = 2_000_000
     """Tokens per tenant and day."""
     memory_enabled: bool = True
     """If off, nothing is stored automatically and nothing is recalled; viewing, editing and
@@ -93,17 +104,21 @@ class Settings(BaseSettings):
     memory_store_responses: bool = Field(False, validation_alias=_milton("MEMORY_STORE_RESPONSES"))
     """Whether agent hooks also store the agent's replies. This and the next four also read
     `MILTON_…`."""
-    memory_context_limit: int = Field(6, ge=0, validation_alias=_milton("MEMORY_CONTEXT_LIMIT"))
+    memory_context_limit: NonNegativeInt = Field(
+        6, validation_alias=_milton("MEMORY_CONTEXT_LIMIT")
+    )
     """Number of memories that hooks add to the prompt."""
-    memory_context_max_chars: int = Field(
-        2000, ge=0, validation_alias=_milton("MEMORY_CONTEXT_MAX_CHARS")
+    memory_context_max_chars: NonNegativeInt = Field(
+        2000, validation_alias=_milton("MEMORY_CONTEXT_MAX_CHARS")
     )
     """Maximum length of that context, in whole lines."""
     memory_recency_bias: float = Field(
         0.35, ge=0, le=1, validation_alias=_milton("MEMORY_RECENCY_BIAS")
     )
     """Weight of recency in that context, from 0 to 1."""
-    memory_profile_limit: int = Field(5, ge=0, validation_alias=_milton("MEMORY_PROFILE_LIMIT"))
+    memory_profile_limit: NonNegativeInt = Field(
+        5, validation_alias=_milton("MEMORY_PROFILE_LIMIT")
+    )
     """Number of profile lines that come first."""
     policy: str = "default"
     """Write policy."""
@@ -111,7 +126,7 @@ class Settings(BaseSettings):
     """How facts are extracted from conversation turns in the background: by rules, or by a
     language model within its
     budget (rules if it is unavailable)."""
-    capacity: int | None = Field(None, ge=0)
+    capacity: NonNegativeInt | None = None
     """Maximum number of memories per user and space; beyond it the least valuable are hidden.
     Default: that of the
     write policy; 0: no limit."""
@@ -119,43 +134,43 @@ class Settings(BaseSettings):
     """Ranking profile."""
     categories: Path | None = None
     """YAML or TOML file with categories and agent allowlists; by default the documented ones."""
-    max_text_chars: int = Field(1_000_000, ge=1)
+    max_text_chars: AtLeastOne = 1_000_000
     """Maximum length of one text."""
-    max_query_chars: int = Field(10_000, ge=1)
+    max_query_chars: AtLeastOne = 10_000
     """Maximum length of a question; the rest is ignored."""
-    max_checkpoint_mb: int = Field(32, ge=1)
+    max_checkpoint_mb: AtLeastOne = 32
     """Maximum size of one checkpoint or item in MB."""
-    tombstone_hours: float = Field(24, ge=0)
+    tombstone_hours: NonNegativeFloat = 24
     """How long a forgotten text is not stored again automatically."""
     ttl_days: dict[str, float] = Field(default_factory=lambda: {"*": 60.0})
     """Days without use after which `purge` hides unimportant memories, by category; `*`: all
     others; 0: never."""
     ttl_level: int = Field(3, ge=1, le=6)
     """Importance level (1 to 5) from which memories never expire."""
-    purge_days: float = Field(30, ge=0)
+    purge_days: NonNegativeFloat = 30
     """Days for which a hidden memory can be restored before `purge` erases it."""
-    retention_days: float = Field(0, ge=0)
+    retention_days: NonNegativeFloat = 0
     """Days after which `purge` erases the originals of summaries, for example 180; 0: never."""
-    compression_threshold: int = Field(10, ge=1)
+    compression_threshold: AtLeastOne = 10
     """Number of unsummarized sessions from which `compress` summarizes the oldest half."""
-    rollup_days: float = Field(0, ge=0)
+    rollup_days: NonNegativeFloat = 0
     """Days without use after which a job merges memories on one topic; 0: off."""
     run_jobs: bool = False
     """Whether background jobs run in this process, as `memorist jobs worker` runs them in its
     own."""
-    consolidate_pairs: int = Field(50, ge=0)
+    consolidate_pairs: NonNegativeInt = 50
     """Memory pairs per scope and day for which a language model is asked whether they say the
     same."""
-    reflect_hours: float = Field(24, ge=0)
+    reflect_hours: NonNegativeFloat = 24
     """Hours between two reflections on a person (needs a language model); 0: never."""
     log: Literal["off", "text", "json"] = "off"
     """Log of `serve` and `worker` on stderr: one line per request, verb and job, without any
     text."""
     otel: bool = False
     """Whether verbs and jobs are OpenTelemetry spans; needs the extra `otel`."""
-    max_body_mb: int = Field(8, ge=1)
+    max_body_mb: AtLeastOne = 8
     """Maximum size of a request to `memorist serve` in MB."""
-    rate_limit: int = Field(6000, ge=0)
+    rate_limit: NonNegativeInt = 6000
     """Requests per minute and caller of `memorist serve`; 0: no limit."""
     jwt_jwks: str | None = None
     """JWKS file or URL used to verify tokens."""
