@@ -21,8 +21,7 @@ from .ports import LlmUsage
 from .scoped import ScopedClient
 from .settings import Settings
 from .storage.accounts import RIGHTS, Key
-from .storage.check import check
-from .storage.export import export
+from .storage.scan import check, export
 from .storage.tasks import Backlog
 from .types import Receipt, Scope
 

@@ -22,8 +22,8 @@ from .offline import Offline
 from .ports import LlmUsage
 from .retrieve import render
 from .storage.changes import Event, HistoryEntry
-from .storage.export import export
 from .storage.history import EventCount
+from .storage.scan import export
 from .telemetry import observed
 from .types import Conflict, Evidence, Filter, Labels, Memory, Page, Related, Scope
 

@@ -28,11 +28,11 @@ from memorist.errors import (
 )
 from memorist.storage import tasks
 from memorist.storage.changes import Forget, Save
-from memorist.storage.check import check
 from memorist.storage.database import EVERY, Migration
 from memorist.storage.postgres.connection import complete_url, hide_password
 from memorist.storage.postgres.migrate import build_indexes, migrate, migrations
 from memorist.storage.queries import Reader
+from memorist.storage.scan import check
 from memorist.storage.store import Store
 from memorist.storage.tasks import Embedding
 from memorist.text.clock import new_id, parse
@@ -397,7 +397,7 @@ async def test_a_newer_and_an_altered_database_are_left_alone(database: str) -> 
 
 OPEN = """
 import asyncio, sys
-from memorist.storage.check import check
+from memorist.storage.scan import check
 from memorist.storage.postgres import PostgresDatabase
 from memorist.storage.store import Store
 

@@ -13,7 +13,7 @@ import pytest
 
 from memorist.errors import MemoristError, StoreUnavailable
 from memorist.storage.changes import Save
-from memorist.storage.check import check
+from memorist.storage.scan import check
 from memorist.storage.sqlite import SqliteConnection
 from memorist.storage.store import Store
 from memorist.text.clock import new_id, parse

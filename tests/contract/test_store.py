@@ -27,11 +27,10 @@ from memorist.jobs.vectors import backfill
 from memorist.ports import Delta
 from memorist.storage import person, proposals
 from memorist.storage.changes import Forget, Relation, Save, SeenMessage, Unrelated
-from memorist.storage.check import check
-from memorist.storage.export import export
 from memorist.storage.person import Summary
 from memorist.storage.proposals import Proposal
 from memorist.storage.queries import SpaceSettings
+from memorist.storage.scan import check, export
 from memorist.storage.store import MemoryAccess, Store
 from memorist.storage.tasks import Embedding
 from memorist.text import clock, normalize, tokens

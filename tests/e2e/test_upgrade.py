@@ -18,8 +18,8 @@ from memorist import aio
 from memorist.errors import Misconfigured, NotFound
 from memorist.offline.spool import Spool
 from memorist.settings import load
-from memorist.storage.check import check
 from memorist.storage.postgres.migrate import migrate
+from memorist.storage.scan import check
 from memorist.types import Filter
 from memorist.vector_indexes import collection_name
 from stores import open_postgres
@@ -144,7 +144,7 @@ async def test_a_change_in_a_renamed_database_is_heard_by_others(database: str) 
 
 OPEN = """
 import asyncio, sys
-from memorist.storage.check import check
+from memorist.storage.scan import check
 from memorist.storage.postgres import PostgresDatabase
 from memorist.storage.store import Store
 

@@ -233,7 +233,7 @@ async def test_an_altered_step_is_told(path: str, change: str) -> None:
 
 OPEN = """
 import asyncio, sys
-from memorist.storage.check import check
+from memorist.storage.scan import check
 from memorist.storage.sqlite import SqliteDatabase
 from memorist.storage.store import Store
 

@@ -15,8 +15,8 @@ from ..errors import InvalidInput, NotFound, ProviderFailed, RevisionConflict
 from ..ingest import links, transitions, validation
 from ..ports import Vectors
 from ..storage.changes import Save, Unrelated
-from ..storage.export import original_text
 from ..storage.queries import Reader
+from ..storage.scan import original_text
 from ..storage.store import Store
 from ..storage.transaction import Transaction
 from ..text import normalize

@@ -19,8 +19,8 @@ from ..ingest import guard, validation
 from ..ingest.decide import FORGOTTEN
 from ..storage import codec, rows
 from ..storage.changes import HistoryEntry, Save, SeenMessage
-from ..storage.export import FORMAT
 from ..storage.person import Summary
+from ..storage.scan import FORMAT
 from ..storage.transaction import Transaction
 from ..text import authority, normalize
 from ..types import (

@@ -65,11 +65,13 @@ async def prepare(
         ids = [each.id for each in gone]
         texts = {each.text for each in gone}
         batches.append(tombstones(reader, number, texts, change.until))
-        summaries, waiting = await find_derived(reader, number, ids)
+        each = reader.connection.dialect.each.format("evidence_ids")
+        sql = f"""SELECT id, data, evidence_ids FROM summaries WHERE scope = ?
+        AND EXISTS (SELECT 1 FROM {each} WHERE value IN ({placeholders(ids)}))"""
+        summaries = await reader.rows(scope, sql, ids)
         wordings = {normalize.wording(text) for text in texts}
         batches += detach_summaries(number, summaries, ids, wordings)
-        lost = await proposals.unsupported(reader, scope, ids) if waiting else []
-        for proposal in lost:
+        for proposal in await proposals.unsupported(reader, scope, ids):
             batches += proposals.write(scope, number, proposal, "withdrawn")
             entry = proposals.entry(proposal, "withdrawn", change.at, None)
             log.append(rows.entry_row(number, entry))
@@ -126,19 +128,6 @@ def delete_rows(number: int, changed: int, gone: Sequence[Erased]) -> list[Batch
         ),
     ]
     return batches + [(sql, by_id) for sql in _BY_ID]
-
-
-async def find_derived(reader: Reader, number: int, ids: Sequence[str]) -> tuple[Rows, Rows]:
-    """Return the long-term records that name these memories as evidence, and whether there are
-    proposals."""
-    each = reader.connection.dialect.each.format("evidence_ids")
-    summaries = f"""SELECT id, data, evidence_ids FROM summaries WHERE scope = ?
-    AND EXISTS (SELECT 1 FROM {each} WHERE value IN ({placeholders(ids)}))"""
-    waiting = "SELECT 1 FROM consent_queue WHERE scope = ? LIMIT 1"
-    found = await reader.connection.read(
-        [(summaries, (number, *ids)), (waiting, (number,))], scope=number
-    )
-    return found[0], found[1]
 
 
 def detach_summaries(

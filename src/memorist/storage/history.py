@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from ..text import clock
@@ -29,6 +29,7 @@ _EVENT = "SELECT node, op, ts, status, thread_id, memory_id, category, sim FROM 
 _UNLINKED = f"""SELECT row, seal, meta, {CHAINED} FROM history WHERE scope = ? AND row > coalesce(
 (SELECT max(row) FROM history WHERE scope = ? AND digest IS NOT NULL), 0) ORDER BY row LIMIT ?"""
 LINKED_AT_ONCE = 10_000
+FOREVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,28 +93,19 @@ class History:
         self, scope: Scope, *, node: str | None, op: str | None, limit: int
     ) -> list[Event]:
         """Return events, newest first."""
-        sql = f"{_EVENT} WHERE scope = ? AND user_id = ?"
-        values: list[Any] = [scope.user]
-        for column, value in (("node", node), ("op", op)):
-            if value is not None:
-                sql += f" AND {column} = ?"
-                values.append(value)
-        sql += " ORDER BY ts DESC, id DESC LIMIT ?"
-        found = await self.reader.rows(scope, sql, (*values, limit))
+        sql = f"""{_EVENT} WHERE scope = ? AND user_id = ? AND node = coalesce(?, node)
+        AND op = coalesce(?, op) ORDER BY ts DESC, id DESC LIMIT ?"""
+        found = await self.reader.rows(scope, sql, (scope.user, node, op, limit))
         return [rows.parse(Event, row) for row in found]
 
     async def event_counts(
-        self, scope: Scope | None, since: datetime, until: datetime | None = None
+        self, scope: Scope | None, since: datetime, until: datetime = FOREVER
     ) -> list[EventCount]:
         """Count events from `since` on and before `until`, by day, in one scope or in all."""
         connection = self.reader.connection
-        times = [clock.iso(since)]
-        before = ""
-        if until is not None:
-            times.append(clock.iso(until))
-            before = "AND ts < ?"
+        times = (clock.iso(since), clock.iso(until))
         sql = f"""SELECT {connection.dialect.day.format("ts")}, node, op, status, count(*)
-        FROM events WHERE {{}} AND ts >= ? {before} GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"""
+        FROM events WHERE {{}} AND ts >= ? AND ts < ? GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"""
         if scope is None:  # by the index of nodes and times: older events are not looked at
             sql = sql.format(f"node IN ({placeholders(NODES)})")
             found = await connection.rows(sql, (*NODES, *times), scope=EVERY)

@@ -1,20 +1,374 @@
-"""LangGraph's interfaces over a memory: `MemoristSaver` stores checkpoints of graphs,
-`MemoristStore` items of agents.
+"""LangGraph's interfaces over a memory: `MemoristSaver` stores checkpoints of graphs, durable and
+shared by processes, `MemoristStore` items of agents.
 
 Both belong to one scope: nothing of another user's graph is found, whatever its thread or namespace
-is called.
+is called. A checkpoint names the types of its values, and by default LangGraph's serializer imports
+and calls whatever it names: anyone who can write a row or pass on an archive could run code. Only
+known types are restored here: plain data, those of LangGraph and LangChain, and those that the
+application lists.
 """
 
 from __future__ import annotations
 
-try:
-    import langgraph.checkpoint.base  # noqa: F401
-except ImportError as error:
-    from ...errors import Misconfigured
+import builtins
+import json
+import secrets
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote
 
+from ...errors import InvalidInput, Misconfigured, NotAllowed, StoreDamaged
+from ...manage.checkpoints import thread_name
+from ...scoped import ScopedClient
+from ...storage.graph_checkpoints import (
+    GraphCheckpoints,
+    GraphState,
+    StoredCheckpoint,
+    TaskWrite,
+    Typed,
+)
+from ...sync import Blocking, BlockingScope, few, stream, verb
+from .. import Bridge
+
+try:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import (
+        WRITES_IDX_MAP,
+        BaseCheckpointSaver,
+        ChannelVersions,
+        Checkpoint,
+        CheckpointMetadata,
+        CheckpointTuple,
+        PendingWrite,
+        get_checkpoint_id,
+        get_checkpoint_metadata,
+    )
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+    from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    from .store import MemoristStore
+except ImportError as error:
     raise Misconfigured('LangGraph is not installed: pip install "memorist[langgraph]"') from error
 
-from .saver import MemoristSaver, migrate
-from .store import MemoristStore
-
 __all__ = ["MemoristSaver", "MemoristStore", "migrate"]
+
+_COUNTERS = "counters_since_delta_snapshot"
+_blocked: ContextVar[list[str] | None] = ContextVar("blocked", default=None)
+
+
+class StrictSerializer(JsonPlusSerializer):
+    """LangGraph's serializer with a strict allowlist.
+
+    `allowed_types` are classes, or pairs of a module and a name. Raises NotAllowed if a checkpoint
+    names another one: it is neither imported nor called, and the checkpoint stays as it is.
+    """
+
+    def __init__(self, allowed_types: Iterable[type | tuple[str, ...]] = ()) -> None:
+        super().__init__(allowed_msgpack_modules=tuple(allowed_types) or None)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """Restore a value. Raises NotAllowed, StoreDamaged."""
+        blocked: list[str] = []
+        token = _blocked.set(blocked)
+        try:
+            value = super().loads_typed(data)
+        except NotImplementedError as error:
+            raise StoreDamaged(f"A checkpoint has the unknown type {data[0]!r:.60}") from error
+        finally:
+            _blocked.reset(token)
+        if blocked:
+            raise NotAllowed(
+                f"A checkpoint holds a value of type {', '.join(blocked)}, which is not on the"
+                " allowlist. If you trust its source, add the type:"
+                " MemoristSaver(scope, allowed_types=[…])"
+            )
+        return value
+
+
+def _collect_blocked_types(event: SerdeEvent) -> None:
+    """Collect what LangGraph left out of the value that is being restored."""
+    blocked = _blocked.get()
+    if blocked is not None and event["kind"] in ("msgpack_blocked", "msgpack_method_blocked"):
+        blocked.append(f"{event['module']}.{event['name']}"[:100])
+
+
+register_serde_event_listener(_collect_blocked_types)
+
+
+class MemoristSaver(BaseCheckpointSaver[str]):
+    """Stores the checkpoints of graphs in one scope, for any number of threads, event loops and
+    processes.
+
+    When a call returns, what it stored is durable. Raises InvalidInput for values that cannot be
+    serialized or are larger than `max_checkpoint_mb`, StoreUnavailable, and NotAllowed if a
+    checkpoint names a type that is neither plain data, nor LangGraph's or LangChain's own, nor in
+    `allowed_types`. A custom `serde` is trusted.
+    """
+
+    def __init__(
+        self,
+        scope: ScopedClient | BlockingScope,
+        *,
+        allowed_types: Iterable[type | tuple[str, ...]] = (),
+        serde: SerializerProtocol | None = None,
+    ) -> None:
+        super().__init__(serde=serde or StrictSerializer(allowed_types))
+        self._inner = self  # whose async methods `verb` and `stream` run on the loop
+        self._loop = Bridge(scope)
+        self._wait = self._loop.wait
+        ctx = self._loop.scope.ctx
+        self._graphs = GraphCheckpoints(ctx.store, scope.scope)
+        self._most = ctx.settings.max_checkpoint_mb << 20
+
+    @classmethod
+    @contextmanager
+    def from_url(
+        cls,
+        url: str | Path,
+        *,
+        user: str = "langgraph",
+        space: str | None = None,
+        tenant: str | None = None,
+        allowed_types: Iterable[type | tuple[str, ...]] = (),
+        serde: SerializerProtocol | None = None,
+        **settings: Any,
+    ) -> Iterator[MemoristSaver]:
+        """Open a memory for a `with` block: a file, `:memory:` or `postgresql://…`."""
+        with Blocking.open(url, **{"embedder": "none", **settings}) as memory:
+            yield cls(memory.scope(user, space, tenant), allowed_types=allowed_types, serde=serde)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint; values whose version is stored already are not written again."""
+        thread, ns = _place(config)
+        id = checkpoint["id"]
+        values = checkpoint["channel_values"]
+        versions = checkpoint["channel_versions"]
+        about: Mapping[str, Any] = get_checkpoint_metadata(config, metadata)
+        # The version of each channel that has a value; None for those built from older writes.
+        built = [name for name in about.get(_COUNTERS) or () if name in versions]
+        channels: dict[str, str | None] = dict.fromkeys(built)
+        for name, version in versions.items():
+            if name in values:
+                channels[name] = json.dumps(version)
+        bare = {name: value for name, value in checkpoint.items() if name != "channel_values"}
+        data = self._dump("checkpoint", {"checkpoint": bare, "metadata": about})
+        state = GraphState(thread, ns, id, get_checkpoint_id(config), channels, data)
+        run = about.get("run_id")
+        await self._wait(
+            self._graphs.put(
+                state,
+                partial(self._dump_all, values),
+                metadata=_words(about, none=False),
+                run=None if run is None else str(run),
+            )
+        )
+        return _config(thread, ns, id)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Store what a task wrote. Storing it again changes nothing."""
+        made: list[TaskWrite] = []
+        for number, (channel, value) in enumerate(writes):
+            place = WRITES_IDX_MAP.get(channel, number)
+            data = self._dump(channel, value)
+            made.append(TaskWrite(task_id, place, task_path, channel, data))
+        self._check_size(sum(len(write.data[1]) for write in made))
+        id = get_checkpoint_id(config)
+        if id is None:
+            raise InvalidInput(
+                "Writes belong to a checkpoint: the config has to name its checkpoint_id"
+            )
+        await self._wait(self._graphs.write(*_place(config), id, made))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the named checkpoint, or the newest of the thread; None if there is none."""
+        thread, ns = _place(config)
+        id = get_checkpoint_id(config) or None
+        wanted = self._graphs.find(thread=thread, ns=ns, id=id, limit=1)
+        found = await self._wait(few(wanted))
+        return self._tuple(found[0]) if found else None
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Yield the checkpoints of a thread or the scope that match the filter, newest first."""
+        thread = ns = id = None
+        if config is not None:
+            thread, ns = _place(config)
+            if config["configurable"].get("checkpoint_ns") is None:
+                ns = None
+            id = get_checkpoint_id(config) or None
+        found = self._graphs.find(
+            thread=thread,
+            ns=ns,
+            id=id,
+            before=get_checkpoint_id(before) if before else None,
+            metadata=_words(filter or {}, none=True),
+            limit=limit,
+        )
+        while page := await self._wait(few(found, 1)):
+            yield self._tuple(page[0])
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Delete everything of a thread."""
+        await self._wait(self._graphs.delete_threads([thread_name(str(thread_id))]))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints of runs, with their writes.
+
+        A delta channel of a later run that was built from them starts anew.
+        """
+        await self._wait(self._graphs.delete_runs([str(run) for run in run_ids]))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy everything of a thread to another."""
+        source = thread_name(str(source_thread_id))
+        target = thread_name(str(target_thread_id))
+        await self._wait(self._graphs.copy_thread(source, target))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Delete all checkpoints (`delete`) or all but the newest of each namespace
+        (`keep_latest`).
+
+        Ancestors that the values of a delta channel are built from stay, too.
+        """
+        threads = [thread_name(str(thread)) for thread in thread_ids]
+        if strategy not in ("keep_latest", "delete"):
+            raise InvalidInput(f"No prune strategy {strategy!r}: choose keep_latest or delete")
+        graphs = self._graphs
+        prune = graphs.keep_latest if strategy == "keep_latest" else graphs.delete_threads
+        await self._wait(prune(threads))
+
+    put = verb(aput)
+    put_writes = verb(aput_writes)
+    get_tuple = verb(aget_tuple)
+    list = stream(alist)
+    delete_thread = verb(adelete_thread)
+    delete_for_runs = verb(adelete_for_runs)
+    copy_thread = verb(acopy_thread)
+    prune = verb(aprune)
+
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        """Return a version that sorts after the current one and differs from that of any fork."""
+        if isinstance(current, (int, float)):  # a thread that another saver began
+            return current + 1
+        number = int(current.split(".")[0]) if current else 0
+        return f"{number + 1:032}.{secrets.token_hex(8)}"
+
+    def _tuple(self, found: StoredCheckpoint) -> CheckpointTuple:
+        state = found.state
+        stored = self._load(state.data)
+        values = {name: self._load(value) for name, value in found.values.items()}
+        return CheckpointTuple(
+            config=_config(state.thread, state.ns, state.id),
+            checkpoint=cast(Checkpoint, {**stored["checkpoint"], "channel_values": values}),
+            metadata=stored["metadata"],
+            parent_config=_config(state.thread, state.ns, state.parent) if state.parent else None,
+            pending_writes=[self._pending(write) for write in found.writes],
+        )
+
+    def _pending(self, write: TaskWrite) -> PendingWrite:
+        return write.task, write.channel, self._load(write.data)
+
+    def _load(self, data: Typed) -> Any:
+        try:
+            return self.serde.loads_typed(data)
+        except ValueError as error:
+            raise StoreDamaged(
+                "A checkpoint is damaged and cannot be read: use an older one"
+            ) from error
+
+    def _dump_all(self, values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Typed]:
+        dumped = {name: self._dump(name, values[name]) for name in names}
+        self._check_size(sum(len(data) for _, data in dumped.values()))
+        return dumped
+
+    def _dump(self, name: str, value: Any) -> Typed:
+        try:
+            dumped = self.serde.dumps_typed(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"The value of {name!r} cannot be serialized: {error}") from error
+        self._check_size(len(dumped[1]))
+        return dumped
+
+    def _check_size(self, size: int) -> None:
+        if size > self._most:
+            most = self._most >> 20
+            raise InvalidInput(
+                f"{size:,} bytes are too many: store less, or raise max_checkpoint_mb ({most})"
+            )
+
+
+def migrate(source: BaseCheckpointSaver[Any], target: MemoristSaver) -> int:
+    """Copy everything from another saver, oldest first; return the number of checkpoints.
+
+    Threads continue where they stopped. Copying again changes nothing, so it may be repeated after
+    a failure.
+    """
+    tuples = builtins.list(source.list(None))
+    for each in reversed(tuples):
+        parent = get_checkpoint_id(each.parent_config) if each.parent_config else None
+        named = {**each.config["configurable"], "checkpoint_id": parent}
+        target.put({"configurable": named}, each.checkpoint, each.metadata, {})
+    for each in tuples:
+        writes: builtins.list[TaskWrite] = []
+        for position, (task, channel, value) in enumerate(each.pending_writes or ()):
+            place = WRITES_IDX_MAP.get(channel, position)
+            dumped = target._dump(channel, value)
+            # A tuple has no path: the position keeps the order.
+            writes.append(TaskWrite(task, place, f"{position:08}", channel, dumped))
+        id = each.config["configurable"]["checkpoint_id"]
+        target._loop.run(target._graphs.write(*_place(each.config), id, writes))
+    return len(tuples)
+
+
+def _place(config: RunnableConfig) -> tuple[str, str]:
+    """Return the thread and the namespace. Raises InvalidInput."""
+    named = config.get("configurable", {})
+    if "thread_id" not in named:
+        raise InvalidInput(
+            'A checkpoint belongs to a thread: pass {"configurable": {"thread_id": "…"}}'
+        )
+    return thread_name(str(named["thread_id"])), str(named.get("checkpoint_ns") or "")
+
+
+def _config(thread: str, ns: str, id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": id}}
+
+
+def _words(metadata: Mapping[str, Any], *, none: bool) -> dict[str, Any]:
+    """Return metadata as JSON texts that are equal for equal values, None only if asked for.
+
+    >>> _words({"b": {"d": 1.0, "c": [True]}, "a": 2.0, "e": None}, none=False)
+    {'b': '{"c": [true], "d": 1.0}', 'a': '2'}
+    """
+    words: dict[str, Any] = {}
+    for name, value in metadata.items():
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if value is not None:
+            words[quote(str(name))] = json.dumps(value, sort_keys=True, default=str)
+        elif none:
+            words[quote(str(name))] = None
+    return words

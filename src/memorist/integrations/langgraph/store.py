@@ -104,7 +104,7 @@ class MemoristStore(BaseStore):
     async def _batch(self, ops: Sequence[Op]) -> list[Result]:
         now = self._ctx.clock()
         keys = [_key(op.namespace, op.key) for op in ops if isinstance(op, GetOp)]
-        stored = await self._items.get(keys, now) if keys else {}
+        stored = await self._items.get(keys, now)
         results: list[Result] = []
         read: list[Document] = []
         puts: dict[DocumentKey, PutOp] = {}

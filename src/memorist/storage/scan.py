@@ -1,20 +1,24 @@
-"""Checking a store: rows that were altered, references that lead nowhere, a history with gaps."""
+"""Scan everything that is stored: check it for rows that were altered, references that lead nowhere
+and a history with gaps, or export it as plain values, in an order in which it can be imported."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from ..errors import InvalidInput, MemoristError, StoreDamaged
-from ..text import tokens
+from ..text import clock, normalize, tokens
 from ..types import Scope
-from . import history, rows
+from . import codec, history, person, proposals, rows
+from .changes import HistoryEntry
 from .database import EVERY, Rows
 from .store import Store
 
+FORMAT = 1  # of an export
 PAGE = 500
-_COLUMNS = ", ".join(f"m.{column}" for column in rows.COLUMNS)
 _CHAINED = ", ".join(f"h.{name}" for name in history.CHAINED.split(", "))
 _KEPT = "EXISTS (SELECT 1 FROM memories m WHERE m.scope = h.scope AND m.id = {})"
 _ENTRIES = f"""SELECT h.row, h.digest, h.seal, h.meta, {_KEPT.format("h.memory_id")}
@@ -29,9 +33,21 @@ _ORPHANS = {
         WHERE needs_embedding = 0 AND NOT EXISTS (SELECT 1 FROM vectors v WHERE {_SAME})""",
     "memories without a history": """SELECT count(*) FROM memories m WHERE superseded_by IS NULL
         AND NOT EXISTS (SELECT 1 FROM history h WHERE h.memory_id = m.id AND h.scope = m.scope)""",
+    "memories of an unknown scope": """SELECT count(*) FROM memories m
+        WHERE NOT EXISTS (SELECT 1 FROM scopes s WHERE s.id = m.scope)""",
     "memories newer than their scope": """SELECT count(*) FROM memories m
         JOIN scopes s ON s.id = m.scope WHERE m.changed > s.revision""",
 }
+_HISTORY = f"""SELECT row, id, memory_id, event, old_ref, new_ref, actor, meta, ts FROM history
+WHERE scope = ? AND row > ? ORDER BY row LIMIT {PAGE}"""
+_MEMORIES = f"""SELECT row, {", ".join(rows.COLUMNS)}, terms, flags FROM memories
+WHERE scope = ? AND row > ? ORDER BY row LIMIT {PAGE}"""
+_MESSAGES = """SELECT s.id, s.session, s.role, s.name, s.at, s.text, s.outcome, m.id, m.text
+FROM messages s LEFT JOIN memories m ON m.scope = s.scope AND m.id = {head}
+WHERE s.scope = ? ORDER BY s.row"""
+_VERSIONED = """SELECT DISTINCT superseded_by FROM memories
+WHERE scope = ? AND superseded_by IS NOT NULL"""
+Records = AsyncIterator[tuple[str, dict[str, Any]]]
 
 
 async def check(store: Store) -> list[str]:
@@ -43,7 +59,8 @@ async def check(store: Store) -> list[str]:
     try:
         found = await store.database.rows(store.database.dialect.integrity)
         problems = [str(row[0]) for row in found if row[0] != "ok"]
-        problems += await altered_rows(store)
+        for scope in await store.scopes():
+            problems += await altered_rows(store, scope)
         for name, sql in _ORPHANS.items():
             counted = sql.format(dimensions=store.database.dialect.dimensions)
             if count := (await store.database.rows(counted, scope=EVERY))[0][0]:
@@ -59,26 +76,21 @@ async def check(store: Store) -> list[str]:
     return problems
 
 
-async def altered_rows(store: Store) -> list[str]:
+async def altered_rows(store: Store, scope: Scope) -> list[str]:
     """Return rows that were altered, and terms that do not belong to their text."""
-    names = "SELECT tenant, user_id, space, id FROM scopes"
-    scopes = {row[3]: rows.scope_of(row) for row in await store.database.rows(names)}
-    row = store.database.dialect.row
-    sql = f"""SELECT m.row, m.scope, m.terms, m.flags, {_COLUMNS} FROM memories m
-    WHERE {row} > ? ORDER BY {row} LIMIT {PAGE}"""
     problems: list[str] = []
-    after = -(2**62)
-    while page := await store.database.rows(sql, (after,), scope=EVERY):
-        problems += await asyncio.to_thread(find_altered, page, scopes, store.language)
+    after = 0
+    while page := await store.rows(scope, _MEMORIES, (after,)):
+        problems += await asyncio.to_thread(find_altered, page, scope, store.language)
         after = page[-1][0]
     return problems
 
 
-def find_altered(page: Rows, scopes: dict[Any, Scope], language: str) -> list[str]:
+def find_altered(page: Rows, scope: Scope, language: str) -> list[str]:
     problems = []
-    for _, number, terms, flags, *row in page:
+    for _, *row, terms, flags in page:
         try:
-            memory = rows.memory(row, scopes.get(number, Scope(user="")))
+            memory = rows.memory(row, scope)
         except MemoristError as error:
             problems.append(str(error))
             continue
@@ -139,3 +151,85 @@ def find_broken(
             )
         before = digest or before
     return problems
+
+
+async def export(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
+    """Yield the format, and then the records of one scope, or of all, as plain values."""
+    yield {"record_type": "memorist", "data": {"format": FORMAT}}
+    for each in [scope] if scope is not None else await store.scopes():
+        for records in (_history_and_memories, _messages, _summaries, _proposals):
+            async for kind, data in records(store, each):
+                if kind != "damaged":
+                    data["scope"] = asdict(each)
+                yield {"record_type": kind, "data": data}
+
+
+async def _history_and_memories(store: Store, scope: Scope) -> Records:
+    """Yield rows as values. One that cannot be read is reported: the others are more than
+    nothing."""
+    readers: dict[str, tuple[str, Callable[[Sequence[Any]], dict[str, Any]]]] = {
+        "history": (_HISTORY, lambda row: _plain(rows.parse(HistoryEntry, row[1:]))),
+        "memory": (_MEMORIES, lambda row: codec.dump(rows.memory(row[1:-2], scope))),
+    }
+    for kind, (sql, parse) in readers.items():
+        after = 0
+        while page := await store.rows(scope, sql, (after,)):
+            after = page[-1][0]
+            for row in page:
+                try:
+                    yield kind, parse(row)
+                except StoreDamaged as error:
+                    yield "damaged", {"id": row[1], "reason": str(error)}
+
+
+async def _messages(store: Store, scope: Scope) -> Records:
+    head = store.database.dialect.head.format("s.outcome")
+    versioned = {row[0] for row in await store.rows(scope, _VERSIONED)}
+    names = ("id", "session", "role", "name", "at", "text")
+    for *values, outcome, memory_id, text in await store.rows(scope, _MESSAGES.format(head=head)):
+        message = dict(zip(names, values, strict=True))
+        message["kept"] = message["text"] is not None
+        if not message["kept"]:
+            if memory_id in versioned:  # an earlier version may hold the message
+                text = await original_text(store, scope, message["id"], memory_id) or text
+            message["text"] = text
+        message["outcome"] = _plain(rows.load_outcome(outcome, message["id"]))
+        if message["outcome"]["supersedes"] is None:
+            del message["outcome"]["supersedes"]
+        yield "message", message
+
+
+async def original_text(store: Store, scope: Scope, message: str, memory_id: str) -> str | None:
+    """Return the version of a memory that is the message word for word."""
+    for text in await store.versions(scope, memory_id):
+        seen = (await store.checks(scope, messages={message: normalize.digest(text)})).seen
+        if message in seen and seen[message].same:
+            return text
+    return None
+
+
+async def _summaries(store: Store, scope: Scope) -> Records:
+    for kind in ("user_profile", "project_memory"):
+        for each in await person.load_summaries(store, scope, kind):
+            yield kind, _plain(each)
+
+
+async def _proposals(store: Store, scope: Scope) -> Records:
+    try:
+        for each in await proposals.load(store, scope):
+            whole = _plain(each)
+            names = ("field", "value", "decided", "at", "evidence")
+            yield "proposal", {name: whole[name] for name in names}
+    except StoreDamaged as error:
+        yield "damaged", {"id": "proposals", "reason": str(error)}
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """Return the fields of a value: times as text, tuples as lists."""
+    plain = asdict(value)
+    for name, part in plain.items():
+        if isinstance(part, datetime):
+            plain[name] = clock.iso(part)
+        elif isinstance(part, tuple):
+            plain[name] = list(part)
+    return plain
