@@ -93,23 +93,24 @@ class _Splitter:
 
     def fit(self, start: int, end: int) -> list[_Span]:
         """Split a stretch at the coarsest boundaries that make it fit, and pack what is small."""
-        whole = self.span(start, end)
-        if whole.size <= self.maximum:
-            return [whole]
         packed: list[_Span] = []
-        for sentence in self.stretches(self.sentences, start, end):
-            span = self.span(*sentence)
-            lines = [sentence]
-            if span.size > self.maximum:
-                lines = self.stretches(self.lines, *sentence)
-            for line in lines:
-                span = self.span(*line)
-                for part in [span] if span.size <= self.maximum else self.windows(*line):
-                    self.append(packed, part)
+        for part in self.parts(start, end, self.sentences, self.lines):
+            self.append(packed, part)
         fitting: list[_Span] = []
         for span in packed:
             fitting += self.recount(span.start, span.end)
         return fitting
+
+    def parts(self, start: int, end: int, *boundaries: list[int]) -> Iterator[_Span]:
+        """Yield a stretch that fits as it is, and others by the parts between their boundaries."""
+        whole = self.span(start, end)
+        if whole.size <= self.maximum:
+            yield whole
+        elif not boundaries:
+            yield from self.windows(start, end)
+        else:
+            for stretch in self.stretches(boundaries[0], start, end):
+                yield from self.parts(*stretch, *boundaries[1:])
 
     def append(self, spans: list[_Span], span: _Span, *, may_join: bool = True) -> None:
         """Add a span to the last one if both fit together; sums are trusted up to a limit."""

@@ -12,12 +12,12 @@ from datetime import datetime
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..context import Context
 from ..embedders import encode
 from ..errors import ProviderFailed
 from ..index import Snapshot
+from ..index.arrays import Bools, Floats
 from ..storage import tasks
 from ..storage.changes import Event, SeenMessage
 from ..storage.queries import Reader
@@ -172,7 +172,7 @@ async def load(tx: Transaction, batch: Batch) -> None:
     checks = batch.checks or await tx.checks(scope, sessions=sessions, hashes=hashes)
     snapshot = batch.snapshot
     policy = batch.policy
-    near = _find_near_rows(snapshot, chunks, policy)
+    near = _find_near_rows(batch)
     if policy.exact:
         same = await tx.same_text(scope, checks.same & hashes)
         for memories in same.values():
@@ -196,11 +196,11 @@ async def load(tx: Transaction, batch: Batch) -> None:
     batch.places.update(checks.sequences)
 
 
-def _find_near_rows(
-    snapshot: Snapshot, chunks: Sequence[Chunk], policy: Policy
-) -> dict[str, dict[int, float]]:
+def _find_near_rows(batch: Batch) -> dict[str, dict[int, float]]:
     """Return the rows that each chunk has to be compared with, by cosine and by subject."""
-    by_text = {chunk.text: chunk for chunk in chunks if not chunk.is_turn}
+    policy = batch.policy
+    snapshot = batch.snapshot
+    by_text = {chunk.text: chunk for chunk in batch.chunks if not chunk.is_turn}
     usable = snapshot.alive & ((snapshot.session < 0) | (snapshot.speaker < 0))
     if (policy.bands is None and not policy.conflicts) or not by_text or not usable.any():
         return {}
@@ -215,23 +215,22 @@ def _find_near_rows(
     return found
 
 
-def _pick_best(usable: NDArray[np.bool_], cosines: NDArray[np.float32]) -> set[int]:
+def _pick_best(usable: Bools, cosines: Floats) -> set[int]:
     """Return the few with the highest cosine; of equals, the latest."""
     positions = np.flatnonzero(usable)
     order = np.lexsort((-positions, -cosines[positions]))[:MOST]
     return set(positions[order].tolist())
 
 
-def _find_same_subject(snapshot: Snapshot, clause: Clause) -> NDArray[np.bool_]:
+def _find_same_subject(snapshot: Snapshot, clause: Clause) -> Bools:
     """Mark what has the same subject and verb: another city may be far away as a vector, too."""
     verb = clause.verb.removesuffix("s")
     words = (*clause.subject.split(), _SAID_AS.get(verb, verb))
-    groups = [list(map(tokens.term_id, tokens.analyze(each))) for each in words]
-    found = list[NDArray[np.bool_]]()
-    for terms in filter(None, groups):
+    found = list[Bools]()
+    for terms in filter(None, map(tokens.analyze, words)):
         here = np.zeros(snapshot.n, np.bool_)
         for term in terms:
-            here[snapshot.postings(term)[0]] = True
+            here[snapshot.postings(tokens.term_id(term))[0]] = True
         found.append(here)
     return np.logical_and.reduce(found) if found else np.zeros(snapshot.n, np.bool_)
 

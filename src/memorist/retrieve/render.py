@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeVar
 from unicodedata import normalize
@@ -99,8 +99,7 @@ def credit(memory: Memory) -> str:
 
 def plain_block(memories: Sequence[Memory]) -> str:
     """Render the block of the Memory Logic Specification, byte for byte."""
-    items = [(memory.kind, memory.text, credit(memory)) for memory in memories]
-    return labelled(items)
+    return labelled((memory.kind, memory.text, credit(memory)) for memory in memories)
 
 
 def labelled(items: Iterable[tuple[str, str, str]]) -> str:
@@ -229,13 +228,9 @@ class Caps:
 
     def beside(self, text: str, count: Count) -> Caps:
         """Return the room that is left beside a text and a line break."""
-        tokens = self.tokens
-        chars = self.chars
-        if tokens is not None:
-            tokens = max(0, tokens - count(text) - 1)
-        if chars is not None:
-            chars = max(0, chars - len(text) - 1)
-        return Caps(limit=self.limit, tokens=tokens, chars=chars)
+        tokens = None if self.tokens is None else max(0, self.tokens - count(text) - 1)
+        chars = None if self.chars is None else max(0, self.chars - len(text) - 1)
+        return replace(self, tokens=tokens, chars=chars)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,16 +265,11 @@ def fit(
         text = render(items[:limit])
         tokens = count(text) if text else 0
         if not _excess(text, tokens, caps):
-            beyond = dict.fromkeys(range(limit, len(items)), f"beyond the limit of {limit}")
-            taken = list(range(min(limit, len(items))))
-            return Fitted(
-                taken=taken,
-                cut=beyond,
-                text=text,
-                tokens=tokens,
-            )
+            cut = dict.fromkeys(range(limit, len(items)), f"beyond the limit of {limit}")
+            taken = list(range(len(items)))[:limit]
+            return Fitted(taken=taken, cut=cut, text=text, tokens=tokens)
     taken = []
-    cut: dict[int, str] = {}
+    cut = {}
     used = 0
     text = ""
     for i, item in enumerate(items):
@@ -289,12 +279,11 @@ def fit(
         if cut and not skip:
             cut[i] = "one before it does not fit"
             continue
-        so_far = [items[j] for j in taken]
-        longer = render([*so_far, item])
+        longer = render([*(items[j] for j in taken), item])
         price = count(longer) if cost is None else cost(item)
         total = price if cost is None else used + price
         problem = _excess(longer, total, caps)
-        if problem and cost is not None and caps.tokens is not None and total > caps.tokens:
+        if cost is not None and caps.tokens is not None and total > caps.tokens:
             problem = f"its {price} tokens do not fit into the budget of {caps.tokens}"
         if problem:
             cut[i] = problem
@@ -302,12 +291,7 @@ def fit(
             taken.append(i)
             used = total
             text = longer
-    return Fitted(
-        taken=taken,
-        cut=cut,
-        text=text,
-        tokens=used,
-    )
+    return Fitted(taken=taken, cut=cut, text=text, tokens=used)
 
 
 def _excess(text: str, tokens: int, caps: Caps) -> str:

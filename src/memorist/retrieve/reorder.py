@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import ProviderFailed
 from ..index.snapshot import Snapshot
 from ..ports import Reranker, Vectors
 from ..storage.queries import Reader
 from ..types import Query
+from .features import Column
 from .profiles import Profile
 from .score import Candidate
 
@@ -76,7 +76,7 @@ def diversify(
 
 
 def order(
-    values: NDArray[np.float64],
+    values: Column,
     vectors: Vectors,
     tags: Sequence[frozenset[str]],
     *,
@@ -95,7 +95,7 @@ def order(
     """
     if not len(values):
         return []
-    similar: NDArray[np.float64] = np.clip(vectors @ vectors.T, 0, 1).astype(np.float64)
+    similar: Column = np.clip(vectors @ vectors.T, 0, 1).astype(np.float64)
     for i in np.flatnonzero(~vectors.any(axis=1)).tolist():
         similar[i] = similar[:, i] = [tag_overlap(tags[i], other) for other in tags]
     low = values.min()
