@@ -21,7 +21,7 @@ from .embedders import Cached, Hashing
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import validation
-from .jobs.vectors import IndexSync, StoreSearch
+from .jobs.vectors import IndexSync
 from .jobs.worker import Worker
 from .llms import Breaker, MeteredModel
 from .offline import Down, Offline, Switch
@@ -79,7 +79,9 @@ async def open_client(
     external_index = await _external_index(chosen, store, embedder)
     lean_from = chosen.vector_index_from
     if lean_from is None and external_index is not None:
-        lean_from = LEAN_FROM if isinstance(external_index, StoreSearch) else 0
+        lean_from = 0
+    elif lean_from is None and _is_postgres(chosen):
+        lean_from = LEAN_FROM
     llm = None
     if model is not None:
         llm = MeteredModel(
@@ -170,7 +172,9 @@ async def _external_index(
     store: Store,
     embedder: Embedder | None,
 ) -> NearestRows | None:
-    """Return what searches the vectors of scopes that are too large to hold."""
+    """Return the index for the vectors of scopes that are too large to hold; None if there is none,
+    or if the store searches them itself.
+    """
     if embedder is None or (settings.vector_index is None and not _is_postgres(settings)):
         return None
     if settings.vector_index in (None, "store"):
@@ -179,7 +183,7 @@ async def _external_index(
                 "Setting 'vector_index': only PostgreSQL searches vectors itself;"
                 " name chroma:… or weaviate:…"
             )
-        return StoreSearch(store, embedder.model)
+        return None
     from . import vector_indexes
 
     try:

@@ -205,20 +205,18 @@ class IndexSync:
 
         Raises IndexUnavailable.
         """
-        now = time.monotonic()
-        if now < self._resumes_at:
-            raise IndexUnavailable(self._error)
-        deadline = now + WAIT_SECONDS
         status = "ok"
+        if time.monotonic() < self._resumes_at:
+            raise IndexUnavailable(self._error)
         try:
-            while self._synced.get(scope, -1) < revision:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    status = "the vector index is still being filled"
-                    break
-                done, _ = await asyncio.wait({self._start(scope)}, timeout=left)
-                if done and not done.pop().result():  # another process is copying
-                    await asyncio.sleep(min(left, POLL_SECONDS))
+            try:
+                async with asyncio.timeout(WAIT_SECONDS):
+                    while self._synced.get(scope, -1) < revision:
+                        is_done = await asyncio.shield(self._start(scope))
+                        if not is_done:  # another process is copying
+                            await asyncio.sleep(POLL_SECONDS)
+            except TimeoutError:
+                status = "the vector index is still being filled"
             return await self.index.nearest(scope, vector, limit=limit), status
         except IndexUnavailable as error:
             self._error = str(error)
@@ -305,31 +303,3 @@ class IndexSync:
         if revision != since:
             await self._store.set_index_position(scope, self.index.name, revision)
         self._synced[scope] = revision
-
-
-class StoreSearch:
-    """Searches the vectors in the store itself, which are always in step."""
-
-    def __init__(self, store: Store, model: str) -> None:
-        self._store = store
-        self._model = model
-
-    async def nearest(
-        self,
-        scope: Scope,
-        vector: Vectors,
-        *,
-        limit: int,
-        revision: int,
-    ) -> tuple[list[int], str]:
-        found = await self._store.nearest(scope, vector, model=self._model, limit=limit)
-        return [row for row, _ in found], "ok"
-
-    def notify(self, scope: Scope) -> None:
-        """Do nothing: the store is its own index."""
-
-    async def sync(self, scope: Scope) -> bool:
-        return True
-
-    async def close(self) -> None:
-        """Do nothing: the store is closed by the client."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..context import Context
 from ..embedders import encode
-from ..errors import ProviderFailed, StoreDamaged
+from ..errors import Misconfigured, ProviderFailed, StoreDamaged
 from ..index.snapshot import WORKING
 from ..ports import Vectors
 from ..storage.queries import Reader
@@ -144,14 +144,19 @@ async def _load_nearest(
     rows: Sequence[int] = ()
     status = "ok"
     if len(compared) > min(EXACT, snapshot.count - 1):
-        status = "no vector index is configured for a scope of this size"
-        if ctx.external_index is not None:
-            try:
+        scope = query.scope
+        try:
+            if ctx.external_index is None:
+                near = ctx.store.nearest(scope, vector, model=snapshot.model, limit=PROPOSED)
+                rows = [row for row, _ in await near]
+            else:
                 rows, status = await ctx.external_index.nearest(
-                    query.scope, vector, limit=PROPOSED, revision=snapshot.revision
+                    scope, vector, limit=PROPOSED, revision=snapshot.revision
                 )
-            except ProviderFailed as error:
-                status = str(error)
+        except Misconfigured:
+            status = "no vector index is configured for a scope of this size"
+        except ProviderFailed as error:
+            status = str(error)
         scores, _ = search.bm25
         matching = compared[scores[compared] > 0]
         order = np.argsort(-scores[matching], kind="stable")

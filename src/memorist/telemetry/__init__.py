@@ -1,7 +1,7 @@
 """Observing verbs and jobs from outside: what runs, how long, how it ends and how many memories it
 concerns, never their text.
 
-Observers are a list of the client; while it is empty, a verb costs nothing more. Two are here: the
+Observers are a list of the client; while it is empty, a verb costs hardly more. Two are here: the
 log of a server or worker, and OpenTelemetry spans, which the process may export. The metrics of the
 server are a third.
 """
@@ -59,10 +59,7 @@ def observed(what: str, count: Callable[[Any], int]) -> Callable[[Verb[P, T]], V
     def wrap(method: Verb[P, T]) -> Verb[P, T]:
         @functools.wraps(method)
         async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            observers = self.ctx.observers
-            if not observers:
-                return await method(self, *args, **kwargs)
-            with observe(observers, what) as report_count:
+            with observe(self.ctx.observers, what) as report_count:
                 result = await method(self, *args, **kwargs)
                 report_count(count(result))
                 return result
