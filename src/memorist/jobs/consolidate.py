@@ -28,7 +28,6 @@ from ..ingest import validation
 from ..ingest.policies import Bands, Policy
 from ..ports import BudgetedModel
 from ..storage.changes import Change, Event, HistoryEntry, Save
-from ..storage.rows import portions
 from ..storage.tasks import Task
 from ..text import compare, normalize
 from ..text.contradictions import contradicts
@@ -85,25 +84,24 @@ class _Run:
     async def join_by_rules(self) -> list[Pair]:
         """Join what rules find to be the same; return the other pairs, nearest first."""
         left: list[Pair] = []
-        every = await pairs.find_near(self.ctx, self.scope, self.bands, self.now)
-        for near in portions(every):
-            rows = {row for a, b, _ in near for row in (a, b)}
-            read = await self.ctx.store.at_rows(self.scope, sorted(rows))
-            self.known = {memory.id: memory for memory in read.values()} | self.known
-            for a, b, cosine in near:
-                if a not in read or b not in read:  # erased in the meantime
-                    continue
-                pair = self.current(Pair(old=read[a], new=read[b], cosine=cosine))
-                if pair is None:
-                    continue
-                if not await asyncio.to_thread(pairs.is_same, pair, self.bands):
-                    left.append(pair)
-                elif not await self.was_undone(pair):
-                    await self.write(pair, pairs.merge(pair, self.now))
+        near = await pairs.find_near(self.ctx, self.scope, self.bands, self.now)
+        rows = {row for a, b, _ in near for row in (a, b)}
+        read = await self.ctx.store.at_rows(self.scope, sorted(rows))
+        self.known = {memory.id: memory for memory in read.values()}
+        for a, b, cosine in near:
+            if a not in read or b not in read:  # erased in the meantime
+                continue
+            pair = self.current(Pair(old=read[a], new=read[b], cosine=cosine))
+            if pair is None:
+                continue
+            if not await asyncio.to_thread(pairs.is_same, pair, self.bands):
+                left.append(pair)
+            elif not await self.was_undone(pair):
+                await self.write(pair, pairs.merge(pair, self.now))
         return left
 
     async def join_by_model(self, model: BudgetedModel, left: Sequence[Pair]) -> None:
-        """Ask about the pairs for which an answer can matter.
+        """Ask about the pairs for which an answer can matter: nearest first, a few of each memory.
 
         Raises ModelUnavailable, OverBudget.
         """
@@ -111,32 +109,24 @@ class _Run:
         asked = await store.compared_since(self.scope, self.now - ASK_AGAIN)
         today = await store.compared_since(self.scope, self.now - DAILY)
         most = self.ctx.settings.consolidate_pairs - len(today)
-        for batch in batches(await asyncio.to_thread(self.choose, left, asked, most)):
-            try:
-                await self.ask(model, batch)
-            except BadModelAnswer:
-                await self.write(None, compared=batch)
-
-    def choose(
-        self,
-        left: Sequence[Pair],
-        asked: set[tuple[str, str, float]],
-        most: int,
-    ) -> list[Pair]:
-        """Return the pairs to ask about, nearest first, a few of each memory."""
         chosen: list[Pair] = []
         counts: Counter[str] = Counter()
         for each in left:
             if len(chosen) >= most:
                 break
             pair = self.current(each)
-            if pair is None or pair.fingerprint in asked or not self.matters(pair):
+            if pair is None or pair.fingerprint in asked:
                 continue
             ids = (pair.old.id, pair.new.id)
-            if max(counts[id] for id in ids) < MAX_PER_MEMORY:
+            is_frequent = max(counts[id] for id in ids) >= MAX_PER_MEMORY
+            if not is_frequent and await asyncio.to_thread(self.matters, pair):
                 counts.update(ids)
                 chosen.append(pair)
-        return chosen
+        for batch in batches(chosen):
+            try:
+                await self.ask(model, batch)
+            except BadModelAnswer:
+                await self.write(None, compared=batch)
 
     def matters(self, pair: Pair) -> bool:
         """Whether anything can follow from the model's answer."""
