@@ -33,7 +33,7 @@ from ..storage.person import Summary
 from ..storage.store import Store
 from ..types import Draft, Memory, Outcome, Query, Recall, Scope
 from .spool import Pending, Spool
-from .stand_in import Recent, StandIn, batches, hand_over
+from .stand_in import StandIn, batches, hand_over
 
 T = TypeVar("T")
 Way: TypeAlias = Literal["reading", "writing"]
@@ -157,10 +157,9 @@ class Offline:
         self._spool = spool
         self._reopen = reopen
         self.down = down
-        self._recent = Recent(ctx.index)
         self._stand_in = StandIn(ctx)
         self._task: asyncio.Task[None] | None = None
-        ctx.store.on_commit = self._recent.note_commit
+        ctx.store.on_commit = self._stand_in.note_commit
         if isinstance(ctx.store.database, Switch):
             ctx.store.database.on_loss = self._watch
 
@@ -272,13 +271,12 @@ class Offline:
         recall = partial(retrieve.recall, ctx, query, profile, now, revision=revision)
         answer = await self._attempt("reading", recall)
         if answer is not None:
-            self._recent.note_read(answer.memories)
+            self._stand_in.note_read(answer.memories)
         spooled = await self._waiting(query.scope)
         if answer is not None and not spooled:
             return answer
         why = self.down.get("reading", "it was down for a moment")
-        known = self._recent.current(query.scope)
-        async with self._stand_in.holding(query.scope, known, spooled) as (mine, made):
+        async with self._stand_in.holding(query.scope, spooled) as (mine, made):
             mine = replace(ctx, store=mine.store, index=mine.index, external_index=None)
             mixed = await retrieve.recall(mine, query, profile, now)
         if answer is None:
@@ -293,8 +291,7 @@ class Offline:
         """
         spooled = await self._waiting(scope)
         if any(each.id == id for each in spooled):
-            known = self._recent.current(scope)
-            async with self._stand_in.holding(scope, known, spooled) as (mine, made):
+            async with self._stand_in.holding(scope, spooled) as (mine, made):
                 stored = [*made.get(id, ()), id]
                 return await edit.load(mine.store, scope, stored[0])
         return await edit.load(self._ctx.store, scope, id)

@@ -35,13 +35,20 @@ CACHE_BYTES = 64 << 20  # of the stand-in's index
 Made: TypeAlias = dict[str, tuple[str, ...]]  # ids of memories, by that of the spooled draft
 
 
-class Recent:
-    """Memories that were recently read or written by this process."""
+class StandIn:
+    """A store in memory that answers while the real one is down, or lacks what is spooled.
 
-    def __init__(self, index: SnapshotCache) -> None:
-        self._index = index
+    It holds what this process recently read or wrote, if that is still the current version.
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
         # With the revision of the scope's snapshot when it was written here; -1: it was read.
-        self._held: OrderedDict[tuple[Scope, str], tuple[Save, int]] = OrderedDict()
+        self._recent: OrderedDict[tuple[Scope, str], tuple[Save, int]] = OrderedDict()
+        self._open: Context | None = None
+        self._held: dict[Scope, dict[str, Memory]] = {}
+        self._made: dict[Scope, Made] = {}
+        self._turn = asyncio.Lock()
 
     def note_read(self, memories: Iterable[Memory]) -> None:
         """Hold memories that were just read."""
@@ -49,35 +56,35 @@ class Recent:
 
     def note_commit(self, scope: Scope, changes: Sequence[Change]) -> None:
         """Hold what was just written, and drop what was forgotten."""
-        snapshot = self._index.peek(scope)
+        snapshot = self._ctx.index.peek(scope)
         saves = [change for change in changes if isinstance(change, Save)]
         self._hold(saves, snapshot.revision if snapshot else 0)
         gone = {change.memory_id for change in changes if isinstance(change, Forget)}
         for save in self.of(scope) if gone else ():
             if not gone.isdisjoint((save.memory.id, save.memory.superseded_by)):
-                del self._held[scope, save.memory.id]
+                del self._recent[scope, save.memory.id]
 
     def _hold(self, saves: Iterable[Save], revision: int) -> None:
         for save in saves:
             key = save.memory.scope, save.memory.id
-            self._held[key] = save, revision
-            self._held.move_to_end(key)
-        while len(self._held) > MOST_RECENT:
-            self._held.popitem(last=False)
+            self._recent[key] = save, revision
+            self._recent.move_to_end(key)
+        while len(self._recent) > MOST_RECENT:
+            self._recent.popitem(last=False)
 
     def of(self, scope: Scope) -> list[Save]:
         """Return everything held of a scope, least recent first."""
-        return [save for (whose, _), (save, _) in self._held.items() if whose == scope]
+        return [save for (whose, _), (save, _) in self._recent.items() if whose == scope]
 
     def current(self, scope: Scope) -> list[Save]:
         """Return what the snapshot has in the same version, with its vector, or cannot have yet."""
-        snapshot = self._index.peek(scope)
+        snapshot = self._ctx.index.peek(scope)
         versions = {}
         found = []
         revision = snapshot.revision if snapshot else 0
         for save in self.of(scope):
             memory = save.memory
-            _, written_at = self._held[scope, memory.id]
+            _, written_at = self._recent[scope, memory.id]
             if revision <= written_at:
                 found.append(save)
             else:
@@ -96,30 +103,18 @@ class Recent:
                 found.append(replace(versions[version], vector=given, model=snapshot.model))
         return found
 
-
-class StandIn:
-    """A store in memory that answers while the real one is down, or lacks what is spooled."""
-
-    def __init__(self, ctx: Context) -> None:
-        self._ctx = ctx
-        self._open: Context | None = None
-        self._held: dict[Scope, dict[str, Memory]] = {}
-        self._made: dict[Scope, Made] = {}
-        self._turn = asyncio.Lock()
-
     @asynccontextmanager
     async def holding(
-        self,
-        scope: Scope,
-        known: Sequence[Save],
-        spooled: Sequence[Pending],
+        self, scope: Scope, spooled: Sequence[Pending]
     ) -> AsyncIterator[tuple[Context, Made]]:
-        """Yield a context whose store holds exactly this of a scope, and what drafts became."""
+        """Yield a context whose store holds exactly what is current and what is spooled of a scope,
+        and what drafts became.
+        """
         async with self._turn:
             ctx = self._open or await self._create()
             made = self._made.setdefault(scope, {})
             async with ctx.store.transaction(scope) as tx:
-                await tx.apply(self._update(scope, known, {each.id for each in spooled}))
+                await tx.apply(self._update(scope, {each.id for each in spooled}))
             new = [each for each in spooled if each.id not in made and isinstance(each.what, Draft)]
             for batch in batches(new):
                 # Many drafts at once are found by their words: only the last ones are embedded.
@@ -129,8 +124,9 @@ class StandIn:
                 made |= {id: outcome.ids for id, outcome in outcomes.items()}
             yield ctx, made
 
-    def _update(self, scope: Scope, known: Sequence[Save], spooled: set[str]) -> list[Change]:
+    def _update(self, scope: Scope, spooled: set[str]) -> list[Change]:
         """Return the changes that save what is new in a scope, and forget what is gone."""
+        known = self.current(scope)
         held = self._held.setdefault(scope, {})
         made = self._made[scope]
         changes: list[Change] = []
