@@ -238,11 +238,11 @@ class Client:
 
     async def backup(self, path: str | Path) -> None:
         """Write a complete copy of the database while others write."""
-        await self.ctx.store.backup(Path(path))
+        await self.ctx.store.database.backup(Path(path))
 
     async def vacuum(self) -> None:
         """Return unused space to the file system."""
-        await self.ctx.store.vacuum()
+        await self.ctx.store.database.vacuum()
 
     async def check(self) -> list[str]:
         """Return the problems found in the stored data; empty if there are none."""

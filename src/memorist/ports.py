@@ -4,6 +4,7 @@ to it."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -115,9 +116,9 @@ class Delta:
     """What changed in a scope."""
 
     revision: int  # of the scope, when this page was read
-    rows: list[IndexRow]  # as they are now
-    gone: list[int]  # rows that were erased since the revision; they come with the first page
-    next: int | None  # where the next page begins
+    rows: list[IndexRow] = field(default_factory=list)  # as they are now
+    gone: list[int] = field(default_factory=list)  # erased since; they come with the first page
+    next: int | None = None  # where the next page begins
     total: int = 0  # how many rows changed, on the first of several pages
 
 

@@ -310,7 +310,7 @@ async def test_the_wall_holds_for_the_owner_of_the_tables(plain: str) -> None:
         "SELECT text FROM memories", scope=await store.number(ANA)
     ) == [("mine",)]
     assert await check(store) == []
-    await store.vacuum()
+    await store.database.vacuum()
     await store.close()
 
 
@@ -531,10 +531,10 @@ async def test_nearest_uses_the_index_in_a_large_scope(
 
 async def test_a_change_is_heard_in_another_process_at_once(store: Store) -> None:
     other = await open_postgres(store.database.url)
-    await other.wait_for_change(0)
+    await other.database.wait_for_change(0)
     await keep(store, "tea")
     begun = time.monotonic()
-    await other.wait_for_change(20)
+    await other.database.wait_for_change(20)
     assert time.monotonic() - begun < 10
     await other.close()
 
@@ -712,7 +712,7 @@ async def test_a_backup_opens_as_a_file_with_all_there_is(store: Store, tmp_path
         await tasks.save_embeddings(
             tx, [Embedding(memory_id=made.id, model="other", vector=[1, 0, 0])]
         )
-    await store.backup(tmp_path / "copy.db")
+    await store.database.backup(tmp_path / "copy.db")
     copy = await open_sqlite(tmp_path / "copy.db")
     assert (await copy.changed_since(ANA, 0, model="m", limit=9)).rows == (
         await store.changed_since(ANA, 0, model="m", limit=9)

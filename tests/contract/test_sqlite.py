@@ -90,7 +90,7 @@ async def test_a_temporary_database_reserves_no_space() -> None:
     with TemporaryDirectory() as folder:
         store = await open_sqlite(Path(folder) / "m.db")
         assert "m.db-reserve" not in os.listdir(folder)
-        assert not store.make_room()
+        assert not store.database.make_room()
         await store.close()
 
 
@@ -211,7 +211,7 @@ async def test_a_backup_holds_everything_that_was_acknowledged_before_it(tmp_pat
     for number in range(5):
         await asyncio.sleep(0.05)
         before = len(done)
-        await store.backup(tmp_path / f"copy{number}.db")
+        await store.database.backup(tmp_path / f"copy{number}.db")
         copy = await open_sqlite(tmp_path / f"copy{number}.db")
         assert len(await texts(copy)) >= before
         assert await check(copy) == []
@@ -228,7 +228,7 @@ async def test_a_backup_is_a_file_whatever_its_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     store = await open_sqlite(":memory:")
-    await store.backup(Path(name))
+    await store.database.backup(Path(name))
     await store.close()
     assert os.listdir(tmp_path) == [name]
 
@@ -236,7 +236,7 @@ async def test_a_backup_is_a_file_whatever_its_name(
 async def test_a_backup_into_a_missing_folder_names_the_folder(tmp_path: Path) -> None:
     store = await open_sqlite(":memory:")
     with pytest.raises(StoreUnavailable, match="nowhere"):
-        await store.backup(tmp_path / "nowhere" / "copy.db")
+        await store.database.backup(tmp_path / "nowhere" / "copy.db")
     await store.close()
 
 
@@ -264,7 +264,7 @@ async def test_terms_are_made_anew_for_another_language(tmp_path: Path) -> None:
 async def test_nobody_else_can_read_what_is_kept(tmp_path: Path) -> None:
     store = await open_sqlite(tmp_path / "new" / "m.db")
     await keep(store, "tea")
-    await store.backup(tmp_path / "new" / "copy.db")
+    await store.database.backup(tmp_path / "new" / "copy.db")
     assert {
         path.stat().st_mode & 0o077 for path in (tmp_path / "new", *(tmp_path / "new").iterdir())
     } == {0}

@@ -861,17 +861,17 @@ async def test_a_worker_whose_model_fails_gives_its_rows_back(store: Store) -> N
 
 async def test_one_at_a_time_is_alone(store: Store) -> None:
     async with (
-        store.try_lock("tending") as first,
-        store.try_lock("tending") as second,
-        store.try_lock("trimming") as other,
+        store.database.try_lock("tending") as first,
+        store.database.try_lock("tending") as second,
+        store.database.try_lock("trimming") as other,
     ):
         assert (first, second, other) == (True, False, True)
-    async with store.try_lock("tending") as again:
+    async with store.database.try_lock("tending") as again:
         assert again
 
 
 async def test_waiting_for_changes_ends_in_time(store: Store) -> None:
-    await asyncio.wait_for(store.wait_for_change(0.05), timeout=5)
+    await asyncio.wait_for(store.database.wait_for_change(0.05), timeout=5)
 
 
 async def test_a_vector_of_a_memory_that_is_gone_is_not_kept(store: Store) -> None:
@@ -1179,9 +1179,9 @@ async def test_an_export_gives_history_then_memories_then_messages_then_long_ter
 async def test_a_backup_is_complete_and_can_be_opened(store: Store, tmp_path: Path) -> None:
 
     made = await keep(store, "tea", "milk")
-    await store.backup(tmp_path / "copy.db")
+    await store.database.backup(tmp_path / "copy.db")
     with pytest.raises(InvalidInput, match="exists"):
-        await store.backup(tmp_path / "copy.db")
+        await store.database.backup(tmp_path / "copy.db")
     copy = await open_sqlite(tmp_path / "copy.db")
     try:
         assert await copy.get(ANA, [each.id for each in made]) == made
@@ -1195,7 +1195,7 @@ async def test_a_vacuum_changes_nothing_that_can_be_read(store: Store) -> None:
     await apply(store, *map(forget, made[::2]))
     before = [each async for each in exported(store, ANA)]
     rows = (await delta(store)).rows
-    await store.vacuum()
+    await store.database.vacuum()
     assert [each async for each in exported(store, ANA)] == before
     assert (await delta(store)).rows == rows
     assert await check(store) == []

@@ -134,7 +134,7 @@ async def test_a_change_in_a_renamed_database_is_heard_by_others(database: str) 
     fill(database, "postgres")
     one, two = await open_postgres(database), await open_postgres(database)
     async with aio.open(database, embedder="hashing") as memory:
-        hearing = asyncio.create_task(two.wait_for_change(20))
+        hearing = asyncio.create_task(two.database.wait_for_change(20))
         await asyncio.sleep(0.5)
         await memory.scope("ana").remember("I sail on Sundays.")
         await asyncio.wait_for(hearing, 10)

@@ -34,6 +34,10 @@ class Index:
 class Unavailable:
     """A store that cannot be reached."""
 
+    @property
+    def database(self) -> Unavailable:
+        return self
+
     @asynccontextmanager
     async def try_lock(self, name: str) -> Any:
         raise StoreUnavailable

@@ -239,7 +239,7 @@ class IndexSync:
         # Scopes share a few locks, so that a store need not keep one for each.
         key = repr((self.index.name, scope.tenant, scope.user, scope.space))
         number = crc32(key.encode("utf-8", "surrogatepass")) % LOCKS
-        async with self._store.try_lock(f"index-{number:x}") as is_alone:
+        async with self._store.database.try_lock(f"index-{number:x}") as is_alone:
             if is_alone:
                 await self._copy(scope)
         return is_alone

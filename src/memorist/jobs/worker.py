@@ -206,14 +206,14 @@ class Worker:
         async def watch_changes() -> None:
             while True:
                 try:
-                    await self.ctx.store.wait_for_change(POLL_SECONDS)
+                    await self.ctx.store.database.wait_for_change(POLL_SECONDS)
                 except ProviderFailed:
                     await asyncio.sleep(_LOOP_BACKOFF[0])
                 for each in news:
                     each.set()
 
         with suppress(ProviderFailed):
-            await self.ctx.store.wait_for_change(0)  # from here on every change is noticed
+            await self.ctx.store.database.wait_for_change(0)  # from here on every change is noticed
         loops = [
             asyncio.create_task(self._loop(self._embed, news[0])),
             asyncio.create_task(self._loop(run_due, news[1])),

@@ -122,7 +122,7 @@ async def forget(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner)
     try:
         plan, words = await _erase(ctx, scope, ids, manner)
     except StoreFull:  # erasing needs room, too: a little was set aside for it
-        ctx.store.make_room()
+        ctx.store.database.make_room()
         plan, words = await _erase(ctx, scope, ids, manner)
     await sweep(ctx, scope, words)
     await _embed_summaries(ctx, scope, plan)

@@ -182,7 +182,7 @@ class Reader:
         """Return what changed after a revision, in pages of at most `limit` rows, by row number."""
         number = await self.number(scope)
         if number < 0:
-            return Delta(revision=0, rows=[], gone=[], next=None)
+            return Delta(revision=0)
         # The plus keeps the planner from an index: of a long delta the rows need not be sorted, and
         # for a short one it must not go through all rows.
         is_short = revision and not after
@@ -206,7 +206,7 @@ class Reader:
         elif now != revision:
             found = await self.connection.rows(*query, scope=number)
         if now == revision:
-            return Delta(revision=now, rows=[], gone=[], next=None)
+            return Delta(revision=now)
         is_full = len(found) == limit
         gone = [row[0] for row in found if row[1] in _GONE]
         total = len(found) - len(gone)

@@ -63,8 +63,15 @@ _INDEX_TYPES = [*(_TYPES[each.split()[1]] for each in _INDEX.split(",")), _TYPES
 _REPLACED = re.compile(r"it (?:takes the place of|contradicts) ([^\s:]+)")
 ALTERED = "A row was altered on disk: run `memorist check`, and restore a backup"
 
-_SETS = "ids kinds states item_types subjects".split()
+# The conditions of a filter by its fields; {in} stands for the values, the rest for the dialect.
 _CONDITIONS = {
+    "ids": "id IN ({in})",
+    "kinds": "kind IN ({in})",
+    "states": "state IN ({in})",
+    "item_types": "item_type IN ({in})",
+    "subjects": "subject IN ({in})",
+    "categories": "{category} IN ({in})",
+    **{name: f"{name} = ?" for name in LABELS},
     "pinned": "pinned = ?",
     "manually_saved": "manually_saved = ?",
     "needs_embedding": "needs_embedding = ?",
@@ -83,9 +90,13 @@ _CONDITIONS = {
     "occurred_before": "occurred_at < ?",
     "used_before": "updated_at < ? AND coalesce(last_accessed, updated_at) < ?",
     "purge_before": "purge_at < ?",
+    "tags": "(EXISTS (SELECT 1 FROM {tags} WHERE {value} IN ({in})))",
+    "derived_from": """(EXISTS (SELECT 1 FROM {evidence_ids} WHERE value IN ({in})) OR
+    EXISTS (SELECT 1 FROM {source_ids} WHERE value IN ({in})))""",
+    "source_id": "(EXISTS (SELECT 1 FROM {source_ids} WHERE value IN ({in})))",
 }
 _FEW = 500
-_EPOCH = datetime(1970, 1, 1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -161,17 +172,6 @@ def to_unsigned(value: int) -> int:
     return value % (1 << 64)
 
 
-def to_micros(text: str) -> int:
-    """Return the microseconds since 1970 of a stored time. Raises ValueError.
-
-    >>> to_micros("1970-01-01T00:00:01.000000Z")
-    1000000
-    """
-    if text.endswith("Z") and len(text) == 27:  # as we write it, without a detour
-        return (datetime.fromisoformat(text[:-1]) - _EPOCH) // _MICROSECOND
-    return clock.micros(clock.parse(text))
-
-
 def row_hash(hashed: tuple[Any, ...], scope: Scope) -> bytes:
     """Return a digest of a row's values and of its scope: one flipped bit changes it."""
     whole = (scope.tenant, scope.user, scope.space, *hashed)
@@ -183,9 +183,12 @@ def index_row(row: Sequence[Any]) -> IndexRow:
     is_typed = all(map(isinstance, row, _INDEX_TYPES))
     if not is_typed or not 0 <= row[16] < 256 or len(row[17]) % 5:
         raise StoreDamaged(ALTERED)
+    times: list[int | None] = []
     try:
-        times = [None if at is None else to_micros(at) for at in row[7:12]]
-    except ValueError as error:
+        for at in row[7:12]:
+            since = None if at is None else datetime.fromisoformat(at) - _EPOCH
+            times.append(None if since is None else since // _MICROSECOND)
+    except (ValueError, TypeError) as error:
         raise StoreDamaged(ALTERED) from error
     simhash = to_unsigned(row[15])
     return IndexRow._make([*row[:7], *times, *row[12:14], bool(row[14]), simhash, *row[16:]])
@@ -198,41 +201,28 @@ def condition(where: Filter, dialect: Dialect) -> tuple[str, list[Any]]:
     >>> condition(Filter(kinds=("semantic",), pinned=True), DIALECT)
     ('kind IN (?) AND state IN (?) AND pinned = ?', ['semantic', 'active', 1])
     """
+    words = {name: dialect.each.format(name) for name in ("tags", "evidence_ids", "source_ids")}
+    words |= {name: dialect.lower.format(name) for name in ("category", "value")}
     clauses: list[str] = []
     given: list[Any] = []
-    sets = {name.removesuffix("s"): getattr(where, name) for name in _SETS}
-    sets[dialect.lower.format("category")] = [name.lower() for name in where.categories]
-    for column, wanted in sets.items():
-        if len(wanted) > _FEW:  # a statement takes 32,766 values and no more
-            clauses.append(f"{column} IN (SELECT value FROM {dialect.each.format('?')})")
-            given.append(json.dumps(list(wanted)))
-        elif wanted:
-            clauses.append(f"{column} IN ({placeholders(wanted)})")
-            given += wanted
-    exact = {f"{name} = ?": getattr(where.labels, name) for name in LABELS}
     for name, clause in _CONDITIONS.items():
-        exact[clause] = getattr(where, name)
-    for clause, value in exact.items():
-        if value is not None:
-            clauses.append(clause)
-            plain = int(value) if isinstance(value, bool) else value
-            plain = clock.iso(value) if isinstance(value, datetime) else plain
-            given += [plain] * clause.count("?")
-    sources = [] if where.source_id is None else [where.source_id]
-    derived = list(where.derived_from)
-    tags = [tag.lower() for tag in where.tags]
-    contains = f"EXISTS (SELECT 1 FROM {dialect.each} WHERE {{}} IN ({{}}))"
-    lower = dialect.lower.format("value")
-    members = (
-        (tags, ["tags"], lower),
-        (derived, ["evidence_ids", "source_ids"], "value"),
-        (sources, ["source_ids"], "value"),
-    )
-    for wanted, columns, value in members:
-        if wanted:
-            any_of = [contains.format(name, value, placeholders(wanted)) for name in columns]
-            clauses.append(f"({' OR '.join(any_of)})")
-            given += wanted * len(columns)
+        value = getattr(where.labels if name in LABELS else where, name)
+        if isinstance(value, datetime):
+            value = clock.iso(value)
+        elif isinstance(value, bool):
+            value = int(value)
+        elif name in ("categories", "tags"):
+            value = [each.lower() for each in value]
+        wanted = list(value) if isinstance(value, tuple | list) else [value]
+        if not wanted or value is None:
+            continue
+        if len(wanted) > _FEW:  # a statement takes 32,766 values and no more
+            wanted = [json.dumps(wanted)]
+            words["in"] = f"SELECT value FROM {dialect.each.format('?')}"
+        else:
+            words["in"] = placeholders(wanted)
+        clauses.append(clause.format(**words))
+        given += wanted * max(clause.count("{in}"), clause.count("?"))
     return " AND ".join(clauses) or "1 = 1", given
 
 

@@ -10,10 +10,9 @@ import hashlib
 import math
 from collections import ChainMap
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from ..errors import MemoristError, StoreDamaged
@@ -94,11 +93,6 @@ class Store(Reader):
         if self.on_commit is not None:
             self.on_commit(scope, tx.applied)
 
-    def try_lock(self, name: str) -> AbstractAsyncContextManager[bool]:
-        """Hold a named lock for the length of the body; yields False if another process holds
-        it."""
-        return self.database.try_lock(name)
-
     async def name(self) -> str:
         """Return a short name that no other store has, for what is derived from this one."""
         return hashlib.blake2b(self.database.secret, digest_size=6, person=b"name").hexdigest()
@@ -176,23 +170,6 @@ class Store(Reader):
     async def is_unfinished(self) -> bool:
         """Check whether a copy into this store was begun and not finished."""
         return bool(await self.database.rows("SELECT 1 FROM meta WHERE key = 'copying'"))
-
-    async def wait_for_change(self, seconds: float) -> None:
-        """Wait until something may have changed in some scope, at most for so long."""
-        await self.database.wait_for_change(seconds)
-
-    async def backup(self, path: Path) -> None:
-        """Write a complete copy as one SQLite file, while others may write."""
-        await self.database.backup(path)
-
-    async def vacuum(self) -> None:
-        """Give unused space back and leave no trace of deleted text."""
-        await self.database.vacuum()
-
-    def make_room(self) -> bool:
-        """Release the space reserved for a full disk, so that forgetting works; False if there
-        is none."""
-        return self.database.make_room()
 
     async def close(self) -> None:
         await self.database.close()

@@ -150,47 +150,20 @@ def _send_and_receive(
                 results.append(result)
 
 
-class _Time(Loader):
-    """Microseconds since 2000 as the fixed-width text that sorts."""
-
-    format = Format.BINARY
-
-    def load(self, data: Buffer) -> str:
-        (micros,) = _READ_MICROS(data)
-        try:
-            at = _EPOCH + timedelta(microseconds=micros)
-            return f"{at.isoformat(timespec='microseconds')}Z"
-        except OverflowError:  # before the year 1, after 9999: nothing that was written by us
-            return f"{micros} microseconds after 2000"
+def _read_time(data: Buffer) -> str:
+    """Return microseconds since 2000 as the fixed-width text that sorts."""
+    (micros,) = _READ_MICROS(data)
+    try:
+        at = _EPOCH + timedelta(microseconds=micros)
+        return f"{at.isoformat(timespec='microseconds')}Z"
+    except OverflowError:  # before the year 1, after 9999: nothing that was written by us
+        return f"{micros} microseconds after 2000"
 
 
-class _Uuid(Loader):
-    format = Format.BINARY
-
-    def load(self, data: Buffer) -> str:
-        return str(UUID(bytes=bytes(data)))
-
-
-class _Json(Loader):
-    format = Format.BINARY
-    start = 0
-
-    def load(self, data: Buffer) -> str:
-        return bytes(data[self.start :]).decode()
-
-
-class _Jsonb(_Json):
-    start = 1  # the first byte is a version
-
-
-class _Vector(Loader):
-    """Dimensions and a reserved number, two bytes each, then the numbers, all with the high byte
-    first."""
-
-    format = Format.BINARY
-
-    def load(self, data: Buffer) -> bytes:
-        return np.frombuffer(data, ">f4", offset=4).astype("<f4").tobytes()
+def _read_vector(data: Buffer) -> bytes:
+    """Return the numbers after dimensions and a reserved number, of two bytes each; all have the
+    high byte first."""
+    return np.frombuffer(data, ">f4", offset=4).astype("<f4").tobytes()
 
 
 class _Numbers(Dumper):
@@ -200,22 +173,23 @@ class _Numbers(Dumper):
         return struct.pack(">HH", len(obj), 0) + obj.astype(">f4").tobytes()
 
 
-def adapters(vector: int | None) -> AdaptersMap:
+_READERS: dict[str | int, Callable[[Buffer], Any]] = {
+    "timestamptz": _read_time,
+    "uuid": lambda data: str(UUID(bytes=bytes(data))),
+    "json": lambda data: bytes(data).decode(),
+    "jsonb": lambda data: bytes(data[1:]).decode(),  # the first byte is a version
+}
+
+
+def adapters(vector: int) -> AdaptersMap:
     """Return how values are written and read; `vector` is the number that the database gave
     pgvector's type."""
     made = AdaptersMap(psycopg.adapters)
     made.register_dumper(int, Int8Dumper)  # one width for all, so that a statement is prepared once
-    loaders: dict[str, type[Any]] = {
-        "timestamptz": _Time,
-        "uuid": _Uuid,
-        "json": _Json,
-        "jsonb": _Jsonb,
-    }
-    for name, loader in loaders.items():
-        made.register_loader(name, loader)
-    if vector is not None:
-        made.register_loader(vector, _Vector)
-        made.register_dumper(np.ndarray, type("Numbers", (_Numbers,), {"oid": vector}))
+    for kind, read in (_READERS | {vector: _read_vector}).items():
+        ways = {"format": Format.BINARY, "load": staticmethod(read)}
+        made.register_loader(kind, type("BinaryLoader", (Loader,), ways))
+    made.register_dumper(np.ndarray, type("Numbers", (_Numbers,), {"oid": vector}))
     return made
 
 
