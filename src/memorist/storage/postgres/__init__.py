@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -31,13 +32,14 @@ from .connection import (
     connected,
     hide_password,
 )
-from .pipeline import adapters, number_placeholders
+from .pipeline import adapters
 
+T = TypeVar("T")
 _COLLATIONS = ("pg_unicode_fast", "und-x-icu", "pg_c_utf8")  # with the case of every script
 _OURS = f"relnamespace = '{migrate.SCHEMA}'::regnamespace AND relkind IN ('r', 'p')"
-_SETTINGS = """SELECT set_config('role', $1, true), set_config('search_path', $2, true),
-set_config('memorist.scope', $3, true), set_config('memorist.every_scope', $4, true),
-set_config('statement_timeout', $5, true)"""
+_SETTINGS = """SELECT set_config('role', ?, true), set_config('search_path', ?, true),
+set_config('memorist.scope', ?, true), set_config('memorist.every_scope', ?, true),
+set_config('statement_timeout', ?, true)"""
 _DURABLE = """SELECT set_config('synchronous_commit', 'on', true)
 WHERE current_setting('synchronous_commit') = 'off'"""
 _READ_ALL = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -104,7 +106,7 @@ class ServerInfo:
     vector: int  # the number of pgvector's type
     secret: bytes
 
-    def settings(self, scope: int | None) -> pipeline.Statement:
+    def settings(self, scope: int | None) -> Query:
         """Return the statement that a transaction begins with: role, visible scope, timeout."""
         one = "" if scope is None or scope == EVERY else str(scope)
         every = "on" if scope == EVERY else "off"
@@ -126,36 +128,32 @@ class PostgresConnection:
         self.secret = info.secret
         self.changed: tuple[int, int] | None = None
 
-    async def exchange(self, statements: Sequence[pipeline.Statement]) -> list[Rows]:
+    async def wait(self, answer: Awaitable[T]) -> T:
         async with answered(self._info.place):
-            return await pipeline.exchange(self._connection, statements)
+            return await answer
 
     async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
-        statements = self._show_scope(scope)
-        statements += [(number_placeholders(sql), values) for sql, values in queries]
-        return (await self.exchange(statements))[-len(queries) :]
+        statements = [*self._show_scope(scope), *queries]
+        found = await self.wait(pipeline.exchange(self._connection, statements))
+        return found[-len(queries) :]
 
     async def run(self, batches: Sequence[Batch], *, scope: int | None = None) -> None:
         if settings := self._show_scope(scope):
-            await self.exchange(settings)
-        together: list[pipeline.Repeated] = []
+            await self.read(settings)
+        together: list[Batch] = []
         size = 0
         for sql, values in batches:
             for portion in portions(values, _PORTION):
                 if size + len(portion) > _PORTION:
-                    await self._send(together)
+                    await self.wait(pipeline.repeat(self._connection, together))
                     together = []
                     size = 0
-                together.append((number_placeholders(sql), portion))
+                together.append((sql, portion))
                 size += len(portion)
         if together:
-            await self._send(together)
+            await self.wait(pipeline.repeat(self._connection, together))
 
-    async def _send(self, batches: Sequence[pipeline.Repeated]) -> None:
-        async with answered(self._info.place):
-            await pipeline.repeat(self._connection, batches)
-
-    def _show_scope(self, scope: int | None) -> list[pipeline.Statement]:
+    def _show_scope(self, scope: int | None) -> list[Query]:
         """Return the statement that makes another scope visible, if it is another than before."""
         if scope is None or scope == self._scope:
             return []
@@ -167,10 +165,6 @@ class PostgresConnection:
 
     def notify_after_commit(self, scope: int, revision: int) -> None:
         self.changed = (scope, revision)
-
-    async def commit(self) -> None:
-        async with answered(self._info.place):
-            await pipeline.commit(self._connection)
 
 
 class PostgresDatabase:
@@ -197,8 +191,7 @@ class PostgresDatabase:
         return cls(url, await read_info(url))
 
     async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
-        statements = [self.info.settings(scope)]
-        statements += [(number_placeholders(sql), values) for sql, values in queries]
+        statements = [self.info.settings(scope), *queries]
         async with self.pool.lease() as connection, answered(self.info.place):
             return (await pipeline.exchange(connection, statements))[1:]
 
@@ -226,10 +219,10 @@ class PostgresDatabase:
             connection = PostgresConnection(leased, self.info, number)
             statements = [(begin, ()), self.info.settings(number), (_DURABLE, ())]
             if lock is not None:
-                statements.append(("SELECT pg_advisory_xact_lock($1)", (lock,)))
-            await connection.exchange(statements)
+                statements.append(("SELECT pg_advisory_xact_lock(?)", (lock,)))
+            await connection.read(statements)
             yield connection
-            committing = asyncio.ensure_future(connection.commit())
+            committing = asyncio.ensure_future(connection.wait(pipeline.commit(leased)))
             try:
                 await asyncio.shield(committing)
             except asyncio.CancelledError:  # a commit must not be cut in the middle
@@ -254,12 +247,10 @@ class PostgresDatabase:
         wanted = np.asarray(vector, "<f4")
         if (scope, model) not in self._large:
             found = await self.rows(_FEW, (scope, model, self.hnsw_from), scope=scope)
-            if found[0][0] >= self.hnsw_from:  # it is taken to stay so
-                self._large.add((scope, model))
-        if (scope, model) not in self._large:
-            values = (wanted, scope, model, len(wanted), limit)
-            found = await self.rows(_EXACT, values, scope=scope)
-            return [(row, cosine) for row, cosine in found]
+            if found[0][0] < self.hnsw_from:
+                values = (wanted, scope, model, len(wanted), limit)
+                return await self.rows(_EXACT, values, scope=scope)
+            self._large.add((scope, model))  # it is taken to stay so
         quoted = "'" + model.replace("'", "''") + "'"
         statement = _NEAR.format(model=quoted, dims=len(wanted))
         wider = _WIDER * limit
@@ -267,7 +258,7 @@ class PostgresDatabase:
         near = (statement, (scope, wanted, wider, wanted, limit))
         async with self._begin(scope) as connection:
             _, found = await connection.read([settings, near])
-        return [(row, cosine) for row, cosine in found]
+        return found
 
     async def wait_for_change(self, seconds: float) -> None:
         await self._notifier.wait(seconds)
@@ -298,7 +289,7 @@ async def read_info(url: str) -> ServerInfo:
     place = hide_password(url)
     async with connected(url) as connection, answered(place):
         path = await migrate.search_path(connection)
-        await pipeline.rows(connection, "SELECT set_config('search_path', $1, false)", path)
+        await pipeline.rows(connection, "SELECT set_config('search_path', ?, false)", path)
         role = migrate.ROLE if await migrate.is_above(connection) else "none"
         ((vector,),) = await pipeline.rows(connection, "SELECT 'vector'::regtype::oid::bigint")
         secret = await pipeline.rows(connection, "SELECT value FROM meta WHERE key = 'secret'")

@@ -28,8 +28,8 @@ _LOCK = 0x5EC0_11EC  # whoever holds it migrates
 _OLDEST = 150000
 HNSW_FROM = 50_000  # vectors; below, an exact scan within the scope is as fast and misses nothing
 _LARGEST = 4000  # dimensions that an index over halfvec takes
-_MODELS = """SELECT model, dims FROM vectors WHERE dims <= $1 GROUP BY model, dims
-HAVING count(*) >= $2 ORDER BY model, dims"""
+_MODELS = """SELECT model, dims FROM vectors WHERE dims <= ? GROUP BY model, dims
+HAVING count(*) >= ? ORDER BY model, dims"""
 _LEAVES = """SELECT c.relname FROM pg_class c WHERE c.relkind = 'r'
 AND (c.oid = 'vectors'::regclass OR EXISTS (SELECT 1 FROM pg_inherits i
 WHERE i.inhrelid = c.oid AND i.inhparent = 'vectors'::regclass)) ORDER BY 1"""
@@ -94,7 +94,7 @@ async def is_done(connection: Connection, steps: Sequence[Migration], place: str
     if not await is_above(connection):
         return True
     may = f"""SELECT coalesce(has_table_privilege(oid, '{SCHEMA}.memories', 'SELECT'), false)
-    FROM pg_roles WHERE rolname = $1"""
+    FROM pg_roles WHERE rolname = ?"""
     return bool(await _value(connection, may, ROLE))
 
 
@@ -119,7 +119,7 @@ async def make_steps(
         if count and PARTITIONED in statement:
             await create_partitioned(connection, statement, count)
         else:
-            await pipeline.rows(connection, pipeline.number_placeholders(statement), *values)
+            await pipeline.rows(connection, statement, *values)
     await guard_tables(connection)
     return [step.number for step in missing]
 
@@ -230,7 +230,7 @@ async def build_indexes(url: str, *, least: int = HNSW_FROM) -> list[str]:
             tail = hashlib.sha256(f"{model}:{dims}".encode()).hexdigest()[:16]
             for (table,) in leaves:
                 name = f"{table}_hnsw_{tail}"
-                valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)"
+                valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(?)"
                 if await _value(connection, valid, f"{SCHEMA}.{name}"):
                     continue
                 # One whose building was interrupted is there, and of no use.

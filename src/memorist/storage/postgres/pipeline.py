@@ -29,10 +29,9 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg.waiting import Ready, Wait
 
 from ...errors import ProviderFailed
+from ..database import Batch, Query, Rows
 
 Connection: TypeAlias = "AsyncConnection[tuple[Any, ...]]"
-Statement: TypeAlias = tuple[str, Sequence[Any]]  # with $1, $2, … for its values
-Repeated: TypeAlias = tuple[str, Sequence[Sequence[Any]]]  # run once for each set of values
 _LOOK_SECONDS = 0.1
 _EPOCH = datetime(2000, 1, 1)
 _MARK = re.compile(r"'[^']*'|\?")
@@ -40,18 +39,16 @@ _READ_MICROS = struct.Struct(">q").unpack
 _GOOD = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
 
-async def exchange(
-    connection: Connection, statements: Sequence[Statement]
-) -> list[list[tuple[Any, ...]]]:
+async def exchange(connection: Connection, statements: Sequence[Query]) -> list[Rows]:
     """Return the rows of each statement. Outside a transaction they are one; the first failure
     ends them all."""
     transformer = Transformer(connection)
-    dumped = [(sql.encode(), *_dump(transformer, values)) for sql, values in statements]
-    results = await _exchange_all(
-        connection, [partial(_send, connection.pgconn, *each) for each in dumped]
-    )
-    found: list[list[tuple[Any, ...]]] = []
-    for result in results:
+    sends: list[Callable[[], None]] = []
+    for sql, values in statements:
+        dumped = _dump(transformer, values)
+        sends.append(partial(_send, connection.pgconn, number_placeholders(sql), *dumped))
+    found: list[Rows] = []
+    for result in await _exchange_all(connection, sends):
         rows = []
         if result.ntuples:
             transformer.set_pgresult(result)
@@ -60,12 +57,12 @@ async def exchange(
     return found
 
 
-async def rows(connection: Connection, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+async def rows(connection: Connection, sql: str, *values: Any) -> Rows:
     """Return the rows of one statement."""
     return (await exchange(connection, [(sql, values)]))[0]
 
 
-async def repeat(connection: Connection, batches: Sequence[Repeated]) -> None:
+async def repeat(connection: Connection, batches: Sequence[Batch]) -> None:
     """Run each statement for each of its sets of values; the server parses a statement once."""
     transformer = Transformer(connection)
     pgconn = connection.pgconn
@@ -74,7 +71,7 @@ async def repeat(connection: Connection, batches: Sequence[Repeated]) -> None:
         dumped = [_dump(transformer, values) for values in batch]
         columns = zip(*(kinds for _, kinds, _ in dumped), strict=True)
         types = [next(filter(None, kinds), 0) for kinds in columns]
-        sends.append(partial(pgconn.send_prepare, b"", sql.encode(), types))
+        sends.append(partial(pgconn.send_prepare, b"", number_placeholders(sql), types))
         for values, _, formats in dumped:
             sends.append(partial(pgconn.send_query_prepared, b"", values, formats))
     await _exchange_all(connection, sends)
@@ -83,9 +80,8 @@ async def repeat(connection: Connection, batches: Sequence[Repeated]) -> None:
 async def commit(connection: Connection) -> None:
     """Commit. Raises ProviderFailed if nothing was left: the server answers ROLLBACK then,
     without an error."""
-    (result,) = await _exchange_all(
-        connection, [partial(_send, connection.pgconn, b"COMMIT", [], [], [])]
-    )
+    send = partial(_send, connection.pgconn, b"COMMIT", (), (), ())
+    (result,) = await _exchange_all(connection, [send])
     if result.command_status != b"COMMIT":
         raise ProviderFailed(
             "A statement had failed before, so nothing was kept: repeat the whole change"
@@ -103,12 +99,10 @@ def _send(pgconn: PGconn, sql: bytes, values: Any, types: Any, formats: Any) -> 
 
 def _dump(transformer: abc.Transformer, values: Sequence[Any]) -> tuple[Any, Any, Any]:
     """Return values as the server takes them, with their types and formats."""
-    made = transformer.dump_sequence(values, [PyFormat.AUTO] * len(values)) if values else []
-    return (
-        made,
-        tuple(transformer.types or ()) if values else (),
-        tuple(transformer.formats or ()) if values else (),
-    )
+    if not values:
+        return (), (), ()
+    made = transformer.dump_sequence(values, [PyFormat.AUTO] * len(values))
+    return made, tuple(transformer.types or ()), tuple(transformer.formats or ())
 
 
 async def _exchange_all(
@@ -194,15 +188,15 @@ def adapters(vector: int) -> AdaptersMap:
 
 
 @lru_cache(1024)
-def number_placeholders(sql: str) -> str:
+def number_placeholders(sql: str) -> bytes:
     """Return the statement with $1, $2, … for its question marks; those in quotes are left alone.
 
     >>> number_placeholders("SELECT '?' WHERE a = ? AND b = ?")
-    "SELECT '?' WHERE a = $1 AND b = $2"
+    b"SELECT '?' WHERE a = $1 AND b = $2"
     """
     count = itertools.count(1)
 
     def number(found: re.Match[str]) -> str:
         return f"${next(count)}" if found[0] == "?" else found[0]
 
-    return _MARK.sub(number, sql)
+    return _MARK.sub(number, sql).encode()
