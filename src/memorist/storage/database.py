@@ -28,19 +28,19 @@ EVERY = 0  # stands for all scopes, whose numbers begin with 1
 
 
 class LogRow(NamedTuple):
-    """What is logged of one change: as an entry of the history if it has an `entry_id`, as an event
+    """What is logged of one change: as an entry of the history if it has an `id`, as an event
     if it has an `event_id`, as the next change of its thread if it has a `line_id`."""
 
     scope: int
     at: str | None = None
     revision: int = 0  # of the scope from now on, unless that is higher already
     memory_id: str | None = None
-    entry_id: str | None = None
-    entry_event: str | None = None
+    id: str | None = None
+    event: str | None = None
     old_ref: str | None = None
     new_ref: str | None = None
     actor: str | None = None
-    entry_meta: str | None = None
+    meta: str | None = None
     seal: str | None = None
     event_id: str | None = None
     user: str | None = None

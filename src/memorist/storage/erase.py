@@ -86,10 +86,10 @@ async def prepare(
     )
     erased = rows.event_row(number, scope.user, event)._replace(
         revision=changed,
-        entry_id=new_id(),
-        entry_event="DELETE",
+        id=new_id(),
+        event="DELETE",
         actor=change.actor,
-        entry_meta=rows.dump_json({"reason": change.reason} if change.reason else {}),
+        meta=rows.dump_json({"reason": change.reason} if change.reason else {}),
         line_id=None if thread is None else new_id(),
         line_event="deleted",
         line_meta=EMPTY,

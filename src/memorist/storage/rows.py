@@ -250,17 +250,8 @@ def event_row(number: int, user: str, event: Event) -> LogRow:
 
 def entry_row(number: int, entry: HistoryEntry) -> LogRow:
     """Return an entry of the history as it is logged."""
-    return LogRow(
-        scope=number,
-        at=clock.iso(entry.at),
-        memory_id=entry.memory_id,
-        entry_id=entry.id,
-        entry_event=entry.event,
-        old_ref=entry.old_ref,
-        new_ref=entry.new_ref,
-        actor=entry.actor,
-        entry_meta=dump_json(entry.meta),
-    )
+    logged = asdict(entry) | {"at": clock.iso(entry.at), "meta": dump_json(entry.meta)}
+    return LogRow(scope=number, **logged)
 
 
 def node_of(kind: str) -> Node:

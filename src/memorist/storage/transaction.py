@@ -179,8 +179,8 @@ class Transaction(Reader):
         """Run batches, and write to the log in the same trip."""
         sealed = []
         for row in log:
-            if row.entry_meta is not None:
-                row = row._replace(seal=rows.seal(self.connection.secret, row.entry_meta))
+            if row.meta is not None:
+                row = row._replace(seal=rows.seal(self.connection.secret, row.meta))
             sealed.append(row)
         await self.write([*batches, *self.connection.dialect.log(sealed)])
 
@@ -264,12 +264,12 @@ class Transaction(Reader):
             category=memory.category,
         )
         row = rows.event_row(number, self.scope.user, event)._replace(
-            entry_id=new_id(),
-            entry_event=word,
+            id=new_id(),
+            event=word,
             old_ref=save.old_ref,
             new_ref=f"{memory.id}#{memory.revision}",
             actor=save.actor,
-            entry_meta=rows.dump_json({**save.meta, **undo}),
+            meta=rows.dump_json({**save.meta, **undo}),
         )
         is_replaced = (memory.superseded_by, thread) in replacing
         if thread is None or save.event == "linked":

@@ -69,9 +69,9 @@ SELECT ?::uuid, scope, thread_id, rev, ?::text, ?::text, ?::jsonb, ?::timestampt
 # The tables of the log, by the field without which a row is not written to one: statement, values.
 _LOG = {
     "revision": (_MOVE, "revision scope revision"),
-    "entry_id": (
+    "id": (
         _ENTRY,
-        "scope entry_id memory_id entry_event old_ref new_ref actor at entry_meta seal",
+        "scope id memory_id event old_ref new_ref actor at meta seal",
     ),
     "event_id": (
         _EVENT,

@@ -101,6 +101,17 @@ _ERRORS: tuple[tuple[Any, type[MemoristError], str], ...] = (
     ),
     (psycopg.DataError, InvalidInput, "PostgreSQL cannot store a value: {said}"),
     (psycopg.Error, ProviderFailed, "PostgreSQL reported: {said}"),
+    (TimeoutError, StoreUnavailable, "{place} did not answer in time: retry"),
+    (
+        OSError,
+        StoreUnavailable,
+        "{place} cannot be reached ({said}): check that the server runs, and retry",
+    ),
+    (
+        UnicodeEncodeError,
+        InvalidInput,
+        "A name or an id holds half a surrogate pair: it cannot be stored",
+    ),
 )
 
 
@@ -306,11 +317,7 @@ def translated(place: str) -> Iterator[None]:
     """Turn the driver's errors into ours, with the way out."""
     try:
         yield
-    except MemoristError:
-        raise
-    except TimeoutError as error:
-        raise StoreUnavailable(f"{place} did not answer in time: retry") from error
-    except psycopg.Error as error:
+    except (psycopg.Error, OSError, UnicodeEncodeError) as error:
         said = " ".join(str(error).split())
         if "ProactorEventLoop" in said:
             raise Misconfigured(
@@ -319,14 +326,5 @@ def translated(place: str) -> Iterator[None]:
             ) from error
         if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
             raise Misconfigured(f"{place!r} is not an address of PostgreSQL: {said}") from error
-        for kind, ours, message in _ERRORS:
-            if isinstance(error, kind):
-                raise ours(message.format(place=place, said=said)) from error
-    except OSError as error:
-        raise StoreUnavailable(
-            f"{place} cannot be reached ({error}): check that the server runs, and retry"
-        ) from error
-    except UnicodeEncodeError as error:
-        raise InvalidInput(
-            "A name or an id holds half a surrogate pair: it cannot be stored"
-        ) from error
+        kind, message = next(each[1:] for each in _ERRORS if isinstance(error, each[0]))
+        raise kind(message.format(place=place, said=said)) from error

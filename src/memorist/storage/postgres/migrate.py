@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import partial
+from importlib import resources
 from typing import Any
 
 from psycopg import errors, sql
@@ -33,23 +34,13 @@ HAVING count(*) >= ? ORDER BY model, dims"""
 _LEAVES = """SELECT c.relname FROM pg_class c WHERE c.relkind = 'r'
 AND (c.oid = 'vectors'::regclass OR EXISTS (SELECT 1 FROM pg_inherits i
 WHERE i.inhrelid = c.oid AND i.inhparent = 'vectors'::regclass)) ORDER BY 1"""
-_TABLES = f"""SELECT c.relname, c.relispartition, c.relrowsecurity AND c.relforcerowsecurity, EXISTS
-(SELECT 1 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'scope'
-AND NOT a.attisdropped) FROM pg_class c
-WHERE c.relnamespace = '{SCHEMA}'::regnamespace AND c.relkind IN ('r', 'p') ORDER BY 1"""
 _IS_OLD = """SELECT count(*) FILTER (WHERE nspname = $1) = 0
 AND count(*) FILTER (WHERE nspname = $2) = 3
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE (nspname = $1 AND relname = 'migrations')
 OR (nspname = $2 AND relname IN ('migrations', 'memories', 'meta'))"""
-_CREATE_ROLE = """DO $$ BEGIN CREATE ROLE {0} NOLOGIN;
-EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"""
 _INDEX = """CREATE INDEX CONCURRENTLY {} ON {}
 USING hnsw ((embedding::halfvec({})) halfvec_cosine_ops) WHERE model = {} AND dims = {}"""
-_POLICIES = {
-    "one_scope": "scope = (SELECT nullif(current_setting('memorist.scope', true), '')::bigint)",
-    "every_scope": "(SELECT current_setting('memorist.every_scope', true)) = 'on'",
-}
 
 
 migrations = partial(shipped_migrations, __package__)
@@ -120,7 +111,8 @@ async def make_steps(
             await create_partitioned(connection, statement, count)
         else:
             await pipeline.rows(connection, statement, *values)
-    await guard_tables(connection)
+    guard = resources.files(__package__).joinpath("guard.sql").read_bytes()
+    await connection.execute(guard)
     return [step.number for step in missing]
 
 
@@ -180,31 +172,6 @@ async def create_partitioned(connection: Connection, statement: str, partitions:
         part = f"CREATE TABLE {table}_{number} PARTITION OF {table}"
         rest = f"FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number})"
         await connection.execute(f"{part} {rest}".encode())
-
-
-async def guard_tables(connection: Connection) -> None:
-    """Put the wall around every table with a scope, and let the role without privileges work
-    inside it."""
-    names = []
-    for name, is_partition, is_guarded, has_scope in await pipeline.rows(connection, _TABLES):
-        table = sql.Identifier(SCHEMA, name)
-        if not is_partition:
-            names.append(table)
-        if is_guarded or not has_scope:
-            continue
-        for change in ("ENABLE", "FORCE"):  # the owner too
-            alter = sql.SQL("ALTER TABLE {} {} ROW LEVEL SECURITY")
-            await connection.execute(alter.format(table, sql.SQL(change)))
-        for policy, condition in _POLICIES.items():
-            words = (sql.Identifier(policy), table, sql.SQL(condition))
-            await connection.execute(sql.SQL("CREATE POLICY {} ON {} USING ({})").format(*words))
-    if not await is_above(connection):
-        return
-    await connection.execute(_CREATE_ROLE.format(ROLE).encode())
-    await connection.execute(f"GRANT USAGE ON SCHEMA {SCHEMA} TO {ROLE}")
-    await connection.execute(f"GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {ROLE}")
-    grant = sql.SQL(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {{}} TO {ROLE}")
-    await connection.execute(grant.format(sql.SQL(", ").join(names)))
 
 
 async def is_above(connection: Connection) -> bool:

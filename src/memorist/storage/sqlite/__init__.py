@@ -52,8 +52,8 @@ _LOG_VIEW = (
     """CREATE TEMP TRIGGER write_log INSTEAD OF INSERT ON log BEGIN
     UPDATE scopes SET revision = NEW.revision WHERE id = NEW.scope AND revision < NEW.revision;
     INSERT INTO history (scope, id, memory_id, event, old_ref, new_ref, actor, ts, meta, seal)
-    SELECT NEW.scope, NEW.entry_id, NEW.memory_id, NEW.entry_event, NEW.old_ref, NEW.new_ref,
-    NEW.actor, NEW.at, NEW.entry_meta, NEW.seal WHERE NEW.entry_id IS NOT NULL;
+    SELECT NEW.scope, NEW.id, NEW.memory_id, NEW.event, NEW.old_ref, NEW.new_ref,
+    NEW.actor, NEW.at, NEW.meta, NEW.seal WHERE NEW.id IS NOT NULL;
     INSERT INTO events
     (id, scope, user_id, thread_id, node, op, status, memory_id, category, sim, ts)
     SELECT NEW.event_id, NEW.scope, NEW.user, NEW.thread, NEW.node, NEW.op, NEW.status,
