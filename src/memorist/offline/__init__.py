@@ -27,9 +27,10 @@ from ..manage import edit, records
 from ..ports import Vectors
 from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
-from ..storage.database import Connection, Database, Dialect, Rows, read_one
+from ..storage.database import Connection, Database, Dialect, Rows
 from ..storage.database import Query as SqlQuery
 from ..storage.person import Summary
+from ..storage.rows import read_one
 from ..storage.store import Store
 from ..types import Draft, Memory, Outcome, Query, Recall, Scope
 from .spool import Pending, Spool

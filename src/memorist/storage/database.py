@@ -101,13 +101,6 @@ class Readable(Protocol):
         ...
 
 
-async def read_one(
-    self: Readable, sql: str, values: Values = (), *, scope: int | None = None
-) -> Rows:
-    """Run one statement by `read`: the method `rows` of every engine."""
-    return (await self.read([(sql, values)], scope=scope))[0]
-
-
 class Connection(Readable, Protocol):
     """Statements inside one transaction."""
 

@@ -23,7 +23,7 @@ from ..ports import IndexRow
 from ..text import clock
 from ..types import Filter, Labels, Memory, Node, Outcome, Scope
 from .changes import Event, HistoryEntry
-from .database import Dialect, LogRow
+from .database import Dialect, LogRow, Readable, Rows, Values
 
 Value = TypeVar("Value")
 Item = TypeVar("Item")
@@ -192,6 +192,13 @@ def index_row(row: Sequence[Any]) -> IndexRow:
         raise StoreDamaged(ALTERED) from error
     simhash = to_unsigned(row[15])
     return IndexRow._make([*row[:7], *times, *row[12:14], bool(row[14]), simhash, *row[16:]])
+
+
+async def read_one(
+    self: Readable, sql: str, values: Values = (), *, scope: int | None = None
+) -> Rows:
+    """Run one statement by `read`: the method `rows` of every engine."""
+    return (await self.read([(sql, values)], scope=scope))[0]
 
 
 def condition(where: Filter, dialect: Dialect) -> tuple[str, list[Any]]:

@@ -24,9 +24,11 @@ import apsw
 from ...errors import MemoristError, Misconfigured, StoreUnavailable
 from ...ports import Vectors
 from ...types import Scope
-from ..database import Batch, Dialect, LogRow, Query, Rows, parse_secret, read_one
+from ..database import Batch, Dialect, LogRow, Query, Rows, parse_secret
+from ..rows import read_one
 from .connection import (
     BUSY_SECONDS,
+    DRIVER_ERRORS,
     FLAGS,
     IN_MEMORY,
     connect,
@@ -34,6 +36,7 @@ from .connection import (
     create_private,
     migrate,
     new_path,
+    translate,
     translated,
 )
 
@@ -110,16 +113,18 @@ class SqliteConnection:
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._work, work)
 
     def _work(self, work: Callable[[apsw.Connection], T]) -> T:
-        with translated(self.path):
-            connection = getattr(self._local, "connection", None)
-            if connection is None:
-                is_lost = not self.path.startswith(IN_MEMORY) and not os.path.exists(self.path)
-                if is_lost and not self._can_create:
-                    raise _lost(self.path)
-                connection = connect(self.path, create=self._can_create)
-                self._local.connection = connection
-                self._opened.append(connection)
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            is_lost = not self.path.startswith(IN_MEMORY) and not os.path.exists(self.path)
+            if is_lost and not self._can_create:
+                raise _lost(self.path)
+            connection = connect(self.path, create=self._can_create)
+            self._local.connection = connection
+            self._opened.append(connection)
+        try:
             return work(connection)
+        except DRIVER_ERRORS as error:
+            raise translate(error, self.path) from error
 
     async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
         def work(connection: apsw.Connection) -> list[Rows]:

@@ -45,7 +45,7 @@ _PRAGMAS = (
     "secure_delete = ON",
     "temp_store = MEMORY",
 )
-_DRIVER_ERRORS = (apsw.Error, UnicodeError, OverflowError)
+DRIVER_ERRORS = (apsw.Error, UnicodeError, OverflowError)
 # The first that fits, so the particular stands before the general.
 _ERRORS: tuple[tuple[Any, type[MemoristError], str], ...] = (
     (
@@ -244,7 +244,7 @@ def translated(path: str) -> Iterator[None]:
     """Turn the driver's errors into ours, with the way out."""
     try:
         yield
-    except _DRIVER_ERRORS as error:
+    except DRIVER_ERRORS as error:
         raise translate(error, path) from error
 
 
