@@ -68,7 +68,7 @@ def test_metadata_confidence_is_the_mean_of_the_detectors_from_0_to_1() -> None:
     assert tags(found)[1] == 0.65
     assert tags([Entity(text="a", confidence=3.0)])[1] == 1.0
     assert tags([Entity(text="a", confidence=-1.0)])[1] == 0.0
-    assert tags(about("hello")) == ((), 0.0)
+    assert tags(about("hello", [])) == ((), 0.0)
 
 
 def test_another_detector_can_be_plugged_in() -> None:
@@ -81,6 +81,6 @@ def test_another_detector_can_be_plugged_in() -> None:
 def test_there_are_at_most_eight_names_and_twelve_topics() -> None:
     names = " and ".join(f"Xyz{letter}ab" for letter in "abcdefghijkl")
     text = names + ". " + ". ".join(f"qwer{letter}ty" for letter in "abcdefghijklmnop")
-    found, _ = tags(about(text))
+    found, _ = tags(about(text, entities(text)))
     assert sum(tag.startswith("xyz") for tag in found[:8]) == 8
     assert len(found) <= 20

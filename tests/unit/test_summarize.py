@@ -23,7 +23,7 @@ MEETING = [
 
 
 def test_names_numbers_and_decisions_are_kept_and_courtesies_are_not() -> None:
-    assert extract(MEETING, most=2) == (
+    assert extract(MEETING, longest=100) == (
         "Bo: We decided to move the launch to 12 May. Ana: Dr. Weber from ACME pays 4,500 euros for it."
     )
 

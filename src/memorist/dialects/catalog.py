@@ -5,8 +5,6 @@ The formulas are those of the specifications, exact to the number. `aio.py` puts
 into the context.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

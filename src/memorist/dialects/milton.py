@@ -5,8 +5,6 @@ An item's `source` is stored as the memory's channel and its `request_id` as its
 by the caller is stored beside the memory's own: storing it again changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace

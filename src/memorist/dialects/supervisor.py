@@ -2,8 +2,6 @@
 doubt, workflows.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

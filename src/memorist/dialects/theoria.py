@@ -1,7 +1,5 @@
 """Theoria: persist and retrieve memories within a soft cap."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime

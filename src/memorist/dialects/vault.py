@@ -1,7 +1,5 @@
 """Vault, the Memory Logic Specification: ingest, recall, compress, and the block for the prompt."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Vectors from a server that speaks OpenAI's protocol; it gets every stored text and question."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any

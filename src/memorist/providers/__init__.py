@@ -4,8 +4,6 @@ breaker.
 The text of a server's error may repeat what it was sent, so no part of it goes into our messages.
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import importlib.util

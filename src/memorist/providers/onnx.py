@@ -6,13 +6,10 @@ mark or as punctuation: the reference froze those at Unicode 8, so they are froz
 has the same ids on every Python version.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
 import unicodedata
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -99,19 +96,6 @@ def load_runtime() -> Any:
     return onnxruntime
 
 
-def load_model(folder: Path, threads: int = 0) -> tuple[WordPiece, Any]:
-    """Return the tokenizer of a model and its session, which has no types; 0 threads: all cores."""
-    onnxruntime = load_runtime()
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    # A waiting thread that spins takes the core that another part of the process needs.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = 3
-    path = str(folder / "model.onnx")
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    return WordPiece(folder / "vocab.txt"), session
-
-
 class WorkerThread:
     """A thread that runs steps one after the other, for any event loop."""
 
@@ -172,35 +156,28 @@ def pad(rows: Sequence[list[int]]) -> dict[str, NDArray[np.int64]]:
     return {"input_ids": ids, "attention_mask": mask}
 
 
-class _Ranges:
-    """A set of code points kept as its ranges."""
-
-    def __init__(self, ranges: str) -> None:
-        pairs = [part.split("-") for part in ranges.split()]
-        self._first = [int(pair[0], 16) for pair in pairs]
-        self._last = [int(pair[-1], 16) for pair in pairs]
-
-    def __contains__(self, code: int) -> bool:
-        at = bisect_right(self._first, code) - 1
-        return at >= 0 and code <= self._last[at]
+def _one_of(ranges: str) -> re.Pattern[str]:
+    """Return a pattern for one character whose code is in the ranges."""
+    codes = re.sub("[0-9a-f]+", lambda code: rf"\U{code[0]:0>8}", ranges)
+    return re.compile(f"[{''.join(codes.split())}]")
 
 
 class _Fold(dict[int, str]):
     """A table for str.translate, filled as it is used: lower case, no accents, marks apart."""
 
-    removed = _Ranges(_REMOVED)
-    punctuation = _Ranges(_PUNCTUATION)
-    ideographs = _Ranges(_IDEOGRAPHS)
+    removed = _one_of(_REMOVED)
+    punctuation = _one_of(_PUNCTUATION)
+    ideographs = _one_of(_IDEOGRAPHS)
 
     def __missing__(self, code: int) -> str:
         folded = ""
-        if code not in self.removed:
-            for char in unicodedata.normalize("NFD", chr(code)):
-                if ord(char) not in self.removed:
-                    folded += f" {char} " if ord(char) in self.punctuation else char.lower()
-            if chr(code).isspace():
+        whole = chr(code)
+        if not self.removed.match(whole):
+            for char in self.removed.sub("", unicodedata.normalize("NFD", whole)):
+                folded += f" {char} " if self.punctuation.match(char) else char.lower()
+            if whole.isspace():
                 folded = " "
-            elif code in self.ideographs:
+            elif self.ideographs.match(whole):
                 folded = f" {folded} "
         if len(self) < _CACHED_CHARACTERS:
             self[code] = folded
@@ -293,6 +270,19 @@ class WordPiece:
             self._seen.clear()
         self._seen[word] = tuple(found)
         return self._seen[word]
+
+
+def load_model(folder: Path, threads: int = 0) -> tuple[WordPiece, Any]:
+    """Return the tokenizer of a model and its session, which has no types; 0 threads: all cores."""
+    onnxruntime = load_runtime()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    # A waiting thread that spins takes the core that another part of the process needs.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3
+    path = str(folder / "model.onnx")
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return WordPiece(folder / "vocab.txt"), session
 
 
 def windows_of(tokenizer: WordPiece, text: str) -> list[list[int]]:

@@ -1,7 +1,5 @@
 """Rerank with models on this machine: the packaged one, or a cross-encoder of the user's own."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

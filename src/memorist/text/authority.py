@@ -5,8 +5,6 @@ Decided by who spoke, as the application says it, and never by what was said: wo
 fit any rule.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from unicodedata import normalize

@@ -6,12 +6,11 @@ common relative expressions. "May", "march" and the like count as dates only whe
 them say so. The patterns run in time linear in the text.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -25,14 +24,21 @@ WEEKDAYS = tuple("monday tuesday wednesday thursday friday saturday sunday".spli
 # Stands for every year in a yearly interval; not a leap year, so that it fits them all.
 ANY_YEAR = 2001
 
-MONTH_NUMBERS = {name[:3]: number for number, name in enumerate(MONTHS, 1)}
-MONTH_NUMBERS |= {
-    "spr": 3,
-    "sum": 6,
-    "aut": 9,
-    "fal": 9,
-    "win": 12,
-}  # seasons; each lasts three months
+
+def number_groups(groups: str, first: int = 0) -> dict[str, int]:
+    """Number the slash-separated groups of words: every word of a group means the same.
+
+    >>> number_groups("zero null/one once")
+    {'zero': 0, 'null': 0, 'one': 1, 'once': 1}
+    """
+    numbered = enumerate(groups.split("/"), start=first)
+    return {word: number for number, group in numbered for word in group.split()}
+
+
+# Months and the seasons that begin in them; a season lasts three months.
+MONTH_NUMBERS = number_groups(
+    "jan/feb/mar spr/apr/may/jun sum/jul/aug/sep aut fal/oct/nov/dec win", first=1
+)
 _DAYS = {
     "day before yesterday": -2,
     "yesterday": -1,
@@ -43,11 +49,9 @@ _DAYS = {
 }
 _DAYS_IN = {"day": 1, "week": 7, "month": 31, "year": 366}  # at most
 _MONTHS_IN = {"month": 1, "year": 12}
-_NUMBER_OF = {
-    word: number
-    for number, word in enumerate("zero one two three four five six seven eight nine ten".split())
-}
-_NUMBER_OF |= {"a": 1, "an": 1, "couple of": 2, "few": 3, "several": 4}
+_NUMBER_OF = number_groups(
+    "zero/one a an/two couple/three few/four several/five/six/seven/eight/nine/ten"
+)
 _BACK = ("last", "past", "this past", "previous")
 _AHEAD = ("next", "coming", "upcoming")
 
@@ -64,9 +68,11 @@ _S = r"(?P<season>spring|summer|autumn|fall|winter)\b"
 _WHICH = rf"(?P<which>{'|'.join((*_BACK, *_AHEAD, 'this'))})"
 _IN = r"(?:in|during|since|throughout|around|from|early|mid|late|month of)(?: the)?"
 _UNIT = r"(?P<unit>day|week|month|year)s?\b"
-_COUNTED = (
-    "dollars|euros|pounds|people|steps|calories|words|miles|km|meters|metres|points|copies"
-    "|followers|hours|times"
+_COUNTED = "|".join(
+    """
+    dollars euros pounds people steps calories words miles km meters metres points copies followers
+    hours times
+    """.split()
 )
 _DATES = (  # the most precise first; those from "which" and "word" on are relative to a day
     r"(?P<year>(?:19|20)\d\d)[-/](?P<month>[01]\d)[-/](?P<day>[0-3]\d)(?!\d)",
@@ -223,12 +229,11 @@ def intervals(text: str, now: datetime | None = None) -> list[Interval]:
     def take(match: re.Match[str]) -> str:
         """Read one expression; what has been read is hidden from the rules that follow."""
         fields = {name: value.lower() for name, value in match.groupdict().items() if value}
-        try:
-            interval = _read(fields, today)
-        except (ValueError, OverflowError):  # 31 June, or beyond the calendar
-            return match[0]
-        found.extend([interval] if interval else [])
-        return ";" if interval else match[0]
+        with suppress(ValueError, OverflowError):  # 31 June, or beyond the calendar
+            if interval := _read(fields, today):
+                found.append(interval)
+                return ";"
+        return match[0]
 
     for rule in _RULES:
         if now is not None or _RELATIVE.isdisjoint(rule.groupindex):
@@ -269,7 +274,7 @@ def _read(fields: dict[str, str], today: datetime) -> Interval | None:
         return _read_date(fields, step, today)
     months = _MONTHS_IN.get(unit, 0)
     if "number" in fields:
-        count = fields["number"].removeprefix("a ")
+        count = fields["number"].removeprefix("a ").removesuffix(" of")
         number = int(count) if count.isdigit() else _NUMBER_OF[count]
         if "ago" not in fields:  # the last so many units, up to and including today
             days = number * _DAYS_IN[unit]

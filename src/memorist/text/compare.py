@@ -19,7 +19,7 @@ from .entities import is_common
 from .normalize import compact
 from .statements import Statement, parse
 from .tokens import ENGLISH, analyze, word_set
-from .values import STATED, is_value
+from .values import is_value, value_tokens
 
 Verdict = Literal["same", "more", "less", "other"]
 LONGEST = prompts.LONGEST  # characters of a joined text
@@ -105,14 +105,14 @@ def values_agree(a: Statement, b: Statement) -> bool:
     """
     first = a.values
     second = b.values
-    if any(getattr(first, name) != getattr(second, name) for name in STATED):
+    if first.differing(second):
         return False
     if first.references and second.references and first.references != second.references:
         return False
     # A name written in lower case in the other text is still the name, so all words are searched.
     names = {name.lower() for name in (*first.names, *second.names)}
-    ours = dict.fromkeys(word for word in a.value_tokens if word in names)
-    theirs = dict.fromkeys(word for word in b.value_tokens if word in names)
+    ours = dict.fromkeys(filter(names.__contains__, value_tokens(a.core)))
+    theirs = dict.fromkeys(filter(names.__contains__, value_tokens(b.core)))
     return list(ours) == list(theirs)
 
 
@@ -133,23 +133,20 @@ def may_be_same(a: Statement, b: Statement) -> bool:
         if Counter(getattr(one, name)) != Counter(getattr(other, name)):
             return False
     # Only one may not have a dislike, a parting or the past, nor may they lean to opposite sides.
-    leanings = set(one.leanings)
-    other_leanings = set(other.leanings)
-    apart = leanings ^ other_leanings
+    apart = {*one.leanings} ^ {*other.leanings}
     if len(one.negations) != len(other.negations) or apart & _TURNED:
         return False
     if any(apart.issuperset(pair.split()) for pair in _OPPOSED):
         return False
     # A time of day or a "weekly" may be missing on one side; "tomorrow" may not.
-    days = set(one.days)
-    other_days = set(other.days)
-    if days != other_days and ((days and other_days) or not days | other_days <= _VAGUE):
+    days = {*one.days, *other.days}
+    is_other_day = {*one.days} != {*other.days}
+    if is_other_day and ((one.days and other.days) or not days <= _VAGUE):
         return False
     # Both have all the names; of words that may be none, only one side may have its own.
-    (sure, possible) = a.names
-    (other_sure, other_possible) = b.names
-    names = sure | other_sure
-    if names & a.vocabulary != names & b.vocabulary:
+    sure, possible = a.names
+    other_sure, other_possible = b.names
+    if (sure | other_sure) & (a.vocabulary ^ b.vocabulary):
         return False
     return not (possible - b.vocabulary and other_possible - a.vocabulary)
 
@@ -175,9 +172,8 @@ def is_contrast(a: Statement, b: Statement, *, near: bool = False) -> bool:
     if _RELATIVES.intersection(a.spoken) != _RELATIVES.intersection(b.spoken):
         return True
     changes = []  # how many words differ, or only one side has, at each place
-    for tag, start, end, begin, stop in SequenceMatcher(
-        None, a.spoken, b.spoken, False
-    ).get_opcodes():
+    matcher = SequenceMatcher(None, a.spoken, b.spoken, False)
+    for tag, start, end, begin, stop in matcher.get_opcodes():
         if tag != "equal":
             changes.append(max(end - start, stop - begin))
     if (len(changes) == 1 and changes[0] <= 2) or set(a.words) == set(b.words):
@@ -223,11 +219,12 @@ def overlaps(a: Statement, b: Statement) -> bool:
     """
     if set(a.words) & set(b.words):
         return True
-    near = set()
-    for each in a.text_values.numbers:
-        if each.lstrip("-").isdecimal():
-            near |= {int(each) - 1, int(each), int(each) + 1}
-    return any(each.lstrip("-").isdecimal() and int(each) in near for each in b.text_values.numbers)
+    near = {number + step for number in _whole_numbers(a) for step in (-1, 0, 1)}
+    return not near.isdisjoint(_whole_numbers(b))
+
+
+def _whole_numbers(of: Statement) -> list[int]:
+    return [int(each) for each in of.text_values.numbers if each.lstrip("-").isdecimal()]
 
 
 def pick_containing(a: Statement, b: Statement) -> str | None:
@@ -237,13 +234,9 @@ def pick_containing(a: Statement, b: Statement) -> str | None:
     'Ana has a red bike'
     >>> pick_containing(parse("Ana has a bike"), parse("Ana owns a red car"))
     """
-    one = set(a.words)
-    other = set(b.words)
-    if one == other:
-        return max(a.text, b.text, key=len)
-    if one > other:
-        return a.text
-    return b.text if other > one else None
+    longest_first = sorted((a, b), key=lambda each: -len(each.text))
+    every = {*a.words, *b.words}
+    return next((each.text for each in longest_first if every == {*each.words}), None)
 
 
 def join(a: Statement, b: Statement) -> str:
@@ -304,7 +297,7 @@ def is_supported(line: str, source: str) -> bool:
     if wanted and wanted in given:
         return True
     words = _long_words(wanted)[:_MOST_LINE_WORDS]
-    shared = len(set(words).intersection(_long_words(given)[:_MOST_SOURCE_WORDS]))
+    shared = len({*words}.intersection(_long_words(given)[:_MOST_SOURCE_WORDS]))
     if 2 <= len(words) <= 3 and shared == len(words):
         return True
     return shared >= max(2, math.ceil(SUPPORTED_SHARE * len(words)))

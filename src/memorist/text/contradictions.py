@@ -13,7 +13,7 @@ import re
 from .compare import have_same_persons, verdict
 from .statements import Clause, Statement, parse
 from .tokens import word_set
-from .values import STATED, read_values
+from .values import read_values
 
 _EVENTS = word_set("""
     meeting meetings appointment call review standup deadline exam test interview flight train
@@ -61,9 +61,9 @@ def contradicts(new: Statement, old: Statement) -> bool:
     """
     a = new.clause
     b = old.clause
-    if a is None or b is None or not have_same_persons(a.statement, b.statement):
+    if a is None or b is None or not have_same_persons(a, b):
         return False
-    marks = a.statement.marks | b.statement.marks
+    marks = a.marks | b.marks
     if _UNSURE & marks:
         return False
     if _is_rescheduled(a, b) or _is_reversed(a, b):
@@ -88,14 +88,15 @@ def _has_other_value(a: Clause, b: Clause) -> bool:
     if a.object_words == b.object_words:  # a quantity
         if not _differ(a, b, "numbers") or not _have_same_values(a, b, "numbers"):
             return False
-        is_quantity = _mentions(a, _QUANTITIES) or "old" in a.statement.words
+        is_quantity = _mentions(a, _QUANTITIES) or "old" in a.words
         return a.verb in _MEASURING or (being and is_quantity)
     if not (_is_short(a) and _is_short(b)) or not _have_same_values(a, b, "names", "numbers"):
         return False
     one = set(a.object_words)
     other = set(b.object_words)
-    has_names = bool(a.values.names and b.values.names) and a.values.numbers == b.values.numbers
-    if has_names and not one & other:  # a home, an employer or the holder of a role
+    has_names = a.text_values.names and b.text_values.names
+    is_same_number = a.text_values.numbers == b.text_values.numbers
+    if has_names and is_same_number and not one & other:  # a home, an employer, a role
         if verb in ("live", "work", "study"):
             return _preposition(a) == _preposition(b)
         if being and _is_about(a, _NAMED):
@@ -109,11 +110,9 @@ def _has_other_value(a: Clause, b: Clause) -> bool:
 
 def _is_rescheduled(a: Clause, b: Clause) -> bool:
     """Return whether one event has another time."""
-    if a.statement.words != b.statement.words:
+    if a.words != b.words or not (_mentions(a, _EVENTS) and _mentions(b, _EVENTS)):
         return False
-    if not (_mentions(a, _EVENTS) and _mentions(b, _EVENTS)):
-        return False
-    if "past" in b.statement.marks or ("past" in a.statement.marks and not a.says_changed):
+    if "past" in b.marks or ("past" in a.marks and not a.says_changed):
         return False
     if not _have_same_values(a, b, *_WHEN):
         return False
@@ -124,9 +123,9 @@ def _is_rescheduled(a: Clause, b: Clause) -> bool:
 
 def _is_reversed(a: Clause, b: Clause) -> bool:
     """Return whether a like became a dislike, or what was so is not so any more."""
-    one = set(a.statement.words) - _LIKINGS
-    other = set(b.statement.words) - _LIKINGS
-    if not one or one != other or "past" in a.statement.marks | b.statement.marks:
+    one = set(a.words) - _LIKINGS
+    other = set(b.words) - _LIKINGS
+    if not one or one != other or "past" in a.marks | b.marks:
         return False
     if not _have_same_values(a, b, "negations", "leanings"):
         return False
@@ -139,8 +138,8 @@ def _is_reversed(a: Clause, b: Clause) -> bool:
 
 def _read_attitude(of: Clause) -> tuple[bool, bool] | None:
     """Return whether it is a like or dislike, and whether it is positive; None if not clear."""
-    leanings = of.values.leanings
-    negations = of.values.negations
+    leanings = of.text_values.leanings
+    negations = of.text_values.negations
     if len(leanings) > 1 or len(negations) > 1 or not {"+", "-"}.issuperset(leanings):
         return None
     return bool(leanings), ("-" not in leanings) ^ bool(negations)
@@ -148,24 +147,21 @@ def _read_attitude(of: Clause) -> tuple[bool, bool] | None:
 
 def _have_same_values(a: Clause, b: Clause, *but: str) -> bool:
     """Return whether all values agree, except the named ones."""
-    for name in STATED:
-        if name not in but and getattr(a.values, name) != getattr(b.values, name):
-            return False
-    if "names" in but:
-        return True
-    return _later_names(a) == _later_names(b)
+    if not a.text_values.differing(b.text_values).issubset(but):
+        return False
+    return "names" in but or _later_names(a) == _later_names(b)
 
 
 def _later_names(clause: Clause) -> set[str]:
     """Return the names but the first word, which may be an ordinary one."""
     first = clause.text.split()[:1]
-    return {name.lower() for name in clause.values.names if [name] != first}
+    return {name.lower() for name in clause.text_values.names if [name] != first}
 
 
 def _differ(a: Clause, b: Clause, name: str) -> bool:
-    one = getattr(a.values, name)
-    other = getattr(b.values, name)
-    return bool(one) and bool(other) and one != other
+    one = getattr(a.text_values, name)
+    other = getattr(b.text_values, name)
+    return bool(one and other) and one != other
 
 
 def _mentions(of: Clause, nouns: frozenset[str]) -> bool:

@@ -9,7 +9,6 @@ is technical" and "this is a person", not how often a word occurs.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,8 +20,7 @@ MOST_TOPICS = 12
 MOST_ENTITIES = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entity:
+class Entity(NamedTuple):
     """A name or topic as it is written, and how sure the detector is."""
 
     text: str
@@ -231,7 +229,7 @@ def entities(text: str) -> list[Entity]:
     best: dict[str, Entity] = {}
     for name in _names(words):
         confidence = _confidence(name, known)
-        found = Entity(text=" ".join(word.text for word in name), confidence=confidence)
+        found = Entity(" ".join(word.text for word in name), confidence)
         key = found.text.casefold()
         if confidence and (key not in best or best[key].confidence < confidence):
             best[key] = found
@@ -332,20 +330,20 @@ def keyphrases(text: str) -> list[Entity]:
     found = []
     for phrase, count in counts.items():
         confidence = min(0.9, 0.4 + 0.15 * phrase.count(" ") + 0.2 * (count > 1))
-        found.append(Entity(text=phrase, confidence=confidence))
+        found.append(Entity(phrase, confidence))
     return sorted(found, key=lambda phrase: -phrase.confidence)
 
 
-def about(text: str, names: Iterable[Entity] | None = None) -> list[Entity]:
+def about(text: str, names: Iterable[Entity]) -> list[Entity]:
     """List the names and the topics of a text, the surest first in each.
 
-    `names` are what `entities` found in it, where that is known.
+    `names` are what `entities` found in it.
 
-    >>> [one.text for one in about("Anna moved to Lisbon for the observatory")]
+    >>> text = "Anna moved to Lisbon for the observatory"
+    >>> [one.text for one in about(text, entities(text))]
     ['Anna', 'Lisbon', 'observatory']
     """
-    found = entities(text) if names is None else names
-    surest = sorted(found, key=lambda entity: -entity.confidence)[:MOST_ENTITIES]
+    surest = sorted(names, key=lambda entity: -entity.confidence)[:MOST_ENTITIES]
     taken = {part for name in surest for part in name.text.casefold().split()}
     phrases = keyphrases(text)
     topics = [each for each in phrases if not taken.issuperset(each.text.casefold().split())]
@@ -357,7 +355,7 @@ def tags(found: Iterable[Entity]) -> tuple[tuple[str, ...], float]:
 
     The mean is from 0 to 1; 0 if they found nothing.
 
-    >>> tags(about("Anna moved to Lisbon"))
+    >>> tags(entities("Anna moved to Lisbon"))
     (('anna', 'lisbon'), 0.85)
     """
     every = list(found)

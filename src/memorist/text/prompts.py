@@ -5,8 +5,6 @@ What is derived from a conversation has to be readable without it. The rules sta
 it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -17,7 +17,7 @@ from .clock import MONTH_NUMBERS, MONTHS
 from .entities import GIVEN_NAMES, is_common
 from .normalize import LINK, compose, for_hash
 from .tokens import ENGLISH, word_groups, word_set, word_table
-from .values import Values, is_value, read_values, value_tokens
+from .values import Values, is_value, read_values
 
 LONGEST_CLAUSE = 25  # words of a statement that is split at its verb
 
@@ -30,13 +30,13 @@ _EMPTY = word_set("""
     eine einen einem ist bin sind im am und mein meine le la les un une est suis et mon ma el
     los las una es soy y mi mis il lo di è sono e mio mia o os as um uma é sou meu minha
     """)
-_MARKS = word_groups(
-    "from/under below beneath/over above/against/out outside/off/up/down/between/behind/beside near"
-    "/inside/until/through/around/all every each/some any/most mostly/few/many/only/both/either/or"
-    "/if unless whether/than/by/who whose whom/when/where/why/how/what which/into/would"
-    "/maybe perhaps possibly probably might could/must should"
-    "/past was were had did wasn't weren't hadn't didn't"
-)
+_MARKS = word_groups("""
+    from/under below beneath/over above/against/out outside/off/up/down/between/behind/beside near
+    /inside/until/through/around/all every each/some any/most mostly/few/many/only/both/either/or
+    /if unless whether/than/by/who whose whom/when/where/why/how/what which/into/would
+    /maybe perhaps possibly probably might could/must should
+    /past was were had did wasn't weren't hadn't didn't
+    """)
 _PERSONS = word_table("""
     I: i me my mine myself i'm i've i'd i'll im ive
     we: we us our ours we're we've we'll we'd
@@ -50,37 +50,36 @@ _PRESENT = word_set(
 )
 _SMALL = _EMPTY | _MARKS.keys() | _PERSONS.keys() | ENGLISH
 _PREFACE = re.compile(
-    r"^\W*(?:(?:please|pls) (?:remember|note)(?:\s+that|:|,)?\s+"
-    r"|(?:please|pls|hey|ok|okay|so|also|again|oh|and|by the way|btw|fyi|just so you know|(?:as"
-    r"|like) i said)"
-    r"[,:]?\s+"
-    r"|(?:remember|note|keep in mind|don['’]?t forget|reminder|quick reminder|quick note"
-    r"|for the record"
-    r"|for your records|in case i forget)(?:\s+that|:|,)\s*)+",
-    re.IGNORECASE,
+    r"""^\W*(?:
+    (?:please|pls)[ ](?:remember|note)(?:\s+that|:|,)?\s+
+    |(?:please|pls|hey|ok|okay|so|also|again|oh|and|by[ ]the[ ]way|btw|fyi|just[ ]so[ ]you[ ]know
+    |(?:as|like)[ ]i[ ]said)[,:]?\s+
+    |(?:remember|note|keep[ ]in[ ]mind|don['’]?t[ ]forget|reminder|quick[ ]reminder|quick[ ]note
+    |for[ ]the[ ]record|for[ ]your[ ]records|in[ ]case[ ]i[ ]forget)(?:\s+that|:|,)\s*
+    )+""",
+    re.IGNORECASE | re.VERBOSE,
 )
-_WENT = word_set(
-    "went bought sold ate drank wrote took made came saw gave"
-    " told said met lost paid felt kept found thought got"
-    " brought taught spent built began broke chose drove fell"
-    " flew forgot grew knew rode sang slept spoke swam threw"
-)
+_WENT = word_set("""
+    went bought sold ate drank wrote took made came saw gave told said met lost paid felt kept
+    found thought got brought taught spent built began broke chose drove fell flew forgot grew
+    knew rode sang slept spoke swam threw
+    """)
 _ROLE = re.compile(r"\bworks? as\b")
 _PLACES = word_set("in on")
 _PAST = re.compile(r"(?<!e)ed$")
-_SYNONYMS = word_groups(
-    "like love enjoy adore/film movie/flat apartment/begin start/buy bought purchase purchased"
-    "/phone mobile cellphone telephone/big large/job occupation profession/mom mum mother"
-    "/dad father/kid child children/photo picture/car automobile/reply answer/colour color"
-    "/favourite favorite/holiday vacation/grocery groceries/doctor physician/lawyer attorney"
-    "/shop store/allergic allergy/vegetarian veggie/bike bicycle/name call called named"
-    "/tv television/fridge refrigerator/sofa couch/reside live/hate detest loathe/meeting meet"
-    "/organise organize/programme program/neighbour neighbor/centre center/grey gray"
-    "/theatre theater/birthday bday/appointment appt/minutes mins minute min/hours hrs hour hr"
-    "/kilometres km kilometers kilometer/kilograms kg kilos kilo/university uni/fluent fluently"
-    "/prefer preference/travel trip/afraid scared/glad happy/finish complete/quickly fast"
-    "/parents folks/bathroom restroom/trash garbage"
-)
+_SYNONYMS = word_groups("""
+    like love enjoy adore/film movie/flat apartment/begin start/buy bought purchase purchased
+    /phone mobile cellphone telephone/big large/job occupation profession/mom mum mother
+    /dad father/kid child children/photo picture/car automobile/reply answer/colour color
+    /favourite favorite/holiday vacation/grocery groceries/doctor physician/lawyer attorney
+    /shop store/allergic allergy/vegetarian veggie/bike bicycle/name call called named
+    /tv television/fridge refrigerator/sofa couch/reside live/hate detest loathe/meeting meet
+    /organise organize/programme program/neighbour neighbor/centre center/grey gray
+    /theatre theater/birthday bday/appointment appt/minutes mins minute min/hours hrs hour hr
+    /kilometres km kilometers kilometer/kilograms kg kilos kilo/university uni/fluent fluently
+    /prefer preference/travel trip/afraid scared/glad happy/finish complete/quickly fast
+    /parents folks/bathroom restroom/trash garbage
+    """)
 _SAME_STEMS = {stem: first for word, first in _SYNONYMS.items() for stem in tokens.analyze(word)}
 
 _CHANGE = word_set("""
@@ -145,11 +144,6 @@ class Statement:
         return self.values if self.core == self.text else read_values(self.text)
 
     @cached_property
-    def value_tokens(self) -> list[str]:
-        """All words of the core as `values` sees them."""
-        return value_tokens(self.core)
-
-    @cached_property
     def clause(self) -> "Clause | None":
         return parse_clause(self.text)
 
@@ -180,22 +174,13 @@ class Statement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clause:
+class Clause(Statement):
     """A short statement, split at its verb; words such as "now" or "moved" are left out."""
 
-    text: str
     subject: str  # what stands before the verb
     verb: str
     rest: str
     says_changed: bool  # it says itself that something is not as before
-
-    @cached_property
-    def statement(self) -> Statement:
-        return parse(self.text)
-
-    @cached_property
-    def values(self) -> Values:
-        return read_values(self.text)
 
     @cached_property
     def object_words(self) -> tuple[str, ...]:
@@ -273,25 +258,22 @@ def parse_clause(text: str) -> Clause | None:
     told = strip_preface(text.strip())
     if len(told.split()) > LONGEST_CLAUSE or "?" in told or _SENTENCES.search(told):
         return None
-    told = _CLOCK.sub(lambda match: f"at {_HOURS.index(match[1])}:00", told)
-    for date in reversed(list(_DATE.finditer(told))):
+
+    def in_figures(date: re.Match[str]) -> str:
         month = MONTH_NUMBERS[(date["month"] or date["month2"]).lower()[:3]]
-        figures = f"1-{month}-{date['day'] or date['day2']}"
-        told = told[: date.start()] + figures + told[date.end() :]
-    told = _MOVED.sub(r"\g<who> lives in", _JOINED.sub(" works at", told))
+        return f"1-{month}-{date['day'] or date['day2']}"
+
+    told = _CLOCK.sub(lambda match: f"at {_HOURS.index(match[1])}:00", told)
+    told = _JOINED.sub(" works at", _DATE.sub(in_figures, told))
+    told = _MOVED.sub(r"\g<who> lives in", told)
     kept = [word for word in told.split() if word.strip(",.!").lower() not in _CHANGE]
     bare = " ".join(kept)
-    subject = bare
-    verb = ""
-    rest = ""
-    if match := _VERB.search(f" {bare}"):
-        subject = bare[: match.start()]
-        verb = match.group().strip().lower()
-        rest = bare[match.end() - 1 :]
+    match = _VERB.search(f" {bare}")
+    start, end = match.span() if match else (len(bare), len(bare) + 1)
     return Clause(
-        text=bare,
-        subject=subject.strip(" ,."),
-        verb=verb,
-        rest=rest.strip(" ,."),
+        **vars(parse(bare)),
+        subject=bare[:start].strip(" ,."),
+        verb=match[0].strip().lower() if match else "",
+        rest=bare[end - 1 :].strip(" ,."),
         says_changed=bare != told,
     )

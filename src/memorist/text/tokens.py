@@ -6,8 +6,6 @@ its script. All of it is the same on every platform, in time linear in the text.
 flags are part of the index: raise `ANALYSIS` when they have to be made again.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 import re
@@ -41,19 +39,21 @@ _MOST_COUNTED = 255  # a term counts at most this often in one text
 
 # Python's \w leaves out combining marks, which would tear Hindi, Thai or decomposed Latin words
 # apart.
-_MARKS = (
-    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a"
-    "\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0730-\u074a"
-    "\u07eb-\u07f3\u0816-\u082d\u08d3-\u08ff\u0900-\u0903\u093a-\u093c\u093e-\u094f\u0951-\u0957"
-    "\u0962\u0963\u0981-\u0983\u09bc-\u09d7\u09e2\u09e3\u0a01-\u0a03\u0a3c-\u0a51\u0a70\u0a71"
-    "\u0a75\u0a81-\u0a83\u0abc-\u0acd\u0ae2\u0ae3\u0afa-\u0aff\u0b01-\u0b03\u0b3c-\u0b57\u0b62"
-    "\u0b63\u0b82\u0bbe-\u0bcd\u0bd7\u0c00-\u0c04\u0c3c-\u0c56\u0c62\u0c63\u0c81-\u0c83"
-    "\u0cbc-\u0cd6\u0ce2\u0ce3\u0d00-\u0d03\u0d3b-\u0d4d\u0d57\u0d62\u0d63\u0d81-\u0d83"
-    "\u0dca-\u0ddf\u0df2\u0df3\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece"
-    "\u0f18\u0f19\u0f35-\u0f39\u0f3e\u0f3f\u0f71-\u0f84\u0f86\u0f87\u0f8d-\u0fbc\u102b-\u103e"
-    "\u1056-\u1059\u105e-\u1060\u1062-\u1064\u1067-\u106d\u1071-\u1074\u1082-\u108d\u108f"
-    "\u109a-\u109d\u17b4-\u17d3\u17dd\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u302a-\u302f\u3099"
-    "\u309a\ufe20-\ufe2f"
+_MARKS = "".join(
+    r"""
+    \u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a
+    \u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0730-\u074a
+    \u07eb-\u07f3\u0816-\u082d\u08d3-\u08ff\u0900-\u0903\u093a-\u093c\u093e-\u094f\u0951-\u0957
+    \u0962\u0963\u0981-\u0983\u09bc-\u09d7\u09e2\u09e3\u0a01-\u0a03\u0a3c-\u0a51\u0a70\u0a71
+    \u0a75\u0a81-\u0a83\u0abc-\u0acd\u0ae2\u0ae3\u0afa-\u0aff\u0b01-\u0b03\u0b3c-\u0b57\u0b62
+    \u0b63\u0b82\u0bbe-\u0bcd\u0bd7\u0c00-\u0c04\u0c3c-\u0c56\u0c62\u0c63\u0c81-\u0c83
+    \u0cbc-\u0cd6\u0ce2\u0ce3\u0d00-\u0d03\u0d3b-\u0d4d\u0d57\u0d62\u0d63\u0d81-\u0d83
+    \u0dca-\u0ddf\u0df2\u0df3\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece
+    \u0f18\u0f19\u0f35-\u0f39\u0f3e\u0f3f\u0f71-\u0f84\u0f86\u0f87\u0f8d-\u0fbc\u102b-\u103e
+    \u1056-\u1059\u105e-\u1060\u1062-\u1064\u1067-\u106d\u1071-\u1074\u1082-\u108d\u108f
+    \u109a-\u109d\u17b4-\u17d3\u17dd\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u302a-\u302f\u3099
+    \u309a\ufe20-\ufe2f
+    """.split()
 )
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\ufeff]")
 # Sorting long runs of marks is quadratic in the normalizer.
@@ -61,10 +61,12 @@ _MARK_RUN = re.compile(f"([{_MARKS}]{{4}})[{_MARKS}]+")
 # Possessive quantifiers: linear time.
 _WORD = re.compile(rf"(?:\d++(?:[.,:]\d++)*+|\w)[\w{_MARKS}]*+(?:['’][\w{_MARKS}]++)*+")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
-_UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
-    "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff"
-    "\U00020000-\U000323af"
+_UNSPACED = "".join(
+    r"""
+    \u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f
+    \u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff
+    \U00020000-\U000323af
+    """.split()
 )
 _UNSPACED_RUN = re.compile(f"[{_UNSPACED}{_MARKS}]+|[^{_UNSPACED}]+")
 _CLUSTER = re.compile(f".[{_MARKS}]*", re.DOTALL)
@@ -75,14 +77,14 @@ _ASKING = ("?", "？", "؟", "\u037e")
 # A smiley or a quotation mark may follow the question mark.
 _LAST_MARK = re.compile(r"[?？؟\u037e][^\w.!…]*$")
 _SPOKEN = re.compile(r"\w+")
-_LANGUAGE_OF_SCRIPT = {
-    range(0x0370, 0x0400): "greek",
-    range(0x0400, 0x0530): "russian",
-    range(0x0530, 0x0590): "armenian",
-    range(0x0600, 0x0780): "arabic",
-    range(0x0900, 0x0980): "hindi",
-    range(0x0B80, 0x0C00): "tamil",
-    range(0x1F00, 0x2000): "greek",
+# The letters that a language is told by.
+_LETTERS = {
+    "greek": "[\u0370-\u03ff\u1f00-\u1fff]",
+    "russian": "[\u0400-\u052f]",
+    "armenian": "[\u0530-\u058f]",
+    "arabic": "[\u0600-\u077f]",
+    "hindi": "[\u0900-\u097f]",
+    "tamil": "[\u0b80-\u0bff]",
 }
 # A Snowball stemmer keeps its word in itself, so threads cannot share one.
 _stemmers = threading.local()
@@ -203,9 +205,9 @@ def _term(word: str, language: str) -> str:
     if word[0].isdigit():
         return word.replace(",", "") if _GROUPED.fullmatch(word) else word
     if code < 0x250 or 0x1E00 <= code < 0x1F00:
-        spoken = "english" if language in _LANGUAGE_OF_SCRIPT.values() else language
+        spoken = "english" if language in _LETTERS else language
     else:
-        spoken = next((name for codes, name in _LANGUAGE_OF_SCRIPT.items() if code in codes), "")
+        spoken = next((name for name, set in _LETTERS.items() if re.match(set, word)), "")
     if not spoken:
         return word
     known = _stemmers.__dict__

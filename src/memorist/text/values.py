@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
+from .clock import number_groups
 from .entities import GIVEN_NAMES
 from .normalize import AUTHOR_YEAR, LINK, compose, find_links, remove_citations
 from .tokens import ENGLISH, word_groups, word_set, word_table
@@ -43,13 +44,7 @@ class Values(NamedTuple):
 STATED = Values._fields[: Values._fields.index("names")]
 
 
-def _numbered(groups: str, first: int = 0) -> dict[str, int]:
-    """Number the slash-separated groups of words: every word of a group means the same."""
-    numbered = enumerate(groups.split("/"), start=first)
-    return {word: number for number, group in numbered for word in group.split()}
-
-
-_WEEKDAYS = _numbered("""
+_WEEKDAYS = number_groups("""
     monday mondays mon montag lundi lunes lunedì segunda-feira maandag/tuesday tuesdays tue tues
     dienstag mardi martes martedì terça-feira dinsdag/wednesday wednesdays wed mittwoch mercredi
     miércoles mercoledì quarta-feira woensdag/thursday thursdays thu thur thurs donnerstag jeudi
@@ -57,7 +52,7 @@ _WEEKDAYS = _numbered("""
     sexta-feira vrijdag/saturday saturdays sat samstag sonnabend samedi sábado sabato
     zaterdag/sunday sundays sun sonntag dimanche domingo domenica zondag
     """)
-_MONTHS = _numbered(
+_MONTHS = number_groups(
     """
     january jan januar janvier enero gennaio janeiro/february feb februar février febrero
     febbraio fevereiro/march mar märz mars marzo março maart/april apr avril abril aprile/may
@@ -73,7 +68,7 @@ _DAYS = word_set("""
     hier aujourdhui hoy mañana ayer oggi domani ieri hoje amanhã ontem next last previous daily
     weekly monthly yearly mornings afternoons evenings nights
     """)
-_SMALL = _numbered("""
+_SMALL = number_groups("""
     zero null/one once first/two twice second zwei deux dos dois/three thrice third drei trois
     tres três tre/four fourth vier quatre cuatro quattro quatro/five fifth fünf cinq cinco
     cinque/six sixth sechs seis/seven seventh sieben sept siete sette sete/eight eighth acht
@@ -82,7 +77,7 @@ _SMALL = _numbered("""
     thirteenth/fourteen fourteenth/fifteen fifteenth/sixteen sixteenth/seventeen
     seventeenth/eighteen eighteenth/nineteen nineteenth
     """)
-_TENS = _numbered("twenty/thirty/forty fourty/fifty/sixty/seventy/eighty/ninety", first=2)
+_TENS = number_groups("twenty/thirty/forty fourty/fifty/sixty/seventy/eighty/ninety", first=2)
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _NUMBER_WORDS = _SMALL.keys() - _MONTHS.keys() | _TENS.keys() | _SCALES.keys()
 _UNITS = word_groups("""

@@ -6,8 +6,6 @@ product's reading of names matters: Weaviate compares texts without their outer 
 answers twice as fast with one condition as with three.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sys

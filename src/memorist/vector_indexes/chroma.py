@@ -4,8 +4,6 @@ Its own embedding functions and its telemetry stay off. A folder belongs to one 
 as Chroma has it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Sequence

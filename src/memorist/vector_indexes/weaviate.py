@@ -6,8 +6,6 @@ or where `?grpc=HOST:PORT` says. The client's own start-up checks stay off: they
 package index for newer versions.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

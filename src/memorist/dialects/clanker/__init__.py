@@ -4,8 +4,6 @@ A guild is one scope, so nothing crosses from one to another. A fact's subject i
 a channel only counts a little in the ranking. Messages are stored beside the facts, for the slice.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -5,14 +5,12 @@ holds only callers who wait for the facts: however many there are, and whatever 
 is lost.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from ...client import Client
 from ...errors import InvalidInput, MemoristError, Misconfigured, ProviderFailed
@@ -62,7 +60,7 @@ class Intake:
         self._work: asyncio.Task[None] | None = None
         self._refresh: Debounced | None = None
 
-    async def __aenter__(self) -> Intake:
+    async def __aenter__(self) -> Self:
         if self._client.settings.journal_dir is not None:
             await self.refresh_memory_markdown()
             self._refresh = Debounced(self.refresh_memory_markdown)
