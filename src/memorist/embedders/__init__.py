@@ -29,7 +29,6 @@ PATIENCE = 16.0  # seconds that a model has, and as many again for every sixteen
 FILE = "vectors.db"
 LIMIT_BYTES = 256 * 1024 * 1024  # about 160,000 texts
 _RECENT = 2_048  # vectors held in memory
-_MOST_WAITING = 20_000  # vectors not yet on disk; more than that are not written at all
 _ROOM = 0.9  # share of the limit that is left when the oldest are deleted
 _FEW = 500  # values in one IN (…)
 _SEAL = 8  # bytes
@@ -79,8 +78,8 @@ async def encode(embedder: Embedder, texts: Sequence[str]) -> Vectors:
 class Cached:
     """The same port around another embedder. Safe to share between threads and event loops.
 
-    One thread reads and writes the file. New vectors are written after the answer was given;
-    `close` waits for them.
+    One thread reads and writes the file, in the order of the calls. New vectors are written after
+    the answer was given; the next call with a new text waits for that, and so does `close`.
     """
 
     def __init__(
@@ -93,7 +92,6 @@ class Cached:
         self._file = VectorFile(directory / FILE, embedder.dimensions, limit_bytes)
         closed = EmbedderUnavailable(f"The embedder {embedder.model} is closed")
         self._thread = WorkerThread("vector-cache", closed)
-        self._waiting = 0
         self._lock = Lock()
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
@@ -120,9 +118,7 @@ class Cached:
             made = dict(zip(missing, vectors, strict=True))
             self._hold(made)
             found |= made
-            is_waiting = self._count(len(made)) <= _MOST_WAITING
-            if not is_waiting or not self._thread.submit(self._write, made):
-                self._count(-len(made))
+            self._thread.submit(self._file.write, made)
         rows = np.array([found[name] for name in names], dtype=np.float32)
         return rows.reshape(len(texts), self.dimensions)
 
@@ -145,18 +141,6 @@ class Cached:
             self._recent.update(vectors)
             while len(self._recent) > _RECENT:
                 self._recent.popitem(last=False)
-
-    def _write(self, vectors: dict[bytes, Vectors]) -> None:
-        try:
-            self._file.write(vectors)
-        finally:
-            self._count(-len(vectors))
-
-    def _count(self, more: int) -> int:
-        """Return how many vectors wait to be written, after adding some."""
-        with self._lock:
-            self._waiting += more
-            return self._waiting
 
 
 def key(model: str, text: str) -> bytes:

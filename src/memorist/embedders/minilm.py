@@ -8,9 +8,8 @@ part and not for all of them.
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,13 +23,12 @@ PACKAGED = Path(__file__).parent / "minilm_model"
 BATCH_TOKENS = 512  # padding included
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class Window(NamedTuple):
     """As much of a text as the model reads at once."""
 
     text: int  # its place in the call
+    part: int  # its place in the text
     ids: list[int]
-    part: int = 0  # its place in the text
 
     @property
     def weight(self) -> int:
@@ -73,13 +71,10 @@ class MiniLM:
         [CLS], [SEP] and padding are left out, so a blank text has no rows. Raises
         EmbedderUnavailable.
         """
-        found: dict[tuple[int, int], Vectors] = {}
+        parts: list[dict[int, Vectors]] = [{} for _ in texts]
         async for window, rows in self._infer(texts, "tokens"):
-            found[window.text, window.part] = rows[1 : len(window.ids) - 1].copy()
-        parts: list[list[Vectors]] = [[] for _ in texts]
-        for place in sorted(found):
-            parts[place[0]].append(found[place])
-        return [np.concatenate(rows) for rows in parts]
+            parts[window.text][window.part] = rows[1 : len(window.ids) - 1].copy()
+        return [np.concatenate([found[part] for part in sorted(found)]) for found in parts]
 
     async def close(self) -> None:
         """Wait for running work and release the model. Closing twice is fine, encoding is not."""
@@ -107,7 +102,7 @@ class MiniLM:
         windows = []
         for place, text in enumerate(texts):
             for part, ids in enumerate(onnx.windows_of(self._loaded[0], text)):
-                windows.append(Window(text=place, part=part, ids=ids))
+                windows.append(Window(place, part, ids))
         batches = list(onnx.batches(windows, lambda window: window.ids, tokens=BATCH_TOKENS))
         return batches, self._run(batches[0], output) if batches else None
 

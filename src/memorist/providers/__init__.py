@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from operator import attrgetter
 from typing import Any
 
@@ -93,12 +93,11 @@ def at(data: Any, *path: str | int) -> Any:
     >>> at({"choices": [{"message": "hi"}]}, "choices", 0, "message"), at([], "choices", 0)
     ('hi', None)
     """
-    for step in path:
-        if isinstance(step, str):
-            data = data.get(step) if isinstance(data, dict) else None
-        else:
-            data = data[step] if isinstance(data, list) and len(data) > step else None
-    return data
+    with suppress(LookupError, TypeError):
+        for step in path:
+            data = data[step]
+        return data
+    return None
 
 
 def _limited_client(sdk: Any, limit: int) -> Any:

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -111,13 +112,10 @@ class WorkerThread:
             raise self._closed from error
         return await asyncio.wrap_future(future)
 
-    def submit(self, step: Callable[..., object], *arguments: object) -> bool:
-        """Run a step later; False if the thread is closed."""
-        try:
+    def submit(self, step: Callable[..., object], *arguments: object) -> None:
+        """Run a step later, unless the thread is closed."""
+        with suppress(RuntimeError):
             self._pool.submit(step, *arguments)
-        except RuntimeError:
-            return False
-        return True
 
     async def close(self) -> None:
         """Wait for the work under way. Closing twice is fine."""

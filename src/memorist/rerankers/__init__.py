@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,11 +44,8 @@ class MaxSim:
     async def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return how well each text answers, in [0, 1] and in order. Raises EmbedderUnavailable."""
         asked, *read = await self._model.encode_tokens([question, *texts])
-
-        def compare() -> NDArray[np.float32]:
-            return np.array([likeness(asked, text) for text in read], np.float32)
-
-        return await asyncio.to_thread(compare)
+        scores = await asyncio.to_thread(lambda: [likeness(asked, text) for text in read])
+        return np.array(scores, np.float32)
 
     async def close(self) -> None:
         await self._model.close()
@@ -67,8 +63,7 @@ def likeness(asked: Vectors, text: Vectors) -> float:
     return float(np.clip(best.mean(), 0.0, 1.0))
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedPair:
+class EncodedPair(NamedTuple):
     """A question and a text as the model reads them."""
 
     place: int  # of the text in the call

@@ -11,8 +11,8 @@ import re
 import time
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 NO_TIME = -(2**63)  # stands for "unknown" where times are numbers
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -178,8 +178,7 @@ def new_id() -> str:
     return str(uuid.UUID(int=value & ~(0b11 << 62) | (0b10 << 62)))
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """From start up to, not including, end, in UTC. A yearly one means the same days of every
     year.
     """
@@ -238,7 +237,7 @@ def intervals(text: str, now: datetime | None = None) -> list[Interval]:
     for rule in _RULES:
         if now is not None or _RELATIVE.isdisjoint(rule.groupindex):
             text = rule.sub(take, text)
-    return sorted(found, key=lambda interval: (interval.start, interval.end))
+    return sorted(found, key=lambda interval: interval[:2])
 
 
 def has_time(text: str) -> bool:
@@ -263,7 +262,7 @@ def _read(fields: dict[str, str], today: datetime) -> Interval | None:
     """Return what an expression means, by the named groups of its match, in lower case."""
     which = fields.get("which")
     unit = fields.get("unit", "")
-    step = -1 if which in _BACK else 1 if which in _AHEAD else 0
+    step = (which in _AHEAD) - (which in _BACK)
     if "word" in fields:
         return _days(today, _DAYS[fields["word"]], 1)
     if "weekday" in fields:
