@@ -45,15 +45,18 @@ class MemoryItem:
     evidence: tuple[str, ...] = ()  # paths and URLs
 
 
+Texts = tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserProfile:
     """What is known of the person, with the items it was learned from."""
 
-    preferences: tuple[str, ...] = ()
-    stable_facts: tuple[str, ...] = ()
-    do_not_assume: tuple[str, ...] = ()
+    preferences: Texts = ()
+    stable_facts: Texts = ()
+    do_not_assume: Texts = ()
     last_updated: datetime | None = None
-    evidence_ids: tuple[str, ...] = ()
+    evidence_ids: Texts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +64,11 @@ class ProjectMemory:
     """What is known of a project, with the items it was learned from."""
 
     project_name: str
-    goals: tuple[str, ...] = ()
-    blockers: tuple[str, ...] = ()
-    next_steps: tuple[str, ...] = ()
+    goals: Texts = ()
+    blockers: Texts = ()
+    next_steps: Texts = ()
     last_updated: datetime | None = None
-    evidence_ids: tuple[str, ...] = ()
+    evidence_ids: Texts = ()
 
 
 class Milton:
@@ -254,24 +257,19 @@ class Milton:
             made = await records.add(self._ctx.store, self._scope, added)
         else:
             made = await self._client.offline.add_record(self._scope, added)
-        if made is None:
-            return {**added.data, "last_updated": added.at, "evidence_ids": added.evidence_ids}
-        return await self._fields(made)
+        return _fields(added) if made is None else await self._fields_of(made)
 
     async def _load(self, kind: records.RecordType, name: str) -> dict[str, Any]:
         versions = await person.load_summaries(self._ctx.store, self._scope, kind)
         record = records.newest(versions, name)
-        return {} if record is None else await self._fields(record)
+        return {} if record is None else await self._fields_of(record)
 
-    async def _fields(self, record: Summary) -> dict[str, Any]:
-        """Return the fields of a record, its evidence by the ids that the caller gave."""
+    async def _fields_of(self, record: Summary) -> dict[str, Any]:
+        """Return the fields of a stored record, its evidence by the ids that the caller gave."""
         found = await self._ctx.store.get(self._scope, record.evidence_ids)
-        ids = {memory.id: memory.source_message_id or memory.id for memory in found}
-        lists = {
-            name: tuple(record.data.get(name, ())) for name in records.LISTS[record.record_type]
-        }
-        evidence_ids = tuple(ids.get(id, id) for id in record.evidence_ids)
-        return {**lists, "last_updated": record.at, "evidence_ids": evidence_ids}
+        ids = {memory.id: memory.source_message_id for memory in found}
+        given = tuple(ids.get(id) or id for id in record.evidence_ids)
+        return _fields(replace(record, evidence_ids=given))
 
 
 class Hooks:
@@ -331,6 +329,11 @@ class Hooks:
             )
             outcomes += receipt.outcomes
         return Receipt(tuple(outcomes))
+
+
+def _fields(record: Summary) -> dict[str, Any]:
+    lists = {name: tuple(record.data.get(name, ())) for name in records.LISTS[record.record_type]}
+    return {**lists, "last_updated": record.at, "evidence_ids": record.evidence_ids}
 
 
 def item_of(memory: Memory) -> MemoryItem:

@@ -42,13 +42,12 @@ class MiniLM:
     model = MODEL
     dimensions = DIMENSIONS
 
-    def __init__(self, *, directory: Path = PACKAGED, threads: int | None = None) -> None:
-        """Read the model from `directory`; use `threads` cores, by default all that are allowed."""
-        cores = os.cpu_count() or 1
-        if hasattr(os, "sched_getaffinity"):
-            cores = len(os.sched_getaffinity(0))
+    def __init__(self, *, directory: Path = PACKAGED) -> None:
+        """Read the model from `directory`; use all cores that are allowed."""
         self._directory = directory
-        self._threads = threads or cores
+        self._threads = os.cpu_count() or 1
+        if hasattr(os, "sched_getaffinity"):
+            self._threads = len(os.sched_getaffinity(0))
         closed = EmbedderUnavailable(f"The embedder {MODEL} is closed")
         self._thread = onnx.WorkerThread("minilm", closed)
         self._loaded: tuple[onnx.WordPiece, Any] | None = None  # used in that thread only

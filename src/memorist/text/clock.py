@@ -147,13 +147,13 @@ def utc(at: datetime) -> datetime:
         return at.replace(tzinfo=UTC)
 
 
-def micros(at: datetime | None, *, missing: int = NO_TIME) -> int:
-    """Return the exact microseconds since 1970.
+def micros(at: datetime | None) -> int:
+    """Return the exact microseconds since 1970; without a time `NO_TIME`.
 
     >>> micros(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
     1000000
     """
-    return missing if at is None else (utc(at) - _EPOCH) // _MICROSECOND
+    return NO_TIME if at is None else (utc(at) - _EPOCH) // _MICROSECOND
 
 
 def iso(at: datetime) -> str:

@@ -14,15 +14,14 @@ from difflib import SequenceMatcher
 from typing import Literal
 
 from ..types import Memory
-from . import prompts
 from .entities import is_common
 from .normalize import compact
+from .prompts import LONGEST
 from .statements import Statement, parse
 from .tokens import ENGLISH, analyze, word_set
 from .values import is_value, value_tokens
 
 Verdict = Literal["same", "more", "less", "other"]
-LONGEST = prompts.LONGEST  # characters of a joined text
 FEW = 8  # one word in so many may be missing on one side of long texts
 SHORT = 12  # words that carry meaning
 STEM = 5  # letters that make two rare words the same: physiotherapist, physiotherapy
@@ -315,21 +314,13 @@ def find_used(
 
     An echo is an estimate: what is said in other words is not seen.
     """
+    said = set(analyze(reply, language))
+    known = set(analyze(asked, language))
     found = {}
     for memory in memories:
+        own = set(analyze(memory.text, language)) - known  # what it adds to the question
         if memory.id in reply:
             found[memory.id] = "cited"
-        elif repeated_share(reply, memory.text, asked, language) >= LEAST_REPEATED:
+        elif own and len(own & said) / len(own) >= LEAST_REPEATED:
             found[memory.id] = "echoed"
     return found
-
-
-def repeated_share(reply: str, text: str, asked: str = "", language: str = "english") -> float:
-    """Return how much of what a text adds to the question is in a reply, from 0 to 1.
-
-    >>> asked = "Where does my sister live?"
-    >>> repeated_share("She lives in Porto.", "My sister Mara lives in Porto.", asked)
-    0.5
-    """
-    own = set(analyze(text, language)).difference(analyze(asked, language))
-    return len(own.intersection(analyze(reply, language))) / len(own) if own else 0.0

@@ -78,7 +78,7 @@ def object_schema(**properties: Any) -> dict[str, Any]:
     }
 
 
-def to_statement(text: str, kind: Literal["semantic", "episodic"] = "semantic") -> str:
+def to_statement(text: str) -> str:
     """Return the text on one line and within its bounds; empty if it cannot stand by itself.
 
     >>> to_statement("Ana lives  in Porto!"), to_statement("She lives in Porto.")
@@ -87,7 +87,7 @@ def to_statement(text: str, kind: Literal["semantic", "episodic"] = "semantic") 
     ''
     """
     made = trim(text)
-    return "" if find_fault(made, kind) else made
+    return "" if find_fault(made) else made
 
 
 def trim(text: str) -> str:

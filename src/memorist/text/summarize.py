@@ -146,25 +146,24 @@ def _sentences(turns: Sequence[Turn], longest: int) -> Iterator[_Sentence]:
                 text += "."
             stated = read_values(text)
             held = sum(len(getattr(stated, name)) for name in _HELD)
-            names = [each.text for each in entities(text)]
-            names = [name for name in names if speakers.isdisjoint(tokens.words(name))]
+            names = [tokens.words(each.text) for each in entities(text)]
+            others = sum(map(speakers.isdisjoint, names))
             decided = not _DECIDED.isdisjoint(tokens.words(text))
-            facts = float(min(held, 4) + min(len(names), 4) + decided)
+            facts = float(min(held, 4) + min(others, 4) + decided)
             stems = frozenset(tokens.analyze(text)) - stems_of_names
             yield _Sentence(place, text, turn.lead, stems, facts)
             place += 1
 
 
 def _split(text: str) -> Iterator[str]:
-    """Yield the sentences of a text; the full stop of an abbreviation ends none."""
-    before = ""
-    for part in (*_END.split(text), None):
-        if part is not None:
-            before = f"{before} {part}" if before else part
-        if part is None or not ABBREVIATED.search(before[-8:]):
-            if line := one_line(before):
-                yield line
-            before = ""
+    """Return the sentences of a text; the full stop of an abbreviation ends none."""
+    lines = [""]
+    for part in _END.split(text):
+        if ABBREVIATED.search(lines[-1][-8:]):
+            lines[-1] += f" {part}"
+        else:
+            lines.append(part)
+    return filter(None, map(one_line, lines))
 
 
 @cache

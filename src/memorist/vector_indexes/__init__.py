@@ -37,8 +37,7 @@ def open_index(spec: str, *, model: str, dimensions: int, store: str) -> VectorI
     Raises Misconfigured for anything else, and where the library is missing.
     """
     product, _, place = spec.partition(":")
-    is_url = place.startswith(("http://", "https://"))
-    if not place or product not in ("chroma", "weaviate") or (product == "weaviate" and not is_url):
+    if not re.match("chroma:.|weaviate:https?://", spec, re.DOTALL):
         known = "chroma:FOLDER, chroma:http://HOST:8000 or weaviate:http://HOST:8080"
         raise Misconfigured(f"{spec!r} names no vector index: {known}")
     if find_spec("chromadb" if product == "chroma" else product) is None:
@@ -50,11 +49,11 @@ def open_index(spec: str, *, model: str, dimensions: int, store: str) -> VectorI
         return Chroma(place, name)
     from .weaviate import Weaviate
 
-    return Weaviate(place, name, api_key=environ.get("WEAVIATE_API_KEY"))
+    return Weaviate(place, name, environ.get("WEAVIATE_API_KEY"))
 
 
 @asynccontextmanager
-async def request(library: str, name: str, seconds: float) -> AsyncIterator[None]:
+async def request(library: str, name: str) -> AsyncIterator[None]:
     """Raise IndexUnavailable if anything goes wrong in the body, or takes too long.
 
     The library is large: it is imported before, without holding up the event loop.
@@ -62,10 +61,10 @@ async def request(library: str, name: str, seconds: float) -> AsyncIterator[None
     if library not in sys.modules:
         await asyncio.to_thread(import_module, library)
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(WAIT):
             yield
     except TimeoutError as error:
-        raise IndexUnavailable(f"{name} did not answer within {seconds:g} seconds") from error
+        raise IndexUnavailable(f"{name} did not answer within {WAIT:g} seconds") from error
     except Exception as error:
         said = " ".join(str(error).split())[:300] or type(error).__name__
         raise IndexUnavailable(

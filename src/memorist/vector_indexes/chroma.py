@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from ..ports import IndexEntry, Vectors
 from ..types import Scope
-from . import WAIT, batches, marks, old_name, own_rows, request, scope_mark, without_secrets
+from . import batches, marks, old_name, own_rows, request, scope_mark, without_secrets
 
 SHAPE = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200, "max_neighbors": 32}}
 
@@ -23,11 +23,10 @@ class Chroma:
     """A collection of a Chroma folder or server as a VectorIndex. It opens when it is first
     asked."""
 
-    def __init__(self, place: str, collection: str, *, wait: float = WAIT) -> None:
+    def __init__(self, place: str, collection: str) -> None:
         self._is_server = place.startswith(("http://", "https://"))
         self._place = place if self._is_server else str(Path(place).expanduser().resolve())
         self._title = collection
-        self._wait = wait
         self._opening = asyncio.Lock()
         self._client: Any = None
         self._collection: Any = None
@@ -63,7 +62,7 @@ class Chroma:
         return rows
 
     async def clear(self) -> None:
-        async with request("chromadb", self.name, self._wait):
+        async with request("chromadb", self.name):
             self._collection = None
             await self._open()  # so that there is one to delete
             self._collection = None
@@ -77,14 +76,14 @@ class Chroma:
         self._client = None
         self._collection = None
         if client is not None:
-            async with request("chromadb", self.name, self._wait):
+            async with request("chromadb", self.name):
                 await self._call(client.close)
 
     async def _ask(
         self, verb: str, read: Callable[[Any], Any] = lambda answer: answer, **given: Any
     ) -> Any:
         """Call a method of the collection, which is made anew if another process has cleared it."""
-        async with request("chromadb", self.name, self._wait):
+        async with request("chromadb", self.name):
             from chromadb.errors import NotFoundError
 
             with suppress(NotFoundError):

@@ -5,9 +5,10 @@ a channel only counts a little in the ranking. Messages are stored beside the fa
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from ...client import Client
@@ -18,6 +19,7 @@ from ...ingest import guard, transitions, validation
 from ...jobs import vectors
 from ...manage import edit
 from ...manage.journal import LORE
+from ...retrieve.profiles import Profile
 from ...scoped import ScopedClient
 from ...storage.changes import Change, Event, Save
 from ...text import compare, normalize
@@ -181,10 +183,8 @@ class Clanker:
         actions: list[dict[str, Any]] = []
         for event in await self._guild(guild_id).events(limit=limit):
             category = event.category or ""
-            is_error = event.status == "error"
-            call = "error" if is_error else "call"
-            kind = ""  # what Clanker does not log
-            if is_error and category in ("bot_error", "voice_error"):
+            call = "error" if event.status == "error" else "call"
+            if call == "error" and category in ("bot_error", "voice_error"):
                 kind = category
             elif event.op == "embed":
                 kind = f"memory_embedding_{call}"
@@ -192,9 +192,10 @@ class Clanker:
                 kind = f"memory_extract_{call}"
             elif event.node == "hotpath" and event.op in _STORED:
                 kind = "memory_fact"
-            if kind:
-                at = event.at.isoformat()
-                actions.append({"kind": kind, "memory_id": event.memory_id, "created_at": at})
+            else:
+                continue  # what Clanker does not log
+            at = event.at.isoformat()
+            actions.append({"kind": kind, "memory_id": event.memory_id, "created_at": at})
         return actions
 
     def note_failure(self, guild_id: str, source: str) -> None:
@@ -243,20 +244,21 @@ class Clanker:
             return Slice()
         await self._backfill(guild)
         user = _check_subject(user_id)
-        own = await _recall(guild, query_text, (user,), USER_FACTS)
-        relevant = await _recall(guild, query_text, (user, LORE), RELEVANT_FACTS)
-        messages: list[Memory] = []
+        own = await _recall(guild, CLANKER, query_text, USER_FACTS, user)
+        relevant = await _recall(guild, CLANKER, query_text, RELEVANT_FACTS, user, LORE)
+        messages: tuple[Memory, ...] = ()
         if channel_id is not None:
             words = [word for word in normalize.compact(query_text).split() if len(word) >= 4]
             wanted = list(dict.fromkeys(words))[:5]
             where = Filter(kinds=("episodic",), labels=Labels(channel=channel_id, role="user"))
-            for memory in await guild.list(where, limit=_SEARCHED):
+
+            def is_wanted(memory: Memory) -> bool:
                 text = normalize.compact(memory.text)
-                if not wanted or any(word in text for word in wanted):
-                    messages.append(memory)
-                if len(messages) == RELEVANT_MESSAGES:
-                    break
-        return Slice(user_facts=own, relevant_facts=relevant, relevant_messages=tuple(messages))
+                return not wanted or any(word in text for word in wanted)
+
+            found = filter(is_wanted, await guild.list(where, limit=_SEARCHED))
+            messages = tuple(islice(found, RELEVANT_MESSAGES))
+        return Slice(user_facts=own, relevant_facts=relevant, relevant_messages=messages)
 
     async def search_durable_facts(
         self,
@@ -272,7 +274,7 @@ class Clanker:
         guild = self._guild(guild_id, channel_id)
         await self._backfill(guild)
         most = min(MAX_FOUND, max(1, limit))
-        return list(await _recall(guild, query_text, (), most, strict=True))
+        return list(await _recall(guild, CLANKER_STRICT, query_text, most))
 
     async def recent_messages(
         self,
@@ -286,11 +288,11 @@ class Clanker:
         page = await self._guild(guild_id).list(where, limit=min(120, max(10, limit)))
         return list(page.memories)[::-1]
 
-    async def archive(self, guild_id: str, subject: str | None, keep: int = KEEP_FACTS) -> None:
+    async def archive(self, guild_id: str, subject: str, keep: int = KEEP_FACTS) -> None:
         """Archive all but the newest facts of a subject, except pinned ones. Nothing is deleted."""
         scope = self._guild(guild_id).scope
         store = self._ctx.store
-        where = Filter(subjects=(subject or "",), kinds=_FACTS)
+        where = Filter(subjects=(subject,), kinds=_FACTS)
         if len(await store.rows_where(scope, where)) <= keep:
             return
         async with store.transaction(scope) as tx:
@@ -336,9 +338,8 @@ class Clanker:
         if source_text is not None and not compare.is_supported(line, source_text):
             return Outcome(status="refused", reason=UNSUPPORTED)
         draft = replace(draft, source_ids=(message_id,) if message_id else ())
-        hash = normalize.content_hash(draft.text)
         where = Filter(
-            content_hash=hash,
+            content_hash=normalize.content_hash(draft.text),
             subjects=(subject,),
             kinds=_FACTS,
             states=("archived",),
@@ -368,7 +369,7 @@ class Clanker:
         if outcome.status == "merged":
             outcome = replace(outcome, status="updated")
         if outcome.status in ("created", "updated"):
-            await self.archive(guild_id, draft.labels.subject, keep)
+            await self.archive(guild_id, subject, keep)
         return outcome
 
     async def _change(self, guild: ScopedClient, id: str, fields: Mapping[str, Any]) -> None:
@@ -383,13 +384,7 @@ def _check_subject(given: str) -> str:
 
 
 async def _recall(
-    guild: ScopedClient,
-    question: str,
-    subjects: Sequence[str],
-    limit: int,
-    *,
-    strict: bool = False,
+    guild: ScopedClient, profile: Profile, question: str, limit: int, *subjects: str
 ) -> tuple[Memory, ...]:
-    profile = CLANKER_STRICT if strict else CLANKER
-    where = Filter(kinds=_FACTS, subjects=tuple(subjects))
+    where = Filter(kinds=_FACTS, subjects=subjects)
     return (await guild.recall(question, limit=limit, profile=profile, where=where)).memories
