@@ -122,7 +122,7 @@ RULES: dict[str, Callable[[str], Any]] = {
     "has_time": clock.has_time,
     "asks_when": clock.asks_when,
     "entities": entities.entities,
-    "about": entities.about,
+    "about": lambda text: entities.about(text, entities.entities(text)),
     "values": read_values,
     "agree": lambda text: compare.values_agree(parse(text), parse(text + " x")),
     "statement": lambda text: parse(text).clause,
