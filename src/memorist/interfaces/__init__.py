@@ -172,7 +172,7 @@ class Argument:
     name: str  # as the method calls it
     option: str  # as the command line calls it; equals `name` unless given
     kind: str  # `rest/routes.py` and `cli/app.py` map it to a type
-    help: str
+    help: str = ""  # for the command line
     required: bool = False
     default: Any = None
     route_default: Any  # of the route; equals `default` unless given
@@ -183,16 +183,18 @@ class Argument:
 class Verb:
     """A method of the client with its route and its command."""
 
-    method: str  # of a ScopedClient, such as `pin` or `consent.approve`
+    method: str  # of a ScopedClient, such as `pin` or `consent.approve`, or of `rest/routes.py`
     route: str = ""  # such as `GET /stats`, below /v1/memory; empty: no route
     command: str = ""  # such as `pin` or `jobs purge`; empty: no command
-    help: str
+    help: str = ""  # empty: the docstring of the method
     arguments: tuple[Argument, ...]
     name: str = ""  # of the route in OpenAPI, if it differs from the last word of the method
     right: str = ""  # by default `read` for GET, else `write`
     may_be_missing: bool = False  # the route answers 404 if there is no such thing
     status: int = 200
-    model: str = ""  # of the body or query in `rest/bodies.py`, if it has more than the arguments
+    body: str = ""  # of the route in OpenAPI or `rest/bodies.py`, if its name differs from `name`
+    body_help: str = ""  # if it differs from `help`
+    has_labels: bool = False  # the body names thread, channel, agent, … besides the space
     example: str = ""  # what follows the command
     whole_client: bool = False  # a method of the client itself: not about one scope
     creates: bool = False  # the command may create the database
@@ -205,14 +207,20 @@ class Verb:
     text: str = ""
 
 
+def read_verbs(table: Mapping[str, Any]) -> list[Verb]:
+    """Return the verbs of a table, with their arguments."""
+    arguments: dict[str, Argument] = {}
+    for name, fields in table["argument"].items():
+        usual = {"name": name, "route_default": fields.get("default")}
+        usual["option"] = fields.get("name", name)
+        arguments[name] = Argument(**{**usual, **fields})
+    verbs = []
+    for fields in table["verb"]:
+        named = [arguments[name] for name in fields.pop("arguments", ())]
+        verbs.append(Verb(arguments=tuple(named), **fields))
+    return verbs
+
+
 _table = tomllib.loads(Path(__file__).with_name("verbs.toml").read_text("utf-8"))
 CLI: dict[str, Any] = _table["cli"]  # tables of the command line
-_arguments = {}
-for _name, _fields in _table["argument"].items():
-    _usual = {"name": _name, "route_default": _fields.get("default")}
-    _usual["option"] = _fields.get("name", _name)
-    _arguments[_name] = Argument(**{**_usual, **_fields})
-VERBS: list[Verb] = []
-for _fields in _table["verb"]:
-    _named = [_arguments[name] for name in _fields.pop("arguments", ())]
-    VERBS.append(Verb(arguments=tuple(_named), **_fields))
+VERBS = read_verbs(_table)

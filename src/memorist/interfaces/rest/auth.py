@@ -88,6 +88,15 @@ class Caller:
             labels["agent"] = self.agent
         return engine.scope(self.user, self.space or space, self.tenant, **labels)
 
+    async def spaces(self, engine: Client) -> list[str]:
+        """Return the spaces with memories that the caller may open."""
+        found = []
+        for scope in await engine.scopes():
+            is_own = (scope.tenant, scope.user) == (self.tenant, self.user)
+            if is_own and self.space in (None, scope.space):
+                found.append(scope.space)
+        return found
+
 
 class Claims(BaseModel, strict=True):
     """What a token says about its bearer."""
@@ -123,7 +132,6 @@ class JwtVerifier:
             raise Misconfigured("Setting 'jwt_jwks': keys must come from a file or over https")
         self._keys: list[Any] = []
         self._lock = asyncio.Lock()
-        self._has_failed = True
         self._loaded_at = self._tried_at = -FRESH_SECONDS
 
     async def verify(self, token: str) -> Caller:
@@ -169,7 +177,7 @@ class JwtVerifier:
                 if self._is_due(kid):  # not loaded by another request
                     await self._load()
         found = self._find(kid)
-        if found is None and self._has_failed:
+        if found is None and self._loaded_at < self._tried_at:
             raise ProviderFailed("The JWKS used to verify tokens cannot be loaded")
         return found
 
@@ -196,7 +204,6 @@ class JwtVerifier:
                 return bytes(answer.read(_MAX_BYTES))
 
         self._tried_at = time.monotonic()
-        self._has_failed = True
         unusable = (OSError, HttpClientError, ValueError, AttributeError, self._jwt.PyJWTError)
         try:
             text = await asyncio.to_thread(read)
@@ -205,7 +212,6 @@ class JwtVerifier:
             log.warning("the JWKS cannot be loaded: %s", type(error).__name__)
         else:
             self._loaded_at = self._tried_at
-            self._has_failed = False
 
 
 class Authenticator:
@@ -214,8 +220,7 @@ class Authenticator:
     def __init__(self, engine: Client, local: Caller | None = None) -> None:
         self._engine = engine
         self.local = local
-        has_tokens = engine.settings.jwt_jwks is not None
-        self._jwt = JwtVerifier(engine) if has_tokens else None
+        self._jwt = JwtVerifier(engine) if engine.settings.jwt_jwks is not None else None
 
     async def verify(self, header: str | None) -> Caller:
         """Authenticate an `Authorization` header or a bare token. Raises KeyRefused.

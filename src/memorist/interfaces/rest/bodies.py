@@ -19,7 +19,6 @@ from pydantic import (
 from ...dialects import catalog
 from ...text import clock
 from ...types import Filter, Labels, Memory
-from .auth import LABELS
 
 # In JSON, 3.0 is an integer.
 whole = BeforeValidator(
@@ -62,10 +61,6 @@ Day = Annotated[datetime, parsed_time, WithJsonSchema({"anyOf": [_DATE, _TIME]})
 class Body(BaseModel, extra="forbid", strict=True):
     """A request body."""
 
-    def options(self, *without: str) -> dict[str, Any]:
-        """Return the fields as arguments of a verb, without the labels."""
-        return {name: value for name, value in self if name not in (*LABELS, *without)}
-
 
 class ScopeQuery(Body, strict=False):
     """Query parameters that select a part of the caller's memory."""
@@ -75,34 +70,6 @@ class ScopeQuery(Body, strict=False):
 
 
 ScopeParams = Annotated[ScopeQuery, Query()]
-
-
-class ListQuery(ScopeQuery):
-    """Which memories to list."""
-
-    pinned: bool | None = None
-    manually_saved: bool | None = None
-    kind: KindName | None = None
-    state: StateName = "active"
-    category: Word | None = None
-    tag: Word | None = None
-    limit: Count = 50
-    cursor: Annotated[str, Field(max_length=100)] | None = None
-
-    def filter(self) -> Filter:
-        given = {"kinds": self.kind, "categories": self.category, "tags": self.tag}
-        chosen: dict[str, Any] = {"states": (self.state,)}
-        for name, value in given.items():
-            chosen[name] = () if value is None else (value,)
-        return Filter(pinned=self.pinned, manually_saved=self.manually_saved, **chosen)
-
-
-class ForgetQuery(ScopeQuery):
-    """How to forget a memory."""
-
-    reason: Word = ""
-    keep_days: Days = 0
-    never_again: bool = False
 
 
 class SpaceBody(Body):
@@ -170,34 +137,6 @@ class MessageBody(Body):
 Message = Annotated[MessageBody, AfterValidator(MessageBody.model_dump)]
 
 
-class DraftBody(LabeledBody):
-    """What entries and messages have in common."""
-
-    policy: PolicyName | None = None
-    kind: KindName | None = None
-    category: Word | None = None
-    tags: list[Word] = []
-    source_ids: list[Word] = []
-    evidence: list[Word] = []
-    importance: Share | None = None
-    confidence: Share = 1.0
-    pinned: bool = False
-    manually_saved: bool = False
-
-
-class EntryBody(DraftBody):
-    """A text to remember."""
-
-    what: Annotated[Text, Field(alias="text")]
-    at: Moment | None = None
-
-
-class MessagesBody(DraftBody):
-    """A conversation to remember."""
-
-    what: Annotated[list[Message], Field(alias="messages", min_length=1, max_length=1000)]
-
-
 class EditBody(Body, json_schema_extra={"minProperties": 1}):
     """The fields of a memory to change: at least one."""
 
@@ -212,20 +151,6 @@ class EditBody(Body, json_schema_extra={"minProperties": 1}):
         if all(value is None for _, value in self):
             raise ValueError("name at least one field to change")
         return self
-
-
-class RecallBody(LabeledBody):
-    """A question, and the limits of its answer."""
-
-    query: str
-    limit: Count | None = None
-    budget: Tokens | None = None
-    max_chars: Tokens | None = None
-    profile: ProfileName | None = None
-    where: Where | None = None
-    as_of: Moment | None = None
-    include_compressed: bool = False
-    rerank: bool | None = None
 
 
 _Level = Annotated[int, Field(ge=1, le=5), whole]
@@ -253,24 +178,13 @@ class QueryBody(Body, validate_by_name=True, validate_by_alias=True):
     agent: OptionalName = None
     query: str
     categories: list[Word] | None = None
-    filters: QueryFilters | None = None
+    filters: Annotated[QueryFilters, AfterValidator(QueryFilters.model_dump)] | None = None
     top_k: Count = 3
     shape: Annotated[Literal["bullets", "full"], Field(alias="return")] = "bullets"
     budget_tokens: Tokens = 512
     threshold: Share | None = None
     space: OptionalName = None
     session: OptionalName = None
-
-
-class ForgetBody(SpaceBody):
-    """What to forget, by a question or a filter. By default a dry run."""
-
-    query: Text | None = None
-    where: Where | None = None
-    dry_run: bool = True
-    reason: Word = ""
-    keep_days: Days = 0
-    never_again: bool = False
 
 
 class UndoOperationBody(Body):
@@ -301,22 +215,6 @@ class SayBody(LabeledBody):
     about: list[IdText] = []
 
 
-class FeedbackBody(LabeledBody):
-    """What was recalled for a turn, with the reply or with the memories that were used."""
-
-    recalled: Annotated[list[IdText], Field(max_length=1000)] = []
-    reply: Annotated[str, StringConstraints(max_length=100_000)] = ""
-    used: Annotated[list[IdText], Field(max_length=1000)] | None = None
-
-
-class SpaceSettingsBody(SpaceBody):
-    """Settings of a space. A field that is not given stays as it is."""
-
-    memory_enabled: bool | None = None
-    incognito_default: bool | None = None
-    sharing: bool | None = None
-
-
 class CheckpointBody(BaseModel, extra="allow", strict=True):
     """The state of a thread, with any further JSON."""
 
@@ -324,13 +222,6 @@ class CheckpointBody(BaseModel, extra="allow", strict=True):
     memory_context: dict[str, Any] = {}
     conversation_history: list[Any] = []
     agent_states: dict[str, Any] = {}
-
-
-class ImportBody(SpaceBody):
-    """Exported records or messages to import."""
-
-    records: Annotated[list[dict[str, Any]], Field(max_length=10_000)]
-    restore: bool = False
 
 
 class MemoryPage(BaseModel):

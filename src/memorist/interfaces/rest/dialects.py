@@ -385,13 +385,9 @@ async def history(id: Id, access: Reader) -> list[dict[str, Any]]:
 @routes.get("/v1/entities/")
 async def entities(access: Reader) -> dict[str, Any]:
     """List all users (the spaces of the key's user) that have memories."""
-    caller = access.caller
-    client = access.client
     found = []
-    for scope in await client.scopes():
-        is_own = (scope.tenant, scope.user) == (caller.tenant, caller.user)
-        if is_own and caller.space in (None, scope.space):
-            counts = await caller.scope(client, scope.space).stats()
-            entity = {"id": scope.space, "name": scope.space, "type": "user"}
-            found.append({**entity, "total_memories": counts["memories"]})
+    for space in await access.caller.spaces(access.client):
+        counts = await access.caller.scope(access.client, space).stats()
+        entity = {"id": space, "name": space, "type": "user"}
+        found.append({**entity, "total_memories": counts["memories"]})
     return {"count": len(found), "next": None, "previous": None, "results": found}

@@ -8,31 +8,32 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import AsyncIterator
+import sys
+import tomllib
 from dataclasses import asdict
-from operator import attrgetter
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BeforeValidator, StringConstraints, create_model
+from pydantic import BeforeValidator, Field, StringConstraints, create_model
 from starlette.exceptions import HTTPException
 
 from ...client import Client
 from ...errors import NotFound, RevisionConflict
 from ...manage.chat_commands import Reply
 from ...manage.checkpoints import Checkpoints
-from ...manage.privacy import FIELDS, Consent
+from ...manage.privacy import FIELDS, Consent, Privacy
 from ...scoped import ScopedClient
 from ...storage.changes import Event
 from ...storage.documents import SavedCheckpoint
 from ...storage.proposals import Proposal
-from ...types import Memory, Receipt
-from .. import VERBS, Verb
+from ...types import Filter, Memory, Receipt
+from .. import VERBS, Verb, read_verbs
 from . import bodies
 from .auth import LABELS, ClientAccess, Requires
 from .bodies import Id, Name, ScopeParams
-from .request import Asker, AuthenticatedRoute, Reader, Writer, declare
+from .request import AuthenticatedRoute, Reader, Writer, declare
 
 by_hand = APIRouter(prefix="/v1/memory", route_class=AuthenticatedRoute)
 table = APIRouter(route_class=AuthenticatedRoute)
@@ -50,6 +51,23 @@ KINDS: dict[str, Any] = {
     "flag": bool,
     "node": Literal["hotpath", "context", "episodic", "worker"],
     "field": Literal[FIELDS],
+    "topic": bodies.Text,
+    "entry": Annotated[bodies.Text, Field(alias="text")],
+    "messages": Annotated[
+        list[bodies.Message], Field(alias="messages", min_length=1, max_length=1000)
+    ],
+    "records": Annotated[list[dict[str, Any]], Field(max_length=10_000)],
+    "words": list[bodies.Word],
+    "share": bodies.Share,
+    "moment": bodies.Moment,
+    "where": bodies.Where,
+    "state": bodies.StateName,
+    "cursor": Annotated[str, Field(max_length=100)],
+    "ids": Annotated[list[bodies.IdText], Field(max_length=1000)],
+    "reply": Annotated[str, StringConstraints(max_length=100_000)],
+    "memory_kind": bodies.KindName,
+    "policy": bodies.PolicyName,
+    "profile": bodies.ProfileName,
 }
 DECISION: Any = create_model(
     "Decision",
@@ -58,7 +76,13 @@ DECISION: Any = create_model(
     field=str,
     decided=str,
 )
-OWNERS = {"": ScopedClient, "consent": Consent, "checkpoints": Checkpoints}
+OWNERS: dict[str, Any] = {
+    "": ScopedClient,
+    "consent": Consent,
+    "checkpoints": Checkpoints,
+    "privacy": Privacy,
+    "routes": sys.modules[__name__],  # functions below, which take the scope first
+}
 SHOWN: dict[Any, Any] = {  # results that are returned in another form
     type(None): None,
     Proposal: DECISION,
@@ -78,6 +102,8 @@ def add(verb: Verb) -> None:
     name = verb.name or last
     function = getattr(Client if verb.whole_client else OWNERS[group], last)
     result = get_type_hints(function)["return"]
+    if group == "privacy":
+        result = bodies.PrivacyStatus
     takes_actor = "actor" in inspect.signature(function).parameters
     responses = NOTHING_NEW if result is Receipt else {}
     if verb.may_be_missing:
@@ -93,7 +119,10 @@ def add(verb: Verb) -> None:
         target: Any = access.client
         if not verb.whole_client:
             target = access.caller.scope(access.client, **place)
-        answer = await attrgetter(verb.method)(target)(**values)
+        owner = getattr(target, group, target)
+        answer = await function(owner, **values)
+        if group == "privacy":
+            answer = await privacy_status(target)
         if isinstance(answer, Receipt) and not answer.count("created"):
             response.status_code = 200
         return with_etag(response, answer) if isinstance(answer, Memory) else answer
@@ -108,7 +137,7 @@ def add(verb: Verb) -> None:
         endpoint,
         methods=[method],
         name=name,
-        description=verb.help,
+        description=verb.help or inspect.getdoc(function),
         status_code=verb.status,
         response_model=SHOWN.get(result, result),
         responses=responses,
@@ -133,24 +162,21 @@ def _endpoint_parameters(verb: Verb, name: str, method: str, path: str) -> dict[
         elif not argument.cli_only:
             default = ... if argument.required else argument.route_default
             fields[argument.name] = (kind | None if default is None else kind, default)
-    model: Any = getattr(bodies, verb.model) if verb.model else None
-    title = name.title().replace("_", "") + "Body"
+    title = verb.body or name.title().replace("_", "") + "Body"
+    model: Any = getattr(bodies, title, None)
     has_body = method in ("POST", "PUT") and bool(fields or model)
     names_space = has_body and "{" not in path
     if has_body:
-        base = bodies.SpaceBody if names_space else bodies.Body
-        body = model or create_model(title, __base__=base, __doc__=verb.help, **fields)
-        parameters["body"] = body
+        base: type[bodies.Body] = bodies.SpaceBody if names_space else bodies.Body
+        if verb.has_labels:
+            base = bodies.LabeledBody
+        about = verb.body_help or verb.help
+        parameters["body"] = model or create_model(title, __base__=base, __doc__=about, **fields)
         fields = {}
     if not (verb.whole_client or names_space):
-        query = model or create_model(title, __base__=bodies.ScopeQuery, **fields)
+        query = create_model(title, __base__=bodies.ScopeQuery, **fields)
         parameters["query"] = Annotated[query, Query()]
     return parameters
-
-
-for _verb in VERBS:
-    if _verb.route:
-        add(_verb)
 
 
 def with_etag(response: Response, memory: Memory) -> Memory:
@@ -159,34 +185,46 @@ def with_etag(response: Response, memory: Memory) -> Memory:
     return memory
 
 
-@by_hand.get("/summary")
-async def summary(access: Reader, query: ScopeParams) -> bodies.SpaceSummary:
+async def summary(mine: ScopedClient) -> bodies.SpaceSummary:
     """Summarize what is stored in a space, for people to read."""
-    mine = access.scope(query)
     text = await mine.overview()
     return bodies.SpaceSummary(space=mine.scope.space, summary=text, counts=await mine.stats())
 
 
-@by_hand.get("/entries", responses=declare(404))
 async def list_entries(
-    access: Reader, query: Annotated[bodies.ListQuery, Query()]
+    mine: ScopedClient,
+    *,
+    kind: str | None,
+    state: str,
+    category: str | None,
+    tag: str | None,
+    limit: int,
+    cursor: str | None,
+    pinned: bool | None,
+    manually_saved: bool | None,
 ) -> bodies.MemoryPage:
     """List memories, newest first. Pass `cursor` to get the next page of the same list."""
-    mine = access.scope(query)
-    where = query.filter()
+    where = Filter(
+        kinds=() if kind is None else (kind,),
+        states=(state,),
+        categories=() if category is None else (category,),
+        tags=() if tag is None else (tag,),
+        pinned=pinned,
+        manually_saved=manually_saved,
+    )
     # A cursor is only valid for the list it came from.
     digest = hashlib.sha256(f"{mine.scope}{where}".encode()).hexdigest()[:16]
     start = None
-    if query.cursor is not None:
+    if cursor is not None:
         try:
-            start, _, bound = base64.urlsafe_b64decode(query.cursor).decode().partition(".")
+            start, _, bound = base64.urlsafe_b64decode(cursor).decode().partition(".")
         except ValueError:
             bound = ""
         if bound != digest:
             raise NotFound(
                 "Unknown cursor: pass the one of the previous page, with the same filters"
             )
-    page = await mine.list(where, limit=query.limit, cursor=start)
+    page = await mine.list(where, limit=limit, cursor=start)
     following = None
     if page.cursor:
         following = base64.urlsafe_b64encode(f"{page.cursor}.{digest}".encode()).decode()
@@ -207,10 +245,9 @@ async def edit_entry(
     if etag is None and if_match != "*":
         raise HTTPException(412, "Unknown version: pass the `ETag` that came with the memory")
     mine = access.scope(query)
-    user = access.caller.user
     revision = int(etag[1]) if etag else None
     try:
-        new = await mine.edit(id, **body.options(), revision=revision, actor=user)
+        new = await mine.edit(id, **dict(body), revision=revision, actor=mine.scope.user)
     except RevisionConflict as error:
         raise HTTPException(412, str(error)) from error
     return with_etag(response, new)
@@ -227,28 +264,23 @@ async def undo(
     return bodies.UndoResult(operations=list(done.operations), ids=ids, dry_run=done.dry_run)
 
 
-@by_hand.post("/feedback")
-async def feedback(access: Reader, body: bodies.FeedbackBody) -> dict[str, str]:
+async def feedback(
+    mine: ScopedClient, *, recalled: list[str], reply: str, used: list[str] | None
+) -> dict[str, str]:
     """Report which recalled memories a reply used: told, cited or echoed. No text is stored."""
-    evidence = {"reply": body.reply} if body.used is None else {"used": body.used}
-    return await access.scope(body).feedback(body.recalled, **evidence)
+    return await mine.feedback(recalled, used=used, reply=reply if used is None else None)
 
 
-@by_hand.post("/query")
-async def query(access: Asker, body: bodies.QueryBody) -> list[dict[str, Any]]:
+async def query(mine: ScopedClient, *, shape: str, **options: Any) -> list[dict[str, Any]]:
     """Answer the question of an agent, as bullets or in full. Its allowlist always applies."""
-    options = body.options("shape", "filters")
-    options["agent"] = access.caller.agent or body.agent or ""
-    if body.filters:
-        options["filters"] = body.filters.model_dump()
-    return await access.scope(body).query(**options, return_=body.shape)
+    return await mine.query(**options, agent=mine.labels.agent or "", return_=shape)
 
 
 @by_hand.post("/say", response_model=bodies.CommandResult)
 async def say(access: Writer, body: bodies.SayBody) -> Reply:
     """Run a chat command: "what do you remember about …?", "forget that", "turn memory off"."""
     access.caller.require("read")
-    reply = await access.scope(body).command(**body.options())
+    reply = await access.scope(body).command(body.text, about=body.about)
     return reply or Reply(command="", say="", done=False)
 
 
@@ -267,13 +299,9 @@ async def save_checkpoint(
 )
 async def export(access: Reader, query: ScopeParams) -> StreamingResponse:
     """Export everything in a space as JSON lines, which `import` reads."""
-    mine = access.scope(query)
-
-    async def lines() -> AsyncIterator[str]:
-        async for record in mine.export():
-            yield json.dumps(record) + "\n"
-
-    return StreamingResponse(lines(), media_type="application/x-ndjson")
+    records = access.scope(query).export()
+    lines = (json.dumps(record) + "\n" async for record in records)
+    return StreamingResponse(lines, media_type="application/x-ndjson")
 
 
 async def privacy_status(mine: ScopedClient) -> bodies.PrivacyStatus:
@@ -283,42 +311,13 @@ async def privacy_status(mine: ScopedClient) -> bodies.PrivacyStatus:
     return bodies.PrivacyStatus(space=mine.scope.space, **settings, on=not reason, reason=reason)
 
 
-@by_hand.get("/settings")
-async def settings(access: Reader, query: ScopeParams) -> bodies.PrivacyStatus:
-    """Return the privacy settings of a space, or of a session in it."""
-    return await privacy_status(access.scope(query))
-
-
-@by_hand.post("/settings")
-async def set_settings(access: Writer, body: bodies.SpaceSettingsBody) -> bodies.PrivacyStatus:
-    """Turn memory in a space on or off, and choose whether its sessions start incognito."""
-    mine = access.scope(body)
-    await mine.privacy.set(**body.options(), actor=access.caller.user)
-    return await privacy_status(mine)
-
-
-@by_hand.post("/incognito/start")
-async def start_incognito(access: Writer, body: bodies.SessionBody) -> bodies.PrivacyStatus:
-    """Make a session incognito: nothing is stored or recalled in it."""
-    mine = access.scope(body)
-    await mine.privacy.start_incognito()
-    return await privacy_status(mine)
-
-
-@by_hand.post("/incognito/end")
-async def end_incognito(access: Writer, body: bodies.SessionBody) -> bodies.PrivacyStatus:
-    """End incognito mode: the session stores and recalls again."""
-    mine = access.scope(body)
-    await mine.privacy.end_incognito()
-    return await privacy_status(mine)
-
-
-@by_hand.delete("/about/{field}")
-async def withdraw(
-    field: Literal[FIELDS],  # type: ignore[valid-type]
-    access: Writer,
-    query: ScopeParams,
-) -> bodies.Withdrawal:
+async def withdraw(mine: ScopedClient, *, field: str, actor: str) -> bodies.Withdrawal:
     """Erase a field about the person, its proposals and all its previous values."""
-    erased = await access.scope(query).consent.withdraw(field, actor=access.caller.user)
+    erased = await mine.consent.withdraw(field, actor=actor)
     return bodies.Withdrawal(field=field, values=erased)
+
+
+_table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+for _verb in (*VERBS, *read_verbs(_table)):
+    if _verb.route:
+        add(_verb)

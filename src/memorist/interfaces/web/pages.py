@@ -24,6 +24,10 @@ RECENT = 200  # memories searched for threads
 MAX_NODES = 36  # memories in the graph of related memories
 DAYS = 30
 TRASH_DAYS = 30
+_REMEMBERED = {
+    "created": "Saved.",
+    "merged": "Already known. The existing memory was updated.",
+}
 T = TypeVar("T")
 
 
@@ -69,14 +73,9 @@ async def remember(page: PageRequest) -> Response:
     receipt = await page.memories.remember(text, tags=page.tags(), manually_saved=True)
     outcome = receipt.outcomes[0]
     if not outcome.ids:
-        reason = f"{outcome.reason[:1].upper()}{outcome.reason[1:]}."
-        return await page.render("refused.html", reason=reason, text=text, tags=page.value("tags"))
+        return await page.render("refused.html", reason=outcome.reason)
     message = f"{outcome.status.capitalize()}: {outcome.reason}."
-    if outcome.status == "created":
-        message = "Saved."
-    elif outcome.status == "merged":
-        message = "Already known. The existing memory was updated."
-    return page.redirect(f"/m/{outcome.ids[0]}", message)
+    return page.redirect(f"/m/{outcome.ids[0]}", _REMEMBERED.get(outcome.status, message))
 
 
 @route("GET", "/m/{id}", "read")
@@ -85,22 +84,13 @@ async def show_memory(page: PageRequest) -> Response:
     memories = page.memories
     id = page.id
     evidence = await memories.why(id)
-    found = evidence.memory
-    history = await memories.history(id)
-    revised = {entry.old_ref for entry in history if entry.event != "ADD"}
-    older = list(await memories.list(Filter(versions_of=id, states=STATES)))
-    older.sort(key=lambda version: version.revision)
-    versions = [each for each in older if each.id in revised]
-    changes = zip([*versions, found], [None, *versions], strict=True)
     return await page.render(
         "memory.html",
-        memory=found,
+        memory=evidence.memory,
         evidence=evidence,
-        history=history,
+        history=await memories.history(id),
+        older=await memories.list(Filter(versions_of=id, states=STATES)),
         related=await memories.related(id),
-        changes=list(changes)[::-1],
-        replaced=[each for each in older if each.id not in revised],
-        thread=found.labels.thread or found.labels.session,
     )
 
 
@@ -295,12 +285,7 @@ async def show_statistics(page: PageRequest) -> Response:
 @route("GET", "/settings", "read")
 async def show_settings(page: PageRequest) -> Response:
     """Show the privacy settings of the space, and which space the page shows."""
-    scope = page.memories.scope
-    spaces = {scope.space}
-    if page.caller.space is None:
-        for each in await page.engine.scopes():
-            if (each.user, each.tenant) == (scope.user, scope.tenant):
-                spaces.add(each.space)
+    spaces = {page.memories.scope.space, *await page.caller.spaces(page.engine)}
     return await page.render("settings.html", spaces=sorted(spaces))
 
 
