@@ -18,8 +18,8 @@ from memorist.client import Client
 from memorist.dialects.milton import Milton
 from memorist.dialects.vault import Vault
 from memorist.errors import InvalidInput, Refused, StoreUnavailable
+from memorist.ingest.guard import INCOGNITO, OFF
 from memorist.interfaces.cli import app
-from memorist.manage.privacy import INCOGNITO, OFF
 from memorist.scoped import ScopedClient
 from memorist.storage.queries import SpaceSettings
 

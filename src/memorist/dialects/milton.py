@@ -18,7 +18,7 @@ from ..retrieve import render
 from ..retrieve.render import Caps, fit
 from ..scoped import ScopedClient
 from ..storage import codec, person
-from ..storage.person import Summary
+from ..storage.person import RecordType, Summary
 from ..text.clock import new_id
 from ..types import Filter, Memory, Message, Outcome, Receipt
 from . import catalog
@@ -228,7 +228,7 @@ class Milton:
 
     async def _add_to(
         self,
-        kind: records.RecordType,
+        kind: RecordType,
         name: str,
         patch: Mapping[str, Sequence[str]],
         evidence_ids: Sequence[str],
@@ -259,7 +259,7 @@ class Milton:
             made = await self._client.offline.add_record(self._scope, added)
         return _fields(added) if made is None else await self._fields_of(made)
 
-    async def _load(self, kind: records.RecordType, name: str) -> dict[str, Any]:
+    async def _load(self, kind: RecordType, name: str) -> dict[str, Any]:
         versions = await person.load_summaries(self._ctx.store, self._scope, kind)
         record = records.newest(versions, name)
         return {} if record is None else await self._fields_of(record)

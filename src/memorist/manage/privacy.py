@@ -21,7 +21,6 @@ from ..context import Context, Place
 from ..errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused
 from ..ingest import validation
 from ..ingest.guard import INCOGNITO as INCOGNITO
-from ..ingest.guard import OFF as OFF
 from ..ingest.guard import load_disabled, note_disabled
 from ..ingest.transitions import union
 from ..storage import person, proposals

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Literal
 
 from ..errors import InvalidInput
 from ..ingest import transitions
 from ..storage import person
 from ..storage.changes import Change, Forget, Save
-from ..storage.person import Summary
+from ..storage.person import RecordType, Summary
 from ..storage.rows import portions
 from ..storage.store import Store
 from ..storage.transaction import Transaction
@@ -33,7 +32,6 @@ _PROJECT_LISTS = {
     "goal": "goals",
 }
 
-RecordType = Literal["user_profile", "project_memory"]
 LISTS: dict[RecordType, tuple[str, ...]] = {
     "user_profile": PROFILE,
     "project_memory": ("goals", "blockers", "next_steps"),

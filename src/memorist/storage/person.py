@@ -28,13 +28,15 @@ VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, id) DO UPDATE SET name = exclud
 data = excluded.data, at = excluded.at, evidence_ids = excluded.evidence_ids
 WHERE summaries.at <= excluded.at"""
 
+RecordType = Literal["user_profile", "project_memory"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """A long-term record made from memories: a profile of the person, or of a project."""
 
     id: str
-    record_type: Literal["user_profile", "project_memory"]
+    record_type: RecordType
     name: str
     data: Mapping[str, Any]
     evidence_ids: tuple[str, ...]
