@@ -20,13 +20,14 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from itertools import product
 from typing import Any
 
 from ..dialects.catalog import THEORIA
 from ..retrieve.profiles import DAY, DEFAULT, Profile, Recency
+from ..types import frozen
 from .tasks import (
     FOLDER,
     Advance,
@@ -69,7 +70,7 @@ RANKINGS: Mapping[str, Mapping[str, Any]] = tomllib.loads(
 LEFT, TOP, WIDTH, HEIGHT = 60, 50, 640, 330  # of the plot in sweep.svg
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Point:
     """One setting and its result."""
 
@@ -95,7 +96,7 @@ class Point:
         return [name for name, value in self.values.items() if value != usual[name]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SweepReport:
     """The results of all settings."""
 

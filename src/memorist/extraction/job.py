@@ -9,7 +9,7 @@ one transaction with the end of the task.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -22,7 +22,7 @@ from ..storage.changes import Event
 from ..storage.queries import Reader
 from ..storage.tasks import Task
 from ..text import authority, normalize
-from ..types import STATES, Draft, Filter, Labels, Memory, Outcome, Scope
+from ..types import STATES, Draft, Filter, Labels, Memory, Outcome, Scope, frozen
 
 if TYPE_CHECKING:
     from .rules import Fact
@@ -31,7 +31,7 @@ NAME = pipeline.EXTRACT
 TAG = "extracted"  # of a fact that was extracted from a turn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Extracted:
     """What was extracted from a turn, and how."""
 

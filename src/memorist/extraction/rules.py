@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, get_args
 
@@ -22,6 +21,7 @@ from ..text.authority import ROLE_WORDS, poses
 from ..text.normalize import LINK, one_line
 from ..text.statements import parse, strip_preface
 from ..text.tokens import load_patterns, word_set, word_table
+from ..types import frozen
 
 Type = Literal[
     "preference", "profile", "relationship", "project", "commitment", "decision", "event", "other"
@@ -67,7 +67,7 @@ TIMED = _compile_rules("timed")
 ASKED = _compile_rules("asked")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Fact:
     """A candidate for a memory, and the words that it rests on."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from ..types import frozen
 
 WHOLE = (0, 2**31)  # tokens: nothing is cut, one draft is one memory
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Bands:
     """How near two texts have to be, by cosine, before their words are compared: see
     `bench/merge.py`.
@@ -22,7 +23,7 @@ class Bands:
     fallback_low: float = 0.45
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Links:
     """Which memories a new fact is related to: the few nearest, if they are near enough by
     cosine.
@@ -32,7 +33,7 @@ class Links:
     most: int = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Facts:
     """Which facts are extracted from what people say, after it is stored, where the setting
     `extract` asks for it.
@@ -47,7 +48,7 @@ class Facts:
     of_subject: bool = False  # they belong to the one they are about, not to the one who said it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Policy:
     """One way to store drafts. The order of the steps is that of `ingest.pipeline`."""
 

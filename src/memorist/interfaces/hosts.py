@@ -20,7 +20,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from ..ingest.validation import moment as parse_time
 from ..retrieve import render
 from ..settings import Settings
 from ..storage import atomic
-from ..types import Filter, Message
+from ..types import Filter, Message, frozen
 from . import Call
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _read_transcript(path: str) -> Iterator[_Record]:
                     yield record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FileChange:
     """A file before and after a change."""
 

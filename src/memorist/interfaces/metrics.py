@@ -9,7 +9,6 @@ import asyncio
 from collections import Counter as Counts
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import perf_counter
 
@@ -21,6 +20,7 @@ from ..client import Client
 from ..errors import MemoristError, ProviderFailed
 from ..storage.tasks import Backlog
 from ..telemetry import JOB, ReportCount
+from ..types import frozen
 from .rest.request import Admin, AuthenticatedRoute
 
 MAX_AGE_SECONDS = 10.0  # the store is not queried more often than this
@@ -67,7 +67,7 @@ async def metrics(request: Request, access: Admin) -> Response:
     return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Latency:
     """How long the calls of one operation took in this process."""
 

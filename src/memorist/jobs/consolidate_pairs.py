@@ -10,7 +10,7 @@ such memories both stay.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -26,7 +26,7 @@ from ..storage.changes import Change, Relation, Save
 from ..text import clock, compare, contradictions, normalize
 from ..text.clock import new_id
 from ..text.statements import Statement, parse
-from ..types import CONTRADICTS, KINDS, Memory, Scope
+from ..types import CONTRADICTS, KINDS, Memory, Scope, frozen
 
 NEW = timedelta(hours=72)
 RECENT = timedelta(days=90)
@@ -45,7 +45,7 @@ NearRows = tuple[
 ]  # two rows, the smaller one first, and the cosine of their vectors
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Pair:
     """Two memories that may state the same fact."""
 

@@ -7,7 +7,6 @@ erased. The limits are settings: `ttl_days`, `ttl_level`, `purge_days` and `rete
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ..context import Context
@@ -18,14 +17,14 @@ from ..storage import person
 from ..storage.changes import Change, Forget, Save
 from ..storage.rows import portions
 from ..storage.tasks import Task
-from ..types import Filter, Memory, Scope
+from ..types import Filter, Memory, Scope, frozen
 from . import DAILY, finish
 
 OTHERS = "*"
 EVENTS_KEPT = timedelta(days=90)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Purged:
     """What retention limits removed, or would remove."""
 

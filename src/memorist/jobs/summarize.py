@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -25,7 +25,7 @@ from ..storage.changes import Change, Event, Save
 from ..storage.tasks import Task
 from ..text import authority, normalize, summarize
 from ..text.summarize import Turn
-from ..types import KINDS, STATES, Draft, Filter, Labels, Memory, Scope, State
+from ..types import KINDS, STATES, Draft, Filter, Labels, Memory, Scope, State, frozen
 from . import DAILY, WEEKLY, finish, get_unchanged
 
 ROLE = "summary"  # of a text that is nobody's own words any more
@@ -37,7 +37,7 @@ MOST = 12
 MAX_MEMORIES = 2000  # per roll-up, the oldest ones
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SummaryReport:
     """What was summarized, or would be."""
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from ..storage.database import Query as SqlQuery
 from ..storage.person import Summary
 from ..storage.rows import read_one
 from ..storage.store import Store
-from ..types import Draft, Memory, Outcome, Query, Recall, Scope
+from ..types import Draft, Memory, Outcome, Query, Recall, Scope, frozen
 from .spool import Pending, Spool
 from .stand_in import StandIn, batches, hand_over
 
@@ -45,7 +45,7 @@ OPENING = 5.0  # seconds that opening waits for the replay of what an earlier ou
 log = logging.getLogger("memorist")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Replayed:
     """What became of the spooled writes."""
 

@@ -23,7 +23,7 @@ from ..storage import codec
 from ..storage.atomic import lock, sync
 from ..storage.person import Summary
 from ..text.clock import utcnow
-from ..types import Draft, Scope
+from ..types import Draft, Scope, frozen
 
 ITEM = "memory_item"
 _NAMES = ("short_term", "long_term")  # in the order of the replay: evidence comes first
@@ -34,7 +34,7 @@ _KINDS: dict[str, type[Draft | Summary]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Pending:
     """A write that waits until the store is back."""
 

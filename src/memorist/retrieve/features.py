@@ -26,7 +26,7 @@ from ..text import clock, normalize, tokens
 from ..text.clock import Interval
 from ..text.entities import is_common
 from ..text.tokens import FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
-from ..types import KINDS, Memory
+from ..types import KINDS, Memory, frozen
 from .profiles import Profile
 
 Scores = NDArray[np.float32]  # one per position
@@ -59,7 +59,7 @@ MOST_TERMS = 512
 MOST_READ = 2000  # characters searched for names and dates: a pasted document is not a question
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ParsedQuestion:
     """A question as the legs and features read it."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from ..errors import InvalidInput
+from ..types import frozen
 
 HOUR = 3600.0
 DAY = 86400.0
@@ -56,7 +57,7 @@ def _check_features(what: str, names: Iterable[str]) -> None:
             raise InvalidInput(f"No feature {name!r} in {what}.{hint} Features: {known}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Recency:
     """How fast a memory fades: 1 for now, towards 0 with age."""
 
@@ -65,7 +66,7 @@ class Recency:
     scale: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Gate:
     """What is too weak to be returned. Any `enough` passes alone, `strong` with any `signal`."""
 
@@ -82,7 +83,7 @@ class Gate:
         _check_features("gate", (*self.enough, *self.signal))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Profile:
     """One way to rank, gate, select and render. Raises InvalidInput for an unknown feature."""
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
 from unicodedata import normalize
 
 from ..text import authority
 from ..text.tokens import count_tokens
-from ..types import Memory
+from ..types import Memory, frozen
 
 T = TypeVar("T")
 Count = Callable[[str], int]
@@ -218,7 +218,7 @@ def _prefix(who: str, text: str) -> str:
     return f"{who}: {safe(text)}" if who else safe(text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Caps:
     """The limits of one answer; None does not limit."""
 
@@ -233,7 +233,7 @@ class Caps:
         return replace(self, tokens=tokens, chars=chars)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Fitted:
     """Which items were taken, which were cut and why, by their place, and the text."""
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 import numpy as np
 
 from ..index.arrays import Positions
-from ..types import Cut, Memory
+from ..types import Cut, Memory, frozen
 from .features import COMPUTED, Column, Scores, SnapshotSearch, compute, relevance
 from .profiles import Gate, Profile
 
@@ -27,7 +27,7 @@ _EVERYTHING = slice(None)
 _LEAST = 0.001  # a best score below this is not stretched to 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Candidates:
     """The candidates of one question as columns, with their memories once they are read."""
 
@@ -50,7 +50,7 @@ class Candidates:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Candidate:
     """One memory with its score and the parts that add up to it."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,6 +19,7 @@ from pydantic import (
 )
 
 from ..errors import Misconfigured, NotAllowed
+from ..types import frozen
 
 DOCUMENTED = Path(__file__).with_name("categories.toml")
 USUAL_LENGTH = 30  # memories of a category that does not say how many
@@ -105,7 +105,7 @@ class AccessFile(Part):
     allowlists: dict[str, list[Name] | None] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Access:
     """The categories, and which agent may read which."""
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from ..ports import LlmUsage
 from ..text import clock
-from ..types import Scope
+from ..types import Scope, frozen
 from . import rows
 from .database import EVERY, Database, execute
 from .queries import Reader
@@ -36,7 +36,7 @@ tokens_out = tokens_out + ?, reserved = reserved - ?
 WHERE scope = ? AND day = ? AND task = ? AND model = ?"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Key:
     """An API key: who its bearer is, and what they may do. Its secret is shown once and stored
     as a digest."""

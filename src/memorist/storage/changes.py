@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from ..types import HistoryEvent, Memory, Message, Node, Op, Outcome
+from ..types import HistoryEvent, Memory, Message, Node, Op, Outcome, frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Save:
     """Store this memory as it now is, new or changed."""
 
@@ -23,7 +23,7 @@ class Save:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Forget:
     """Erase a memory's content everywhere; a tombstone prevents automatic re-creation until
     `until`."""
@@ -36,7 +36,7 @@ class Forget:
     purged: bool = False  # it had expired: it leaves no tombstone
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Relation:
     """One memory is related to another."""
 
@@ -47,7 +47,7 @@ class Relation:
     strength: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Unrelated:
     """One memory is not related to another any more."""
 
@@ -56,7 +56,7 @@ class Unrelated:
     type: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Event:
     """One thing that a part of the system did: enough to count it and to see when, never any
     content."""
@@ -71,7 +71,7 @@ class Event:
     sim: float | None = None  # cosine of the nearest memory
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HistoryEntry:
     """One line of the history."""
 
@@ -88,7 +88,7 @@ class HistoryEntry:
 Change: TypeAlias = Save | Forget | Relation | Unrelated | Event
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SeenMessage:
     """A message and its outcome, stored so that the same message again gets the same answer."""
 

@@ -16,7 +16,6 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -24,6 +23,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from ..errors import InvalidInput, NotFound, RevisionConflict, StoreDamaged
+from ..types import frozen
 from .atomic import new_file
 from .database import EVERY, Connection, Database, Rows, execute
 from .rows import placeholders
@@ -71,7 +71,7 @@ Progress = dict[str, Sequence[Any]]  # the last key of each table
 Sums = dict[str, list[Any]]  # of each table the number of rows, and a hash of them
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Copied:
     """What a copy moved, and what it counted on both sides."""
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..errors import StoreDamaged
 from ..text import clock
 from ..text.clock import new_id
-from ..types import Scope
+from ..types import Scope, frozen
 from . import rows
 from .store import Store
 from .transaction import Transaction
@@ -169,7 +169,7 @@ def _until(ttl_minutes: float | None, now: datetime) -> str | None:
     return None if ttl_minutes is None else clock.iso(now + timedelta(minutes=ttl_minutes))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SavedCheckpoint:
     """A thread that has a checkpoint."""
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from ..text import clock
-from ..types import NODES, Scope
+from ..types import NODES, Scope, frozen
 from . import rows
 from .changes import Event, HistoryEntry
 from .database import EVERY, Batch
@@ -32,7 +32,7 @@ LINKED_AT_ONCE = 10_000
 FOREVER = datetime.max.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ThreadChange:
     """One change of a thread."""
 
@@ -42,7 +42,7 @@ class ThreadChange:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Updates:
     """What changed in a thread after a revision."""
 
@@ -54,7 +54,7 @@ class Updates:
     more: int = 0  # changes that came after these
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EventCount:
     """How often a part of the system did something on one day."""
 

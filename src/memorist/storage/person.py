@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from ..text import clock
-from ..types import Scope
+from ..types import Scope, frozen
 from . import proposals, rows
 from .changes import Event, HistoryEntry
 from .proposals import Proposal
@@ -31,7 +30,7 @@ WHERE summaries.at <= excluded.at"""
 RecordType = Literal["user_profile", "project_memory"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Summary:
     """A long-term record made from memories: a profile of the person, or of a project."""
 

@@ -6,13 +6,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from ..errors import StoreDamaged
 from ..text import clock
-from ..types import Scope
+from ..types import Scope, frozen
 from . import rows
 from .changes import HistoryEntry
 from .database import Batch
@@ -23,7 +22,7 @@ _INSERT = """INSERT INTO consent_queue
 (id, scope, field, proposal, decided, created_at, lapses_at) VALUES (?, ?, ?, ?, ?, ?, ?)"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Proposal:
     """A value for a field of the user context, and what the person decided. Its value never
     changes."""

@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import RevisionConflict
 from ..text import clock
 from ..text.clock import new_id
-from ..types import Memory, Scope
+from ..types import Memory, Scope, frozen
 from . import rows
 from .database import EVERY, Database, execute
 from .queries import Reader
@@ -84,7 +84,7 @@ WHERE claims.worker = excluded.worker OR claims.until <= {now} OR claims.until >
 RETURNING memory"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NewTask:
     """Work to do in a scope at some time. If the same waits already, the earlier time counts."""
 
@@ -94,7 +94,7 @@ class NewTask:
     payload: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Task:
     """A task that was claimed, until its lease ends."""
 
@@ -107,7 +107,7 @@ class Task:
     lease: str  # names this claim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Backlog:
     """How many tasks of one name wait."""
 
@@ -121,7 +121,7 @@ class Backlog:
     failure_rate: float | None = None  # of embedding: the share of batches that failed, recently
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Embedding:
     """The vector of a memory that was stored without one."""
 
