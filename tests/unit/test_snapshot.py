@@ -309,7 +309,7 @@ async def test_an_altered_state_is_told(store: Store) -> None:
 def test_few_and_many_vectors_have_the_same_products(columns: int) -> None:
     chance = np.random.default_rng(columns)
     rows, asked = chance.random((7, 3), np.float32), chance.random((3, columns), np.float32)
-    first = Matrix(3, 9).add(0, rows).first(5)
+    first = Matrix(3, 9).add(0, rows).rows[:5]
 
     assert np.allclose(products(first, asked), rows[:5] @ asked)
     assert np.allclose(products(first, asked[:, 0]), rows[:5] @ asked[:, 0])

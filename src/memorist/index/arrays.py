@@ -31,10 +31,6 @@ class Matrix:
         self._used = 0
         self._lock = threading.Lock()
 
-    def first(self, n: int) -> Vectors:
-        """Return the first n rows, without copying them."""
-        return self.rows[:n]
-
     def add(self, n: int, new: Vectors, *, expected: int = 0) -> Matrix:
         """Return a matrix with `new` after the first n rows: this one if there is room.
 

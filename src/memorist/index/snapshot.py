@@ -184,7 +184,7 @@ class Snapshot(Columns):
         """Return the cosine of every position to a vector, or to each column of several."""
         if self.matrix is None:
             return self.partial.similarity(vector, self.n)
-        return products(self.matrix.first(self.n), vector)
+        return products(self.matrix.rows[: self.n], vector)
 
     def similarities(self, vectors: Iterable[Vectors | None]) -> Iterator[Floats]:
         """Yield the cosines of every position to each vector; 0 if either is missing."""
@@ -198,7 +198,7 @@ class Snapshot(Columns):
         """Return the vectors at these positions, zero where there is none."""
         if self.matrix is None:
             return self.partial.at(positions)
-        return self.matrix.first(self.n)[positions]
+        return self.matrix.rows[positions]
 
     def with_vectors(self, vectors: Mapping[int, bytes]) -> Snapshot:
         """Return the scope with the vectors of these rows; rows of other scopes are left out."""
@@ -276,7 +276,7 @@ class Snapshot(Columns):
         counted = vectors
         if matrix is not None:
             lost = stale[self.alive[stale]]  # what has no vector adds zeros
-            total = total - matrix.first(self.n)[lost].sum(axis=0, dtype=np.float64)
+            total = total - matrix.rows[lost].sum(axis=0, dtype=np.float64)
             counted = vectors[alive[self.n :]]
             matrix = matrix.add(self.n, vectors, expected=expected)
         postings = Segment.of(values["terms"], self.n)

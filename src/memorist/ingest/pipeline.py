@@ -226,11 +226,12 @@ def _find_same_subject(snapshot: Snapshot, clause: Clause) -> Bools:
     """Mark what has the same subject and verb: another city may be far away as a vector, too."""
     verb = clause.verb.removesuffix("s")
     words = (*clause.subject.split(), _SAID_AS.get(verb, verb))
+    groups = [list(map(tokens.term_id, tokens.analyze(each))) for each in words]
     found = list[Bools]()
-    for terms in filter(None, map(tokens.analyze, words)):
+    for terms in filter(None, groups):
         here = np.zeros(snapshot.n, np.bool_)
         for term in terms:
-            here[snapshot.postings(tokens.term_id(term))[0]] = True
+            here[snapshot.postings(term)[0]] = True
         found.append(here)
     return np.logical_and.reduce(found) if found else np.zeros(snapshot.n, np.bool_)
 

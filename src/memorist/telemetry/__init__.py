@@ -59,6 +59,8 @@ def observed(what: str, count: Callable[[Any], int]) -> Callable[[Verb[P, T]], V
     def wrap(method: Verb[P, T]) -> Verb[P, T]:
         @functools.wraps(method)
         async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            if not self.ctx.observers:
+                return await method(self, *args, **kwargs)
             with observe(self.ctx.observers, what) as report_count:
                 result = await method(self, *args, **kwargs)
                 report_count(count(result))
