@@ -5,9 +5,12 @@ What is derived from a conversation has to be readable without it. The rules sta
 it.
 """
 
+import json
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from . import statements
@@ -66,6 +69,20 @@ class ModelAnswer:
     model: str
     tokens_in: int
     tokens_out: int
+
+
+def build(name: str, notes: object) -> Prompt:
+    """Return the prompt of that name in `prompts.toml` about some notes.
+
+    >>> build("same_fact", {"a": "Tea", "b": "Milk"}).user
+    '{"a": "Tea", "b": "Milk"}'
+    """
+    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+    given = tables[name]
+    parts = {"longest": LONGEST, "semantic": SEMANTIC, **tables["parts"]}
+    given["system"] = given["system"].format(**parts)
+    given["schema"] = json.loads(given["schema"])
+    return Prompt(user=json.dumps(notes, ensure_ascii=False), **given)
 
 
 def object_schema(**properties: Any) -> dict[str, Any]:
