@@ -22,7 +22,7 @@ from ..storage.changes import Event
 from ..storage.queries import Reader
 from ..storage.tasks import Task
 from ..text import authority, normalize
-from ..types import STATES, Draft, Filter, Labels, Memory, Outcome, Scope, frozen
+from ..types import STATES, Draft, Filter, Labels, Memory, Outcome, Receipt, Scope, frozen
 
 if TYPE_CHECKING:
     from .rules import Fact
@@ -42,7 +42,7 @@ class Extracted:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(id for outcome in self.outcomes for id in outcome.ids))
+        return Receipt(self.outcomes).ids
 
 
 async def run(ctx: Context, task: Task) -> int:
@@ -57,7 +57,12 @@ async def run(ctx: Context, task: Task) -> int:
 
 
 async def draw(
-    ids: Sequence[str], scope: Scope, ctx: Context, *, policy: Policy, task: Task | None = None
+    ids: Sequence[str],
+    scope: Scope,
+    ctx: Context,
+    *,
+    policy: Policy,
+    task: Task | None = None,
 ) -> Extracted:
     """Extract facts from a turn that was stored under these ids.
 
@@ -72,7 +77,7 @@ async def draw(
     drafts, dropped = _choose(ctx, facts, turn, limits, left)
     batch = await pipeline.prepare_derived(ctx, scope, drafts, limits.policy, now)
     async with ctx.store.transaction(scope) as tx:
-        await pipeline.write(tx, batch)
+        outcomes = await pipeline.write(tx, batch)
         is_same = _texts(await _load_turn(tx, scope, ids)) == _texts(turn)
         if not is_same or await _count_left(tx, scope, limits, now) < 0:
             raise RevisionConflict(
@@ -89,8 +94,7 @@ async def draw(
         await tx.apply([event])
         if task is not None:
             await tasks.finish(tx, task)
-    outcomes = tuple(item.outcome for item in batch.items if item.outcome is not None)
-    return replace(found, outcomes=outcomes, dropped=(*found.dropped, *dropped))
+    return replace(found, outcomes=tuple(outcomes), dropped=(*found.dropped, *dropped))
 
 
 async def _load_turn(reading: Reader, scope: Scope, ids: Sequence[str]) -> list[Memory]:
@@ -98,11 +102,8 @@ async def _load_turn(reading: Reader, scope: Scope, ids: Sequence[str]) -> list[
     found = await reading.get(scope, ids)
     sessions = {memory.labels.session for memory in found}
     hidden = (await reading.checks(scope, sessions=sessions)).incognito
-    if len(found) < len(ids):
-        return []
-    if any(not memory.is_active or memory.labels.session in hidden for memory in found):
-        return []
-    return found
+    shown = [each for each in found if each.is_active and each.labels.session not in hidden]
+    return shown if len(shown) == len(ids) else []
 
 
 def _texts(turn: Sequence[Memory]) -> list[str]:
@@ -110,7 +111,10 @@ def _texts(turn: Sequence[Memory]) -> list[str]:
 
 
 async def _read(
-    ctx: Context, scope: Scope, turn: Sequence[Memory], limits: Facts
+    ctx: Context,
+    scope: Scope,
+    turn: Sequence[Memory],
+    limits: Facts,
 ) -> tuple[Extracted, Sequence[Fact]]:
     """Read the facts of a turn, by a model if it can and may, otherwise by rules."""
     from . import llm, rules  # compiling their patterns takes a tenth of a second
@@ -148,7 +152,11 @@ async def _count_left(reading: Reader, scope: Scope, limits: Facts, now: datetim
 
 
 def _choose(
-    ctx: Context, facts: Sequence[Fact], turn: Sequence[Memory], limits: Facts, left: int
+    ctx: Context,
+    facts: Sequence[Fact],
+    turn: Sequence[Memory],
+    limits: Facts,
+    left: int,
 ) -> tuple[list[Draft], list[str]]:
     """Return the facts that may be stored, as drafts, and why each other one may not.
 

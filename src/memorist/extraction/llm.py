@@ -75,7 +75,13 @@ class Claim(BaseModel):
 
 
 async def find_facts(
-    llm: BudgetedModel, scope: Scope, source: str, *, who: str, at: datetime, most: int = MOST
+    llm: BudgetedModel,
+    scope: Scope,
+    source: str,
+    *,
+    who: str,
+    at: datetime,
+    most: int = MOST,
 ) -> tuple[list[Fact], list[str]]:
     """Return what the model found that stands in the source, and why the rest is dropped.
 
@@ -91,11 +97,22 @@ async def find_facts(
 def build_prompt(source: str, who: str, most: int) -> Prompt:
     """Return the question to the model."""
     user = f"The speaker is named: {who}\nNote at most {most} facts.\nThe message:\n{source}"
-    return Prompt(task="extract", system=SYSTEM, user=user, schema=SCHEMA, max_tokens=MOST_TOKENS)
+    return Prompt(
+        task="extract",
+        system=SYSTEM,
+        user=user,
+        schema=SCHEMA,
+        max_tokens=MOST_TOKENS,
+    )
 
 
 def check(
-    answer: Mapping[str, Any], source: str, *, who: str, at: datetime, most: int = MOST
+    answer: Mapping[str, Any],
+    source: str,
+    *,
+    who: str,
+    at: datetime,
+    most: int = MOST,
 ) -> tuple[list[Fact], list[str]]:
     """Return the facts of an answer that rest on the source, and a reason for each other one.
 

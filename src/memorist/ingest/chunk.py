@@ -27,7 +27,10 @@ class _Span(NamedTuple):
 
 
 def by_meaning(
-    text: str, count: Callable[[str], int], minimum: int = 50, maximum: int = 300
+    text: str,
+    count: Callable[[str], int],
+    minimum: int = 50,
+    maximum: int = 300,
 ) -> list[str]:
     """Cut a text into chunks of `minimum` to `maximum` tokens at the ends of paragraphs and
     sentences.

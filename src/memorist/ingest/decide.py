@@ -132,7 +132,14 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
         memory = replace(memory, pinned=memory.pinned or contradicted.pinned)
         return _supersede(contradicted, memory, chunk, batch, CONTRADICTS)
     model = batch.snapshot.model
-    batch.save(Save(memory=memory, event="created", vector=chunk.vector, model=model))
+    batch.save(
+        Save(
+            memory=memory,
+            event="created",
+            vector=chunk.vector,
+            model=model,
+        )
+    )
     return Outcome(status="created", ids=(memory.id,))
 
 
@@ -244,7 +251,14 @@ def _update(old: Memory, chunk: Chunk, batch: Batch) -> Outcome:
         old_ref=earlier.id,
         meta={"fields": ["text"], "reason": "said again, with more", **chunk.during},
     )
-    batch.save(Save(memory=earlier, event=None, vector=vector, model=snapshot.model))
+    batch.save(
+        Save(
+            memory=earlier,
+            event=None,
+            vector=vector,
+            model=snapshot.model,
+        )
+    )
     batch.save(made)
     return Outcome(status="updated", ids=(memory.id,), reason="said before, with less")
 
@@ -269,8 +283,20 @@ def _supersede(old: Memory, memory: Memory, chunk: Chunk, batch: Batch, reason: 
     why = f"it takes the place of {old.id}"
     if reason == CONTRADICTS:
         why = f"it contradicts {old.id}: confirm or reject it"
-        batch.others.append(Relation(from_id=memory.id, to_id=old.id, type=CONTRADICTS, at=now))
-    return Outcome(status="created", ids=(memory.id,), reason=why, supersedes=old.id)
+        batch.others.append(
+            Relation(
+                from_id=memory.id,
+                to_id=old.id,
+                type=CONTRADICTS,
+                at=now,
+            )
+        )
+    return Outcome(
+        status="created",
+        ids=(memory.id,),
+        reason=why,
+        supersedes=old.id,
+    )
 
 
 def build_memory(chunk: Chunk, batch: Batch) -> Memory:

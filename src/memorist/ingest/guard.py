@@ -137,7 +137,10 @@ def note_disabled(ctx: Context, scope: Scope, session: str | None, why: str) -> 
 
 
 async def refuse_disabled(
-    ctx: Context, reading: Reader, scope: Scope, items: Iterable[Item]
+    ctx: Context,
+    reading: Reader,
+    scope: Scope,
+    items: Iterable[Item],
 ) -> Checks | None:
     """Refuse the items of sessions in which memory is disabled; return what was read for them.
 
@@ -166,7 +169,13 @@ def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
             if draft.told_at is not None:
                 thread = draft.labels.thread or draft.labels.session
                 at = draft.told_at
-                event = Event(node="hotpath", op="classify", at=at, thread=thread, status="skipped")
+                event = Event(
+                    node="hotpath",
+                    op="classify",
+                    at=at,
+                    thread=thread,
+                    status="skipped",
+                )
                 events.append(event)
             continue
         item.draft = lower_authority(draft, policy, user)

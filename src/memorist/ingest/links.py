@@ -20,7 +20,11 @@ _LINKED_KINDS = tuple(KINDS.index(kind) for kind in ("episodic", "semantic", "in
 
 
 async def link(
-    tx: Transaction, snapshot: Snapshot, puts: Sequence[Save], limits: Links, now: datetime
+    tx: Transaction,
+    snapshot: Snapshot,
+    puts: Sequence[Save],
+    limits: Links,
+    now: datetime,
 ) -> None:
     """Relate the facts that were written to what is nearest to them, in the same transaction.
 
@@ -49,7 +53,11 @@ async def link(
         for id, cosine in best:
             older, newer = sorted((id, memory.id))
             made[newer, older] = Relation(
-                from_id=newer, to_id=older, type=RELATED, at=now, strength=cosine
+                from_id=newer,
+                to_id=older,
+                type=RELATED,
+                at=now,
+                strength=cosine,
             )
         if best:  # one event and one line of history, however many
             event = Event(
@@ -84,7 +92,10 @@ async def link(
 
 
 async def _find_near(
-    tx: Transaction, snapshot: Snapshot, new: Sequence[Save], limits: Links
+    tx: Transaction,
+    snapshot: Snapshot,
+    new: Sequence[Save],
+    limits: Links,
 ) -> list[dict[str, float]]:
     """Return the ids near each memory with their cosine: in the store, and of this call."""
     found: list[dict[int, float]] = []

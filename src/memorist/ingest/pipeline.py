@@ -45,7 +45,11 @@ Seen = dict[str, tuple[str, Outcome]]  # messages by id: the digest of their tex
 
 
 async def remember(
-    ctx: Context, scope: Scope, drafts: Sequence[Draft], policy: Policy, now: datetime
+    ctx: Context,
+    scope: Scope,
+    drafts: Sequence[Draft],
+    policy: Policy,
+    now: datetime,
 ) -> list[Outcome]:
     """Store drafts in one transaction; return their outcomes in the same order."""
     items = [Item(draft) for draft in drafts]
@@ -62,10 +66,20 @@ async def remember(
 
 
 async def prepare(
-    ctx: Context, scope: Scope, items: Sequence[Item], policy: Policy, now: datetime
+    ctx: Context,
+    scope: Scope,
+    items: Sequence[Item],
+    policy: Policy,
+    now: datetime,
 ) -> Batch:
     """Analyze and embed what was not refused, before the write lock is taken."""
-    batch = Batch(ctx=ctx, scope=scope, policy=policy, now=now, items=items)
+    batch = Batch(
+        ctx=ctx,
+        scope=scope,
+        policy=policy,
+        now=now,
+        items=items,
+    )
     seen = await load_seen(ctx.store, scope, items)
     for item in items:
         if item.outcome is None and item.draft.message_id not in seen:
@@ -89,7 +103,11 @@ async def prepare(
 
 
 async def prepare_derived(
-    ctx: Context, scope: Scope, drafts: Iterable[Draft], policy: str, now: datetime
+    ctx: Context,
+    scope: Scope,
+    drafts: Iterable[Draft],
+    policy: str,
+    now: datetime,
 ) -> Batch:
     """Prepare what a job derives; the job writes it in a transaction with its own changes."""
     items = []
@@ -114,7 +132,14 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     for item in items:
         _write_item(item, batch, seen)
     if batch.problem.startswith(FAILED):
-        batch.others.append(Event(node="hotpath", op="embed", at=batch.now, status="error"))
+        batch.others.append(
+            Event(
+                node="hotpath",
+                op="embed",
+                at=batch.now,
+                status="error",
+            )
+        )
     puts = list(batch.puts.values())
     await tx.apply([*puts, *batch.others])
     await tx.save_messages(batch.messages)
@@ -270,7 +295,13 @@ def _write_item(item: Item, batch: Batch, seen: Seen) -> None:
     has_forgotten = any(result.status == "refused" for result in results)
     keep_text = not is_verbatim and not has_forgotten
     batch.messages.append(
-        SeenMessage(id=id, message=message, outcome=outcome, digest=digest, keep_text=keep_text)
+        SeenMessage(
+            id=id,
+            message=message,
+            outcome=outcome,
+            digest=digest,
+            keep_text=keep_text,
+        )
     )
 
 
@@ -325,5 +356,12 @@ def _queue_extraction(items: Iterable[Item], batch: Batch) -> list[tasks.NewTask
         if authority.is_own_role(draft.labels.role):
             payload = {"ids": list(outcome.ids), "policy": batch.policy.name}
             key = outcome.ids[0]
-            queued.append(tasks.NewTask(name=EXTRACT, key=key, due_at=batch.now, payload=payload))
+            queued.append(
+                tasks.NewTask(
+                    name=EXTRACT,
+                    key=key,
+                    due_at=batch.now,
+                    payload=payload,
+                )
+            )
     return queued

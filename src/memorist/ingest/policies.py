@@ -90,7 +90,17 @@ DEFAULT = Policy(
     links=Links(),
     extract=Facts(policy="default"),
 )
-SUMMARY = Policy(name="summary", chunk=WHOLE, score="given", route="given")  # of stored memories
+SUMMARY = Policy(
+    name="summary",
+    chunk=WHOLE,
+    score="given",
+    route="given",
+)  # of stored memories
 INSIGHT = Policy(
-    name="insight", score="given", route="given", exact=True, near=True, guard="strict"
+    name="insight",
+    score="given",
+    route="given",
+    exact=True,
+    near=True,
+    guard="strict",
 )

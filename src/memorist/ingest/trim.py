@@ -33,14 +33,28 @@ async def enforce(tx: Transaction, scope: Scope, cap: int, now: datetime) -> lis
         found = fresh_scores(memory, now)
         ranked.append((found["total"], memory.created_at, memory.id, memory))
         if found is not memory.last_scores:
-            accesses.append(MemoryAccess(memory_id=memory.id, at=now, scores=found, accessed=False))
+            accesses.append(
+                MemoryAccess(
+                    memory_id=memory.id,
+                    at=now,
+                    scores=found,
+                    accessed=False,
+                )
+            )
     trimmed = [each[3] for each in nsmallest(over, ranked)]  # of equals, the oldest
     changes: list[Change] = []
     for memory in trimmed:
         hidden = transitions.hide(memory, now, purge_at=now + KEPT)
         changes.append(Save(memory=hidden, event="soft_deleted", meta={"reason": "capacity"}))
     if len(trimmed) < over:
-        changes.append(Event(node="hotpath", op="ttl", at=now, status="error"))
+        changes.append(
+            Event(
+                node="hotpath",
+                op="ttl",
+                at=now,
+                status="error",
+            )
+        )
     await tx.apply(changes)
     await record_access(tx, accesses)
     return [memory.id for memory in trimmed]

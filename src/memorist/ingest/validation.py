@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from types import NoneType
 from typing import Any
 
 from ..errors import InvalidInput
@@ -110,18 +109,17 @@ def where(value: object) -> Filter:
         raise InvalidInput(f"A filter is a memorist.Filter, not {type(value).__name__}")
     for each in dataclasses.fields(value):
         given = getattr(value, each.name)
-        is_valid = True
         wanted = ""
         if isinstance(each.default, tuple):
-            is_valid = isinstance(given, (tuple, list)) and _are_texts(given)
-            wanted = "tuple of texts"
-        elif each.name.endswith(("_after", "_before")):
-            is_valid = isinstance(given, (datetime, NoneType))
+            is_tuple = isinstance(given, (tuple, list)) and _are_texts(given)
+            wanted = "" if is_tuple else "tuple of texts"
+        elif given is None:
+            continue
+        elif each.name.endswith(("_after", "_before")) and not isinstance(given, datetime):
             wanted = "datetime"
-        elif each.name.startswith("importance"):
-            is_valid = isinstance(given, (int, float, NoneType))
+        elif each.name.startswith("importance") and not isinstance(given, (int, float)):
             wanted = "number"
-        if not is_valid:
+        if wanted:
             raise InvalidInput(f"{each.name} of a filter is a {wanted}, not {given!r:.60}")
     return value
 
@@ -171,7 +169,11 @@ def draft_fields(**given: Any) -> dict[str, Any]:
 
 
 def drafts(
-    what: object, labels: Labels, at: datetime | None, common: Mapping[str, Any], longest: int
+    what: object,
+    labels: Labels,
+    at: datetime | None,
+    common: Mapping[str, Any],
+    longest: int,
 ) -> list[Draft]:
     """Return the drafts of a text, a message or a list of messages.
 

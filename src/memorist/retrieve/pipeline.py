@@ -298,7 +298,12 @@ async def explain(
         if hit.memory.id == id:
             why = "it was returned"
             return Reason(
-                id=id, returned=True, reason=why, rank=rank, score=hit.score, parts=hit.parts
+                id=id,
+                returned=True,
+                reason=why,
+                rank=rank,
+                score=hit.score,
+                parts=hit.parts,
             )
     search, legs = await prepare(ctx, query, profile, now)
     found = select(search, query, everything=True)

@@ -267,7 +267,12 @@ def fit(
         if not _excess(text, tokens, caps):
             cut = dict.fromkeys(range(limit, len(items)), f"beyond the limit of {limit}")
             taken = list(range(len(items)))[:limit]
-            return Fitted(taken=taken, cut=cut, text=text, tokens=tokens)
+            return Fitted(
+                taken=taken,
+                cut=cut,
+                text=text,
+                tokens=tokens,
+            )
     taken = []
     cut = {}
     used = 0
@@ -291,7 +296,12 @@ def fit(
             taken.append(i)
             used = total
             text = longer
-    return Fitted(taken=taken, cut=cut, text=text, tokens=used)
+    return Fitted(
+        taken=taken,
+        cut=cut,
+        text=text,
+        tokens=used,
+    )
 
 
 def _excess(text: str, tokens: int, caps: Caps) -> str:
