@@ -14,8 +14,9 @@ import tomllib
 import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -35,7 +36,6 @@ from ..ports import BudgetedModel
 from ..retrieve.profiles import Profile
 from ..settings import load
 from ..text import prompts
-from ..types import Message
 
 SUFFIXES = (".json", ".toml")
 FOLDER = Path(__file__).parent
@@ -248,8 +248,8 @@ class Report:
     @property
     def best_equipped(self) -> Run:
         """The run with memory, and with the model if there is one: what a user gets."""
-        names = [each.name for each in self.runs]
-        return self.run("model, memory" if "model, memory" in names else "memory")
+        by_name = {each.name: each for each in self.runs}
+        return by_name.get("model, memory") or by_name["memory"]
 
 
 async def evaluate(
@@ -278,11 +278,12 @@ async def evaluate(
     elif load(**settings).llm != "none":
         ways.append((settings, with_model))
     runs: list[Run] = []
-    for number, (chosen, limits) in enumerate(ways):
+    steps = count(1)
 
-        def advance(done: int, before: int = number * len(tasks)) -> None:
-            progress(before + done, len(ways) * len(tasks))
+    def advance() -> None:
+        progress(next(steps), len(ways) * len(tasks))
 
+    for chosen, limits in ways:
         async with filled_memory(tasks, progress=advance, **chosen) as memory:
             for name, many in limits.items():
                 model = None
@@ -297,19 +298,19 @@ async def evaluate(
 async def filled_memory(
     tasks: Sequence[EvalTask],
     *,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[], None] = lambda: None,
     **settings: Any,
 ) -> AsyncIterator[aio.Client]:
     """Open a temporary memory that holds all conversations, each in a space of its own."""
     with tempfile.TemporaryDirectory() as folder:
         settings |= {"state_dir": folder, "journal_dir": None, "vector_index": None}
         async with aio.open(":memory:", **{**settings, "memory_enabled": True}) as memory:
-            for done, task in enumerate(tasks, 1):
+            for task in tasks:
                 sessions = [*task.sessions, *(small_talk(task) if task.chatter else ())]
                 sessions.sort(key=lambda each: each.at)
                 for number, session in enumerate(sessions):
                     await _remember_session(memory, task, str(number), session)
-                progress(done)
+                progress()
             # Only what a write leaves to a worker: the daily jobs would clean up long before the
             # question.
             jobs = ["embed"]
@@ -325,7 +326,7 @@ async def _remember_session(
     """Store a session at its time; chat commands of the user are executed, as an agent would do."""
     memory.ctx.clock = lambda: session.at
     scope = memory.scope(USER, task.name, session=name)
-    messages: list[Message] = []
+    messages: list[dict[str, Any]] = []
     for turn in session.messages:
         is_user = turn.role == "user" and turn.name is None
         if is_user and chat_commands.parse(turn.content) is not None:
@@ -333,8 +334,7 @@ async def _remember_session(
             messages = []
             await scope.command(turn.content)
         else:
-            words = Message(role=turn.role, name=turn.name, content=turn.content, at=session.at)
-            messages.append(words)
+            messages.append({**asdict(turn), "at": session.at})
     await scope.remember(messages)
 
 

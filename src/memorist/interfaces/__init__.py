@@ -95,10 +95,8 @@ class Call:
         # Other places than files, and paths that cannot exist, are left to the store.
         is_file = place != ":memory:" and "://" not in place and "\0" not in place
         if is_file and not self.creates and not os.path.lexists(place):
-            folder = os.path.dirname(os.path.abspath(place))
-            while not os.path.lexists(folder):
-                folder = os.path.dirname(folder)
-            if os.path.isdir(folder):
+            folders = Path(place).absolute().parents
+            if next(each for each in folders if os.path.lexists(each)).is_dir():
                 raise NotFound(
                     f"No memory at {place!r}. `memorist remember` creates one; --db names another"
                 )
@@ -174,6 +172,7 @@ class Argument:
     kind: str  # `rest/routes.py` and `cli/app.py` map it to a type
     help: str = ""  # for the command line
     required: bool = False
+    positional: bool = False  # although it is not required
     default: Any = None
     route_default: Any  # of the route; equals `default` unless given
     cli_only: bool = False
@@ -197,9 +196,8 @@ class Verb:
     has_labels: bool = False  # the body names thread, channel, agent, … besides the space
     example: str = ""  # what follows the command
     whole_client: bool = False  # a method of the client itself: not about one scope
-    creates: bool = False  # the command may create the database
     one_document: bool = False  # --json prints a list as one document instead of one item per line
-    empty: str = ""  # what the command notes if the result is empty
+    needs: str = ""  # the error of the command if no optional argument is given
     refusal_fails: bool = False  # the command fails if all of a receipt was refused
     # What the command prints instead of the result, as JSON and as a text: fields are the arguments
     # and the `answer`.

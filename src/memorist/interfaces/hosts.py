@@ -68,7 +68,9 @@ _FROM_HOST = re.compile(
     r"|<(?:command-|local-command-|bash-|system-reminder|user-memory-input"
     r"|user-prompt-submit-hook|task-notification)"
 )  # commands, and what a host writes in the person's place
-_OUR_TABLE = re.compile(rf"\[\s*mcp_servers\s*\.\s*\"?{NAME}\"?\s*[\].]")
+_OUR_TABLES = re.compile(  # up to the next table
+    rf"(?m)^[ \t]*\[\s*mcp_servers\s*\.\s*\"?{NAME}\"?\s*[\].].*\n?(?:(?![ \t]*\[).*\n|.+\Z)*"
+)
 
 
 def answer(moment: str, call: Call, given: str) -> str:
@@ -79,7 +81,7 @@ def answer(moment: str, call: Call, given: str) -> str:
         raise InvalidInput("A hook reads a JSON object on stdin: this is not JSON") from error
     if not isinstance(event, dict):
         raise InvalidInput("A hook reads a JSON object on stdin")
-    texts = {name: value for name, value in event.items() if isinstance(value, str)}
+    texts = ((name, value) for name, value in event.items() if isinstance(value, str))
     event = defaultdict(str, texts)
     call = replace(call, session=call.session or event["session_id"][:200] or None)
     with call.memory() as memory:
@@ -270,7 +272,7 @@ def _export_settings(call: Call) -> dict[str, str]:
 
 def _edit_json(text: str, section: str, edit: Callable[[dict[str, Any]], None]) -> str:
     """Change a section of a JSON text, which keeps its indentation. Raises ValueError."""
-    data = json.loads(text) if text.strip() else {}
+    data = json.loads(text.strip() or "{}")
     before = json.dumps(data)
     if not isinstance(data, dict):
         raise ValueError("not a JSON object")
@@ -309,15 +311,9 @@ def _add_toml_table(text: str, entry: Mapping[str, Any]) -> str:
     before = tomllib.loads(text)
     if before.get("mcp_servers", {}).get(NAME) == entry:
         return text
-    kept: list[str] = []
-    is_ours = False
-    for line in text.splitlines(keepends=True):
-        if line.lstrip().startswith("["):
-            is_ours = _OUR_TABLE.match(line.lstrip()) is not None
-        if not is_ours:
-            kept.append(line)
+    kept = _OUR_TABLES.sub("", text)
     table = "\n".join(f"{name} = {_to_toml(value)}" for name, value in entry.items())
-    after = f"{''.join(kept).rstrip()}\n\n[mcp_servers.{NAME}]\n{table}\n".lstrip()
+    after = f"{kept.rstrip()}\n\n[mcp_servers.{NAME}]\n{table}\n".lstrip()
     others = []
     for data in (before, tomllib.loads(after)):
         data.setdefault("mcp_servers", {}).pop(NAME, None)

@@ -108,8 +108,8 @@ class Program(CommandGroup):
         if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
         places = {each: each for each in self.commands}
-        for group, inner in self.commands.items():
-            for each in getattr(inner, "commands", {}):
+        for group, about in CLI["groups"].items():
+            for each in about["commands"]:
                 places.setdefault(each, f"{group} {each}")
         places |= CLI["renamed"]
         message = f"No such command {name!r}."
@@ -142,13 +142,13 @@ for _name, _group in CLI["groups"].items():
     app.add_typer(_groups[_name], name=_name, rich_help_panel=PANELS[_name])
 
 
-def command(path: str, *, creates: bool = False, empty: str = "") -> Callable[[Work], Work]:
+def command(path: str) -> Callable[[Work], Work]:
     """Register a function as a command, such as `pin` or `db copy`, and print what it returns.
 
     Its parameters are arguments, and options if they are keyword-only, except for those named
     `call` (the `Call`), `memory` (the open memory) and `mine` (the part of it that the command is
     about; the whole with --all). Its docstring is the help: a text, a line for each parameter after
-    `Args:`, and an `Example:`. `empty` is noted if the result is empty.
+    `Args:`, and an `Example:`.
     """
     group, _, name = path.rpartition(" ")
 
@@ -158,14 +158,14 @@ def command(path: str, *, creates: bool = False, empty: str = "") -> Callable[[W
         def run(ctx: typer.Context, **given: Any) -> None:
             shared = {option: given.pop(option) for option in _SHARED}
             is_given = {name: value for name, value in shared.items() if value not in (None, False)}
-            call = replace(ctx.obj, **is_given, creates=creates)
+            call = replace(ctx.obj, **is_given, creates=path in CLI["creating"])
             with quiet_end():
                 with call.memory() if wanted - {"call"} else nullcontext() as memory:
                     provided: dict[str, Any] = {"call": call, "memory": memory}
                     if "mine" in wanted:
                         provided["mine"] = memory if given.get("all") else call.scope(memory)
                     answer = work(**{name: provided[name] for name in wanted}, **given)
-                output.result(answer, json=call.json, empty=empty)
+                output.result(answer, json=call.json, empty=CLI["empty"].get(path))
 
         example = _describe(run, work) or f"memorist {path}"
         panel = PANELS.get(path)
@@ -336,6 +336,7 @@ _id = attrgetter("id")
 # How arguments of some kinds are read, with the memory that they are about.
 READERS: dict[str, Callable[[Any, Any], object]] = {
     "content": lambda target, given: read_text(given),
+    "new_text": lambda target, given: read_text(given),
     "id": memory_id,
     "ids": lambda target, given: [memory_id(target, id) for id in given],
     "key": lambda target, given: complete_id(given, map(_id, target.keys())),
@@ -355,6 +356,8 @@ def _add_verb(verb: Verb) -> None:
                 value = READERS[argument.kind](target, value)
             if value is not None and argument.name != "all":
                 values[argument.name] = value
+        if verb.needs and not values.keys() & optional:
+            raise typer.BadParameter(verb.needs)
         method = attrgetter(verb.method)(target)
         if "actor" in inspect.signature(method).parameters:
             values["actor"] = target.scope.user
@@ -367,6 +370,7 @@ def _add_verb(verb: Verb) -> None:
             return answer, answer, (), REFUSED
         return (answer, answer) if verb.one_document else answer
 
+    optional = {each.name for each in verb.arguments if not each.required}
     source = "memory" if verb.whole_client else "mine"
     parameters = [Parameter(source, _POSITIONAL)]
     doc = f"{verb.help}\n\nArgs:"
@@ -374,14 +378,14 @@ def _add_verb(verb: Verb) -> None:
         kind = TYPES.get(argument.kind, str)
         metavar = CLI["values"].get(argument.kind, f"<{argument.kind.upper()}>")
         default = Parameter.empty if argument.required else argument.default
-        place = _POSITIONAL if argument.required else _KEYWORD
+        place = _POSITIONAL if argument.required or argument.positional else _KEYWORD
         if default is None:
             kind = kind | None
         parameters.append(Parameter(argument.option, place, default=default, annotation=kind))
         doc += f"\n    {argument.option}: {metavar} {argument.help}"
     work.__doc__ = f"{doc}\n\nExample: memorist {verb.command} {verb.example}"
     work.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command(verb.command, creates=verb.creates, empty=verb.empty)(work)
+    command(verb.command)(work)
 
 
 for _verb in VERBS:

@@ -17,7 +17,7 @@ from .app import Words, command
 from .output import progress
 
 
-@command("db migrate", creates=True)
+@command("db migrate")
 def migrate(call: Call, *, partitions: int | None = None, hnsw: bool = False) -> object:
     """Migrate the database to the schema of this version, as opening it does.
 
@@ -28,23 +28,20 @@ def migrate(call: Call, *, partitions: int | None = None, hnsw: bool = False) ->
     Example: memorist db migrate --db postgresql://db.example/memories --partitions 16
     """
     place = load("settings").load(db=call.db).db
-    steps: list[Any] = []
-    indexes: list[Any] = []
+    done: dict[str, list[Any]] = {"steps": [], "indexes": []}
     if place.startswith(("postgresql://", "postgres://")):
         with load("aio").needs_postgres():
             postgres = load("storage.postgres.migrate")
-        steps += asyncio.run(postgres.migrate(place, partitions=partitions))
+        done["steps"] += asyncio.run(postgres.migrate(place, partitions=partitions))
         if hnsw:
-            indexes += asyncio.run(postgres.build_indexes(place))
+            done["indexes"] += asyncio.run(postgres.build_indexes(place))
     elif partitions is not None or hnsw:
         raise InvalidInput("--partitions and --hnsw need PostgreSQL: --db postgresql://…")
     else:
         with call.memory():
             pass
-    applied = ", ".join(map(str, steps)) or "none"
-    created = ", ".join(map(str, indexes)) or "none"
-    text = f"migrations applied: {applied}; indexes created: {created}"
-    return {"steps": steps, "indexes": indexes}, text
+    applied, created = (", ".join(map(str, each)) or "none" for each in done.values())
+    return done, f"migrations applied: {applied}; indexes created: {created}"
 
 
 @command("db copy")
@@ -162,7 +159,7 @@ def reembed(call: Call, *, model: str, batch_size: int = 32, drop_others: bool =
     return values, text, [] if call.json else [note]
 
 
-@command("jobs run", creates=True, empty="No jobs were due.")
+@command("jobs run")
 def run(
     call: Call,
     memory: Blocking,
@@ -190,7 +187,7 @@ def run(
     return done.jobs, _count_jobs(done.jobs)
 
 
-@command("jobs worker", creates=True, empty="No jobs were due.")
+@command("jobs worker")
 def worker(call: Call, *, batch_size: int = 32) -> object:
     """Run jobs as they become due, until stopped. Any number of workers can share the work.
 
@@ -217,7 +214,7 @@ def _count_jobs(jobs: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-@command("jobs purge", creates=True)
+@command("jobs purge")
 def purge(mine: BlockingScope, *, all: bool = False, dry_run: bool = False) -> object:
     """Archive memories that have not been used for long, and erase those archived for long.
 
@@ -243,7 +240,7 @@ def overview(mine: BlockingScope) -> object:
     return {"space": mine.scope.space, "overview": text}, lines
 
 
-@command("stats llm-usage", empty="The language model was not called.")
+@command("stats llm-usage")
 def llm_usage(call: Call, mine: BlockingScope, *, all: bool = False, days: float = 30) -> object:
     """Show the tokens that the language model used, by day, task and model.
 

@@ -23,7 +23,7 @@ from ...storage import codec
 from ...types import KINDS, STATES, Filter, Labels, Recall
 from .. import Blocking, BlockingScope, Call, load
 from . import output
-from .app import Words, command, complete_id, memory_id, read_text
+from .app import Words, command, complete_id, memory_id
 
 DEMO = Path(__file__).with_name("demo_conversation.json")
 HITS = 2  # shown for each question of the demo
@@ -252,38 +252,6 @@ def history(call: Call, mine: BlockingScope, id: str | None = None, *, limit: in
         texts |= {memory.id: memory.text for memory in mine.list(where, limit=1000)}
     output.history(entries, texts)
     return None
-
-
-@command("edit")
-def edit(
-    call: Call,
-    id: str,
-    text: str | None = None,
-    *,
-    summary: str | None = None,
-    category: str | None = None,
-    tag: Words = None,
-    importance: float | None = None,
-) -> object:
-    """Edit a memory. Its id stays, and the previous version stays readable.
-
-    Args:
-        text: <[TEXT]> New text; - reads stdin.
-        summary: <TEXT> New summary, at most 280 characters.
-        category: <NAME> New category.
-        tag: <TAG> New tags; can be repeated.
-        importance: <0..1> New importance.
-
-    Example: memorist edit 019a3c5e-7ddf-7926-adf6-688e0fc76dd8 "I moved to Porto in May."
-    """
-    changes: dict[str, Any] = {"summary": summary, "category": category, "tags": tag}
-    changes |= {"text": text and read_text(text), "importance": importance}
-    if all(given is None for given in changes.values()):
-        raise typer.BadParameter(
-            "Nothing to change: give a new TEXT, --summary, --category, --tag or --importance"
-        )
-    with call.mine() as mine:
-        return mine.edit(memory_id(mine, id), actor=mine.scope.user, **changes)
 
 
 @command("forget")

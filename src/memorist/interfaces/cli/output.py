@@ -76,8 +76,7 @@ def as_json(value: Any, *, indent: int | None = 2) -> None:
 
 
 def _is_unicode() -> bool:
-    encoding = str(getattr(sys.stdout, "encoding", "") or "")
-    return encoding.lower().replace("-", "").startswith("utf")
+    return (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 class Answer(NamedTuple):
@@ -89,7 +88,7 @@ class Answer(NamedTuple):
     exit_code: int = OK
 
 
-def result(returned: Any, *, json: bool, empty: str = "") -> None:
+def result(returned: Any, *, json: bool, empty: str | None = None) -> None:
     """Print what a command returns; None if it has already printed.
 
     A tuple has the fields of an `Answer`. Otherwise, the items of a list are separate JSON

@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -42,7 +42,7 @@ class Line:
         return "content" in self.record
 
 
-@command("import", creates=True)
+@command("import")
 def import_(call: Call, memory: Blocking, file: str, *, restore: bool = False) -> object:
     """Import an export, or a file of messages: one JSON object per line.
 
@@ -60,7 +60,7 @@ def import_(call: Call, memory: Blocking, file: str, *, restore: bool = False) -
     outcomes: list[Outcome] = []
     read = 0
     with open_input(file) as source:
-        counted = call.scope(memory) if call.names_a_scope else memory
+        counted: Any = call.scope(memory) if call.names_a_scope else memory
         before = counted.stats()["memories"]
         lines = _add_ids(read_lines(source), file=file, session=call.session)
         size = None
@@ -68,8 +68,7 @@ def import_(call: Call, memory: Blocking, file: str, *, restore: bool = False) -
             size = os.fstat(source.fileno()).st_size or None
         with progress("Importing", size, hidden=call.json) as advance:
             for batch in filter(None, _batches(lines)):
-                is_scoped = batch[0].is_message or call.names_a_scope
-                target: Any = call.scope(memory) if is_scoped else memory
+                target = call.scope(memory) if batch[0].is_message else counted
                 outcomes += _import_batch(batch, target, restore=restore)
                 read += len(batch)
                 advance(batch[-1].read)
@@ -178,18 +177,17 @@ def _add_ids(lines: Iterable[Line], *, file: str, session: str | None) -> Iterat
     """
     seen: Counter[str] = Counter()
     for line in lines:
-        if not line.is_message:
-            yield line
-            continue
-        if session is None:
-            stem = Path(file).stem if file != "-" else "stdin"
-            session = f"{stem}-{_digest(line.record)[:8]}"
-        record = {**line.record, "session": line.record.get("session") or session}
-        if record.get("id") is None:
-            digest = _digest(record)
-            record["id"] = f"import-{_digest(record, seen[digest])[:24]}"
-            seen[digest] += 1
-        yield replace(line, record=record)
+        record = line.record
+        if line.is_message:
+            if session is None:
+                stem = Path(file).stem if file != "-" else "stdin"
+                session = f"{stem}-{_digest(record)[:8]}"
+            record["session"] = record.get("session") or session
+            if record.get("id") is None:
+                digest = _digest(record)
+                record["id"] = f"import-{_digest(record, seen[digest])[:24]}"
+                seen[digest] += 1
+        yield line
 
 
 def _digest(record: dict[str, Any], repetition: int = 0) -> str:
@@ -213,7 +211,7 @@ def open_output(path: str | None) -> Iterator[IO[str]]:
         yield file
 
 
-@command("privacy status", creates=True)
+@command("privacy status")
 def privacy_status(mine: BlockingScope) -> object:
     """Show whether memory is on, in a space or in a --session.
 
@@ -222,7 +220,7 @@ def privacy_status(mine: BlockingScope) -> object:
     return _status(mine)
 
 
-@command("privacy set", creates=True)
+@command("privacy set")
 def privacy_set(
     call: Call,
     state: Literal["on", "off"] | None = None,
@@ -253,7 +251,7 @@ def privacy_set(
         return _status(mine)
 
 
-@command("privacy incognito", creates=True)
+@command("privacy incognito")
 def incognito(call: Call, action: Literal["start", "end"]) -> object:
     """Start or end incognito mode of a --session: nothing is stored or recalled in it.
 

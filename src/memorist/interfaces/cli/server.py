@@ -28,7 +28,7 @@ Hosts = Literal["claude-code", "codex", "cursor", "claude-desktop"]
 Moments = Literal["session-start", "prompt", "stop", "pre-compact", "before", "after"]
 
 
-@command("serve", creates=True)
+@command("serve")
 def serve(
     call: Call,
     *,
@@ -96,7 +96,7 @@ def serve(
     asyncio.run(run())
 
 
-@command("keys create", creates=True)
+@command("keys create")
 def create(
     call: Call,
     memory: Blocking,
@@ -129,7 +129,7 @@ def create(
     return {**asdict(key), "token": token}, token, [note]
 
 
-@command("mcp", creates=True)
+@command("mcp")
 def mcp(
     call: Call,
     action: Literal["install"] | None = None,
@@ -159,7 +159,9 @@ def mcp(
         return
     if host is None:
         raise typer.BadParameter(f"Which host? {', '.join(get_args(Hosts))}")
-    options = [*(["--agent", agent] if agent else []), *(["--project"] if project else [])]
+    options = ["--agent", agent] if agent else []
+    if project:
+        options.append("--project")
     changes = load("interfaces.hosts").plan_changes(host, call, options, hooks=hooks)
     for change in changes:
         line(change.diff())
@@ -196,7 +198,7 @@ def _serve(call: Call, agent: str | None, project: bool) -> None:
     anyio.run(lambda: server.serve_stdio(call, agent=agent))
 
 
-@command("hook", creates=True)
+@command("hook")
 def hook(call: Call, when: Moments, text: str | None = None, *, reply: str | None = None) -> object:
     """Print context before a turn of an agent, or store the messages after it.
 
@@ -296,7 +298,7 @@ def query(
     return found, "\n".join(f"{item['id']}  {plain(item['text'])}" for item in found)
 
 
-@command("agent feedback", creates=True, empty="None of them was used, as far as is known.")
+@command("agent feedback")
 def feedback(
     mine: BlockingScope, recalled: list[str], *, reply: str | None = None, used: Words = None
 ) -> object:
