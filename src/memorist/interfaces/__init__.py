@@ -183,7 +183,7 @@ class Verb:
     """A method of the client with its route and its command."""
 
     method: str  # of a ScopedClient, such as `pin` or `consent.approve`, or of `rest/routes.py`
-    route: str = ""  # such as `GET /stats`, below /v1/memory; empty: no route
+    route: str = ""  # such as `GET /v1/memory/stats`; empty: no route
     command: str = ""  # such as `pin` or `jobs purge`; empty: no command
     help: str = ""  # empty: the docstring of the method
     arguments: tuple[Argument, ...]

@@ -7,7 +7,6 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 from ... import __version__
@@ -17,9 +16,9 @@ from .. import metrics
 from ..mcp import build_http_server, serve_http
 from ..web import pages
 from . import dialects
+from . import routes as memories
 from .auth import Authenticator, Caller, RateLimiter
 from .request import AuthenticatedRoute, Problem, RequestMiddleware, answer_error, problem
-from .routes import by_hand, table
 
 _NO_TELEMETRY: Any = dict.fromkeys(
     "tracing metrics logs operation_spans auto_configure".split(), False
@@ -34,8 +33,7 @@ health = APIRouter(route_class=AuthenticatedRoute)
 ROUTERS = (
     health,
     metrics.routes,
-    by_hand,
-    table,
+    memories.routes,
     dialects.routes,
 )
 
@@ -103,18 +101,12 @@ def _method_not_allowed(request: Request, error: Exception) -> Response:
 
 def describe(app: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document."""
-    if app.openapi_schema is None:
-        document = get_openapi(
-            title=app.title,
-            version=app.version,
-            description=app.description,
-            routes=app.routes,
-        )
-        document["components"]["schemas"]["Problem"] = Problem.model_json_schema()
-        key = {"type": "http", "scheme": "bearer", "description": _KEY}
-        document["components"]["securitySchemes"] = {"key": key}
-        app.openapi_schema = document
-    return app.openapi_schema
+    document = FastAPI.openapi(app)
+    components = document["components"]
+    components["schemas"]["Problem"] = Problem.model_json_schema()
+    key = {"type": "http", "scheme": "bearer", "description": _KEY}
+    components["securitySchemes"] = {"key": key}
+    return document
 
 
 def routes() -> Iterator[AuthenticatedRoute]:

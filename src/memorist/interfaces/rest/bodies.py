@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from ...dialects import catalog
+from ...manage.privacy import FIELDS
 from ...text import clock
 from ...types import Filter, Labels, Memory
 
@@ -43,12 +44,8 @@ IdText = Annotated[str, StringConstraints(pattern=_ID)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1000), whole]
 Tokens = Annotated[int, Field(ge=1, le=1_000_000), whole]
-Days = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]
-Revision = Annotated[int, Field(ge=0, lt=2**31), whole]
 KindName = Literal["episodic", "semantic", "procedural", "working", "insight"]
 StateName = Literal["active", "compressed", "archived", "superseded", "soft_deleted"]
-ProfileName = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(catalog.PROFILES)})]
-PolicyName = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(catalog.POLICIES)})]
 _TIME = {"type": "string", "format": "date-time", "maxLength": 40}
 _DATE = {**_TIME, "format": "date"}
 parsed_time = BeforeValidator(
@@ -272,3 +269,44 @@ class Withdrawal(BaseModel):
 
     field: str
     values: int
+
+
+class Decision(BaseModel):
+    """The decision about a proposal, without its value."""
+
+    id: str
+    field: str
+    decided: str
+
+
+# The types of arguments of verbs, by their kind.
+KINDS: dict[str, Any] = {
+    "id": Id,
+    "proposal": Id,
+    "name": Name,
+    "word": Word,
+    "text": str,
+    "value": Annotated[Text, StringConstraints(max_length=200)],
+    "count": Count,
+    "tokens": Tokens,
+    "days": Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)],
+    "revision": Annotated[int, Field(ge=0, lt=2**31), whole],
+    "flag": bool,
+    "node": Literal["hotpath", "context", "episodic", "worker"],
+    "field": Literal[FIELDS],
+    "topic": Text,
+    "entry": Annotated[Text, Field(alias="text")],
+    "messages": Annotated[list[Message], Field(alias="messages", min_length=1, max_length=1000)],
+    "records": Annotated[list[dict[str, Any]], Field(max_length=10_000)],
+    "words": list[Word],
+    "share": Share,
+    "moment": Moment,
+    "where": Where,
+    "state": StateName,
+    "cursor": Annotated[str, Field(max_length=100)],
+    "ids": Annotated[list[IdText], Field(max_length=1000)],
+    "reply": Annotated[str, StringConstraints(max_length=100_000)],
+    "memory_kind": KindName,
+    "policy": Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(catalog.POLICIES)})],
+    "profile": Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(catalog.PROFILES)})],
+}

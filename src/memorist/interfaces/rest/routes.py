@@ -12,18 +12,18 @@ import sys
 import tomllib
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BeforeValidator, Field, StringConstraints, create_model
+from pydantic import BeforeValidator, create_model
 from starlette.exceptions import HTTPException
 
 from ...client import Client
 from ...errors import NotFound, RevisionConflict
 from ...manage.chat_commands import Reply
 from ...manage.checkpoints import Checkpoints
-from ...manage.privacy import FIELDS, Consent, Privacy
+from ...manage.privacy import Consent, Privacy
 from ...scoped import ScopedClient
 from ...storage.changes import Event
 from ...storage.documents import SavedCheckpoint
@@ -35,47 +35,7 @@ from .auth import LABELS, ClientAccess, Requires
 from .bodies import Id, Name, ScopeParams
 from .request import AuthenticatedRoute, Reader, Writer, declare
 
-by_hand = APIRouter(prefix="/v1/memory", route_class=AuthenticatedRoute)
-table = APIRouter(route_class=AuthenticatedRoute)
-KINDS: dict[str, Any] = {
-    "id": bodies.Id,
-    "proposal": bodies.Id,
-    "name": bodies.Name,
-    "word": bodies.Word,
-    "text": str,
-    "value": Annotated[bodies.Text, StringConstraints(max_length=200)],
-    "count": bodies.Count,
-    "tokens": bodies.Tokens,
-    "days": bodies.Days,
-    "revision": bodies.Revision,
-    "flag": bool,
-    "node": Literal["hotpath", "context", "episodic", "worker"],
-    "field": Literal[FIELDS],
-    "topic": bodies.Text,
-    "entry": Annotated[bodies.Text, Field(alias="text")],
-    "messages": Annotated[
-        list[bodies.Message], Field(alias="messages", min_length=1, max_length=1000)
-    ],
-    "records": Annotated[list[dict[str, Any]], Field(max_length=10_000)],
-    "words": list[bodies.Word],
-    "share": bodies.Share,
-    "moment": bodies.Moment,
-    "where": bodies.Where,
-    "state": bodies.StateName,
-    "cursor": Annotated[str, Field(max_length=100)],
-    "ids": Annotated[list[bodies.IdText], Field(max_length=1000)],
-    "reply": Annotated[str, StringConstraints(max_length=100_000)],
-    "memory_kind": bodies.KindName,
-    "policy": bodies.PolicyName,
-    "profile": bodies.ProfileName,
-}
-DECISION: Any = create_model(
-    "Decision",
-    __doc__="The decision about a proposal, without its value.",
-    id=str,
-    field=str,
-    decided=str,
-)
+routes = APIRouter(route_class=AuthenticatedRoute)
 OWNERS: dict[str, Any] = {
     "": ScopedClient,
     "consent": Consent,
@@ -85,7 +45,7 @@ OWNERS: dict[str, Any] = {
 }
 SHOWN: dict[Any, Any] = {  # results that are returned in another form
     type(None): None,
-    Proposal: DECISION,
+    Proposal: bodies.Decision,
     list[Event]: list[Annotated[dict[str, Any], BeforeValidator(asdict)]],
 }
 NOTHING_NEW: dict[int | str, dict[str, Any]] = {
@@ -97,7 +57,6 @@ _ETAG = re.compile(r'"(\d{1,18})"')
 def add(verb: Verb) -> None:
     """Add the route of a verb."""
     method, path = verb.route.split()
-    path = path[1:] if path.startswith("//") else f"/v1/memory{path}"  # //: not below it
     group, _, last = verb.method.rpartition(".")
     name = verb.name or last
     function = getattr(Client if verb.whole_client else OWNERS[group], last)
@@ -132,7 +91,7 @@ def add(verb: Verb) -> None:
         for each, annotation in _endpoint_parameters(verb, name, method, path).items()
     ]
     endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    table.add_api_route(
+    routes.add_api_route(
         path,
         endpoint,
         methods=[method],
@@ -156,7 +115,7 @@ def _endpoint_parameters(verb: Verb, name: str, method: str, path: str) -> dict[
     }
     fields: dict[str, Any] = {}
     for argument in verb.arguments:
-        kind: Any = KINDS.get(argument.kind)
+        kind: Any = bodies.KINDS.get(argument.kind)
         if f"{{{argument.name}}}" in path:
             parameters[argument.name] = kind
         elif not argument.cli_only:
@@ -231,7 +190,7 @@ async def list_entries(
     return bodies.MemoryPage(entries=list(page), cursor=following)
 
 
-@by_hand.patch("/entries/{id}", responses=declare(404, 409, 412))
+@routes.patch("/v1/memory/entries/{id}", responses=declare(404, 409, 412))
 async def edit_entry(
     id: Id,
     access: Writer,
@@ -253,7 +212,7 @@ async def edit_entry(
     return with_etag(response, new)
 
 
-@by_hand.post("/undo", responses=declare(404, 409))
+@routes.post("/v1/memory/undo", responses=declare(404, 409))
 async def undo(
     access: Writer, body: bodies.UndoOperationBody | bodies.UndoSessionBody
 ) -> bodies.UndoResult:
@@ -276,7 +235,7 @@ async def query(mine: ScopedClient, *, shape: str, **options: Any) -> list[dict[
     return await mine.query(**options, agent=mine.labels.agent or "", return_=shape)
 
 
-@by_hand.post("/say", response_model=bodies.CommandResult)
+@routes.post("/v1/memory/say", response_model=bodies.CommandResult)
 async def say(access: Writer, body: bodies.SayBody) -> Reply:
     """Run a chat command: "what do you remember about …?", "forget that", "turn memory off"."""
     access.caller.require("read")
@@ -284,7 +243,7 @@ async def say(access: Writer, body: bodies.SayBody) -> Reply:
     return reply or Reply(command="", say="", done=False)
 
 
-@by_hand.put("/checkpoints/{thread}")
+@routes.put("/v1/memory/checkpoints/{thread}")
 async def save_checkpoint(
     thread: Name, access: Writer, query: ScopeParams, body: bodies.CheckpointBody
 ) -> SavedCheckpoint:
@@ -292,8 +251,8 @@ async def save_checkpoint(
     return await access.scope(query).checkpoints.save(thread, body.model_dump())
 
 
-@by_hand.get(
-    "/export",
+@routes.get(
+    "/v1/memory/export",
     response_class=StreamingResponse,
     responses={200: {"content": {"application/x-ndjson": {}}}},
 )
