@@ -22,7 +22,7 @@ from ..errors import InvalidInput
 from ..ports import Vectors
 from ..text import clock, entities, normalize
 from ..text.entities import Entity, rarity
-from ..text.statements import Clause, Statement, parse, parse_clause
+from ..text.statements import ClauseParts, Statement, parse, split_clause
 from ..text.tokens import ENGLISH, count_tokens, load_patterns, word_set, word_table, words
 from ..types import ITEM_TYPES, KINDS, Draft, Kind, Memory
 from .chunk import by_meaning
@@ -70,7 +70,7 @@ class Chunk:
     session: str | None
     is_turn: bool  # of a conversation: turns are kept apart, however alike
     on_purpose: bool  # the person wants exactly this kept
-    clause: Clause | None = None  # where contradictions are looked for
+    clause: ClauseParts | None = None  # where contradictions are looked for
     about: list[Entity] = field(default_factory=list)  # names and topics
     tags: tuple[str, ...] = ()
     confidence: float = 0.0  # in the tags
@@ -151,7 +151,7 @@ def analyze(draft: Draft, policy: Policy) -> list[Chunk]:
         )
         chunks.append(chunk)
         if policy.conflicts and not is_said:
-            chunk.clause = parse_clause(text)
+            chunk.clause = split_clause(text)
         if policy.keyed_preferences and kind == "procedural":
             line = normalize.one_line(text).lower().encode("utf-8", "surrogatepass")
             chunk.key = f"preference_{hashlib.sha256(line).hexdigest()[:12]}"

@@ -24,7 +24,7 @@ from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import authority, normalize, tokens
 from ..text.clock import new_id
-from ..text.statements import Clause
+from ..text.statements import ClauseParts
 from ..types import Draft, Message, Outcome, Scope, Status
 from . import guard, links, trim, validation
 from .analyze import Chunk, analyze
@@ -247,7 +247,7 @@ def _pick_best(usable: Bools, cosines: Floats) -> set[int]:
     return set(positions[order].tolist())
 
 
-def _find_same_subject(snapshot: Snapshot, clause: Clause) -> Bools:
+def _find_same_subject(snapshot: Snapshot, clause: ClauseParts) -> Bools:
     """Mark what has the same subject and verb: another city may be far away as a vector, too."""
     verb = clause.verb.removesuffix("s")
     words = (*clause.subject.split(), _SAID_AS.get(verb, verb))

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 from . import tokens
 from .clock import MONTH_NUMBERS, MONTHS
@@ -173,9 +174,19 @@ class Statement:
         return sure, possible
 
 
+class ClauseParts(NamedTuple):
+    """A short text, split at its verb; words such as "now" or "moved" are left out."""
+
+    text: str
+    subject: str
+    verb: str
+    rest: str
+    says_changed: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class Clause(Statement):
-    """A short statement, split at its verb; words such as "now" or "moved" are left out."""
+    """A short statement, with its parts."""
 
     subject: str  # what stands before the verb
     verb: str
@@ -249,10 +260,15 @@ def _stem(word: str) -> str:
 
 
 def parse_clause(text: str) -> Clause | None:
+    """Split a text at its verb and parse it; return None if it is not one short clause."""
+    parts = split_clause(text)
+    return parts and Clause(**parts._asdict() | vars(parse(parts.text)))
+
+
+def split_clause(text: str) -> ClauseParts | None:
     """Split a text at its verb; return None if it is longer than one clause, or a question.
 
-    >>> clause = parse_clause("My phone number is 555 0199")
-    >>> clause.subject, clause.verb, clause.rest
+    >>> split_clause("My phone number is 555 0199")[1:4]
     ('My phone number', 'is', '555 0199')
     """
     told = strip_preface(text.strip())
@@ -270,8 +286,8 @@ def parse_clause(text: str) -> Clause | None:
     bare = " ".join(kept)
     match = _VERB.search(f" {bare}")
     start, end = match.span() if match else (len(bare), len(bare) + 1)
-    return Clause(
-        **vars(parse(bare)),
+    return ClauseParts(
+        text=bare,
         subject=bare[:start].strip(" ,."),
         verb=match[0].strip().lower() if match else "",
         rest=bare[end - 1 :].strip(" ,."),
