@@ -229,12 +229,11 @@ class Notifier:
                     await self._listener.execute(f"LISTEN {CHANNEL}")
                 async for _ in self._listener.notifies(timeout=seconds, stop_after=1):
                     pass
-        except MemoristError:
+        except BaseException as error:
             await self._stop_listening()
+            if not isinstance(error, MemoristError):
+                raise
             await asyncio.sleep(min(seconds, _RETRY_SECONDS))
-        except BaseException:
-            await self._stop_listening()
-            raise
 
     async def _stop_listening(self) -> None:
         listener = self._listener

@@ -163,6 +163,7 @@ class SqliteDatabase:
         self.secret = b""
         self._writer = SqliteConnection(path, "writer")
         self._reader = SqliteConnection(path, "reader", threads=READERS)
+        self.read = self._reader.read
         self._turn = asyncio.Lock()  # among the tasks of this process; SQLite locks out the others
 
     @classmethod
@@ -192,9 +193,6 @@ class SqliteDatabase:
             await writer.close()
             raise
         return database
-
-    async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
-        return await self._reader.read(queries)
 
     async def nearest(
         self, scope: int, vector: Vectors, *, model: str, limit: int
