@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memorist.storage import person, tasks
-from memorist.storage.changes import SeenMessage
+from memorist.storage import SeenMessage, person, tasks
 from memorist.storage.person import Summary
 from memorist.storage.sqlite import SqliteDatabase
 from memorist.storage.store import MemoryAccess, Store, record_access

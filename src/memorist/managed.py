@@ -21,7 +21,7 @@ from .manage.undo import Undone
 from .offline import Offline
 from .ports import LlmUsage
 from .retrieve import render
-from .storage.changes import Event, HistoryEntry
+from .storage import Event, HistoryEntry
 from .storage.history import EventCount
 from .storage.scan import export
 from .telemetry import observed

@@ -26,8 +26,7 @@ from memorist.errors import (
     StoreDamaged,
     StoreUnavailable,
 )
-from memorist.storage import tasks
-from memorist.storage.changes import Forget, Save
+from memorist.storage import Forget, Save, tasks
 from memorist.storage.database import EVERY, Migration
 from memorist.storage.postgres.connection import complete_url, hide_password
 from memorist.storage.postgres.migrate import build_indexes, migrate, migrations

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from memorist.errors import MemoristError, StoreUnavailable
-from memorist.storage.changes import Save
+from memorist.storage import Save
 from memorist.storage.scan import check
 from memorist.storage.sqlite import SqliteConnection
 from memorist.storage.store import Store

@@ -25,8 +25,7 @@ from memorist.errors import (
 )
 from memorist.jobs.vectors import backfill
 from memorist.ports import Delta
-from memorist.storage import person, proposals
-from memorist.storage.changes import Forget, Relation, Save, SeenMessage, Unrelated
+from memorist.storage import Forget, Relation, Save, SeenMessage, Unrelated, person, proposals
 from memorist.storage.person import Summary
 from memorist.storage.proposals import Proposal
 from memorist.storage.queries import SpaceSettings

@@ -11,7 +11,7 @@ import pytest
 
 from memorist.errors import RevisionConflict
 from memorist.ports import LlmUsage
-from memorist.storage.changes import Save
+from memorist.storage import Save
 from memorist.storage.store import Store
 from memorist.storage.tasks import NewTask, Task
 from memorist.types import Memory, Scope

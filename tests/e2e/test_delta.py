@@ -258,7 +258,7 @@ def test_the_log_keeps_the_last_changes_of_a_thread(memory: Blocking, ana: Block
 
 
 async def _many(ana: BlockingScope, id: str, times: int) -> None:
-    from memorist.storage.changes import Save
+    from memorist.storage import Save
 
     store = ana._inner.ctx.store
     async with store.transaction(ana.scope) as tx:

@@ -15,7 +15,7 @@ import memorist
 from clocks import Clock
 from memorist.errors import InvalidInput, Misconfigured, NotFound
 from memorist.jobs.expire import Purged
-from memorist.storage.changes import Save
+from memorist.storage import Save
 from memorist.sync import Blocking, BlockingScope
 from memorist.types import Filter
 

@@ -13,7 +13,7 @@ import pytest
 from memorist import aio
 from memorist.client import Client
 from memorist.scoped import ScopedClient
-from memorist.storage.changes import Save
+from memorist.storage import Save
 from memorist.text.normalize import simhash64
 from memorist.types import Memory
 

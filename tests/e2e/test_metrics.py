@@ -28,7 +28,7 @@ from memorist.errors import EmbedderUnavailable, InvalidInput
 from memorist.interfaces.metrics import Metrics
 from memorist.interfaces.rest.app import create_app
 from memorist.ports import LlmUsage, Vectors
-from memorist.storage.changes import Event
+from memorist.storage import Event
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 WORDS = "The zanzibar heron stands in the river."

@@ -21,7 +21,7 @@ from memorist.ingest.policies import Links
 from memorist.interfaces.cli import app
 from memorist.retrieve import profiles
 from memorist.scoped import ScopedClient
-from memorist.storage.changes import Relation, Save
+from memorist.storage import Relation, Save
 from memorist.types import RELATED, Draft, Filter, Memory
 
 LISBON = "Ana lives in Lisbon with her cat Miso."

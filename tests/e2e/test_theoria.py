@@ -22,7 +22,7 @@ from memorist.embedders import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, Refused
 from memorist.ports import Vectors
 from memorist.scoped import ScopedClient
-from memorist.storage.changes import Save
+from memorist.storage import Save
 from memorist.text import normalize
 from memorist.types import Filter, Memory
 

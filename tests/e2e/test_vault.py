@@ -18,7 +18,7 @@ from memorist.dialects.vault import MemoryChunk, MemoryType, RecallResult, Vault
 from memorist.embedders import Cached, Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput
 from memorist.ports import Vectors
-from memorist.storage.changes import Save
+from memorist.storage import Save
 from memorist.text.tokens import count_tokens
 from memorist.types import Filter
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from memorist.storage import tasks
-from memorist.storage.changes import Forget, Relation, Save
+from memorist.storage import Forget, Relation, Save, tasks
 from memorist.storage.history import shown_revision, thread_changes
 from memorist.storage.store import Store
 from memorist.storage.tasks import Embedding

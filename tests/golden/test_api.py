@@ -12,8 +12,8 @@ import memorist
 from golden.files import Golden
 from golden.normalize import Normalizer
 from golden.stage import FACTS, QUESTION, Stage
+from memorist import storage
 from memorist.dialects.catalog import PROFILES
-from memorist.storage import codec
 from memorist.types import Filter, Status
 
 WEAK = "Submarine propeller?"  # nothing in the history answers it
@@ -99,11 +99,11 @@ def test_a_receipt_is_frozen(
     outcome = receipt.outcomes[-1]
     assert outcome.status == ("created" if status == "superseded" else status)
     assert (outcome.supersedes is not None) == (status == "superseded")
-    golden.check(f"api/receipt-{status}.json", normal.json(codec.dump(receipt)))
+    golden.check(f"api/receipt-{status}.json", normal.json(storage.dump(receipt)))
 
 
 def test_history_is_frozen(golden: Golden, normal: Normalizer, memory: Any) -> None:
-    entries = [codec.dump(entry) for entry in memory.scope("ana").history()]
+    entries = [storage.dump(entry) for entry in memory.scope("ana").history()]
     golden.check("api/history.json", normal.json(entries))
 
 
@@ -116,7 +116,7 @@ def test_why_a_memory_is_known_is_frozen(
     golden: Golden, normal: Normalizer, memory: Any, stage: Stage, name: str
 ) -> None:
     golden.check(
-        f"api/why-{name}.json", normal.json(codec.dump(memory.scope("ana").why(stage.ids[name])))
+        f"api/why-{name}.json", normal.json(storage.dump(memory.scope("ana").why(stage.ids[name])))
     )
 
 
@@ -125,11 +125,11 @@ def test_why_a_memory_is_not_returned_is_frozen(
 ) -> None:
     mine = memory.scope("ana")
     names = ("bees", "cello", "train", "tea", "locker", "green")
-    reasons = {name: codec.dump(mine.why_not(QUESTION, stage.ids[name], limit=3)) for name in names}
+    reasons = {name: storage.dump(mine.why_not(QUESTION, stage.ids[name], limit=3)) for name in names}
     golden.check("api/why-not.json", normal.json(reasons))
 
 
 def test_listed_memories_are_frozen(golden: Golden, normal: Normalizer, memory: Any) -> None:
     for state in ("active", "superseded", "soft_deleted"):
         page = memory.scope("ana").list(Filter(states=(state,)))
-        golden.check(f"api/list-{state}.json", normal.json([codec.dump(each) for each in page]))
+        golden.check(f"api/list-{state}.json", normal.json([storage.dump(each) for each in page]))

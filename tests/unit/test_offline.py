@@ -14,7 +14,7 @@ import pytest
 from memorist import aio
 from memorist.index import SnapshotCache
 from memorist.offline.stand_in import MOST_RECENT, StandIn
-from memorist.storage.changes import Forget, Save
+from memorist.storage import Forget, Save
 from memorist.types import Filter, Labels, Memory, Scope
 
 NOW = datetime(2026, 5, 31, tzinfo=UTC)

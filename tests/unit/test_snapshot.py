@@ -16,7 +16,7 @@ from memorist.errors import StoreDamaged
 from memorist.index import Snapshot, SnapshotCache, snapshot
 from memorist.index.arrays import Matrix, products
 from memorist.index.snapshot import Columns
-from memorist.storage.changes import Forget, Save
+from memorist.storage import Forget, Save
 from memorist.storage.store import Store
 from memorist.storage.tasks import Embedding
 from memorist.text import tokens

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from memorist.storage import Save
 from memorist.storage import store as stores
-from memorist.storage.changes import Save
 from memorist.storage.store import AccessLog, MemoryAccess, Store
 from memorist.types import Memory, Scope
 from stores import open_sqlite

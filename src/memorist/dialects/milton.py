@@ -11,13 +11,14 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from .. import storage
 from ..errors import InvalidInput, Refused, RevisionConflict, StoreUnavailable
 from ..ingest import validation
 from ..manage import forget, records
 from ..retrieve import render
 from ..retrieve.render import Caps, fit
 from ..scoped import ScopedClient
-from ..storage import codec, person
+from ..storage import person
 from ..storage.person import RecordType, Summary
 from ..text.clock import new_id
 from ..types import Filter, Memory, Message, Outcome, Receipt
@@ -97,7 +98,7 @@ class Milton:
         if unknown or "content" not in given:
             wrong = f"an unknown field {unknown[0]!r}" if unknown else "no 'content'"
             raise InvalidInput(f"The item has {wrong}: it takes {', '.join(known)}")
-        codec.load(MemoryItem, {**given, "ts": None})  # times and numbers are checked as they are
+        storage.load(MemoryItem, {**given, "ts": None})  # times and numbers are checked as they are
         item = MemoryItem(**given)
         kind = item.type
         if kind is None and (item.source or "").lower() in INBOUND:

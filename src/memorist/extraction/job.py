@@ -17,8 +17,7 @@ from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
 from ..ingest import guard, pipeline, policies, validation
 from ..ingest.policies import Facts, Policy
-from ..storage import tasks
-from ..storage.changes import Event
+from ..storage import Event, tasks
 from ..storage.queries import Reader
 from ..storage.tasks import Task
 from ..text import authority, normalize

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..context import Context
 from ..index import Snapshot
-from ..storage.changes import Change, Event, Relation, Save, SeenMessage
+from ..storage import Change, Event, Relation, Save, SeenMessage
 from ..storage.queries import Checks
 from ..text import compare, contradictions, entities, normalize
 from ..text.clock import new_id

@@ -18,7 +18,7 @@ from unicodedata import normalize as to_form
 
 from ..context import Context
 from ..errors import StoreUnavailable
-from ..storage.changes import Event
+from ..storage import Event
 from ..storage.queries import Checks, Reader
 from ..text import authority, normalize
 from ..text.entities import is_common

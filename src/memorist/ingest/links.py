@@ -8,7 +8,7 @@ from datetime import datetime
 import numpy as np
 
 from ..index import Snapshot
-from ..storage.changes import Change, Event, HistoryEntry, Relation, Save, Unrelated
+from ..storage import Change, Event, HistoryEntry, Relation, Save, Unrelated
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text.clock import new_id

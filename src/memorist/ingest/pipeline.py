@@ -18,8 +18,7 @@ from ..embedders import encode
 from ..errors import ProviderFailed
 from ..index import Snapshot
 from ..index.arrays import Bools, Floats
-from ..storage import tasks
-from ..storage.changes import Event, SeenMessage
+from ..storage import Event, SeenMessage, tasks
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import authority, normalize, tokens

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from heapq import nsmallest
 from typing import Any
 
-from ..storage.changes import Change, Event, Save
+from ..storage import Change, Event, Save
 from ..storage.store import MemoryAccess, access_scores, record_access
 from ..storage.transaction import Transaction
 from ..text import clock

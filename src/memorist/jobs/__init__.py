@@ -14,8 +14,7 @@ from typing import Any
 
 from ..context import Context
 from ..errors import MemoristError
-from ..storage import tasks
-from ..storage.changes import Change
+from ..storage import Change, tasks
 from ..storage.tasks import Task
 from ..storage.transaction import Transaction
 from ..types import Memory, Scope

@@ -26,7 +26,7 @@ from ..ingest import links as relations
 from ..ingest import validation
 from ..ingest.policies import Bands, Policy
 from ..ports import BudgetedModel
-from ..storage.changes import Change, Event, HistoryEntry, Save
+from ..storage import Change, Event, HistoryEntry, Save
 from ..storage.tasks import Task
 from ..text import compare, normalize, prompts
 from ..text.contradictions import contradicts

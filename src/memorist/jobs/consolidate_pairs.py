@@ -22,7 +22,7 @@ from ..index import Snapshot
 from ..ingest import transitions
 from ..ingest.policies import Bands
 from ..ports import Vectors
-from ..storage.changes import Change, Relation, Save
+from ..storage import Change, Relation, Save
 from ..text import clock, compare, contradictions, normalize
 from ..text.clock import new_id
 from ..text.statements import Statement, parse

@@ -13,8 +13,7 @@ from ..context import Context
 from ..ingest import transitions
 from ..manage import forget
 from ..settings import Settings
-from ..storage import person
-from ..storage.changes import Change, Forget, Save
+from ..storage import Change, Forget, Save, person
 from ..storage.rows import portions
 from ..storage.tasks import Task
 from ..types import Filter, Memory, Scope, frozen

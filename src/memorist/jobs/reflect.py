@@ -15,8 +15,7 @@ from typing import Any
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
 from ..ingest import pipeline
-from ..storage import tasks
-from ..storage.changes import Change
+from ..storage import Change, tasks
 from ..storage.queries import Reader
 from ..storage.tasks import Task
 from ..text import authority, compare, prompts

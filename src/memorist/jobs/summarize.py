@@ -21,7 +21,7 @@ from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
 from ..index import Snapshot
 from ..ingest import pipeline, transitions
 from ..ports import Vectors
-from ..storage.changes import Change, Event, Save
+from ..storage import Change, Event, Save
 from ..storage.tasks import Task
 from ..text import authority, normalize, summarize
 from ..text.summarize import Turn

@@ -24,8 +24,7 @@ from ..context import Context
 from ..embedders import encode
 from ..errors import IndexUnavailable, InvalidInput, ProviderFailed, StoreUnavailable
 from ..ports import Embedder, IndexEntry, VectorIndex, Vectors
-from ..storage import tasks
-from ..storage.changes import Event
+from ..storage import Event, tasks
 from ..storage.store import Store
 from ..storage.tasks import Embedding
 from ..text import tokens

@@ -23,8 +23,7 @@ from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreUnavai
 from ..extraction import job as extraction
 from ..ingest import trim, validation
 from ..manage import journal, privacy
-from ..storage import tasks
-from ..storage.changes import Event
+from ..storage import Event, tasks
 from ..storage.tasks import Task
 from ..telemetry import JOB, observe
 from ..types import Op

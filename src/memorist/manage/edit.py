@@ -14,7 +14,7 @@ from ..context import Context
 from ..errors import InvalidInput, NotFound, ProviderFailed, RevisionConflict
 from ..ingest import links, transitions, validation
 from ..ports import Vectors
-from ..storage.changes import Save, Unrelated
+from ..storage import Save, Unrelated
 from ..storage.queries import Reader
 from ..storage.scan import original_text
 from ..storage.store import Store

@@ -15,7 +15,7 @@ from ..ingest import transitions, validation
 from ..jobs import vectors
 from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful
-from ..storage.changes import Change, Forget, Save
+from ..storage import Change, Forget, Save
 from ..storage.queries import Reader
 from ..storage.rows import portions
 from ..storage.transaction import Transaction

@@ -13,12 +13,12 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
+from .. import storage
 from ..context import Context
 from ..errors import InvalidInput
 from ..ingest import guard, validation
 from ..ingest.decide import FORGOTTEN
-from ..storage import codec, rows
-from ..storage.changes import HistoryEntry, Save, SeenMessage
+from ..storage import HistoryEntry, Save, SeenMessage, rows
 from ..storage.person import Summary
 from ..storage.scan import FORMAT
 from ..storage.transaction import Transaction
@@ -143,7 +143,7 @@ def _read_memory(data: Mapping[str, Any]) -> Memory:
     Raises InvalidInput for what no verb would have stored.
     """
     known = {name: value for name, value in data.items() if name not in _NOT_IMPORTED}
-    memory = codec.load(Memory, known)
+    memory = storage.load(Memory, known)
     validation.text(memory.text, len(memory.text))
     id = memory.id
     is_word = id.isprintable() and not any(map(str.isspace, id))
@@ -169,21 +169,21 @@ def _read_message(data: Mapping[str, Any]) -> SeenMessage:
     text = data.get("text")
     plain = {name: data.get(name) for name in ("id", "role", "name", "session")}
     at = validation.moment(data.get("at"))
-    message = codec.load(Message, {**plain, "at": at, "content": "" if text is None else text})
+    message = storage.load(Message, {**plain, "at": at, "content": "" if text is None else text})
     if message.id is None:
         raise InvalidInput("This is no message: it has no id")
     outcome = rows.upgrade_outcome(data.get("outcome") or {})
     return SeenMessage(
         id=message.id,
         message=message,
-        outcome=codec.load(Outcome, outcome),
+        outcome=storage.load(Outcome, outcome),
         digest="" if text is None else normalize.digest(text),
         keep_text=data.get("kept") is True,
     )
 
 
 def _read_entry(data: Mapping[str, Any]) -> HistoryEntry:
-    entry = codec.load(HistoryEntry, data)
+    entry = storage.load(HistoryEntry, data)
     try:
         UUID(entry.id)
     except ValueError as error:
@@ -197,7 +197,7 @@ def _read_entry(data: Mapping[str, Any]) -> HistoryEntry:
 
 
 def _read_summary(data: Mapping[str, Any]) -> Summary:
-    summary = codec.load(Summary, data)
+    summary = storage.load(Summary, data)
     if not summary.evidence_ids:
         raise InvalidInput("a long-term record names the memories that it rests on (evidence_ids)")
     lists = LISTS[summary.record_type]

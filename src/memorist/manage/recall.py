@@ -21,7 +21,7 @@ from ..ingest import validation
 from ..retrieve import pipeline, profiles, render
 from ..retrieve.profiles import Profile
 from ..settings import allowlists
-from ..storage.changes import Event
+from ..storage import Event
 from ..storage.history import ThreadChange, Updates, shown_revision, thread_changes
 from ..storage.queries import Reader
 from ..storage.store import MemoryAccess, access_scores, record_access

@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 
 from ..errors import InvalidInput
 from ..ingest import transitions
-from ..storage import person
-from ..storage.changes import Change, Forget, Save
+from ..storage import Change, Forget, Save, person
 from ..storage.person import RecordType, Summary
 from ..storage.rows import portions
 from ..storage.store import Store

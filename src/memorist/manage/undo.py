@@ -12,7 +12,7 @@ from ..context import Context
 from ..errors import InvalidInput, NotFound, RevisionConflict
 from ..ingest import transitions, validation
 from ..ports import Vectors
-from ..storage.changes import Change, HistoryEntry, Relation, Save, Unrelated
+from ..storage import Change, HistoryEntry, Relation, Save, Unrelated
 from ..storage.history import History
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction

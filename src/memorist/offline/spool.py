@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
+from .. import storage
 from ..errors import InvalidInput
 from ..ingest import validation
 from ..settings import Settings
-from ..storage import codec
 from ..storage.atomic import lock, sync
 from ..storage.person import Summary
 from ..text.clock import utcnow
@@ -61,7 +61,7 @@ def to_line(pending: Pending) -> bytes:
     kind = ITEM if isinstance(pending.what, Draft) else pending.what.record_type
     data = {"scope": asdict(pending.scope), "policy": pending.policy}
     try:
-        dumped = codec.dump(pending.what, strict=True)
+        dumped = storage.dump(pending.what, strict=True)
         record = {"record_type": kind, "data": {**dumped, **data}}
         text = json.dumps(record, sort_keys=True, ensure_ascii=False, allow_nan=False)
         line = text.encode() + b"\n"
@@ -76,8 +76,8 @@ def from_line(line: bytes) -> Pending:
     try:
         record = json.loads(line)
         data = record["data"]
-        what = codec.load(_KINDS[record["record_type"]], data)
-        scope = codec.load(Scope, data["scope"])
+        what = storage.load(_KINDS[record["record_type"]], data)
+        scope = storage.load(Scope, data["scope"])
         pending = Pending(scope=scope, what=what, policy=data["policy"])
         if not pending.id or not isinstance(pending.policy, str):
             raise ValueError("a name is missing")

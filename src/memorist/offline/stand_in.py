@@ -19,7 +19,7 @@ from ..index import SnapshotCache
 from ..ingest import pipeline, validation
 from ..ingest.guard import Item
 from ..manage import records
-from ..storage.changes import Change, Forget, Save
+from ..storage import Change, Forget, Save
 from ..storage.person import Summary
 from ..storage.rows import portions
 from ..storage.sqlite import SqliteDatabase

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from ..text import clock, normalize
 from ..text.clock import new_id
 from ..types import Scope
-from . import proposals, rows
-from .changes import Event, Forget
+from . import Event, Forget, proposals, rows
 from .database import Batch, LogRow, Rows
 from .history import EMPTY
 from .queries import Reader

@@ -16,8 +16,7 @@ from typing import Any, Literal
 
 from ..text import clock
 from ..types import NODES, Scope, frozen
-from . import rows
-from .changes import Event, HistoryEntry
+from . import Event, HistoryEntry, rows
 from .database import EVERY, Batch
 from .queries import Reader
 from .rows import placeholders

@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from ..text import clock
 from ..types import Scope, frozen
-from . import proposals, rows
-from .changes import Event, HistoryEntry
+from . import Event, HistoryEntry, proposals, rows
 from .proposals import Proposal
 from .queries import Reader
 from .transaction import Transaction

@@ -12,8 +12,7 @@ from typing import Any
 from ..errors import StoreDamaged
 from ..text import clock
 from ..types import Scope, frozen
-from . import rows
-from .changes import HistoryEntry
+from . import HistoryEntry, rows
 from .database import Batch
 from .queries import Reader
 

@@ -18,8 +18,7 @@ from ..errors import InvalidInput
 from ..ports import Delta
 from ..text import clock
 from ..types import RELATED, Filter, Memory, Message, Outcome, Page, Scope
-from . import rows
-from .changes import Relation
+from . import Relation, rows
 from .database import Readable, Rows, Values
 from .rows import placeholders, portions
 

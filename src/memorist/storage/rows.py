@@ -22,7 +22,7 @@ from ..errors import InvalidInput, StoreDamaged
 from ..ports import IndexRow
 from ..text import clock
 from ..types import Filter, Labels, Memory, Node, Outcome, Scope
-from .changes import Event, HistoryEntry
+from . import Event, HistoryEntry
 from .database import Dialect, LogRow, Readable, Rows, Values
 
 Value = TypeVar("Value")

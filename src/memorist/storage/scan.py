@@ -12,8 +12,7 @@ from typing import Any
 from ..errors import InvalidInput, MemoristError, StoreDamaged
 from ..text import clock, normalize, tokens
 from ..types import Scope
-from . import codec, history, person, proposals, rows
-from .changes import HistoryEntry
+from . import HistoryEntry, dump, history, person, proposals, rows
 from .database import EVERY, Rows
 from .store import Store
 
@@ -169,7 +168,7 @@ async def _history_and_memories(store: Store, scope: Scope) -> Records:
     nothing."""
     readers: dict[str, tuple[str, Callable[[Sequence[Any]], dict[str, Any]]]] = {
         "history": (_HISTORY, lambda row: _plain(rows.parse(HistoryEntry, row[1:]))),
-        "memory": (_MEMORIES, lambda row: codec.dump(rows.memory(row[1:-2], scope))),
+        "memory": (_MEMORIES, lambda row: dump(rows.memory(row[1:-2], scope))),
     }
     for kind, (sql, parse) in readers.items():
         after = 0

@@ -19,9 +19,8 @@ from ..errors import MemoristError, StoreDamaged
 from ..ports import Vectors
 from ..text import clock, normalize, tokens
 from ..types import Memory, Scope
-from . import rows
+from . import Change, Event, rows
 from .accounts import Keys, Requests, UsageLedger
-from .changes import Change, Event
 from .database import EVERY, Database, execute
 from .history import History
 from .queries import Reader

@@ -10,8 +10,7 @@ from ..errors import InvalidInput
 from ..text import clock, normalize, tokens
 from ..text.clock import new_id
 from ..types import Memory, Op, Scope
-from . import erase, history, rows
-from .changes import (
+from . import (
     Change,
     Event,
     Forget,
@@ -20,6 +19,9 @@ from .changes import (
     Save,
     SeenMessage,
     Unrelated,
+    erase,
+    history,
+    rows,
 )
 from .database import Batch, Connection, LogRow, Rows, Values
 from .queries import Reader

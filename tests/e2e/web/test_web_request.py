@@ -23,7 +23,7 @@ from memorist.errors import KeyRefused
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.web import SESSION_SECONDS, Sessions, routes
 from memorist.interfaces.web.markup import format_duration
-from memorist.storage.changes import Save
+from memorist.storage import Save
 from memorist.text.clock import new_id
 from memorist.types import Memory
 

@@ -21,7 +21,7 @@ from ...manage import edit
 from ...manage.journal import LORE
 from ...retrieve.profiles import Profile
 from ...scoped import ScopedClient
-from ...storage.changes import Change, Event, Save
+from ...storage import Change, Event, Save
 from ...text import compare, normalize
 from ...types import GUILD, Draft, Filter, Labels, Memory, Message, Outcome
 from ..catalog import CLANKER, CLANKER_STRICT

@@ -18,8 +18,8 @@ from rich.text import Text
 
 import memorist
 
+from ... import storage
 from ...errors import InvalidInput
-from ...storage import codec
 from ...types import KINDS, STATES, Filter, Labels, Recall
 from .. import Blocking, BlockingScope, Call, load
 from . import output
@@ -134,7 +134,7 @@ def recall(
         question, where=where, as_of=as_of, profile=profile, rerank=rerank, **limits
     )
     if call.json:
-        return {**codec.dump(found), "degraded": found.degraded}
+        return {**storage.dump(found), "degraded": found.degraded}
     if prompt:
         print(found.prompt())
     else:
@@ -227,7 +227,7 @@ def show(mine: BlockingScope, id: str) -> object:
     """
     memory = mine.get(memory_id(mine, id))
     hidden = ("text", "simhash", "content_hash", "last_scores")
-    fields = codec.dump(memory)
+    fields = storage.dump(memory)
     known = {name: value for name, value in fields.items() if value and name not in hidden}
     return memory, [output.headline(memory), output.pairs(known)]
 

@@ -20,13 +20,13 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from ...storage import codec
+from ... import storage
 from ...types import Conflict, Evidence, Hit, Memory, Reason, Recall, Receipt
 from .. import OK, plain
 
 if TYPE_CHECKING:
+    from ...storage import HistoryEntry
     from ...storage.accounts import Key
-    from ...storage.changes import HistoryEntry
     from ...storage.tasks import Backlog
 
 
@@ -65,7 +65,7 @@ def as_json(value: Any, *, indent: int | None = 2) -> None:
         new = value.new
         value = {"id": value.id, "new": new.text, "old": old.text, "old_id": old.id}
     elif is_dataclass(value):
-        value = codec.dump(value)
+        value = storage.dump(value)
     text = json.dumps(
         value,
         ensure_ascii=not _is_unicode(),

@@ -24,11 +24,10 @@ from starlette.requests import HTTPConnection
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ... import __version__
+from ... import __version__, storage
 from ...client import Client
 from ...errors import InvalidInput, MemoristError, NotFound
 from ...retrieve import render
-from ...storage import codec
 from ...storage.accounts import RIGHTS
 from ...types import Filter
 from .. import Call, login
@@ -119,7 +118,7 @@ def build_server(backend: Backend) -> MCPServer[None]:
     )
     async def read_entry(id: str) -> str:
         memory = await (await authorize("read")).scope().get(id)
-        return json.dumps(codec.dump(memory), ensure_ascii=False)
+        return json.dumps(storage.dump(memory), ensure_ascii=False)
 
     @server.resource(
         "memory://snapshot",

@@ -33,9 +33,9 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ... import storage
 from ...client import Client
 from ...errors import KeyRefused, MemoristError
-from ...storage import codec
 from ...telemetry import request_id
 from ...types import Memory
 from .. import codes
@@ -326,7 +326,7 @@ async def replay(engine: Client, caller: Caller, stored: str) -> Response:
     body = saved.get("body")
     if "memory" in saved:
         memory = await caller.scope(engine, saved["space"]).get(saved["memory"])
-        body = codec.dump(memory)
+        body = storage.dump(memory)
         headers["ETag"] = f'"{memory.revision}"'
     content = b"" if body is None else json.dumps(body)
     return Response(content, saved["status"], media_type="application/json", headers=headers)

@@ -25,7 +25,7 @@ from ...manage.chat_commands import Reply
 from ...manage.checkpoints import Checkpoints
 from ...manage.privacy import Consent, Privacy
 from ...scoped import ScopedClient
-from ...storage.changes import Event
+from ...storage import Event
 from ...storage.documents import SavedCheckpoint
 from ...storage.proposals import Proposal
 from ...types import Filter, Memory, Receipt
