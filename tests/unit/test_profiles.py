@@ -1,7 +1,7 @@
 """The seeds' formulas, to the number: §2.3 of the requirements as literal values."""
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -12,24 +12,27 @@ from memorist.dialects.catalog import (
     CLANKER,
     CLANKER_STRICT,
     MILTON,
+    POLICIES,
     PROFILES,
     SUPERVISOR,
     THEORIA,
-    VAULT,
     milton,
 )
 from memorist.errors import InvalidInput
 from memorist.index import Snapshot
 from memorist.ingest import analyze
+from memorist.ingest.policies import Policy
 from memorist.ports import IndexRow
 from memorist.retrieve import profiles, reorder, score
 from memorist.retrieve.features import COMPUTED, SnapshotSearch, lexical, understand
 from memorist.retrieve.score import Candidate, Candidates, reciprocal_rank
+from memorist.storage import codec
 from memorist.text import clock
 from memorist.types import Memory, Scope
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NONE = frozenset[str]()
+VAULT = PROFILES["mls.recall"]
 
 
 def columns(**features: list[float]) -> Candidates:
@@ -532,3 +535,12 @@ def test_any_profile_may_weigh_the_turns_around_a_memory() -> None:
     )  # fmt: skip
     _, total = score.score_all(weighed, score.select_by_legs(search, limit=9, pool=9))
     assert total.tolist() == pytest.approx([1.25, 0.75, 0.0])
+
+
+@pytest.mark.parametrize(
+    "value", [*PROFILES.values(), *POLICIES.values()], ids=lambda value: value.name
+)
+def test_a_row_of_the_catalog_has_the_declared_types(
+    value: profiles.Profile | Policy,
+) -> None:
+    assert codec.load(type(value), asdict(value)) == value

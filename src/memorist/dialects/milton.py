@@ -7,7 +7,7 @@ by the caller is stored beside the memory's own: storing it again changes nothin
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,7 +21,7 @@ from ..scoped import ScopedClient
 from ..storage import person
 from ..storage.person import RecordType, Summary
 from ..text.clock import new_id
-from ..types import Filter, Memory, Message, Outcome, Receipt
+from ..types import Filter, Memory, Message, Outcome, Receipt, frozen
 from . import catalog
 
 INBOUND = ("ntfy", "iphone")  # what arrives over these channels is a request
@@ -30,7 +30,7 @@ SAID = 0.2  # importance of what the person said
 REPLIED = 0.1  # importance of the reply
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MemoryItem:
     """One item of the short-term memory."""
 
@@ -49,7 +49,7 @@ class MemoryItem:
 Texts = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class UserProfile:
     """What is known of the person, with the items it was learned from."""
 
@@ -60,7 +60,7 @@ class UserProfile:
     evidence_ids: Texts = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProjectMemory:
     """What is known of a project, with the items it was learned from."""
 

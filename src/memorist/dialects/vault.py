@@ -1,5 +1,7 @@
 """Vault, the Memory Logic Specification: ingest, recall, compress, and the block for the prompt."""
 
+from __future__ import annotations
+
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +10,7 @@ from enum import StrEnum
 from ..client import Client
 from ..errors import InvalidInput
 from ..retrieve import render
-from ..types import Filter, Memory
+from ..types import Filter, Memory, frozen
 
 
 class MemoryType(StrEnum):
@@ -18,7 +20,7 @@ class MemoryType(StrEnum):
     PROCEDURAL = "procedural"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MemoryChunk:
     """One stored chunk of a text."""
 

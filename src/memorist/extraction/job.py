@@ -143,7 +143,7 @@ async def _read(
 
 async def _count_left(reading: Reader, scope: Scope, limits: Facts, now: datetime) -> int:
     """Return how many facts may still be extracted today."""
-    if limits.daily is None:
+    if not limits.daily:
         return limits.kept
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     today = Filter(tags=(TAG,), states=STATES, created_after=midnight)

@@ -43,7 +43,7 @@ class Facts:
     longer: int = 240  # characters of a turn; a shorter one is read only if it surely holds a fact
     found: int = 5  # of one turn
     kept: int = 3  # of those
-    daily: int | None = 30  # of a user in a space
+    daily: int = 30  # of a user in a space; 0: no limit
     longest: int = 280  # characters of one
     of_subject: bool = False  # they belong to the one they are about, not to the one who said it
 

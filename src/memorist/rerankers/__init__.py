@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadModelAnswer, ProviderFailed
-from ..ports import Vectors
+from ..ports import Closable, Vectors
 from ..providers import onnx
 
 LONGEST = 512  # pieces of a pair, the special ones included
 _BATCH_TOKENS = 2048  # padding included
 
 
-class TokenEncoder(Protocol):
+class TokenEncoder(Closable, Protocol):
     """A model that gives the states of a text's pieces, as `MiniLM` does."""
 
     async def encode_tokens(self, texts: Sequence[str]) -> list[Vectors]:
@@ -26,8 +26,6 @@ class TokenEncoder(Protocol):
         Raises EmbedderUnavailable.
         """
         ...
-
-    async def close(self) -> None: ...
 
 
 class MaxSim:

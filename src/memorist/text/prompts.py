@@ -9,10 +9,10 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ..types import frozen
 from . import statements
 from .normalize import compose, one_line
 
@@ -48,7 +48,7 @@ _JOINING = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Prompt:
     """A question to a language model whose answer has a shape."""
 
@@ -61,7 +61,7 @@ class Prompt:
     temperature: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelAnswer:
     """What a language model answered, as a value that fits the schema, and what it cost."""
 

@@ -7,7 +7,7 @@ a channel only counts a little in the ranking. Messages are stored beside the fa
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -23,7 +23,7 @@ from ...retrieve.profiles import Profile
 from ...scoped import ScopedClient
 from ...storage import Change, Event, Save
 from ...text import compare, normalize
-from ...types import GUILD, Draft, Filter, Labels, Memory, Message, Outcome
+from ...types import GUILD, Draft, Filter, Labels, Memory, Message, Outcome, frozen
 from ..catalog import CLANKER, CLANKER_STRICT
 
 UNSUPPORTED = "its words are not those of its source"
@@ -44,7 +44,7 @@ _STORED = ("create", "update", "merge")
 _SEARCHED = 1000  # messages of a channel that a search looks back
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Slice:
     """The memories for a prompt."""
 
@@ -53,7 +53,7 @@ class Slice:
     relevant_messages: tuple[Memory, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Handled:
     """What a model's reply asked of the memory, and got."""
 
