@@ -92,7 +92,15 @@ async def edit(
         meta: dict[str, Any] = {"fields": names}
         if labels.session:
             meta["session"] = labels.session
-        put = to_save(new, vectors, model, "updated", old_ref=before.id, actor=actor, meta=meta)
+        put = to_save(
+            new,
+            vectors,
+            model,
+            "updated",
+            old_ref=before.id,
+            actor=actor,
+            meta=meta,
+        )
         await tx.apply([to_save(before, vectors, model, None), put])
         if by is not None and snapshot is not None:
             await links.link(tx, snapshot, [put], by, now)
@@ -119,7 +127,12 @@ async def change(
         new = transitions.revise(old, ctx.clock(), **fields)
         new = await release_key(tx, new)
         versions = await carry_versions(tx, old, new)
-        put = Save(memory=new, event=event, actor=actor, meta=meta)
+        put = Save(
+            memory=new,
+            event=event,
+            actor=actor,
+            meta=meta,
+        )
         await tx.apply([put, *versions])
     return new
 
@@ -256,8 +269,18 @@ async def decide(
             meta["decision"] = "rejected"
             back = {"decision": "rejected", "supersedes": new.id}
             puts = [
-                Save(memory=gone, event="superseded", actor=actor, meta=meta),
-                Save(memory=kept, event="restored", actor=actor, meta=back),
+                Save(
+                    memory=gone,
+                    event="superseded",
+                    actor=actor,
+                    meta=meta,
+                ),
+                Save(
+                    memory=kept,
+                    event="restored",
+                    actor=actor,
+                    meta=back,
+                ),
             ]
         solved = Unrelated(from_id=new.id, to_id=old.id, type=CONTRADICTS)
         await tx.apply([*puts, solved])

@@ -17,7 +17,6 @@ from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful
 from ..storage import Change, Forget, Save
 from ..storage.queries import Reader
-from ..storage.rows import portions
 from ..storage.transaction import Transaction
 from ..text import summarize, tokens
 from ..types import GUILD, STATES, Filter, Labels, Memory, Scope, frozen
@@ -26,6 +25,7 @@ from .journal import Journal
 
 SOURCE_FORGOTTEN = "source-forgotten"  # tag of what is based on something forgotten, among others
 MOST_FOUND = 100  # memories that one query forgets
+AT_ONCE = 500  # ids in one query to the store
 
 
 @frozen
@@ -162,7 +162,10 @@ async def make_plan(reading: Reader, scope: Scope, ids: Sequence[str]) -> Plan:
         touched |= changed
     flagged = tuple(memory for id, memory in touched.items() if id not in gone)
     return Plan(
-        ids=tuple(ids), others=(*derived, *replaced), derived=tuple(derived), flagged=flagged
+        ids=tuple(ids),
+        others=(*derived, *replaced),
+        derived=tuple(derived),
+        flagged=flagged,
     )
 
 
@@ -174,8 +177,8 @@ def sources(memory: Memory) -> set[str]:
 
 async def _load_derived(reading: Reader, scope: Scope, ids: Sequence[str]) -> dict[str, Memory]:
     found: dict[str, Memory] = {}
-    for batch in portions(ids):
-        where = Filter(derived_from=tuple(batch), states=STATES)
+    for start in range(0, len(ids), AT_ONCE):
+        where = Filter(derived_from=tuple(ids[start : start + AT_ONCE]), states=STATES)
         for memory in await reading.find_all(scope, where):
             found[memory.id] = memory
     return found
@@ -219,7 +222,14 @@ async def _erase(
                 if not versions:
                     raise NotFound(f"No memory with id {id!r} in this scope")
             words += versions
-            erased.append(Forget(memory_id=id, at=now, until=until, reason=why, actor=manner.actor))
+            gone = Forget(
+                memory_id=id,
+                at=now,
+                until=until,
+                reason=why,
+                actor=manner.actor,
+            )
+            erased.append(gone)
         if scope.user == GUILD:  # what was embedded is more than the text
             with suppress(StoreDamaged):  # an altered row is erased all the same
                 memories = await tx.get(scope, [*ids, *plan.others])
@@ -257,8 +267,14 @@ async def _summarize_again(tx: Transaction, scope: Scope, plan: Plan, now: datet
     words: list[str] = []
     for old in plan.summaries:
         words += await tx.versions(scope, old.id)
-        why = SOURCE_FORGOTTEN
-        await tx.apply([Forget(memory_id=old.id, at=now, until=now, reason=why, purged=True)])
+        erased = Forget(
+            memory_id=old.id,
+            at=now,
+            until=now,
+            reason=SOURCE_FORGOTTEN,
+            purged=True,
+        )
+        await tx.apply([erased])
         ids = [id for id in old.evidence_ids if id not in plan.gone]
         found = await tx.get(scope, ids)
         left = [source for source in found if source.state != "soft_deleted"]
@@ -276,9 +292,10 @@ async def _summarize_again(tx: Transaction, scope: Scope, plan: Plan, now: datet
 async def _embed_summaries(ctx: Context, scope: Scope, plan: Plan) -> None:
     """Embed summaries that were made again; without the model that is done later."""
     ids = [memory.id for memory in plan.summaries]
-    found = await ctx.store.get(scope, ids)
-    with suppress(ProviderFailed):
-        await vectors.embed_now(ctx, found)
+    if ids:
+        found = await ctx.store.get(scope, ids)
+        with suppress(ProviderFailed):
+            await vectors.embed_now(ctx, found)
 
 
 async def _hide(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) -> Forgotten:

@@ -100,10 +100,12 @@ def _read_batches(records: Iterable[Mapping[str, Any]], how: Import) -> Iterable
         except InvalidInput as error:
             yield batch
             raise InvalidInput(f"Record {number}: {error}") from error
-        is_like = batch and (batch[0].kind, batch[0].origin) == (record.kind, record.origin)
-        if len(batch) == BATCH or not is_like:
-            yield batch
-            batch = []
+        if batch:
+            first = batch[0]
+            is_like = first.kind == record.kind and first.origin == record.origin
+            if len(batch) == BATCH or not is_like:
+                yield batch
+                batch = []
         batch.append(record)
     yield batch
 
@@ -168,8 +170,9 @@ def _read_memory(data: Mapping[str, Any]) -> Memory:
 def _read_message(data: Mapping[str, Any]) -> SeenMessage:
     text = data.get("text")
     plain = {name: data.get(name) for name in ("id", "role", "name", "session")}
-    at = validation.moment(data.get("at"))
-    message = storage.load(Message, {**plain, "at": at, "content": "" if text is None else text})
+    plain["at"] = validation.moment(data.get("at"))
+    plain["content"] = "" if text is None else text
+    message = storage.load(Message, plain)
     if message.id is None:
         raise InvalidInput("This is no message: it has no id")
     outcome = rows.upgrade_outcome(data.get("outcome") or {})
@@ -259,7 +262,9 @@ async def _store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome
         if kind == "history":
             if origin != asdict(scope):  # there an entry has an id of its own, always the same
                 name = "\0".join((scope.tenant, scope.user, scope.space))
-                allowed = [replace(each, id=str(uuid5(UUID(each.id), name))) for each in allowed]
+                for number, entry in enumerate(allowed):
+                    id = uuid5(UUID(entry.id), name)
+                    allowed[number] = replace(entry, id=str(id))
             await _store_history(tx, allowed, how.ctx.clock())
         elif kind == "message":
             for number, seen in enumerate(allowed):
@@ -272,7 +277,11 @@ async def _store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome
     return [Outcome(status="refused", reason=why) for why in reasons if why]
 
 
-async def admit(values: Sequence[Value], scope: Scope, how: Import) -> tuple[list[Any], list[str]]:
+async def admit(
+    values: Sequence[Value],
+    scope: Scope,
+    how: Import,
+) -> tuple[list[Any], list[str]]:
     """Return the values with the authority of their speakers, and why each is refused, if it is.
 
     A record that claims to be pinned or manually saved gets no exception.
@@ -372,9 +381,11 @@ async def _store_memories(
 
 async def _store_history(tx: Transaction, entries: Sequence[HistoryEntry], now: datetime) -> None:
     """Add entries, without the words of what was forgotten here and out of the reach of `undo`."""
-    words = [
-        normalize.wording(str(entry.meta.get("before", {}).get("text", ""))) for entry in entries
-    ]
+    words: list[str] = []
+    for entry in entries:
+        before = entry.meta.get("before", {})
+        text = str(before.get("text", ""))
+        words.append(normalize.wording(text))
     forgotten = await tx.tombstones(tx.scope, words, now)
     imported: list[HistoryEntry] = []
     for entry, wording in zip(entries, words, strict=True):

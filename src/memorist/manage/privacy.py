@@ -207,7 +207,13 @@ class Consent(Place):
             for each in _find_in_force(found):
                 if each in same:
                     return each
-            new = Proposal(id=new_id(), field=field, value=text, at=now, lapses_at=now + WAITS)
+            new = Proposal(
+                id=new_id(),
+                field=field,
+                value=text,
+                at=now,
+                lapses_at=now + WAITS,
+            )
             known = next((each for each in same if each.decided is None), new)
             made = replace(known, evidence=union(known.evidence, tuple(evidence)))
             if made == known:

@@ -138,7 +138,13 @@ async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recal
         ctx.access_log.note(scope, uses)
     best = max((hit.relevance for hit in answer.hits), default=None)
     thread = query.labels.thread or query.labels.session
-    event = Event(node="context", op="search", at=now, thread=thread, sim=best)
+    event = Event(
+        node="context",
+        op="search",
+        at=now,
+        thread=thread,
+        sim=best,
+    )
     ctx.access_log.note(scope, [event])
 
 
@@ -339,7 +345,12 @@ def limit_agent(
     return where, replace(profile, gate=gate, workflows=workflows, related=0)
 
 
-def to_items(ctx: Context, found: Recall, shape: str, budget: int) -> list[dict[str, Any]]:
+def to_items(
+    ctx: Context,
+    found: Recall,
+    shape: str,
+    budget: int,
+) -> list[dict[str, Any]]:
     """Return an answer as an agent reads it, within a budget of tokens."""
     count = ctx.count_tokens
     items: list[dict[str, Any]] = []

@@ -183,7 +183,13 @@ async def _revert(
         meta = {**meta, "decision": "closed" if is_open else "reopened", "between": between}
     changes += await edit.carry_versions(tx, old, then)
     if old.text == then.text:
-        put = Save(memory=then, event=event, actor=actor, model=model, meta=meta)
+        put = Save(
+            memory=then,
+            event=event,
+            actor=actor,
+            model=model,
+            meta=meta,
+        )
         return [put, *changes]
     ends = max(filter(None, (old.valid_from, then.valid_from)), default=now)
     version = transitions.earlier_version(old, ends, id=clock.new_id())
@@ -193,6 +199,14 @@ async def _revert(
         if each.superseded_by == old.id:
             ended = replace(each, valid_to=each.valid_from)  # it holds no more
             never.append(Save(memory=ended, event=None))
-    put = edit.to_save(then, vectors, model, event, old_ref=version.id, actor=actor, meta=meta)
+    put = edit.to_save(
+        then,
+        vectors,
+        model,
+        event,
+        old_ref=version.id,
+        actor=actor,
+        meta=meta,
+    )
     kept = edit.to_save(version, vectors, model, None)
     return [kept, put, *never, *changes]
