@@ -69,7 +69,7 @@ def _verbs(owner: type) -> Iterator[str]:
 
 def _signature(method: Any) -> str:
     signature = inspect.signature(method)
-    given = [p for name, p in signature.parameters.items() if name != "self"]
+    given = [*signature.parameters.values()][1:]  # without self
     if given and given[-1].kind is inspect.Parameter.VAR_KEYWORD and "Unpack" in str(given[-1]):
         (options,) = get_args(get_type_hints(method)[given.pop().name])
         for name, kind in options.__annotations__.items():

@@ -53,4 +53,4 @@ class Place:
         self.ctx = ctx
         self.scope = scope
         self.labels = labels
-        self.place = ctx, scope, labels
+        self.parts = ctx, scope, labels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -14,17 +14,17 @@ from .ingest import links, validation
 from .jobs import expire, summarize
 from .jobs.expire import Purged
 from .jobs.summarize import SummaryReport
-from .manage import edit, undo
+from .manage import edit
 from .manage.checkpoints import Checkpoints
+from .manage.edit import edit_memory
 from .manage.privacy import Consent, Privacy
-from .manage.undo import Undone
+from .manage.undo import undo_changes
 from .offline import Offline
 from .ports import LlmUsage
 from .retrieve import render
 from .storage import Event, HistoryEntry
 from .storage.history import EventCount
 from .storage.scan import export
-from .telemetry import observed
 from .types import Conflict, Evidence, Filter, Labels, Memory, Page, Related, Scope
 
 OVERVIEW = 40  # memories that an overview shows
@@ -46,17 +46,17 @@ class ManagedScope(Place):
     @property
     def checkpoints(self) -> Checkpoints:
         """Save, load, list and delete the state of threads."""
-        return Checkpoints(*self.place)
+        return Checkpoints(*self.parts)
 
     @property
     def privacy(self) -> Privacy:
         """Turn memory on and off in this space, and incognito on and off for a session."""
-        return Privacy(*self.place)
+        return Privacy(*self.parts)
 
     @property
     def consent(self) -> Consent:
         """What is known of the person, and what waits for their consent."""
-        return Consent(*self.place)
+        return Consent(*self.parts)
 
     async def get(self, id: str) -> Memory:
         """Return one memory, in any state. Raises NotFound."""
@@ -116,35 +116,15 @@ class ManagedScope(Place):
         """Put the older memory of a conflict back in place of the newer one. Raises NotFound."""
         return await edit.decide(self.ctx, self.scope, id, actor, is_confirmed=False)
 
-    @observed("edit", lambda _: 1)
-    async def edit(
-        self,
-        id: str,
-        text: str | None = None,
-        *,
-        summary: str | None = None,
-        category: str | None = None,
-        tags: Sequence[str] | None = None,
-        importance: float | None = None,
-        revision: int | None = None,
-        actor: str | None = None,
-    ) -> Memory:
-        """Change a memory. The id stays; the version before is kept and can still be read.
-
-        Raises NotFound; InvalidInput if it is not the current version; RevisionConflict if
-        `revision` is
-        not its revision.
-        """
-        fields = {"summary": summary, "category": category, "importance": importance, "tags": tags}
-        return await edit.edit(*self.place, id, text, fields, actor, revision)
+    edit = edit_memory
 
     async def pin(self, id: str, *, actor: str | None = None) -> Memory:
         """Protect a memory from being trimmed, expired or left out. Raises NotFound."""
-        return await edit.change(*self.place, id, "updated", {"pinned": True}, actor)
+        return await edit.change(*self.parts, id, "updated", {"pinned": True}, actor)
 
     async def unpin(self, id: str, *, actor: str | None = None) -> Memory:
         """Remove the pin. Raises NotFound."""
-        return await edit.change(*self.place, id, "updated", {"pinned": False}, actor)
+        return await edit.change(*self.parts, id, "updated", {"pinned": False}, actor)
 
     async def restore(self, id: str, *, actor: str | None = None) -> Memory:
         """Restore a memory that was trimmed, expired, archived or hidden.
@@ -155,24 +135,9 @@ class ManagedScope(Place):
         if memory.state in ("active", "superseded"):
             raise InvalidInput(f"Memory {id!r} is {memory.state}: there is nothing to restore")
         fields = {"state": "active", "purge_at": None}
-        return await edit.change(*self.place, id, "restored", fields, actor)
+        return await edit.change(*self.parts, id, "restored", fields, actor)
 
-    async def undo(
-        self,
-        operation: str | None = None,
-        *,
-        session: str | None = None,
-        dry_run: bool = False,
-        actor: str | None = None,
-    ) -> Undone:
-        """Undo one operation of the history (`meta` names it), or everything a session did.
-
-        New memories are hidden and can be restored for 30 days; changed ones are as before. It is
-        in the history and can itself be undone; an erasure cannot. Raises NotFound;
-        RevisionConflict if
-        something was changed later.
-        """
-        return await undo.undo(*self.place, operation, session, dry_run=dry_run, actor=actor)
+    undo = undo_changes
 
     async def extract(self, id: str) -> Extracted:
         """Extract facts from a turn of a conversation now.

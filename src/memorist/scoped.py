@@ -18,12 +18,11 @@ from .manage import (
     privacy,
     recall,
 )
-from .manage.chat_commands import Chat, Reply
+from .manage.chat_commands import obey
 from .manage.forget import ForgetOptions, Forgotten, Manner
-from .manage.recall import RecallOptions
+from .manage.recall import RecallOptions, read_updates, record_feedback
 from .managed import ManagedScope
 from .retrieve import pipeline as retrieve
-from .storage.history import Updates
 from .telemetry import observed
 from .text.clock import new_id
 from .types import (
@@ -129,7 +128,7 @@ class ScopedClient(ManagedScope):
         as `delta` returns it. Raises InvalidInput.
         """
         ctx = self.ctx
-        asked, by = recall.build_query(*self.place, query, **options)
+        asked, by = recall.build_query(*self.parts, query, **options)
         session = self.labels.session
         disabled, checks = await load_disabled(ctx, ctx.store, self.scope, [session])
         if disabled:
@@ -144,20 +143,7 @@ class ScopedClient(ManagedScope):
         await recall.record_use(ctx, asked, by, answer)
         return answer if updates is None else recall.add_header(ctx, asked, updates, answer)
 
-    async def feedback(
-        self,
-        recalled: Recall | Sequence[str],
-        *,
-        used: Sequence[str] | None = None,
-        reply: str | None = None,
-    ) -> dict[str, str]:
-        """Count a turn, and whether the reply used what was recalled for it.
-
-        Pass the ids that were `used`, or the `reply`, in which ids and echoed words are found.
-        Returns the used ids and how that is known: `told`, `cited` or `echoed`. An echo is an
-        estimate, made without a language model; no text is stored. Raises InvalidInput.
-        """
-        return await recall.record_feedback(*self.place, recalled, used, reply)
+    feedback = record_feedback
 
     async def recall_shared(
         self,
@@ -171,7 +157,7 @@ class ScopedClient(ManagedScope):
         Only spaces in which the person turned sharing on, and only memories with the tag `share:`
         and the name of this space. Raises InvalidInput.
         """
-        recall.build_query(*self.place, query, limit=limit, budget=budget)
+        recall.build_query(*self.parts, query, limit=limit, budget=budget)
         if await self.privacy.disabled_reason():
             return []
         where = Filter(tags=(f"{privacy.SHARED}{self.scope.space}",))
@@ -183,12 +169,7 @@ class ScopedClient(ManagedScope):
                 answers.append(answer)
         return answers
 
-    async def delta(self, since: int | None = None, *, thread: str | None = None) -> Updates:
-        """Return what changed in a thread after a revision: at most three lines.
-
-        Without a revision it continues where it stopped the last time. Raises InvalidInput.
-        """
-        return await recall.read_updates(*self.place, since, thread)
+    delta = read_updates
 
     async def query(
         self,
@@ -230,7 +211,7 @@ class ScopedClient(ManagedScope):
 
         The options are those of `recall`. Raises NotFound.
         """
-        asked, by = recall.build_query(*self.place, query, **options)
+        asked, by = recall.build_query(*self.parts, query, **options)
         await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
         memory = await self.get(id)
         return await retrieve.explain(self.ctx, asked, memory, by, self.ctx.clock())
@@ -266,7 +247,7 @@ class ScopedClient(ManagedScope):
         Raises InvalidInput if neither is given.
         """
         manner = Manner(session=self.labels.session, **options)
-        ids = await forget.find(*self.place, query, where)
+        ids = await forget.find(*self.parts, query, where)
         if dry_run:
             plan = await forget.make_plan(self.ctx.store, self.scope, ids)
             return plan.report(dry_run=True)
@@ -280,22 +261,7 @@ class ScopedClient(ManagedScope):
             done = await forget.forget(self.ctx, self.scope, stored, manner)
         return replace(done, ids=tuple(ids))
 
-    async def command(
-        self,
-        text: str,
-        *,
-        role: str | None = "user",
-        name: str | None = None,
-        about: Sequence[str] = (),
-    ) -> Reply | None:
-        """Carry out what a person tells the memory in a chat; None if the text is no command.
-
-        "What do you remember about …?", "forget that", "pin this", "turn memory off", "start
-        incognito for this chat" and the like, if they are the whole message. `about` names the
-        memories or proposals that were mentioned last; if "that" is ambiguous, the reply asks.
-        Commands of anyone but the person are ignored.
-        """
-        return await Chat(*self.place).act(text, role, name, about)
+    command = obey
 
     async def import_(
         self,
@@ -309,7 +275,7 @@ class ScopedClient(ManagedScope):
         more authority than their speaker. With `restore`, for an export of your own, they are
         stored as they were. Raises InvalidInput.
         """
-        ctx, scope, labels = self.place
+        ctx, scope, labels = self.parts
         how = import_export.Import(
             ctx=ctx,
             scope=scope,

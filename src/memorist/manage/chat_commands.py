@@ -138,36 +138,45 @@ def _compile() -> list[tuple[str, re.Pattern[str]]]:
     return compiled
 
 
+async def obey(
+    place: Place,
+    text: str,
+    *,
+    role: str | None = "user",
+    name: str | None = None,
+    about: Sequence[str] = (),
+) -> Reply | None:
+    """Carry out what a person tells the memory in a chat; None if the text is no command.
+
+    "What do you remember about …?", "forget that", "pin this", "turn memory off", "start incognito
+    for this chat" and the like, if they are the whole message. `about` names the memories or
+    proposals that were mentioned last; if "that" is ambiguous, the reply asks. Commands of anyone
+    but the person are ignored.
+    """
+    if not isinstance(text, str) or isinstance(about, str):
+        raise InvalidInput("A command is a text, and `about` a list of ids")
+    speaker = authority.speaker_of(role, name)
+    if not authority.is_own(role, speaker, place.scope.user):
+        return None
+    command = parse(text)
+    if command is None:
+        return None
+    chat = Chat(*place.parts)
+    if command.command == "show":
+        return await chat.show(command.topic)
+    if command.command in ("forget", "pin", "unpin"):
+        return await chat.change(command, about)
+    if command.field:
+        return await chat.decide(command, about)
+    return await chat.switch(command.command)
+
+
 class Chat(Place):
     """Carries out the commands of one chat."""
 
-    async def act(
-        self,
-        text: str,
-        role: str | None,
-        name: str | None,
-        about: Sequence[str],
-    ) -> Reply | None:
-        """Do what the person says; None if it is no command or not theirs."""
-        if not isinstance(text, str) or isinstance(about, str):
-            raise InvalidInput("A command is a text, and `about` a list of ids")
-        speaker = authority.speaker_of(role, name)
-        if not authority.is_own(role, speaker, self.scope.user):
-            return None
-        command = parse(text)
-        if command is None:
-            return None
-        if command.command == "show":
-            return await self.show(command.topic)
-        if command.command in ("forget", "pin", "unpin"):
-            return await self.change(command, about)
-        if command.field:
-            return await self.decide(command, about)
-        return await self.switch(command.command)
-
     async def show(self, topic: str) -> Reply:
         """Show what is stored about a topic."""
-        privacy = Privacy(*self.place)
+        privacy = Privacy(*self.parts)
         if await privacy.disabled_reason() == INCOGNITO:
             return Reply(command="show", say=f"I look nothing up: {INCOGNITO}.", done=False)
         found = await self.find(topic)
@@ -234,7 +243,7 @@ class Chat(Place):
 
     async def switch(self, command: str) -> Reply:
         """Turn memory or incognito on or off."""
-        privacy = Privacy(*self.place)
+        privacy = Privacy(*self.parts)
         what, state = command.split()
         say = _SWITCHED[command]
         if what == "memory":
@@ -252,7 +261,7 @@ class Chat(Place):
 
     async def decide(self, command: Command, about: Sequence[str]) -> Reply | None:
         """Decide a proposal that the person has seen; one that they have not is shown first."""
-        consent = Consent(*self.place)
+        consent = Consent(*self.parts)
         field = command.field.lower()
         field = "preferred_name" if field.endswith("name") else field
         waiting = [each for each in await consent.list() if each.field == field]

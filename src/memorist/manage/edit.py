@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from .. import embedders
-from ..context import Context
+from ..context import Context, Place
 from ..errors import InvalidInput, NotFound, ProviderFailed, RevisionConflict
 from ..ingest import links, transitions, validation
 from ..ports import Vectors
@@ -19,6 +19,7 @@ from ..storage.queries import Reader
 from ..storage.scan import original_text
 from ..storage.store import Store
 from ..storage.transaction import Transaction
+from ..telemetry import observed
 from ..text import normalize
 from ..text.clock import new_id
 from ..types import (
@@ -38,32 +39,38 @@ from . import privacy
 LONGEST_SUMMARY = 280  # characters
 
 
-async def edit(
-    ctx: Context,
-    scope: Scope,
-    labels: Labels,
+@observed("edit", lambda _: 1)
+async def edit_memory(
+    place: Place,
     id: str,
-    text: str | None,
-    given: Mapping[str, Any],
-    actor: str | None,
-    revision: int | None,
+    text: str | None = None,
+    *,
+    summary: str | None = None,
+    category: str | None = None,
+    tags: Sequence[str] | None = None,
+    importance: float | None = None,
+    revision: int | None = None,
+    actor: str | None = None,
 ) -> Memory:
-    """Change the text and fields of a memory, and keep the version before beside it.
+    """Change a memory. The id stays; the version before is kept and can still be read.
 
-    Raises NotFound, InvalidInput, Refused; RevisionConflict if it has not the given revision.
+    Raises NotFound; Refused in an incognito session; InvalidInput if it is not the current version;
+    RevisionConflict if `revision` is not its revision.
     """
+    ctx, scope, labels = place.parts
     await privacy.refuse_incognito(ctx, scope, labels.session)
     by = None
     if text is not None:
         text = normalize.clean(validation.text(text, ctx.settings.max_text_chars))
         by = validation.policy(ctx.policies, ctx.settings.policy).links
-    fields = {name: value for name, value in given.items() if value is not None}
+    given = {"summary": summary, "category": category, "importance": importance, "tags": tags}
+    fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     validation.fields(fields)
     if (length := len(fields.get("summary", ""))) > LONGEST_SUMMARY:
         raise InvalidInput(f"A summary has at most {LONGEST_SUMMARY} characters, not {length}")
     if "tags" in fields:
-        tags = map(str.lower, fields["tags"])
-        fields["tags"] = tuple(dict.fromkeys(tags))
+        lowered = map(str.lower, fields["tags"])
+        fields["tags"] = tuple(dict.fromkeys(lowered))
     names = sorted(fields if text is None else [*fields, "text"])
     stored = await ctx.store.get(scope, [str(id)])
     texts = [memory.text for memory in stored]

@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypedDict
 
-from ..context import Context
+from ..context import Context, Place
 from ..errors import InvalidInput, NotAllowed, ProviderFailed, StoreUnavailable
 from ..ingest import validation
 from ..retrieve import pipeline, profiles, render
@@ -149,16 +149,16 @@ async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recal
 
 
 async def read_updates(
-    ctx: Context,
-    scope: Scope,
-    labels: Labels,
-    since: int | None,
+    place: Place,
+    since: int | None = None,
+    *,
     thread: str | None = None,
 ) -> Updates:
-    """Return what changed in a thread after a revision, or after what was read last.
+    """Return what changed in a thread after a revision: at most three lines.
 
-    Raises InvalidInput.
+    Without a revision it continues where it stopped the last time. Raises InvalidInput.
     """
+    ctx, scope, labels = place.parts
     validation.fields({"thread": thread})
     name = thread or labels.thread or labels.session
     if name is None or isinstance(since, bool) or not isinstance(since, int | None):
@@ -226,7 +226,7 @@ async def reserve_header(ctx: Context, query: Query, since: int) -> tuple[Update
     Without room for it, it is reported the next time; while the store is unavailable there is none.
     """
     try:
-        updates = await read_updates(ctx, query.scope, query.labels, since)
+        updates = await read_updates(Place(ctx, query.scope, query.labels), since)
     except StoreUnavailable:
         updates = Updates(thread="", since=since, revision=since)
     caps = render.Caps(tokens=query.budget, chars=query.max_chars)
@@ -252,14 +252,19 @@ def add_header(ctx: Context, query: Query, updates: Updates, answer: Recall) -> 
 
 
 async def record_feedback(
-    ctx: Context,
-    scope: Scope,
-    labels: Labels,
+    place: Place,
     recalled: Recall | Sequence[str],
-    used: Sequence[str] | None,
-    reply: str | None,
+    *,
+    used: Sequence[str] | None = None,
+    reply: str | None = None,
 ) -> dict[str, str]:
-    """Return which recalled memories were used and how that is known, and count it."""
+    """Count a turn, and whether the reply used what was recalled for it.
+
+    Pass the ids that were `used`, or the `reply`, in which ids and echoed words are found. Returns
+    the used ids and how that is known: `told`, `cited` or `echoed`. An echo is an estimate, made
+    without a language model; no text is stored. Raises InvalidInput.
+    """
+    ctx, scope, labels = place.parts
     if (used is None) == (reply is None):
         raise InvalidInput("Pass either `used` (ids) or `reply` (the text of the reply)")
     question = ""

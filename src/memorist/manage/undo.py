@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal
 
-from ..context import Context
+from ..context import Place
 from ..errors import InvalidInput, NotFound, RevisionConflict
 from ..ingest import transitions, validation
 from ..ports import Vectors
@@ -17,7 +17,7 @@ from ..storage.history import History
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import clock, tokens
-from ..types import CONTRADICTS, HistoryEvent, Labels, Memory, Scope, frozen
+from ..types import CONTRADICTS, HistoryEvent, Memory, Scope, frozen
 from . import edit, privacy
 
 KEPT = timedelta(days=30)  # how long what was new can be restored after it was undone
@@ -46,20 +46,21 @@ class Step:
     entries: tuple[HistoryEntry, ...]  # that are undone, newest first
 
 
-async def undo(
-    ctx: Context,
-    scope: Scope,
-    labels: Labels,
-    operation: str | None,
-    session: str | None,
+async def undo_changes(
+    place: Place,
+    operation: str | None = None,
     *,
-    dry_run: bool,
-    actor: str | None,
+    session: str | None = None,
+    dry_run: bool = False,
+    actor: str | None = None,
 ) -> Undone:
-    """Undo one operation, or everything a session did, all or nothing.
+    """Undo one operation of the history (`meta` names it), or everything a session did.
 
-    Raises NotFound, InvalidInput, RevisionConflict.
+    New memories are hidden and can be restored for 30 days; changed ones are as before. It is in
+    the history and can itself be undone; an erasure cannot. Raises NotFound; RevisionConflict if
+    something was changed later.
     """
+    ctx, scope, labels = place.parts
     validation.fields({"operation": operation, "session": session, "actor": actor})
     if (operation is None) == (session is None):
         raise InvalidInput("Pass what to undo: either an operation or a session")
