@@ -236,9 +236,7 @@ def typed(text: str) -> tuple[str, bytes]:
 async def put(
     graphs: GraphCheckpoints, made: GraphState, run: str | None = None, **values: str
 ) -> None:
-    await graphs.put(
-        made, lambda names: {name: typed(values[name]) for name in names}, metadata={}, run=run
-    )
+    await graphs.put(made, lambda names: {name: typed(values[name]) for name in names}, {}, run)
 
 
 def nothing(names: Sequence[str]) -> dict[str, tuple[str, bytes]]:
@@ -274,7 +272,7 @@ async def test_a_value_is_asked_for_if_its_version_is_not_stored(store: Store) -
         raise InvalidInput("it is too large")
 
     with pytest.raises(InvalidInput):
-        await graphs.put(state("2", a="1", b="1"), refuse, metadata={}, run=None)
+        await graphs.put(state("2", a="1", b="1"), refuse, {})
     assert asked == ["b"]
     assert await found(graphs) == ["1"]
 
@@ -322,9 +320,9 @@ async def test_pages_neither_repeat_nor_skip_a_checkpoint(store: Store) -> None:
 @pytest.mark.parametrize("name", ["source", "a.b", "7", "%24", "with space"])
 async def test_metadata_is_filtered_in_the_store(store: Store, name: str) -> None:
     graphs = GraphCheckpoints(store, ANA)
-    await graphs.put(state("1"), nothing, metadata={name: '"yes"'}, run=None)
-    await graphs.put(state("2"), nothing, metadata={name: '"no"'}, run=None)
-    await graphs.put(state("3"), nothing, metadata={}, run=None)
+    await graphs.put(state("1"), nothing, {name: '"yes"'})
+    await graphs.put(state("2"), nothing, {name: '"no"'})
+    await graphs.put(state("3"), nothing, {})
     assert await found(graphs, metadata={name: '"yes"'}) == ["1"]
     assert await found(graphs, metadata={name: None}) == ["3"]
     assert await found(graphs, metadata={name: "yes"}) == []

@@ -207,8 +207,13 @@ async def read_archive(path: Path, store: Store, report: Report) -> Copied:
     sums: Sums | None = None
     while batch := await asyncio.to_thread(lambda: list(islice(records, PAGE))):
         sums = batch.pop()["sums"] if "sums" in batch[-1] else None
-        for table, group in groupby(batch, lambda record: str(record.pop("table", None))):
-            await _insert(database, await to_page(database, table, list(group)), {})
+        for (table, columns), group in groupby(batch, take_shape):
+            if table not in KEYS or set(columns) != set(await _columns(database, table)):
+                raise InvalidInput(
+                    f"The archive holds {table!r} in a form that this version does not know"
+                )
+            rows = [tuple(record.values()) for record in group]
+            await _insert(database, TablePage(table, columns, rows), {})
         done += len(batch)
         report(done, done)
     if sums is None:
@@ -304,11 +309,9 @@ def _to_copied(rows: int, sums: Sums) -> Copied:
 
 def comparable(value: Any) -> Any:
     """Return JSON in one format, since engines format it differently."""
-    if isinstance(value, str) and value[:1] in ("{", "["):
-        try:
+    if isinstance(value, str) and value.startswith(("{", "[")):
+        with suppress(ValueError):
             return json.dumps(json.loads(value), sort_keys=True)
-        except ValueError:
-            return value
     return value
 
 
@@ -318,13 +321,9 @@ async def _meta(database: Database, key: str) -> str | None:
     return found[0][0] if found else None
 
 
-async def to_page(database: Database, table: str, records: Sequence[dict[str, Any]]) -> TablePage:
-    """Return records of an archive as rows. A name becomes SQL only if the store knows it."""
-    columns = await _columns(database, table) if table in KEYS else ()
-    if not columns or any(set(record) != set(columns) for record in records):
-        raise InvalidInput(f"The archive holds {table!r} in a form that this version does not know")
-    rows = [tuple(record[name] for name in columns) for record in records]
-    return TablePage(table, columns, rows)
+def take_shape(record: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """Take the table out of a record of an archive; return it with the names of the columns."""
+    return str(record.pop("table", None)), tuple(record)
 
 
 @contextmanager

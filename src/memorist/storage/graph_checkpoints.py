@@ -87,9 +87,8 @@ class GraphCheckpoints:
         self,
         state: GraphState,
         dump: Callable[[Sequence[str]], Mapping[str, Typed]],
-        *,
-        metadata: Mapping[str, str],
-        run: str | None,
+        metadata: Mapping[str, str | None],
+        run: str | None = None,
     ) -> None:
         """Store a checkpoint. `dump` returns the values of channels; it is asked for those whose
         version is not stored yet."""

@@ -16,7 +16,6 @@ import secrets
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -162,17 +161,15 @@ class MemoristSaver(BaseCheckpointSaver[str]):
             if name in values:
                 channels[name] = json.dumps(version)
         bare = {name: value for name, value in checkpoint.items() if name != "channel_values"}
-        data = self._dump("checkpoint", {"checkpoint": bare, "metadata": about})
+        ((_, data),) = self._dump([("checkpoint", {"checkpoint": bare, "metadata": about})])
         state = GraphState(thread, ns, id, get_checkpoint_id(config), channels, data)
         run = about.get("run_id")
-        await self._wait(
-            self._graphs.put(
-                state,
-                partial(self._dump_all, values),
-                metadata=_words(about, none=False),
-                run=None if run is None else str(run),
-            )
-        )
+
+        def dump(names: Sequence[str]) -> dict[str, Typed]:
+            return dict(self._dump((name, values[name]) for name in names))
+
+        put = self._graphs.put(state, dump, _words(about), None if run is None else str(run))
+        await self._wait(put)
         return _config(thread, ns, id)
 
     async def aput_writes(
@@ -184,11 +181,9 @@ class MemoristSaver(BaseCheckpointSaver[str]):
     ) -> None:
         """Store what a task wrote. Storing it again changes nothing."""
         made: list[TaskWrite] = []
-        for number, (channel, value) in enumerate(writes):
+        for number, (channel, data) in enumerate(self._dump(writes)):
             place = WRITES_IDX_MAP.get(channel, number)
-            data = self._dump(channel, value)
             made.append(TaskWrite(task_id, place, task_path, channel, data))
-        self._check_size(sum(len(write.data[1]) for write in made))
         id = get_checkpoint_id(config)
         if id is None:
             raise InvalidInput(
@@ -224,7 +219,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
             ns=ns,
             id=id,
             before=get_checkpoint_id(before) if before else None,
-            metadata=_words(filter or {}, none=True),
+            metadata=_words(filter or {}),
             limit=limit,
         )
         while page := await self._wait(few(found, 1)):
@@ -299,25 +294,23 @@ class MemoristSaver(BaseCheckpointSaver[str]):
                 "A checkpoint is damaged and cannot be read: use an older one"
             ) from error
 
-    def _dump_all(self, values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Typed]:
-        dumped = {name: self._dump(name, values[name]) for name in names}
-        self._check_size(sum(len(data) for _, data in dumped.values()))
-        return dumped
-
-    def _dump(self, name: str, value: Any) -> Typed:
-        try:
-            dumped = self.serde.dumps_typed(value)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput(f"The value of {name!r} cannot be serialized: {error}") from error
-        self._check_size(len(dumped[1]))
-        return dumped
-
-    def _check_size(self, size: int) -> None:
+    def _dump(self, values: Iterable[tuple[str, Any]]) -> builtins.list[tuple[str, Typed]]:
+        """Serialize named values. Raises InvalidInput if one cannot be, or all are too large."""
+        dumped: builtins.list[tuple[str, Typed]] = []
+        for name, value in values:
+            try:
+                dumped.append((name, self.serde.dumps_typed(value)))
+            except (TypeError, ValueError, RecursionError) as error:
+                raise InvalidInput(
+                    f"The value of {name!r} cannot be serialized: {error}"
+                ) from error
+        size = sum(len(data) for _, (_, data) in dumped)
         if size > self._most:
             most = self._most >> 20
             raise InvalidInput(
                 f"{size:,} bytes are too many: store less, or raise max_checkpoint_mb ({most})"
             )
+        return dumped
 
 
 def migrate(source: BaseCheckpointSaver[Any], target: MemoristSaver) -> int:
@@ -335,7 +328,7 @@ def migrate(source: BaseCheckpointSaver[Any], target: MemoristSaver) -> int:
         writes: builtins.list[TaskWrite] = []
         for position, (task, channel, value) in enumerate(each.pending_writes or ()):
             place = WRITES_IDX_MAP.get(channel, position)
-            dumped = target._dump(channel, value)
+            ((_, dumped),) = target._dump([(channel, value)])
             # A tuple has no path: the position keeps the order.
             writes.append(TaskWrite(task, place, f"{position:08}", channel, dumped))
         id = each.config["configurable"]["checkpoint_id"]
@@ -357,18 +350,16 @@ def _config(thread: str, ns: str, id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": id}}
 
 
-def _words(metadata: Mapping[str, Any], *, none: bool) -> dict[str, Any]:
-    """Return metadata as JSON texts that are equal for equal values, None only if asked for.
+def _words(metadata: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return metadata as JSON texts that are equal for equal values; None stays None.
 
-    >>> _words({"b": {"d": 1.0, "c": [True]}, "a": 2.0, "e": None}, none=False)
-    {'b': '{"c": [true], "d": 1.0}', 'a': '2'}
+    >>> _words({"b": {"d": 1.0, "c": [True]}, "a": 2.0, "e": None})
+    {'b': '{"c": [true], "d": 1.0}', 'a': '2', 'e': None}
     """
-    words: dict[str, Any] = {}
+    words: dict[str, str | None] = {}
     for name, value in metadata.items():
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if value is not None:
-            words[quote(str(name))] = json.dumps(value, sort_keys=True, default=str)
-        elif none:
-            words[quote(str(name))] = None
+        word = None if value is None else json.dumps(value, sort_keys=True, default=str)
+        words[quote(str(name))] = word
     return words
