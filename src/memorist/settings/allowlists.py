@@ -26,16 +26,8 @@ USUAL_LENGTH = 30  # memories of a category that does not say how many
 ALL = -1
 PROCEDURAL = "procedural"  # how-tos, which only agents that act on them are given
 # Memories of one category under several names: an agent that may read the last may read the first.
-_ALIASES = {
-    "preference": "preferences",
-    "project": "projects",
-    "relationship": "relationships",
-    "goal": "goals",
-    "task": "tasks",
-    "interest": "interests",
-    "constraint": "constraints",
-    "relationship_dynamic": "relationships",
-}
+_NAMES = "preference project relationship goal task interest constraint".split()
+_ALIASES = {name: f"{name}s" for name in _NAMES} | {"relationship_dynamic": "relationships"}
 
 
 def canonical(name: str) -> str:

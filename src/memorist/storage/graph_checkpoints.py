@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from ..errors import StoreDamaged
 from ..types import Scope
-from .queries import Reader
 from .store import Store
 from .transaction import Transaction
 
@@ -25,7 +24,15 @@ PAGE = 10  # checkpoints read at a time, with their values
 _THREAD = "WHERE scope = ? AND thread_id = ?"
 _CHECKPOINT = "(thread_id, ns, checkpoint_id)"
 _VALUE = "(thread_id, ns, channel, version)"
+_STORED = "SELECT thread_id, ns, channel, version FROM graph_values WHERE scope = ?"
 _STATE = "SELECT thread_id, ns, checkpoint_id, parent_id, channels"
+_CONDITIONS = {
+    "thread": "thread_id = ?",
+    "ns": "ns = ?",
+    "id": "checkpoint_id = ?",
+    "until": "checkpoint_id <= ?",
+    "before": "checkpoint_id < ?",
+}
 _TABLES = {
     "graph_checkpoints": "ns, checkpoint_id, parent_id, run_id, channels, metadata, type, data",
     "graph_values": "ns, channel, version, type, data",
@@ -97,7 +104,7 @@ class GraphCheckpoints:
         keys = _value_keys(state)
         async with self.store.transaction(self.scope) as tx:
             await tx.create_scope()
-            stored = await _load_values(tx, self.scope, keys.values())
+            stored = set(await tx.rows_in(self.scope, _STORED, _VALUE, keys.values()))
             values = dump([name for name, key in keys.items() if key not in stored])
             new = [(*keys[name], *value) for name, value in values.items()]
             await tx.write_each(_PUT_VALUE, new)
@@ -114,26 +121,20 @@ class GraphCheckpoints:
     async def find(
         self,
         *,
-        thread: str | None = None,
-        ns: str | None = None,
-        id: str | None = None,
-        before: str | None = None,
         metadata: Mapping[str, str | None] | None = None,
         limit: int | None = None,
+        **wanted: str | None,
     ) -> AsyncIterator[StoredCheckpoint]:
-        """Yield checkpoints, newest first. What is None does not restrict; metadata is compared as
-        the text of its JSON."""
+        """Yield the checkpoints of a `thread`, an `ns`, with an `id`, or `until` or `before` one,
+        newest first.
+
+        What is None does not restrict; metadata is compared as the text of its JSON.
+        """
         sql = f"{_STATE}, type, data FROM graph_checkpoints WHERE scope = ?"
         values: list[Any] = []
-        conditions = {
-            "thread_id = ?": thread,
-            "ns = ?": ns,
-            "checkpoint_id = ?": id,
-            "checkpoint_id < ?": before,
-        }
-        for condition, value in conditions.items():
+        for name, value in wanted.items():
             if value is not None:
-                sql += f" AND {condition}"
+                sql += f" AND {_CONDITIONS[name]}"
                 values.append(value)
         for name, value in (metadata or {}).items():
             is_value = "IS NULL" if value is None else "= ?"
@@ -155,10 +156,24 @@ class GraphCheckpoints:
             last = states[-1]
             after = (last.id, last.thread, last.ns)
 
+    async def lineage(
+        self, thread: str, ns: str, id: str | None
+    ) -> AsyncIterator[StoredCheckpoint]:
+        """Yield a checkpoint, or the newest, and those it followed, nearest first."""
+        async for found in self.find(thread=thread, ns=ns, until=id):
+            if id in (None, found.state.id):  # others belong to a fork
+                yield found
+                id = found.state.parent
+                if id is None:
+                    return
+
     async def _fill(self, states: Sequence[GraphState]) -> list[StoredCheckpoint]:
         """Return checkpoints with their values and writes, without those that were removed."""
         keys = [_value_keys(state) for state in states]
-        values = await _load_values(self.store, self.scope, chain(*map(dict.values, keys)))
+        sql = "SELECT thread_id, ns, channel, version, type, data FROM graph_values WHERE scope = ?"
+        every = chain(*map(dict.values, keys))
+        stored = await self.store.rows_in(self.scope, sql, _VALUE, every)
+        values: dict[GraphKey, Typed] = {row[:4]: (row[4], row[5]) for row in stored}
         writes = await self._writes(states)
         filled: list[StoredCheckpoint] = []
         for state, own in zip(states, keys, strict=True):
@@ -229,14 +244,6 @@ class GraphCheckpoints:
                 await _remove(tx, [key for key in states if key not in kept])
 
 
-async def _load_values(
-    reader: Reader, scope: Scope, keys: Iterable[GraphKey]
-) -> dict[GraphKey, Typed]:
-    sql = "SELECT thread_id, ns, channel, version, type, data FROM graph_values WHERE scope = ?"
-    found = await reader.rows_in(scope, sql, _VALUE, keys)
-    return {row[:4]: (row[4], row[5]) for row in found}
-
-
 def _value_keys(state: GraphState) -> dict[str, GraphKey]:
     """Return the keys of the values that a checkpoint has itself, by channel."""
     keys: dict[str, GraphKey] = {}
@@ -257,8 +264,7 @@ async def _remove(tx: Transaction, keys: Sequence[Sequence[Any]]) -> None:
         sql = f"DELETE FROM {table} {_THREAD} AND ns = ? AND checkpoint_id = ?"
         await tx.write_each(sql, keys)
     for thread in {key[0] for key in keys}:
-        sql = f"SELECT thread_id, ns, channel, version FROM graph_values {_THREAD}"
-        unused = set(await tx.rows(tx.scope, sql, (thread,)))
+        unused = set(await tx.rows(tx.scope, f"{_STORED} AND thread_id = ?", (thread,)))
         for state in await _load_states(tx, thread):
             unused.difference_update(_value_keys(state).values())
         sql = f"DELETE FROM graph_values {_THREAD} AND ns = ? AND channel = ? AND version = ?"

@@ -17,13 +17,14 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from ...errors import InvalidInput, Misconfigured, NotAllowed, StoreDamaged
 from ...manage.checkpoints import thread_name
 from ...scoped import ScopedClient
 from ...storage.graph_checkpoints import (
+    PAGE,
     GraphCheckpoints,
     GraphState,
     StoredCheckpoint,
@@ -55,6 +56,9 @@ except ImportError as error:
     raise Misconfigured('LangGraph is not installed: pip install "memorist[langgraph]"') from error
 
 __all__ = ["MemoristSaver", "MemoristStore", "migrate"]
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import DeltaChannelHistory
 
 _COUNTERS = "counters_since_delta_snapshot"
 _blocked: ContextVar[list[str] | None] = ContextVar("blocked", default=None)
@@ -255,6 +259,26 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         prune = graphs.keep_latest if strategy == "keep_latest" else graphs.delete_threads
         await self._wait(prune(threads))
 
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return what the values of delta channels are built from: a first value, and the writes
+        since.
+        """
+        lineage = self._graphs.lineage(*_place(config), get_checkpoint_id(config))
+        await self._wait(few(lineage, 1))  # the checkpoint itself
+        out: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
+        sought = set(channels)
+        while sought and (page := await self._wait(few(lineage, PAGE))):
+            for _, values, writes in page:
+                for channel in tuple(sought):
+                    mine = [self._pending(write) for write in writes if write.channel == channel]
+                    out[channel]["writes"] = mine + out[channel]["writes"]
+                    if channel in values:
+                        out[channel]["seed"] = self._load(values[channel])
+                        sought.remove(channel)
+        return out
+
     put = verb(aput)
     put_writes = verb(aput_writes)
     get_tuple = verb(aget_tuple)
@@ -263,6 +287,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
     delete_for_runs = verb(adelete_for_runs)
     copy_thread = verb(acopy_thread)
     prune = verb(aprune)
+    get_delta_channel_history = verb(aget_delta_channel_history)
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return a version that sorts after the current one and differs from that of any fork."""

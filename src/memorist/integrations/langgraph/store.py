@@ -228,13 +228,13 @@ def _labels(name: str) -> tuple[str, ...]:
 
 
 def _fields(item: Document) -> dict[str, Any]:
-    return {
+    """Return what LangGraph's items are made from."""
+    fields = item._asdict() | {
         "namespace": _labels(item.namespace),
-        "key": item.key,
         "value": json.loads(item.value),
-        "created_at": item.created_at,
-        "updated_at": item.updated_at,
     }
+    del fields["ttl_minutes"]
+    return fields
 
 
 def _select_namespaces(names: Sequence[str], op: ListNamespacesOp) -> list[tuple[str, ...]]:
