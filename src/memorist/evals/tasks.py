@@ -14,7 +14,7 @@ import tomllib
 import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -36,6 +36,7 @@ from ..ports import BudgetedModel
 from ..retrieve.profiles import Profile
 from ..settings import load
 from ..text import prompts
+from ..types import frozen
 
 SUFFIXES = (".json", ".toml")
 FOLDER = Path(__file__).parent
@@ -191,7 +192,7 @@ def small_talk(task: EvalTask) -> list[EvalSession]:
     return sessions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Result:
     """How one task went."""
 
@@ -207,7 +208,7 @@ class Result:
         return not (self.missing or self.forbidden or self.problem)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Run:
     """All tasks, run one way."""
 
@@ -232,7 +233,7 @@ class Run:
         return self.mean(lambda each: each.tokens)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Report:
     """The same tasks, run several ways."""
 

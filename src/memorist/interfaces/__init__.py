@@ -19,7 +19,7 @@ import tomllib
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,6 +28,7 @@ import memorist
 
 from .. import errors
 from ..errors import InvalidInput, NotFound
+from ..types import frozen
 
 if TYPE_CHECKING:
     from ..sync import Blocking as Blocking
@@ -71,7 +72,7 @@ def load(name: str) -> Any:
     return import_module(f"memorist.{name}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Call:
     """The options that all commands share."""
 
@@ -163,7 +164,7 @@ def codes(error: BaseException) -> Codes:
     return Codes(FAILED, 500)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Argument:
     """One argument of a verb. Required arguments are positional on the command line."""
 
@@ -178,7 +179,7 @@ class Argument:
     cli_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Verb:
     """A method of the client with its route and its command."""
 

@@ -18,8 +18,7 @@ import shutil
 import sys
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -163,12 +162,23 @@ class _Record(BaseModel):
 def _last_turn(mine: BlockingScope, settings: Settings, path: str) -> list[Message]:
     """Return the last prompt in a transcript, and the replies to it if those are stored."""
     turn: list[Message] = []
-    for record in _read_transcript(path):
+    if not path:
+        return turn
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - MAX_TRANSCRIPT))
+        lines = file.read().splitlines()
+    for line in lines:
+        try:
+            record = _Record.model_validate_json(line)
+        except ValidationError:  # cut off, damaged, or not a message
+            continue
         text = record.message.content
         if not isinstance(text, str):
             text = "\n".join(part.text for part in text if part.type == "text")
         text = text[:MAX_TEXT].strip()
-        if not text or _FROM_HOST.match(text):  # a tool result, or written by the host
+        is_hosts_own = record.written_by_host or record.of_helper or _FROM_HOST.match(text)
+        if is_hosts_own or not text:  # without text it is a tool result
             continue
         at = parse_time(record.timestamp)
         if record.type == "user":
@@ -176,20 +186,6 @@ def _last_turn(mine: BlockingScope, settings: Settings, path: str) -> list[Messa
         elif settings.memory_store_responses and record.uuid:
             turn.append(Message(id=record.uuid, content=text, role="assistant", at=at))
     return turn
-
-
-def _read_transcript(path: str) -> Iterator[_Record]:
-    """Yield the messages at the end of a transcript, without damaged ones."""
-    if not path:
-        return
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - MAX_TRANSCRIPT))
-        for raw in file.read().splitlines():
-            with suppress(ValidationError):
-                record = _Record.model_validate_json(raw)
-                if not record.written_by_host and not record.of_helper:
-                    yield record
 
 
 @frozen

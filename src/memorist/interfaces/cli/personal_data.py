@@ -11,9 +11,9 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -21,7 +21,7 @@ import typer
 
 from ...errors import InvalidInput, NotFound
 from ...storage.atomic import new_file
-from ...types import Outcome, Receipt
+from ...types import Outcome, frozen
 from .. import OK, REFUSED, Blocking, BlockingScope, Call
 from .app import command, decode
 from .output import progress
@@ -29,7 +29,7 @@ from .output import progress
 BATCH = 64  # lines imported together: few enough for a moving progress bar
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Line:
     """One record of a file."""
 
@@ -69,7 +69,11 @@ def import_(call: Call, memory: Blocking, file: str, *, restore: bool = False) -
         with progress("Importing", size, hidden=call.json) as advance:
             for batch in filter(None, _batches(lines)):
                 target = call.scope(memory) if batch[0].is_message else counted
-                outcomes += _import_batch(batch, target, restore=restore)
+                try:
+                    receipt = target.import_([line.record for line in batch], restore=restore)
+                except InvalidInput as error:
+                    raise _name_line(error, batch) from error
+                outcomes += receipt.outcomes
                 read += len(batch)
                 advance(batch[-1].read)
         new = counted.stats()["memories"] - before
@@ -99,17 +103,12 @@ def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
     yield batch
 
 
-def _import_batch(batch: list[Line], target: Any, *, restore: bool) -> Sequence[Outcome]:
-    """Import lines together. An error names the line instead of the record."""
-    try:
-        receipt: Receipt = target.import_([line.record for line in batch], restore=restore)
-    except InvalidInput as error:
-        named = re.fullmatch(r"(?s)Record (\d+): (.*)", str(error))
-        if named is None:
-            raise
-        line = batch[int(named[1]) - 1]
-        raise InvalidInput(f"Line {line.number}: {named[2]}") from error
-    return receipt.outcomes
+def _name_line(error: InvalidInput, batch: list[Line]) -> InvalidInput:
+    """Return an error with the number of the line instead of that of the record."""
+    named = re.fullmatch(r"(?s)Record (\d+): (.*)", str(error))
+    if named is None:
+        return error
+    return InvalidInput(f"Line {batch[int(named[1]) - 1].number}: {named[2]}")
 
 
 @command("export")
