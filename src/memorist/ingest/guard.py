@@ -117,14 +117,16 @@ async def load_disabled(
     except StoreUnavailable:
         if not ctx.has_spool:
             raise
-        for session in asked:
-            found[session] = ctx.disabled.get((scope, session)) or everywhere
-    else:
-        reason = everywhere or ("" if checks.settings.memory_enabled else OFF)
-        for session in asked:
-            found[session] = INCOGNITO if session in checks.incognito else reason
-            note_disabled(ctx, scope, session, found[session])
-    return {session: why for session, why in found.items() if why}, checks
+    for session in asked:
+        if checks is None:
+            why = ctx.disabled.get((scope, session)) or everywhere
+        else:
+            reason = everywhere or ("" if checks.settings.memory_enabled else OFF)
+            why = INCOGNITO if session in checks.incognito else reason
+            note_disabled(ctx, scope, session, why)
+        if why:
+            found[session] = why
+    return found, checks
 
 
 def note_disabled(ctx: Context, scope: Scope, session: str | None, why: str) -> None:
