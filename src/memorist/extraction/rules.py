@@ -249,6 +249,15 @@ def _conjugate(verb: str) -> str:
     return lower + ("es" if lower.endswith(("s", "sh", "ch", "x", "z")) else "s")
 
 
+_PERIODS = {  # how a time of at most so many days is written
+    1: "%Y-%m-%d",
+    2: "the weekend of %Y-%m-%d",
+    27: "the week of %Y-%m-%d",
+    31: "%B %Y",
+    360: "{season} %Y",
+}
+
+
 def date(text: str, at: datetime) -> str:
     """Replace "yesterday" and the like by dates.
 
@@ -272,17 +281,8 @@ def date(text: str, at: datetime) -> str:
             return match[0]
         start = found[0].start
         days = (found[0].end - start) // timedelta(days=1)
-        name = f"{words.split()[-1]} {start:%Y}"
-        if days == 1:
-            name = f"{start:%Y-%m-%d}"
-        elif days <= 2:
-            name = f"the weekend of {start:%Y-%m-%d}"
-        elif days < 28:
-            name = f"the week of {start:%Y-%m-%d}"
-        elif days < 32:
-            name = f"{start:%B %Y}"
-        elif days > 360:
-            name = f"{start:%Y}"
+        form = next((form for most, form in _PERIODS.items() if days <= most), "%Y")
+        name = start.strftime(form).format(season=words.split()[-1])
         return (match["before"] or ("on " if days <= 2 else "in ")) + name
 
     return PATTERNS["time"].sub(write, text)
