@@ -120,11 +120,11 @@ class ManagedScope(Place):
 
     async def pin(self, id: str, *, actor: str | None = None) -> Memory:
         """Protect a memory from being trimmed, expired or left out. Raises NotFound."""
-        return await edit.change(*self.parts, id, "updated", {"pinned": True}, actor)
+        return await edit.change(self, id, "updated", {"pinned": True}, actor)
 
     async def unpin(self, id: str, *, actor: str | None = None) -> Memory:
         """Remove the pin. Raises NotFound."""
-        return await edit.change(*self.parts, id, "updated", {"pinned": False}, actor)
+        return await edit.change(self, id, "updated", {"pinned": False}, actor)
 
     async def restore(self, id: str, *, actor: str | None = None) -> Memory:
         """Restore a memory that was trimmed, expired, archived or hidden.
@@ -135,7 +135,7 @@ class ManagedScope(Place):
         if memory.state in ("active", "superseded"):
             raise InvalidInput(f"Memory {id!r} is {memory.state}: there is nothing to restore")
         fields = {"state": "active", "purge_at": None}
-        return await edit.change(*self.parts, id, "restored", fields, actor)
+        return await edit.change(self, id, "restored", fields, actor)
 
     undo = undo_changes
 

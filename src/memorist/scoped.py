@@ -128,7 +128,7 @@ class ScopedClient(ManagedScope):
         as `delta` returns it. Raises InvalidInput.
         """
         ctx = self.ctx
-        asked, by = recall.build_query(*self.parts, query, **options)
+        asked, by = recall.build_query(self, query, **options)
         session = self.labels.session
         disabled, checks = await load_disabled(ctx, ctx.store, self.scope, [session])
         if disabled:
@@ -157,7 +157,7 @@ class ScopedClient(ManagedScope):
         Only spaces in which the person turned sharing on, and only memories with the tag `share:`
         and the name of this space. Raises InvalidInput.
         """
-        recall.build_query(*self.parts, query, limit=limit, budget=budget)
+        recall.build_query(self, query, limit=limit, budget=budget)
         if await self.privacy.disabled_reason():
             return []
         where = Filter(tags=(f"{privacy.SHARED}{self.scope.space}",))
@@ -211,7 +211,7 @@ class ScopedClient(ManagedScope):
 
         The options are those of `recall`. Raises NotFound.
         """
-        asked, by = recall.build_query(*self.parts, query, **options)
+        asked, by = recall.build_query(self, query, **options)
         await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
         memory = await self.get(id)
         return await retrieve.explain(self.ctx, asked, memory, by, self.ctx.clock())
@@ -247,7 +247,7 @@ class ScopedClient(ManagedScope):
         Raises InvalidInput if neither is given.
         """
         manner = Manner(session=self.labels.session, **options)
-        ids = await forget.find(*self.parts, query, where)
+        ids = await forget.find(self, query, where)
         if dry_run:
             plan = await forget.make_plan(self.ctx.store, self.scope, ids)
             return plan.report(dry_run=True)

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar, dataclass_transform, get_args
 
 Kind = Literal["episodic", "semantic", "procedural", "working", "insight"]
 State = Literal["active", "compressed", "archived", "superseded", "soft_deleted"]
-Role = Literal["user", "assistant", "system"]
 Status = Literal["created", "merged", "updated", "conflict", "pending", "skipped", "refused"]
 HistoryEvent = Literal[
     "created", "updated", "merged", "deleted", "soft_deleted", "restored", "superseded", "linked"
@@ -36,7 +35,6 @@ Op = Literal[
 KINDS: tuple[Kind, ...] = get_args(Kind)
 NODES: tuple[Node, ...] = get_args(Node)
 STATES: tuple[State, ...] = get_args(State)
-ROLES: tuple[Role, ...] = get_args(Role)
 GUILD = "__guild__"  # the user of a scope that belongs to a group: its facts name their subject
 RELATED = "related_to"  # the type of a relation between memories that are about the same
 CONTRADICTS = "contradicts"  # from a newer memory to the one it replaced, until it is decided

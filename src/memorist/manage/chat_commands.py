@@ -191,13 +191,12 @@ class Chat(Place):
         if topic.lower() in ("", "me", "myself"):
             page = await self.ctx.store.page(self.scope, Filter(), limit=SHOWN)
             return list(page)
-        found = await recall.look_up(self.ctx, self.scope, self.labels, topic, SHOWN)
+        found = await recall.look_up(self, topic, SHOWN)
         return list(found)
 
     async def change(self, command: Command, about: Sequence[str]) -> Reply:
         """Forget, pin or unpin what is meant; ask if that is not clear."""
-        ctx = self.ctx
-        scope = self.scope
+        user = self.scope.user
         verb = command.command
         found = await self._find_meant(command, about)
         is_clear = len(found) == 1 or (found and command.which == "all")
@@ -211,12 +210,11 @@ class Chat(Place):
             return Reply(command=verb, say=say, done=False, ids=_ids(found))
         for memory in found:
             if verb == "forget":
-                manner = forget.Manner(reason="asked for in the chat", actor=scope.user)
-                await forget.forget(ctx, scope, [memory.id], manner)
+                manner = forget.Manner(reason="asked for in the chat", actor=user)
+                await forget.forget(self.ctx, self.scope, [memory.id], manner)
             else:
                 fields = {"pinned": verb == "pin"}
-                id = memory.id
-                await edit.change(ctx, scope, self.labels, id, "updated", fields, scope.user)
+                await edit.change(self, memory.id, "updated", fields, user)
         say = "Forgotten." if len(found) == 1 else f"Forgotten: {len(found)} memories."
         if verb != "forget":
             say = f"{'Pinned' if verb == 'pin' else 'No longer pinned'}:\n{_number(found)}"

@@ -28,7 +28,6 @@ from ..types import (
     Evidence,
     Filter,
     HistoryEvent,
-    Labels,
     Memory,
     Message,
     Scope,
@@ -115,9 +114,7 @@ async def edit_memory(
 
 
 async def change(
-    ctx: Context,
-    scope: Scope,
-    labels: Labels,
+    place: Place,
     id: str,
     event: HistoryEvent,
     fields: Mapping[str, Any],
@@ -127,6 +124,7 @@ async def change(
 
     Raises NotFound.
     """
+    ctx, scope, labels = place.parts
     plain = {name: value for name, value in fields.items() if isinstance(value, bool | str)}
     meta = plain | await privacy.trace(ctx, scope, labels.session)
     async with ctx.store.transaction(scope) as tx:

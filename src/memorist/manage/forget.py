@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypedDict
 
-from ..context import Context
+from ..context import Context, Place
 from ..errors import InvalidInput, NotFound, ProviderFailed, StoreDamaged, StoreFull
 from ..ingest import transitions, validation
 from ..jobs import vectors
@@ -19,7 +19,7 @@ from ..storage import Change, Forget, Save
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import summarize, tokens
-from ..types import GUILD, STATES, Filter, Labels, Memory, Scope, frozen
+from ..types import GUILD, STATES, Filter, Memory, Scope, frozen
 from . import edit, privacy, recall
 from .journal import Journal
 
@@ -92,24 +92,19 @@ class Plan:
         return Forgotten(ids=self.ids, derived=self.others, flagged=flagged, dry_run=dry_run)
 
 
-async def find(
-    ctx: Context,
-    scope: Scope,
-    labels: Labels,
-    query: str | None,
-    where: Filter | None,
-) -> list[str]:
+async def find(place: Place, query: str | None, where: Filter | None) -> list[str]:
     """Return the ids of what a query finds, best first, or of all that a filter matches.
 
     Raises InvalidInput if neither is given.
     """
     wanted = validation.where(where)
     if query:
-        memories = await recall.look_up(ctx, scope, labels, query, MOST_FOUND, where)
+        memories = await recall.look_up(place, query, MOST_FOUND, where)
         return [memory.id for memory in memories]
     if wanted.is_plain:
         raise InvalidInput("Pass what to forget: a query, or a filter that names more than states")
-    return [memory.id for memory in await ctx.store.find_all(scope, wanted)]
+    found = await place.ctx.store.find_all(place.scope, wanted)
+    return [memory.id for memory in found]
 
 
 async def forget(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) -> Forgotten:

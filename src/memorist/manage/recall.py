@@ -26,7 +26,7 @@ from ..storage.history import ThreadChange, Updates, shown_revision, thread_chan
 from ..storage.queries import Reader
 from ..storage.store import MemoryAccess, access_scores, record_access
 from ..text import compare, normalize
-from ..types import Filter, Labels, Memory, Query, Recall, Scope
+from ..types import Filter, Memory, Query, Recall, Scope
 from . import privacy
 
 BULLETS = 3  # lines of a header
@@ -53,9 +53,7 @@ class RecallOptions(TypedDict, total=False):
 
 
 def build_query(
-    ctx: Context,
-    scope: Scope,
-    labels: Labels,
+    place: Place,
     text: str,
     *,
     limit: int | None = None,
@@ -68,6 +66,7 @@ def build_query(
     rerank: bool | None = None,
 ) -> tuple[Query, Profile]:
     """Return a checked query and the profile that ranks it. Raises InvalidInput."""
+    ctx = place.ctx
     if not isinstance(text, str):
         raise InvalidInput(f"A question is text, not {type(text).__name__}")
     for name, value in (("limit", limit), ("budget", budget), ("max_chars", max_chars)):
@@ -79,22 +78,20 @@ def build_query(
         profile = replace(profile, rerank=rerank)
     query = Query(
         text=normalize.storable(text[: ctx.settings.max_query_chars]),
-        scope=scope,
+        scope=place.scope,
         limit=limit or (profile.limit if budget is None else profile.most),
         budget=budget or profile.budget,
         max_chars=max_chars,
         where=validation.where(where),
         as_of=validation.moment(as_of),
-        labels=labels,
+        labels=place.labels,
         include_compressed=include_compressed,
     )
     return query, profile
 
 
 async def look_up(
-    ctx: Context,
-    scope: Scope,
-    labels: Labels,
+    place: Place,
     text: str,
     limit: int,
     where: Filter | None = None,
@@ -104,15 +101,14 @@ async def look_up(
     An incognito session leaves no vector of its question.
     """
     query, profile = build_query(
-        ctx,
-        scope,
-        labels,
+        place,
         text,
         limit=limit,
         budget=UNLIMITED,
         where=where,
         include_compressed=True,
     )
+    ctx, scope, labels = place.parts
     if await privacy.disabled_reason(ctx, scope, labels.session) == privacy.INCOGNITO:
         ctx = replace(ctx, embedder=None)
     answer = await pipeline.recall(ctx, query, profile, ctx.clock())

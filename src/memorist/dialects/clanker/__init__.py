@@ -374,7 +374,7 @@ class Clanker:
 
     async def _change(self, guild: ScopedClient, id: str, fields: Mapping[str, Any]) -> None:
         if fields:
-            await edit.change(self._ctx, guild.scope, Labels(), id, "updated", fields, None)
+            await edit.change(guild, id, "updated", fields, None)
 
 
 def _check_subject(given: str) -> str:
