@@ -1,4 +1,4 @@
-"""The values that everything else works with. Times are timezone-aware UTC."""
+"""The values that all parts of the package share. Times are timezone-aware and in UTC."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ Op = Literal[
 KINDS: tuple[Kind, ...] = get_args(Kind)
 NODES: tuple[Node, ...] = get_args(Node)
 STATES: tuple[State, ...] = get_args(State)
-GUILD = "__guild__"  # the user of a scope that belongs to a group: its facts name their subject
-RELATED = "related_to"  # the type of a relation between memories that are about the same
-CONTRADICTS = "contradicts"  # from a newer memory to the one it replaced, until it is decided
+GUILD = "__guild__"  # user of a scope that belongs to a group, whose facts name their subject
+RELATED = "related_to"  # type of a relation between memories about the same topic
+CONTRADICTS = "contradicts"  # from a newer memory to the one it replaced, until resolved
 HISTORY_EVENTS = ("ADD", "UPDATE", "DELETE", "MERGE", "LINK", "TTL", "RESTORE")
 ITEM_TYPES = ("fact", "preference", "project", "decision", "crumb", "request", "result")
 
@@ -47,13 +47,13 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
-    """Make a class a value: a dataclass that never changes, whose fields are given by name."""
+    """Turn a class into an immutable dataclass with keyword-only fields."""
     return dataclass(frozen=True, slots=True, kw_only=True)(cls)
 
 
 @frozen
 class Scope:
-    """The wall: what is remembered in one scope is never seen from another."""
+    """An isolated set of memories: nothing stored in one scope is visible from another."""
 
     user: str
     space: str = "default"
@@ -62,7 +62,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Finer marks inside a scope: they can be filtered by, and they bias; they are no wall."""
+    """Labels inside a scope. They can be filtered by and affect ranking, but do not isolate."""
 
     session: str | None = None
     thread: str | None = None
@@ -76,11 +76,11 @@ class Labels:
 
 @frozen
 class Memory:
-    """One remembered thing, as it stands now."""
+    """A stored memory in its current revision."""
 
     id: str  # UUIDv7
     scope: Scope
-    text: str  # what was said; a change makes a new revision, never a new text in the old one
+    text: str  # as it was said; an edit creates a new revision
     kind: Kind
     created_at: datetime
     updated_at: datetime
@@ -99,10 +99,10 @@ class Memory:
     confidence: float = 1.0
     metadata_confidence: float = 0.0
     tags: tuple[str, ...] = ()
-    source_ids: tuple[str, ...] = ()  # messages and outside references it rests on
+    source_ids: tuple[str, ...] = ()  # messages and external references it is based on
     evidence: tuple[str, ...] = ()  # paths and URLs
     evidence_ids: tuple[str, ...] = ()  # memories it was derived from
-    evidence_text: str | None = None  # the words themselves, where they differ from the text
+    evidence_text: str | None = None  # the original wording, where it differs from the text
     source_message_id: str | None = None
     source_session_id: str | None = None
     pinned: bool = False
@@ -110,7 +110,7 @@ class Memory:
     repeat_count: int = 0
     simhash: int = 0  # unsigned 64 bits
     content_hash: str = ""
-    sequence: int | None = None  # place in the session
+    sequence: int | None = None  # position in the session
     speaker: str | None = None
     occurred_at: datetime | None = None  # when it happened or was said
     valid_from: datetime | None = None
@@ -118,7 +118,7 @@ class Memory:
     last_accessed: datetime | None = None
     access_count: int = 0
     state: State = "active"
-    compression_source: bool = False  # it is the summary of compressed memories
+    compression_source: bool = False  # it is a summary of compressed memories
     superseded_by: str | None = None
     purge_at: datetime | None = None
     needs_embedding: bool = True
@@ -135,18 +135,18 @@ class Memory:
 
     @property
     def on_purpose(self) -> bool:
-        """The person wants exactly this kept: it is never trimmed or expired."""
+        """Whether the person pinned or saved it: such a memory is never trimmed and never expires."""
         return self.pinned or self.manually_saved
 
     @property
     def importance_level(self) -> int:
-        """The same importance as a level from 1 to 5."""
+        """The importance as a level from 1 to 5."""
         return min(5, max(1, math.ceil(round(5 * self.importance, 9))))
 
 
 @frozen
 class Message:
-    """One thing that was said, by whom and when."""
+    """One message of a conversation: what was said, by whom and when."""
 
     content: str
     id: str | None = None
@@ -158,11 +158,11 @@ class Message:
 
 @frozen
 class Draft:
-    """What a caller wants remembered, before it is cleaned, cut, scored and compared."""
+    """A text to store, before it is cleaned, chunked, scored and compared."""
 
     text: str
-    id: str | None = None  # of the memory; if there are several chunks, of the first
-    told_at: datetime | None = None  # when it was handed over, if that is not now
+    id: str | None = None  # of the memory, or of the first chunk if there are several
+    told_at: datetime | None = None  # when it was submitted, if not now
     labels: Labels = Labels()
     message_id: str | None = None
     speaker: str | None = None
@@ -176,7 +176,7 @@ class Draft:
     evidence: tuple[str, ...] = ()
     evidence_ids: tuple[str, ...] = ()
     evidence_text: str | None = None
-    steps_text: str | None = None  # what makes a procedural memory a how-to, and not a preference
+    steps_text: str | None = None  # makes a procedural memory a workflow instead of a preference
     importance: float | None = None
     confidence: float = 1.0
     pinned: bool = False
@@ -204,7 +204,7 @@ class Receipt:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The memories that hold what was said, each once, in order."""
+        """The ids of the memories that hold the drafts, without duplicates, in order."""
         return tuple(dict.fromkeys(id for outcome in self.outcomes for id in outcome.ids))
 
     def count(self, status: Status) -> int:
@@ -213,7 +213,7 @@ class Receipt:
 
 @frozen
 class Filter:
-    """Which memories count. What is not given does not restrict; times are after ≤ t < before."""
+    """Selects memories. Unset fields do not restrict; time ranges mean after ≤ t < before."""
 
     ids: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
@@ -221,7 +221,7 @@ class Filter:
     categories: tuple[str, ...] = ()
     item_types: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()  # any of them, in any case
+    tags: tuple[str, ...] = ()  # any of them, case-insensitive
     pinned: bool | None = None
     manually_saved: bool | None = None
     needs_embedding: bool | None = None
@@ -239,20 +239,20 @@ class Filter:
     content_hash: str | None = None
     versions_of: str | None = None  # earlier versions of that memory; they are superseded
     used_before: datetime | None = None  # not recalled or changed since
-    purge_before: datetime | None = None  # hidden, and to be erased by then
+    purge_before: datetime | None = None  # soft-deleted and due to be erased by then
     compression_source: bool | None = None
-    derived_from: tuple[str, ...] = ()  # those that name one of these as evidence or source
+    derived_from: tuple[str, ...] = ()  # has one of these as evidence or source
     labels: Labels = Labels()
 
     @property
     def is_plain(self) -> bool:
-        """Nothing but the state is asked for, so an index need not consult the store."""
+        """Whether only states are restricted, so that an index can answer without the store."""
         return self == Filter(states=self.states)
 
 
 @frozen
 class Query:
-    """One question, with everything that decides its answer."""
+    """A question with all options that affect the answer."""
 
     text: str
     scope: Scope
@@ -260,14 +260,14 @@ class Query:
     budget: int | None = None  # tokens of the rendered text
     max_chars: int | None = None
     where: Filter = Filter()
-    as_of: datetime | None = None  # what held then
-    labels: Labels = Labels()  # where the question is asked: session and channel bias or restrict
+    as_of: datetime | None = None  # answer from what was valid at this time
+    labels: Labels = Labels()  # of the caller: session and channel boost or restrict results
     include_compressed: bool = False
 
 
 @frozen
 class Hit:
-    """A memory that answers, and why: the parts add up to the score."""
+    """A returned memory and its score, which is the sum of the parts."""
 
     memory: Memory
     score: float
@@ -287,16 +287,16 @@ class Cut:
 
 @frozen
 class Recall:
-    """What a question returned."""
+    """The result of a query."""
 
     query: Query
     profile: str
     hits: tuple[Hit, ...] = ()
-    text: str = ""  # the block to put before the model
+    text: str = ""  # the rendered block for the prompt
     tokens: int = 0  # of that block
     cut: tuple[Cut, ...] = ()
-    revision: int | None = None  # of the thread, up to which the text tells what changed
-    related: tuple[Memory, ...] = ()  # on the same topics as the hits; they are in the text, too
+    revision: int | None = None  # of the thread, up to which the text reports changes
+    related: tuple[Memory, ...] = ()  # on the same topics as the hits; also part of the text
     legs: Mapping[str, str] = field(default_factory=dict)  # "ok", or why the leg was down
 
     @property
@@ -311,15 +311,15 @@ class Recall:
 
     @property
     def degraded(self) -> bool:
-        """A part that should have helped to answer was unavailable."""
+        """Whether a component that should have contributed was unavailable."""
         return any(state != "ok" for state in self.legs.values())
 
     def prompt(self) -> str:
-        """The block to put before the model; empty if nothing was found."""
+        """Return the rendered block for the prompt; empty if nothing was found."""
         return self.text
 
     def explain(self) -> str:
-        """Why each memory came back, part by part, and why others did not."""
+        """Return why each memory was returned, part by part, and why others were not."""
         lines = [
             f"{self.query.text!r} by {self.profile}: {len(self.hits)} hits, {self.tokens} tokens"
         ]
@@ -334,7 +334,7 @@ class Recall:
 
 @frozen
 class Reason:
-    """Where one memory stands for one question, whether it was returned or not."""
+    """The rank and score of one memory for a query, whether it was returned or not."""
 
     id: str
     returned: bool
@@ -346,7 +346,7 @@ class Reason:
 
 @frozen
 class Related:
-    """A memory that is about the same as another one, and how near the two are."""
+    """A linked memory about the same topic, and how similar the two are."""
 
     memory: Memory
     strength: float  # their cosine when they were linked
@@ -354,17 +354,17 @@ class Related:
 
 @frozen
 class Evidence:
-    """What a memory rests on, as far as it can still be read."""
+    """The sources of a memory, as far as they still exist."""
 
     memory: Memory
     messages: tuple[Message, ...] = ()
     memories: tuple[Memory, ...] = ()
-    missing: tuple[str, ...] = ()  # references that point outside, or to what is gone
+    missing: tuple[str, ...] = ()  # references that are external or whose target was erased
 
 
 @frozen
 class Conflict:
-    """Two contradicting statements: the newer one stands until it is confirmed or rejected."""
+    """Two contradicting statements: the newer one holds until it is confirmed or rejected."""
 
     new: Memory
     old: Memory
@@ -383,7 +383,7 @@ def _brief(text: str, width: int = 100) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some memories, newest first, and where the next page begins."""
+    """A page of memories, newest first, and the cursor of the next page."""
 
     memories: tuple[Memory, ...]
     cursor: str | None = None

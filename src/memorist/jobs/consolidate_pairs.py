@@ -108,8 +108,7 @@ def compare_vectors(
     """
     found: dict[tuple[int, int], float] = {}
     other_vectors = snapshot.vectors(others)
-    for start in range(0, len(compared), _BATCH):
-        batch = compared[start : start + _BATCH]
+    for batch in np.split(compared, range(_BATCH, len(compared), _BATCH)):
         products = snapshot.vectors(batch) @ other_vectors.T
         for at, cosines in zip(batch.tolist(), products, strict=True):
             is_near = (cosines >= low) & (others != at)
@@ -117,11 +116,9 @@ def compare_vectors(
             near = np.flatnonzero(is_near)
             nearest = np.lexsort((others[near], -cosines[near]))
             best = near[nearest[:NEIGHBORS]]
-            row = int(snapshot.row[at])
-            other_rows = snapshot.row[others[best]].tolist()
-            for other, cosine in zip(other_rows, cosines[best].tolist(), strict=True):
-                a, b = sorted((row, other))
-                found[a, b] = min(cosine, 1.0)
+            for other in best:
+                a, b = sorted((int(snapshot.row[at]), int(snapshot.row[others[other]])))
+                found[a, b] = min(float(cosines[other]), 1.0)
     ranked = sorted(found.items(), key=lambda each: (-round(each[1], 6), each[0]))
     return [(a, b, cosine) for (a, b), cosine in ranked[:MAX_PAIRS]]
 

@@ -87,7 +87,7 @@ class LabeledBody(SpaceBody):
 
 
 class FilterBody(Body):
-    """Which memories count. A field that is not given does not restrict."""
+    """Selects memories. Unset fields do not restrict."""
 
     ids: list[IdText] = []
     kinds: list[KindName] = []
