@@ -229,7 +229,7 @@ class Offline:
         return added
 
     async def _add(self, new: Sequence[Pending]) -> list[Pending]:
-        why = self.down.get("writing", "")
+        why = self.down.get("writing", "The store was down.")
         if not new:
             return []
         try:
