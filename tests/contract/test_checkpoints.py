@@ -18,7 +18,7 @@ from memorist.errors import InvalidInput, NotFound, StoreDamaged
 from memorist.index import SnapshotCache
 from memorist.manage.checkpoints import Checkpoints
 from memorist.settings import allowlists, load
-from memorist.storage.documents import Documents, NewDocument
+from memorist.storage.documents import Document, Documents
 from memorist.storage.graph_checkpoints import (
     GraphCheckpoints,
     GraphState,
@@ -383,6 +383,10 @@ async def test_many_tasks_may_write_at_once(store: Store) -> None:
 # The items of agents.
 
 
+def document(namespace: str, key: str, value: str = "{}", minutes: float | None = None) -> Document:
+    return Document(namespace, key, value, clock.iso(NOW), clock.iso(NOW), minutes)
+
+
 def vector(*numbers: float) -> Any:
     return np.array(numbers, np.float32)
 
@@ -390,7 +394,7 @@ def vector(*numbers: float) -> Any:
 async def test_an_item_comes_back_as_it_was_put(store: Store) -> None:
     items = Documents(store, ANA)
     value = '{"b": 1.0, "a": 1e300, "nul": "\\u0000", "text": "東京 😀"}'
-    await items.change([NewDocument("users.ana", "k", value)], [], "", NOW)
+    await items.change([document("users.ana", "k", value)], [], NOW)
     kept = (await items.get([("users.ana", "k"), ("users", "k")], NOW))["users.ana", "k"]
     assert (kept.value, kept.created_at, kept.updated_at) == (value, clock.iso(NOW), clock.iso(NOW))
 
@@ -398,7 +402,7 @@ async def test_an_item_comes_back_as_it_was_put(store: Store) -> None:
 async def test_items_below_a_namespace_are_found_and_its_neighbours_are_not(store: Store) -> None:
     items = Documents(store, ANA)
     names = ["a", "a.b", "a.b.c", "a-b", "a/b", "ab", "b", "A", "a%"]
-    await items.change([NewDocument(name, "k", "{}") for name in names], [], "", NOW)
+    await items.change([document(name, "k") for name in names], [], NOW)
     assert {item.namespace for item in await items.under("a", NOW)} == {"a", "a.b", "a.b.c"}
     assert len(await items.under("", NOW)) == len(names)
     assert await Documents(store, BOB).under("", NOW) == []
@@ -408,21 +412,20 @@ async def test_an_expired_item_is_not_found_and_goes_with_the_next_write(
     store: Store, tamper: Any
 ) -> None:
     items = Documents(store, ANA)
-    await items.change([NewDocument("n", "k", "{}", 10, [("$", vector(1, 0))])], [], "m", NOW)
+    put = document("n", "k", minutes=10)
+    await items.change([put], [], NOW, model="m", vectors={("n", "k", "$"): vector(1, 0)})
     later = NOW + timedelta(minutes=10)
     assert await items.get([("n", "k")], later) == {}
     assert (await items.under("n", later), await items.namespaces(later)) == ([], [])
     assert await items.vectors("n", "m", later) == []
-    await items.change([NewDocument("n", "other", "{}")], [], "", later)
+    await items.change([document("n", "other")], [], later)
     assert await tamper("SELECT key FROM items") == [("other",)]
     assert await tamper("SELECT count(*) FROM item_vectors") == [(0,)]
 
 
 async def test_an_item_that_is_read_lives_on(store: Store) -> None:
     items = Documents(store, ANA)
-    await items.change(
-        [NewDocument("n", "k", "{}", 10), NewDocument("n", "forever", "{}")], [], "", NOW
-    )
+    await items.change([document("n", "k", minutes=10), document("n", "forever")], [], NOW)
     soon = NOW + timedelta(minutes=9)
     await items.refresh((await items.get([("n", "k"), ("n", "forever")], soon)).values(), soon)
     assert len(await items.get([("n", "k")], NOW + timedelta(minutes=18))) == 1
@@ -432,14 +435,11 @@ async def test_an_item_that_is_read_lives_on(store: Store) -> None:
 
 async def test_putting_an_item_again_leaves_none_of_its_old_vectors(store: Store) -> None:
     items = Documents(store, ANA)
-    await items.change(
-        [NewDocument("n", "k", "{}", None, [("a", vector(1, 0)), ("b", vector(0, 1))])],
-        [],
-        "m",
-        NOW,
-    )
-    await items.change([NewDocument("n", "k", "{}", None, [("a", vector(0.5, 0))])], [], "m", NOW)
+    both = {("n", "k", "a"): vector(1, 0), ("n", "k", "b"): vector(0, 1)}
+    await items.change([document("n", "k")], [], NOW, model="m", vectors=both)
+    one = {("n", "k", "a"): vector(0.5, 0)}
+    await items.change([document("n", "k")], [], NOW, model="m", vectors=one)
     assert await items.vectors("n", "m", NOW) == [(("n", "k"), vector(0.5, 0).tobytes())]
     assert await items.vectors("n", "another model", NOW) == []
-    await items.change([], [("n", "k")], "m", NOW)
+    await items.change([], [("n", "k")], NOW)
     assert await items.vectors("n", "m", NOW) == []

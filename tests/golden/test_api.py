@@ -125,7 +125,9 @@ def test_why_a_memory_is_not_returned_is_frozen(
 ) -> None:
     mine = memory.scope("ana")
     names = ("bees", "cello", "train", "tea", "locker", "green")
-    reasons = {name: storage.dump(mine.why_not(QUESTION, stage.ids[name], limit=3)) for name in names}
+    reasons = {
+        name: storage.dump(mine.why_not(QUESTION, stage.ids[name], limit=3)) for name in names
+    }
     golden.check("api/why-not.json", normal.json(reasons))
 
 

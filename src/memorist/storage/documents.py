@@ -4,7 +4,7 @@ namespaces and keys of its own (LangGraph calls them items)."""
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -50,16 +50,6 @@ class Document(NamedTuple):
     ttl_minutes: float | None
 
 
-class NewDocument(NamedTuple):
-    """A document to keep, in place of the one before; `vectors` by field, of one model."""
-
-    namespace: str
-    key: str
-    value: str
-    ttl_minutes: float | None = None
-    vectors: Sequence[tuple[str, NDArray[np.float32]]] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class Documents:
     """The documents of one scope. Expired ones are not found, and are deleted with the next
@@ -102,18 +92,20 @@ class Documents:
         return [row[0] for row in await self.store.rows(self.scope, sql, (clock.iso(now),))]
 
     async def change(
-        self, puts: Sequence[NewDocument], deletes: Sequence[DocumentKey], model: str, now: datetime
+        self,
+        puts: Sequence[Document],
+        deletes: Sequence[DocumentKey],
+        now: datetime,
+        *,
+        model: str = "",
+        vectors: Mapping[tuple[str, ...], NDArray[np.float32]] | None = None,
     ) -> None:
-        """Make all the changes, or none of them."""
-        at = clock.iso(now)
-        documents = []
-        vectors = []
-        for put in puts:
-            until = _until(put.ttl_minutes, now)
-            documents.append((*put[:3], at, at, put.ttl_minutes, until))
-            for field, vector in put.vectors:
-                numbers = np.asarray(vector, "<f4").tobytes()
-                vectors.append((put.namespace, put.key, field, model, numbers))
+        """Make all the changes, or none of them. A document replaces the one before and keeps its
+        first date; the vectors are of one model, by namespace, key and field."""
+        documents = [(*put, _until(put.ttl_minutes, now)) for put in puts]
+        embedded = []
+        for field, vector in (vectors or {}).items():
+            embedded.append((*field, model, np.asarray(vector, "<f4").tobytes()))
         stale = [*deletes, *(put[:2] for put in puts)]
         async with self.store.transaction(self.scope) as tx:
             await tx.create_scope()
@@ -121,7 +113,7 @@ class Documents:
             await tx.write_each(f"DELETE FROM items {_BY_KEY}", deletes)
             await tx.write_each(f"DELETE FROM item_vectors {_BY_KEY}", stale)
             await tx.write_each(_PUT, documents)
-            await tx.write_each(_PUT_VECTOR, vectors)
+            await tx.write_each(_PUT_VECTOR, embedded)
             if deletes:
                 tx.connection.wipe_after_commit()
 

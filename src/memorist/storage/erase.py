@@ -71,8 +71,8 @@ async def prepare(
         wordings = {normalize.wording(text) for text in texts}
         batches += detach_summaries(number, summaries, ids, wordings)
         for proposal in await proposals.unsupported(reader, scope, ids):
-            batches += proposals.write(scope, number, proposal, "withdrawn")
-            entry = proposals.entry(proposal, "withdrawn", change.at, None)
+            withdrawn, entry = proposals.decide(scope, number, proposal, "withdrawn", change.at)
+            batches += withdrawn
             log.append(rows.entry_row(number, entry))
     batches += delete_rows(number, changed, gone)
     thread = gone[0].thread

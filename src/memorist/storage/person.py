@@ -90,8 +90,8 @@ async def decide_proposal(
         await tx.add_tombstones([f"{proposal.field}: {proposal.value}"], None)
     if decision in proposals.GONE:
         tx.connection.wipe_after_commit()
-    batches = proposals.write(tx.scope, number, proposal, decision)
-    await tx.touch(*batches, entries=[proposals.entry(proposal, decision, at, actor)])
+    batches, entry = proposals.decide(tx.scope, number, proposal, decision, at, actor)
+    await tx.touch(*batches, entries=[entry])
 
 
 async def erase_lapsed(tx: Transaction, now: datetime) -> list[Proposal]:

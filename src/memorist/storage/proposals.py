@@ -77,39 +77,41 @@ async def unsupported(reader: Reader, scope: Scope, gone: Collection[str]) -> li
     return found
 
 
-def write(scope: Scope, number: int, proposal: Proposal, decision: str) -> list[Batch]:
+def decide(
+    scope: Scope,
+    number: int,
+    proposal: Proposal,
+    decision: str,
+    at: datetime,
+    actor: str | None = None,
+) -> tuple[list[Batch], HistoryEntry]:
     """Return the batches that store a proposal after a decision, or delete it together with its
-    text.
+    text, and the entry of the history.
 
     Decisions are proposed, supported, approved, corroborated, told, denied, lapsed and withdrawn.
     """
+    is_gone = decision in GONE
+    event = "ADD" if decision == "proposed" else "UPDATE"
+    entry = HistoryEntry(
+        id=clock.new_id(),
+        memory_id=proposal.id,
+        event="DELETE" if is_gone else event,
+        old_ref=None,
+        new_ref=None,
+        actor=actor,
+        meta={"field": proposal.field, "decision": decision},
+        at=at,
+    )
     delete = ("DELETE FROM consent_queue WHERE scope = ? AND id = ?", [(number, proposal.id)])
-    if decision in GONE:
-        return [delete]
+    if is_gone:
+        return [delete], entry
     decided_at = proposal.decided_at and clock.iso(proposal.decided_at)
     words = [proposal.value, list(proposal.evidence), decided_at]
     seal = _seal(proposal.id, proposal.field, proposal.decided, words, scope)
     text = json.dumps([*words, seal], ensure_ascii=False)
     times = (clock.iso(proposal.at), clock.iso(proposal.lapses_at))
     values = (proposal.id, number, proposal.field, text, proposal.decided, *times)
-    return [delete, (_INSERT, [values])]
-
-
-def entry(proposal: Proposal, decision: str, at: datetime, actor: str | None) -> HistoryEntry:
-    """Return a decision as an entry of the history."""
-    event = "ADD" if decision == "proposed" else "UPDATE"
-    event = "DELETE" if decision in GONE else event
-    meta = {"field": proposal.field, "decision": decision}
-    return HistoryEntry(
-        id=clock.new_id(),
-        memory_id=proposal.id,
-        event=event,
-        old_ref=None,
-        new_ref=None,
-        actor=actor,
-        meta=meta,
-        at=at,
-    )
+    return [delete, (_INSERT, [values])], entry
 
 
 def _seal(id: str, field: str, decided: str | None, words: Sequence[Any], scope: Scope) -> str:

@@ -32,9 +32,9 @@ from langgraph.store.base import (
 from ...embedders import encode
 from ...errors import InvalidInput
 from ...scoped import ScopedClient
-from ...storage.documents import Document, DocumentKey, Documents, NewDocument
+from ...storage.documents import Document, DocumentKey, Documents
 from ...sync import Blocking, BlockingScope, verb
-from ...text import normalize
+from ...text import clock, normalize
 from .. import Bridge
 
 _MOST_MINUTES = 60 * 24 * 36_500
@@ -164,28 +164,27 @@ class MemoristStore(BaseStore):
         embedder = self._ctx.embedder
         most = self._ctx.settings.max_checkpoint_mb
         values = {key: to_json(op.value, most) for key, op in ops.items() if op.value is not None}
-        texts: dict[DocumentKey, dict[str, str]] = {}  # to embed, by the name of their field
+        texts: dict[tuple[str, ...], str] = {}  # to embed, by namespace, key and field
         for key in values if embedder else ():
-            named = texts[key] = {}
             index = ops[key].index
             for path in self._fields if index is None else index or ():
                 found = get_text_at_path(ops[key].value, path)
                 for n, text in enumerate(map(normalize.storable, found)):
                     if text.strip():
-                        named[f"{path}.{n}" if len(found) > 1 else path] = text
-        every = [text for named in texts.values() for text in named.values()]
-        vectors = iter(await encode(embedder, every) if embedder and every else ())
-        puts: list[NewDocument] = []
+                        texts[*key, f"{path}.{n}" if len(found) > 1 else path] = text
+        at = clock.iso(now)
+        puts: list[Document] = []
         for key, value in values.items():
             minutes = ops[key].ttl
             if minutes is not None and not 0 <= minutes <= _MOST_MINUTES:
                 raise InvalidInput(
                     f"ttl is a number of minutes from 0 to {_MOST_MINUTES:,}, not {minutes!r}"
                 )
-            embedded = [(field, next(vectors)) for field in texts.get(key, ())]
-            puts.append(NewDocument(*key, value, minutes, embedded))
+            puts.append(Document(*key, value, at, at, minutes))
         gone = [key for key in ops if key not in values]
-        await self._items.change(puts, gone, embedder.model if embedder else "", now)
+        made = await encode(embedder, list(texts.values())) if embedder and texts else ()
+        vectors = dict(zip(texts, made, strict=True))
+        await self._items.change(puts, gone, now, model=self._ctx.index.model, vectors=vectors)
 
 
 def to_json(value: Mapping[str, Any], most_mb: int) -> str:
