@@ -145,19 +145,13 @@ def profile(ranking: str, values: Mapping[str, float]) -> Profile:
     """Return the ranking with these numbers, as `recall(profile=…)` takes it."""
     if ranking == OURS:
         return DEFAULT
+    base = replace(THEORIA, scores_first=False)
     if ranking == FUSION:
-        return replace(
-            THEORIA,
-            weights={"fused": 1.0},
-            rrf_k=int(values["k"]),
-            diversity=None,
-            scores_first=False,
-        )
+        return replace(base, weights={"fused": 1.0}, rrf_k=int(values["k"]), diversity=None)
     return replace(
-        THEORIA,
+        base,
         weights={"relevance": values["α"], "recency": values["β"], "importance": values["γ"]},
         recency=Recency(shape="exponential", scale=values["τ"] * DAY),
-        scores_first=False,
     )
 
 

@@ -84,11 +84,6 @@ class Call:
     json: bool = False
     creates: bool = False  # the command may create the database; others need an existing one
 
-    @property
-    def names_a_scope(self) -> bool:
-        """Whether the command line says whose memory is meant."""
-        return any((self.user, self.space, self.tenant))
-
     @contextmanager
     def memory(self) -> Iterator[Blocking]:
         """Open the memory. Raises NotFound if the command needs an existing one."""

@@ -216,7 +216,13 @@ class FileChange:
         return backup
 
 
-def plan_changes(host: str, call: Call, options: Sequence[str], *, hooks: bool) -> list[FileChange]:
+def plan_changes(
+    host: str,
+    call: Call,
+    options: Sequence[str],
+    *,
+    hooks: bool,
+) -> list[FileChange]:
     """Return the changes that add the server to a host, and its hooks. Raises InvalidInput."""
     if hooks and host != "claude-code":
         raise InvalidInput(f"Hooks are supported for claude-code only, not for {host}")

@@ -186,7 +186,6 @@ def _describe(run: Any, work: Callable[..., object]) -> str:
             parameters.append(declare(parameter, helps[name]))
     for name, help in _SHARED.items():
         parameters.append(declare(shared[name], help, panel="Options of all commands"))
-    run.__name__ = work.__name__
     run.__doc__ = text
     run.__annotations__ = {}
     run.__signature__ = inspect.Signature(parameters)

@@ -127,7 +127,13 @@ def rebuild(call: Call, memory: Blocking) -> object:
 
 
 @command("index reembed")
-def reembed(call: Call, *, model: str, batch_size: int = 32, drop_others: bool = False) -> object:
+def reembed(
+    call: Call,
+    *,
+    model: str,
+    batch_size: int = 32,
+    drop_others: bool = False,
+) -> object:
     """Embed all memories with another model while the current one stays in use.
 
     Recall uses the new vectors once the setting `embedder` names the model. Run the same command
@@ -241,7 +247,13 @@ def overview(mine: BlockingScope) -> object:
 
 
 @command("stats llm-usage")
-def llm_usage(call: Call, mine: BlockingScope, *, all: bool = False, days: float = 30) -> object:
+def llm_usage(
+    call: Call,
+    mine: BlockingScope,
+    *,
+    all: bool = False,
+    days: float = 30,
+) -> object:
     """Show the tokens that the language model used, by day, task and model.
 
     Args:

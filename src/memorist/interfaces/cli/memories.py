@@ -129,7 +129,16 @@ def recall(
         for answer in answers:
             output.answer(answer, explain=explain)
         return None
-    where = _filter(call, kind, category, tag, None, speaker, after, before)
+    where = _filter(
+        call,
+        kind,
+        category,
+        tag,
+        None,
+        speaker,
+        after,
+        before,
+    )
     found = mine.recall(
         question, where=where, as_of=as_of, profile=profile, rerank=rerank, **limits
     )
@@ -168,7 +177,17 @@ def list_(
 
     Example: memorist list --tag home --limit 20
     """
-    where = _filter(call, kind, category, tag, state, speaker, after, before, pinned)
+    where = _filter(
+        call,
+        kind,
+        category,
+        tag,
+        state,
+        speaker,
+        after,
+        before,
+        pinned,
+    )
     page = mine.list(where, limit=limit, cursor=cursor)
     memories = list(page.memories)
     if page.cursor:
@@ -233,7 +252,13 @@ def show(mine: BlockingScope, id: str) -> object:
 
 
 @command("history")
-def history(call: Call, mine: BlockingScope, id: str | None = None, *, limit: int = 100) -> object:
+def history(
+    call: Call,
+    mine: BlockingScope,
+    id: str | None = None,
+    *,
+    limit: int = 100,
+) -> object:
     """Show the history of a memory or of all, newest first. With --json, one entry per line.
 
     Args:

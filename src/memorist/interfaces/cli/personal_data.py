@@ -60,7 +60,8 @@ def import_(call: Call, memory: Blocking, file: str, *, restore: bool = False) -
     outcomes: list[Outcome] = []
     read = 0
     with open_input(file) as source:
-        counted: Any = call.scope(memory) if call.names_a_scope else memory
+        names_a_scope = call.user or call.space or call.tenant
+        counted: Any = call.scope(memory) if names_a_scope else memory
         before = counted.stats()["memories"]
         lines = _add_ids(read_lines(source), file=file, session=call.session)
         size = None
