@@ -74,27 +74,28 @@ _COUNTED = "|".join(
     hours times
     """.split()
 )
-_DATES = (  # the most precise first; those from "which" and "word" on are relative to a day
-    r"(?P<year>(?:19|20)\d\d)[-/](?P<month>[01]\d)[-/](?P<day>[0-3]\d)(?!\d)",
-    rf"{_D}(?: of)? {_M},? ?{_Y}",
-    rf"{_M} {_D},? {_Y}",
-    rf"{_D}(?: of)? {_M}",
-    rf"{_M} {_D}\b(?!:)",
-    rf"{_M},?(?: of)? {_Y}",
-    rf"{_WHICH} {_M}",
-    rf"{_IN} {_M}",
-    _CLEAR_M,
-    rf"{_S},?(?: of)? {_Y}",
-    rf"{_WHICH} {_S}",
-    rf"(?:in|during|over|for) (?:the )?{_S}",
-    rf"(?<![$€£#.,\d]){_Y}(?![.,]\d|%| (?:{_COUNTED})\b)",
-    rf"(?P<word>{'|'.join(_DAYS)})\b",
-    rf"(?:{_WHICH}|on) (?P<weekday>{_WEEKDAY})\b",
-    rf"(?P<number>{_COUNT}) {_UNIT} (?P<ago>ago)\b",
-    rf"(?:last|past) (?P<number>{_COUNT}) {_UNIT}",
-    rf"{_WHICH} (?P<unit>weekend|week|month|year)\b",
-)
-_RULES = tuple(re.compile(rf"\b{pattern}", re.IGNORECASE) for pattern in _DATES)
+# The most precise first; those from "which" and "word" on are relative to a day.
+_DATES = rf"""
+    (?P<year>(?:19|20)\d\d)[-/](?P<month>[01]\d)[-/](?P<day>[0-3]\d)(?!\d)
+    {_D}(?: of)? {_M},? ?{_Y}
+    {_M} {_D},? {_Y}
+    {_D}(?: of)? {_M}
+    {_M} {_D}\b(?!:)
+    {_M},?(?: of)? {_Y}
+    {_WHICH} {_M}
+    {_IN} {_M}
+    {_CLEAR_M}
+    {_S},?(?: of)? {_Y}
+    {_WHICH} {_S}
+    (?:in|during|over|for) (?:the )?{_S}
+    (?<![$€£#.,\d]){_Y}(?![.,]\d|%| (?:{_COUNTED})\b)
+    (?P<word>{"|".join(_DAYS)})\b
+    (?:{_WHICH}|on) (?P<weekday>{_WEEKDAY})\b
+    (?P<number>{_COUNT}) {_UNIT} (?P<ago>ago)\b
+    (?:last|past) (?P<number>{_COUNT}) {_UNIT}
+    {_WHICH} (?P<unit>weekend|week|month|year)\b
+    """
+_RULES = [re.compile(rf"\b{rule.strip()}", re.IGNORECASE) for rule in _DATES.strip().splitlines()]
 _RELATIVE = {"which", "word", "weekday", "number"}
 # Without one of these no rule finds anything.
 _HINT = re.compile(
@@ -102,21 +103,23 @@ _HINT = re.compile(
     r"|winter|tonight|last night|tomorrow|day|week|month|year",
     re.IGNORECASE,
 )
-_TIME_EXPRESSIONS = (
-    r"day before yesterday|yesterday|today|tonight|tomorrow|last night|recently|lately"
-    r"|the other day|just now",
-    r"(?:last|past|this|next|previous|coming|upcoming|every) (?:few )?(?:day|night|morning"
-    r"|evening|week|weekend|month|"
-    rf"year|spring|summer|autumn|fall|winter|{_WEEKDAY}|(?!may\b|march\b)(?:{_MONTH}))s?\b",
-    rf"(?:{_COUNT}) (?:second|minute|hour|day|week|weekend|month|year|decade)s? (?:ago|later"
-    rf"|earlier|before)\b",
-    rf"(?:for|over|since|in) (?:the (?:last|past) )?(?:{_COUNT}) (?:day|week|month|year)s?\b",
-    rf"(?:on|since|until|by) (?:{_WEEKDAY})s?\b|in the (?:spring|summer|autumn|fall|winter)\b",
-    rf"(?:in|since|until|during|by|around|early|mid|late|last|next) (?:{_MONTH}|(?:19|20)\d\d)\b",
-    rf"(?:{_MONTH}) \d{{1,2}}(?:st|nd|rd|th)?\b|[0-3]?\d(?:st|nd|rd|th)?(?: of)? (?:{_MONTH})\b",
-    r"(?:since|when) (?:i|we|he|she|they) (?:was|were)\b",
-)
-_TIME = re.compile(rf"\b(?:{'|'.join(_TIME_EXPRESSIONS)})", re.IGNORECASE)
+_SEASONS = "spring|summer|autumn|fall|winter"
+_CLEAR = rf"(?!may\b|march\b)(?:{_MONTH})"
+_EACH = "last|past|this|next|previous|coming|upcoming|every"
+_SPANS = "day|week|weekend|month|year"
+_TIME_EXPRESSIONS = rf"""
+    day before yesterday|yesterday|today|tonight|tomorrow|last night|recently|lately
+    the other day|just now
+    (?:{_EACH}) (?:few )?(?:{_SPANS}|night|morning|evening|{_SEASONS}|{_WEEKDAY}|{_CLEAR})s?\b
+    (?:{_COUNT}) (?:second|minute|hour|{_SPANS}|decade)s? (?:ago|later|earlier|before)\b
+    (?:for|over|since|in) (?:the (?:last|past) )?(?:{_COUNT}) (?:day|week|month|year)s?\b
+    (?:on|since|until|by) (?:{_WEEKDAY})s?\b|in the (?:{_SEASONS})\b
+    (?:in|since|until|during|by|around|early|mid|late|last|next) (?:{_MONTH}|(?:19|20)\d\d)\b
+    (?:{_MONTH}) \d{{1,2}}(?:st|nd|rd|th)?\b|[0-3]?\d(?:st|nd|rd|th)?(?: of)? (?:{_MONTH})\b
+    (?:since|when) (?:i|we|he|she|they) (?:was|were)\b
+    """
+_TIMES = "|".join(map(str.strip, _TIME_EXPRESSIONS.strip().splitlines()))
+_TIME = re.compile(rf"\b(?:{_TIMES})", re.IGNORECASE)
 _WHEN = re.compile(
     r"(?:^|[,;.!?] |\band )when (?:did|do|does|is|are|was|were|will|has|have|had|can|could|should"
     r"|would|exactly)\b|"

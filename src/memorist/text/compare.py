@@ -47,6 +47,7 @@ _STANCE = word_set("""
     usually consider considers considering think thinks start starts started finish finished
     stop stops begin began goal aim forgot remember promised ask asked
     """)
+_PLACES = word_set("in on")
 _UNSURE = {"if", "maybe", "would", "must", "only", "or", "?"}
 
 
@@ -60,7 +61,9 @@ def verdict(new: Statement, old: Statement) -> Verdict:
     """
     if new.marks != old.marks or not have_same_persons(new, old):
         return "other"
-    if new.places - old.places and old.places - new.places:
+    places = _PLACES.intersection(new.spoken)
+    other_places = _PLACES.intersection(old.spoken)
+    if places - other_places and other_places - places:  # one is in it, the other on it
         return "other"
     if new.spoken == old.spoken != ():  # emoji have no words
         return "same" if values_agree(new, old) else "other"

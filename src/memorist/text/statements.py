@@ -66,7 +66,6 @@ _WENT = word_set("""
     knew rode sang slept spoke swam threw
     """)
 _ROLE = re.compile(r"\bworks? as\b")
-_PLACES = word_set("in on")
 _PAST = re.compile(r"(?<!e)ed$")
 _SYNONYMS = word_groups("""
     like love enjoy adore/film movie/flat apartment/begin start/buy bought purchase purchased
@@ -131,7 +130,6 @@ class Statement:
     words: tuple[str, ...]  # stems of the words that carry meaning, each once, in order
     marks: frozenset[str]  # small words that turn the meaning: from, under, if, maybe, the past …
     persons: tuple[str, ...]  # who is referred to by a pronoun, in order
-    places: frozenset[str]  # in, on
     has_possessive: bool  # "Ana's": the order of the words matters
 
     @cached_property
@@ -238,7 +236,6 @@ def parse(text: str) -> Statement:
         words=tuple(stems),
         marks=frozenset(marks),
         persons=tuple(persons),
-        places=frozenset(found) & _PLACES,
         has_possessive=has_possessive,
     )
 

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, Self
 
 from ...client import Client
@@ -93,8 +92,21 @@ class Intake:
         if len(guard.to_line(message.content, "content")) < guard.SHORTEST["content"]:
             return False
         key = (guild_id, message.id)
+
+        async def store() -> bool:
+            """Return whether the message was stored. A failure is recorded, and the bot goes on."""
+            try:
+                outcome = await self._clanker.add_message(
+                    guild_id, channel_id, message, author_id=author_id, source=source
+                )
+            except ProviderFailed as error:
+                log.warning("A message was not stored: %s", type(error).__name__)
+                self._clanker.note_failure(guild_id, source)
+                return False
+            self._authors.add((guild_id, author_id))
+            return bool(outcome.ids) or outcome.status == "pending"
+
         if key not in self._active:
-            store = partial(self._store, guild_id, channel_id, message, author_id, source)
             self._active[key] = asyncio.create_task(self._ingest(store))
             self._active[key].add_done_callback(lambda _: self._active.pop(key))
         return await asyncio.shield(self._active[key])
@@ -122,11 +134,7 @@ class Intake:
         """Store a line of lore; its vector and the snapshot follow."""
         outcome = await self._clanker.remember_line(guild_id, line, **about)
         if outcome.ids:
-
-            async def nothing_to_store() -> bool:
-                return True
-
-            self._enqueue(nothing_to_store)
+            self._enqueue(lambda: asyncio.sleep(0, True))  # it is stored already
         return outcome
 
     async def drain_ingest_queue(self, seconds: float = DRAIN_SECONDS) -> bool:
@@ -163,26 +171,6 @@ class Intake:
         if self._work is None or self._work.done():
             self._work = asyncio.create_task(self._drain())
         return turn
-
-    async def _store(
-        self,
-        guild_id: str,
-        channel_id: str,
-        message: Message,
-        author_id: str,
-        source: str,
-    ) -> bool:
-        """Return whether a message was stored. A failure is recorded, and the bot goes on."""
-        try:
-            outcome = await self._clanker.add_message(
-                guild_id, channel_id, message, author_id=author_id, source=source
-            )
-        except ProviderFailed as error:
-            log.warning("A message was not stored: %s", type(error).__name__)
-            self._clanker.note_failure(guild_id, source)
-            return False
-        self._authors.add((guild_id, author_id))
-        return bool(outcome.ids) or outcome.status == "pending"
 
     async def _drain(self) -> None:
         """Extract the facts of what waits, in the order in which it was said.
