@@ -212,7 +212,7 @@ class ScopedClient(ManagedScope):
         The options are those of `recall`. Raises NotFound.
         """
         asked, by = recall.build_query(self, query, **options)
-        await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
+        await privacy.refuse_incognito(self)
         memory = await self.get(id)
         return await retrieve.explain(self.ctx, asked, memory, by, self.ctx.clock())
 
@@ -229,7 +229,7 @@ class ScopedClient(ManagedScope):
         hidden, and can be restored for that long. A spooled write is removed from its file.
         Raises NotFound; StoreUnavailable, because no file can keep this promise.
         """
-        manner = Manner(session=self.labels.session, **options)
+        manner = Manner(**options)
         return await self._forget([str(id)], manner)
 
     @observed("forget", _count_forgotten)
@@ -246,7 +246,7 @@ class ScopedClient(ManagedScope):
         `where=Filter(ids=…)` with the ids of a dry run forgets exactly those.
         Raises InvalidInput if neither is given.
         """
-        manner = Manner(session=self.labels.session, **options)
+        manner = Manner(**options)
         ids = await forget.find(self, query, where)
         if dry_run:
             plan = await forget.make_plan(self.ctx.store, self.scope, ids)
@@ -258,7 +258,7 @@ class ScopedClient(ManagedScope):
         stored = ids if self.offline is None else await self.offline.forget(self.scope, ids)
         done = Forgotten()
         if stored:
-            done = await forget.forget(self.ctx, self.scope, stored, manner)
+            done = await forget.forget(self, stored, manner)
         return replace(done, ids=tuple(ids))
 
     command = obey

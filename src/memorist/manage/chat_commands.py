@@ -211,7 +211,7 @@ class Chat(Place):
         for memory in found:
             if verb == "forget":
                 manner = forget.Manner(reason="asked for in the chat", actor=user)
-                await forget.forget(self.ctx, self.scope, [memory.id], manner)
+                await forget.forget(self, [memory.id], manner)
             else:
                 fields = {"pinned": verb == "pin"}
                 await edit.change(self, memory.id, "updated", fields, user)

@@ -40,7 +40,7 @@ class Checkpoints(Place):
         if left out) and whatever else JSON can hold. Raises InvalidInput if it is no JSON, or
         larger than `max_checkpoint_mb`; Refused in an incognito session.
         """
-        await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
+        await privacy.refuse_incognito(self)
         text = to_json(data, self.ctx.settings.max_checkpoint_mb)
         return await self._table.save(thread_name(thread), text, self.ctx.clock())
 

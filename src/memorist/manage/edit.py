@@ -57,7 +57,7 @@ async def edit_memory(
     RevisionConflict if `revision` is not its revision.
     """
     ctx, scope, labels = place.parts
-    await privacy.refuse_incognito(ctx, scope, labels.session)
+    await privacy.refuse_incognito(place)
     by = None
     if text is not None:
         text = normalize.clean(validation.text(text, ctx.settings.max_text_chars))
@@ -124,9 +124,10 @@ async def change(
 
     Raises NotFound.
     """
-    ctx, scope, labels = place.parts
+    ctx = place.ctx
+    scope = place.scope
     plain = {name: value for name, value in fields.items() if isinstance(value, bool | str)}
-    meta = plain | await privacy.trace(ctx, scope, labels.session)
+    meta = plain | await privacy.trace(place)
     async with ctx.store.transaction(scope) as tx:
         old = await load(tx, scope, id)
         new = transitions.revise(old, ctx.clock(), **fields)

@@ -57,7 +57,6 @@ class Manner:
     actor: str | None = None
     keep_days: float = 0  # 0: erase at once
     never_again: bool = False  # the tombstone has no end
-    session: str | None = None  # in which it is asked for
 
     def __post_init__(self) -> None:
         validation.days(self.keep_days)
@@ -107,13 +106,15 @@ async def find(place: Place, query: str | None, where: Filter | None) -> list[st
     return [memory.id for memory in found]
 
 
-async def forget(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) -> Forgotten:
+async def forget(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
     """Forget memories with what is based on them, all or none.
 
     Raises NotFound, StoreUnavailable.
     """
     if manner.keep_days:
-        return await _hide(ctx, scope, ids, manner)
+        return await _hide(place, ids, manner)
+    ctx = place.ctx
+    scope = place.scope
     try:
         plan, words = await _erase(ctx, scope, ids, manner)
     except StoreFull:  # erasing needs room, too: a little was set aside for it
@@ -293,12 +294,14 @@ async def _embed_summaries(ctx: Context, scope: Scope, plan: Plan) -> None:
             await vectors.embed_now(ctx, found)
 
 
-async def _hide(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) -> Forgotten:
+async def _hide(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
     """Hide memories with what is based on them alone; they can be restored until purged."""
+    ctx = place.ctx
+    scope = place.scope
     now = ctx.clock()
     purge_at = now + timedelta(days=manner.keep_days)
     until = manner.tombstone_end(ctx, now)
-    trace = await privacy.trace(ctx, scope, manner.session)
+    trace = await privacy.trace(place)
     async with ctx.store.transaction(scope) as tx:  # of its own, because this cannot be undone
         plan = await make_plan(tx, scope, ids)
         words = await _summarize_again(tx, scope, plan, now)

@@ -28,7 +28,7 @@ from ..storage.proposals import Proposal
 from ..storage.queries import SpaceSettings
 from ..text import authority, normalize
 from ..text.clock import new_id
-from ..types import Memory, Scope
+from ..types import Labels, Memory, Scope
 
 SHARED = "share:"  # tag prefix of what another space may recall; its name follows
 SENSITIVE = ("preferred_name", "pronouns", "city", "language")  # only the person decides
@@ -40,6 +40,13 @@ SURE = 0.8  # confidence of an insight that is enough alone
 LONGEST = 200  # characters
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")  # categories of characters that are not visible
 _JOINERS = "\u200c\u200d"  # not visible either, but part of how some languages are written
+
+
+async def find_disabled_reason(place: Place, session: str | None = None) -> str:
+    """Return why nothing is stored or recalled in this or another session; empty if it is."""
+    asked = place.labels.session if session is None else session
+    disabled, _ = await load_disabled(place.ctx, place.ctx.store, place.scope, [asked])
+    return disabled.get(asked, "")
 
 
 class Privacy(Place):
@@ -75,10 +82,7 @@ class Privacy(Place):
                     await person.save_setting(tx, name, value, at=now, actor=actor)
         return await self.settings()
 
-    async def disabled_reason(self, session: str | None = None) -> str:
-        """Return why nothing is stored or recalled in this or another session; empty if it is."""
-        asked = self.labels.session if session is None else session
-        return await disabled_reason(self.ctx, self.scope, asked)
+    disabled_reason = find_disabled_reason
 
     async def start_incognito(self, session: str | None = None) -> None:
         """Store nothing of this or another session, and recall nothing in it.
@@ -104,28 +108,24 @@ class Privacy(Place):
             note_disabled(self.ctx, self.scope, session, "")
 
 
-async def disabled_reason(ctx: Context, scope: Scope, session: str | None) -> str:
-    """Return why memory is off in a session; empty if it is on."""
-    disabled, _ = await load_disabled(ctx, ctx.store, scope, [session])
-    return disabled.get(session, "")
-
-
-async def trace(ctx: Context, scope: Scope, session: str | None) -> dict[str, str]:
+async def trace(place: Place) -> dict[str, str]:
     """Return the session as the history may name it: not at all if it is incognito."""
-    if session is None or await disabled_reason(ctx, scope, session) == INCOGNITO:
+    session = place.labels.session
+    if session is None or await find_disabled_reason(place) == INCOGNITO:
         return {}
     return {"session": session}
 
 
-async def refuse_incognito(ctx: Context, scope: Scope, session: str | None) -> None:
+async def refuse_incognito(place: Place) -> None:
     """Raise Refused in an incognito session."""
-    if await disabled_reason(ctx, scope, session) == INCOGNITO:
+    if await find_disabled_reason(place) == INCOGNITO:
         raise Refused(f"Not done: {INCOGNITO}")
 
 
 async def is_space_off(ctx: Context, scope: Scope) -> bool:
     """Whether memory is off in a space, and not only incognito in its sessions."""
-    return await disabled_reason(ctx, scope, None) not in ("", INCOGNITO)
+    place = Place(ctx, scope, Labels())
+    return await find_disabled_reason(place) not in ("", INCOGNITO)
 
 
 async def list_sharing(ctx: Context, scope: Scope) -> list[Scope]:
@@ -176,7 +176,7 @@ class Consent(Place):
         """
         text = _check_value(field, value)
         scope = self.scope
-        if why := await disabled_reason(self.ctx, scope, self.labels.session):
+        if why := await find_disabled_reason(self):
             raise Refused(f"Not proposed: {why}")
         validation.texts("evidence", evidence)
         if not evidence:
@@ -246,7 +246,7 @@ class Consent(Place):
         """Store what the person says of themselves; it is in force at once. Raises InvalidInput."""
         text = _check_value(field, value)
         now = self.ctx.clock()
-        await refuse_incognito(self.ctx, self.scope, self.labels.session)
+        await refuse_incognito(self)
         made = Proposal(
             id=new_id(),
             field=field,

@@ -108,8 +108,8 @@ async def look_up(
         where=where,
         include_compressed=True,
     )
-    ctx, scope, labels = place.parts
-    if await privacy.disabled_reason(ctx, scope, labels.session) == privacy.INCOGNITO:
+    ctx = place.ctx
+    if await privacy.find_disabled_reason(place) == privacy.INCOGNITO:
         ctx = replace(ctx, embedder=None)
     answer = await pipeline.recall(ctx, query, profile, ctx.clock())
     return answer.memories
@@ -162,7 +162,7 @@ async def read_updates(
             "Name the thread, here or with `scope(…, thread=…)`,"
             " and pass the revision as an integer"
         )
-    if await privacy.disabled_reason(ctx, scope, name if thread else labels.session):
+    if await privacy.find_disabled_reason(place, thread or None):
         return Updates(thread=name, since=since or 0, revision=since or 0)
     if since is not None:
         return await _collect(ctx.store, scope, name, since)
@@ -278,7 +278,7 @@ async def record_feedback(
     else:
         validation.texts("used", used)
         found = {memory.id: "told" for memory in memories if memory.id in (used or ())}
-    if not await privacy.disabled_reason(ctx, scope, labels.session):
+    if not await privacy.find_disabled_reason(place):
         event = Event(
             node="context",
             op="use",

@@ -60,7 +60,8 @@ async def undo_changes(
     the history and can itself be undone; an erasure cannot. Raises NotFound; RevisionConflict if
     something was changed later.
     """
-    ctx, scope, labels = place.parts
+    ctx = place.ctx
+    scope = place.scope
     validation.fields({"operation": operation, "session": session, "actor": actor})
     if (operation is None) == (session is None):
         raise InvalidInput("Pass what to undo: either an operation or a session")
@@ -79,7 +80,7 @@ async def undo_changes(
         if step.now.text != step.then.text:
             texts |= {step.now.text, step.then.text}
     vectors = await edit.encode(ctx, sorted(texts))  # before the write lock
-    trace = await privacy.trace(ctx, scope, labels.session)
+    trace = await privacy.trace(place)
     async with ctx.store.transaction(scope) as tx:
         now = ctx.clock()
         operations, steps = await plan(tx, now=now)
