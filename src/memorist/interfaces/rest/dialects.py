@@ -101,23 +101,18 @@ async def search_guild(access: GuildReader, query: Annotated[GuildQuery, Query()
     """Search the durable facts of a guild, about any subject. Empty without `q` or `guildId`."""
     bound = access.caller.space
     guild = query.guildId or ""
-    text = query.q.strip()
-    channel = query.channelId
     if bound not in (None, guild):
         raise NotAllowed(f"This key is only for the guild {bound!r}")
-    found: list[Memory] = []
-    limit = query.limit if guild and text else 0
-    if limit:
-        found = await Clanker(access.client).search_durable_facts(
-            guild, text, channel_id=channel, limit=limit
-        )
-    return GuildFacts(
-        results=found,
-        queryText=text,
-        guildId=guild,
-        channelId=channel,
-        limit=limit,
+    text = query.q.strip()
+    facts = GuildFacts(
+        results=[], queryText=text, guildId=guild, channelId=query.channelId, limit=0
     )
+    if guild and text:
+        facts.limit = query.limit
+        facts.results = await Clanker(access.client).search_durable_facts(
+            guild, text, channel_id=query.channelId, limit=query.limit
+        )
+    return facts
 
 
 class Mem0Names(BaseModel):
@@ -181,13 +176,6 @@ class Mem0Search(Mem0List):
     top_k: Count = 10
     threshold: Share | None = None
     rerank: bool | None = None
-
-
-class Mem0Paging(BaseModel):
-    """Which page."""
-
-    page: Annotated[int, Field(ge=1, le=1000)] = 1
-    page_size: Annotated[int, Field(ge=1, le=100)] = 100
 
 
 class Mem0Update(BaseModel, strict=True):
@@ -276,12 +264,7 @@ async def search(access: Reader, body: Mem0Search) -> dict[str, list[dict[str, A
     """Search memories."""
     mine = find_scope(access, body.filters)
     where = Filter(labels=mine.labels, categories=tuple(body.categories or ()))
-    answer = await mine.recall(
-        body.query,
-        limit=body.top_k,
-        rerank=body.rerank,
-        where=where,
-    )
+    answer = await mine.recall(body.query, limit=body.top_k, rerank=body.rerank, where=where)
     threshold = body.threshold or 0.0
     results = [
         {**to_item(access, hit.memory), "score": hit.relevance}
@@ -293,25 +276,28 @@ async def search(access: Reader, body: Mem0Search) -> dict[str, list[dict[str, A
 
 @routes.post("/v3/memories/")
 async def get_all(
-    request: Request, access: Reader, body: Mem0List, paging: Annotated[Mem0Paging, Query()]
+    request: Request,
+    access: Reader,
+    body: Mem0List,
+    page: Annotated[int, Query(ge=1, le=1000)] = 1,
+    page_size: Annotated[int, Query(ge=1, le=100)] = 100,
 ) -> dict[str, Any]:
     """List memories, newest first, page by page."""
     mine = find_scope(access, body.filters)
-    size = paging.page_size
     where = Filter(labels=mine.labels, categories=tuple(body.categories or ()))
-    page = await mine.list(where, limit=size)
-    for _ in range(1, paging.page):
-        if page.cursor is None:
-            page = Page(memories=())
+    found = await mine.list(where, limit=page_size)
+    for _ in range(1, page):
+        if found.cursor is None:
+            found = Page(memories=())
             break
-        page = await mine.list(where, limit=size, cursor=page.cursor)
+        found = await mine.list(where, limit=page_size, cursor=found.cursor)
     count = len(await access.client.ctx.store.rows_where(mine.scope, where))
-    link = f"{request.url.path}?page={{}}&page_size={size}"
+    link = f"{request.url.path}?page={{}}&page_size={page_size}"
     return {
         "count": count,
-        "next": link.format(paging.page + 1) if page.cursor else None,
-        "previous": link.format(paging.page - 1) if paging.page > 1 else None,
-        "results": [to_item(access, memory) for memory in page],
+        "next": link.format(page + 1) if found.cursor else None,
+        "previous": link.format(page - 1) if page > 1 else None,
+        "results": [to_item(access, memory) for memory in found],
     }
 
 

@@ -141,6 +141,11 @@ class PageRequest(Request):
         """The id in the path."""
         return str(self.path_params["id"])
 
+    @property
+    def to(self) -> str:
+        """The page to show after this one."""
+        return self.fields.get("to", "/")
+
     def value(self, name: str) -> str:
         """Return a form field or query parameter, or an empty string."""
         # Browsers send line ends as CRLF.
@@ -231,11 +236,9 @@ class PageRequest(Request):
     def respond(self, template: str, status: int = 200, **values: Any) -> Response:
         """Render a template, also where nobody is signed in."""
         message = self.cookies.get("memorist_note", "")
-        path = self.url.path if self.method == "GET" else self.previous_path()
         page = templates.get_template(template)
-        html = page.render(page=self, path=path, message=unquote(message), **values)
-        content = html.encode("utf-8", "replace")
-        response = Response(content, status, HEADERS, "text/html; charset=utf-8")
+        html = page.render(page=self, message=unquote(message), **values).encode("utf-8", "replace")
+        response = Response(html, status, HEADERS, "text/html; charset=utf-8")
         if message:
             response.delete_cookie("memorist_note")
         return response
@@ -250,8 +253,6 @@ class PageRequest(Request):
             "error.html",
             problem.status_code,
             detail=json.loads(bytes(problem.body))["detail"],
-            has_keys=self.app.state.authenticator.local is None,
-            back=self.previous_path(),
         )
 
     def redirect(
@@ -307,21 +308,20 @@ def route(method: str, path: str, right: str = "") -> Callable[[H], H]:
 @route("GET", "/login")
 async def show_login(page: PageRequest) -> Response:
     """Ask for an API key."""
-    return page.respond("login.html", to=page.fields.get("to", "/"))
+    return page.respond("login.html")
 
 
 @route("POST", "/login")
 async def sign_in(page: PageRequest) -> Response:
     """Start a session for a valid key."""
-    key = page.fields.get("key", "").strip()
-    to = page.fields.get("to", "/")
+    key = page.value("key")
     try:
         await page.app.state.authenticator.verify(f"Bearer {key}")
     except KeyRefused as error:
-        return page.respond("login.html", 401, to=to, error=str(error))
+        return page.respond("login.html", 401, error=str(error))
     page.sessions.end(page.session_id)
     cookie = {SESSION_COOKIE: page.sessions.start(key)}
-    response = page.redirect(to, seconds=SESSION_SECONDS, **cookie)
+    response = page.redirect(page.to, seconds=SESSION_SECONDS, **cookie)
     for name in SCOPE_COOKIES:  # another user may have left them
         response.delete_cookie(name)
     return response
@@ -342,8 +342,7 @@ async def set_theme(page: PageRequest) -> Response:
     """Choose light or dark colors."""
     theme = page.fields.get("theme", "")
     theme = theme if theme in THEMES else "auto"
-    to = page.fields.get("to", "/")
-    return page.redirect(to, seconds=THEME_SECONDS, memorist_theme=theme)
+    return page.redirect(page.to, seconds=THEME_SECONDS, memorist_theme=theme)
 
 
 for _name in _STATIC:

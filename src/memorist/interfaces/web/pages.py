@@ -160,10 +160,9 @@ async def show_threads(page: PageRequest) -> Response:
     name = page.value("thread")
     since = page.number("since", 2**31) or 0
     if not name:
-        counts = Counter[str]()
-        for each in await page.memories.list(limit=RECENT):
-            if thread := each.labels.thread or each.labels.session:
-                counts[thread] += 1
+        latest = await page.memories.list(limit=RECENT)
+        counts = Counter(each.labels.thread or each.labels.session for each in latest)
+        del counts[None]
         return await page.render("threads.html", counts=counts)
     where = Filter(labels=Labels(thread=name))
     if not (await page.memories.list(where, limit=1)).memories:
