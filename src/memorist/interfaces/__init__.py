@@ -2,7 +2,7 @@
 
 Here is what several of them share, such as the verb table: each entry of `verbs.toml` becomes a REST
 route, a command, or both. A verb is listed there if the interfaces only parse its arguments, call one
-method of the client and render what it returns. `rest/routes.py` builds the routes and `cli/app.py`
+method of the client and render what it returns. `rest/app.py` builds the routes and `cli/app.py`
 the commands. How a result is printed depends on its type alone. Everything else is written by hand
 in those packages.
 
@@ -165,7 +165,7 @@ class Argument:
 
     name: str  # as the method calls it
     option: str  # as the command line calls it; equals `name` unless given
-    kind: str  # `rest/routes.py` and `cli/app.py` map it to a type
+    kind: str  # `rest/app.py` and `cli/app.py` map it to a type
     help: str = ""  # for the command line
     required: bool = False
     positional: bool = False  # although it is not required
@@ -178,7 +178,7 @@ class Argument:
 class Verb:
     """A method of the client with its route and its command."""
 
-    method: str  # of a ScopedClient, such as `pin` or `consent.approve`, or of `rest/routes.py`
+    method: str  # of a ScopedClient, such as `pin` or `consent.approve`, or of `rest/app.py`
     route: str = ""  # such as `GET /v1/memory/stats`; empty: no route
     command: str = ""  # such as `pin` or `jobs purge`; empty: no command
     help: str = ""  # empty: the docstring of the method

@@ -1,24 +1,56 @@
-"""The HTTP server: REST, MCP and the web page over one client."""
+"""The HTTP server: REST, MCP and the web page over one client.
+
+Most routes are entries of the verb table: they parse the arguments, call the client and return the
+result. Those with more to do are written by hand.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import inspect
+import json
+import re
+import sys
+import tomllib
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import StreamingResponse
+from pydantic import BeforeValidator, create_model
 from starlette.exceptions import HTTPException
 
 from ... import __version__
 from ...client import Client
-from ...errors import MemoristError
-from .. import metrics
+from ...errors import MemoristError, NotFound, RevisionConflict
+from ...manage.chat_commands import Reply
+from ...manage.checkpoints import Checkpoints
+from ...manage.privacy import Consent, Privacy
+from ...scoped import ScopedClient
+from ...storage import Event
+from ...storage.documents import SavedCheckpoint
+from ...storage.proposals import Proposal
+from ...types import Filter, Memory, Receipt
+from .. import VERBS, Verb, metrics, read_verbs
 from ..mcp import build_http_server, serve_http
 from ..web import pages
-from . import dialects
-from . import routes as memories
-from .auth import Authenticator, Caller, RateLimiter
-from .request import AuthenticatedRoute, Problem, RequestMiddleware, answer_error, problem
+from . import bodies, dialects
+from .auth import LABELS, Authenticator, Caller, ClientAccess, RateLimiter, Requires
+from .bodies import Id, Name, ScopeParams
+from .request import (
+    AuthenticatedRoute,
+    Problem,
+    Reader,
+    RequestMiddleware,
+    Writer,
+    answer_error,
+    declare,
+    problem,
+)
 
 _NO_TELEMETRY: Any = dict.fromkeys(
     "tracing metrics logs operation_spans auto_configure".split(), False
@@ -29,22 +61,261 @@ _DESCRIPTION = (
     "change something accept an `Idempotency-Key`: repeated within a day, they are done once."
 )
 _KEY = "Create one with `memorist keys create`. A server on localhost may be used without a key."
-health = APIRouter(route_class=AuthenticatedRoute)
-ROUTERS = (
-    health,
-    metrics.routes,
-    memories.routes,
-    dialects.routes,
+memories = APIRouter(route_class=AuthenticatedRoute)
+ROUTERS = (memories, metrics.routes, dialects.routes)
+OWNERS: dict[str, Any] = {
+    "": ScopedClient,
+    "consent": Consent,
+    "checkpoints": Checkpoints,
+    "privacy": Privacy,
+    "rest": sys.modules[__name__],  # functions below, which take the scope first
+}
+SHOWN: dict[Any, Any] = {  # results that are returned in another form
+    type(None): None,
+    Proposal: bodies.Decision,
+    list[Event]: list[Annotated[dict[str, Any], BeforeValidator(asdict)]],
+}
+NOTHING_NEW: dict[int | str, dict[str, Any]] = {
+    200: {"model": Receipt, "description": "Nothing new was created"}
+}
+_ETAG = re.compile(r'"(\d{1,18})"')
+
+
+def add(verb: Verb) -> None:
+    """Add the route of a verb."""
+    method, path = verb.route.split()
+    group, _, last = verb.method.rpartition(".")
+    name = verb.name or last
+    function = getattr(Client if verb.whole_client else OWNERS[group], last)
+    result = get_type_hints(function)["return"]
+    if group == "privacy":
+        result = bodies.PrivacyStatus
+    takes_actor = "actor" in inspect.signature(function).parameters
+    responses = NOTHING_NEW if result is Receipt else {}
+    if verb.may_be_missing:
+        responses = declare(404)
+    labels = set(LABELS).difference(argument.name for argument in verb.arguments)
+
+    async def endpoint(access: ClientAccess, response: Response, **values: Any) -> Any:
+        for given in (values.pop("query", ()), values.pop("body", ())):
+            values |= given
+        place = {label: values.pop(label, None) for label in labels}
+        if takes_actor:
+            values["actor"] = access.caller.user
+        target: Any = access.client
+        if not verb.whole_client:
+            target = access.caller.scope(access.client, **place)
+        owner = getattr(target, group, target)
+        answer = await function(owner, **values)
+        if group == "privacy":
+            answer = await privacy_status(target)
+        if isinstance(answer, Receipt) and not answer.count("created"):
+            response.status_code = 200
+        return with_etag(response, answer) if isinstance(answer, Memory) else answer
+
+    parameters = [
+        inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+        for each, annotation in _endpoint_parameters(verb, name, method, path).items()
+    ]
+    endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    memories.add_api_route(
+        path,
+        endpoint,
+        methods=[method],
+        name=name,
+        description=verb.help or inspect.getdoc(function),
+        status_code=verb.status,
+        response_model=SHOWN.get(result, result),
+        responses=responses,
+    )
+
+
+def _endpoint_parameters(verb: Verb, name: str, method: str, path: str) -> dict[str, Any]:
+    """Return the parameters of an endpoint with their types.
+
+    A body names the space itself, unless the path names something in it.
+    """
+    right = verb.right or ("read" if method == "GET" else "write")
+    parameters: dict[str, Any] = {
+        "response": Response,
+        "access": Annotated[ClientAccess, Depends(Requires(right))],
+    }
+    fields: dict[str, Any] = {}
+    for argument in verb.arguments:
+        kind: Any = bodies.KINDS.get(argument.kind)
+        if f"{{{argument.name}}}" in path:
+            parameters[argument.name] = kind
+        elif not argument.cli_only:
+            default = ... if argument.required else argument.route_default
+            fields[argument.name] = (kind | None if default is None else kind, default)
+    title = verb.body or name.title().replace("_", "") + "Body"
+    model: Any = getattr(bodies, title, None)
+    has_body = method in ("POST", "PUT") and bool(fields or model)
+    names_space = has_body and "{" not in path
+    if has_body:
+        base: type[bodies.Body] = bodies.SpaceBody if names_space else bodies.Body
+        if verb.has_labels:
+            base = bodies.LabeledBody
+        about = verb.body_help or verb.help
+        parameters["body"] = model or create_model(title, __base__=base, __doc__=about, **fields)
+        fields = {}
+    if not (verb.whole_client or names_space):
+        query = create_model(title, __base__=bodies.ScopeQuery, **fields)
+        parameters["query"] = Annotated[query, Query()]
+    return parameters
+
+
+def with_etag(response: Response, memory: Memory) -> Memory:
+    """Set the revision of a memory as its ETag, for `If-Match`."""
+    response.headers["ETag"] = f'"{memory.revision}"'
+    return memory
+
+
+async def summary(mine: ScopedClient) -> bodies.SpaceSummary:
+    """Summarize what is stored in a space, for people to read."""
+    text = await mine.overview()
+    return bodies.SpaceSummary(space=mine.scope.space, summary=text, counts=await mine.stats())
+
+
+async def list_entries(
+    mine: ScopedClient,
+    *,
+    kind: str | None,
+    state: str,
+    category: str | None,
+    tag: str | None,
+    limit: int,
+    cursor: str | None,
+    pinned: bool | None,
+    manually_saved: bool | None,
+) -> bodies.MemoryPage:
+    """List memories, newest first. Pass `cursor` to get the next page of the same list."""
+    where = Filter(
+        kinds=() if kind is None else (kind,),
+        states=(state,),
+        categories=() if category is None else (category,),
+        tags=() if tag is None else (tag,),
+        pinned=pinned,
+        manually_saved=manually_saved,
+    )
+    # A cursor is only valid for the list it came from.
+    digest = hashlib.sha256(f"{mine.scope}{where}".encode()).hexdigest()[:16]
+    start = None
+    if cursor is not None:
+        try:
+            start, _, bound = base64.urlsafe_b64decode(cursor).decode().partition(".")
+        except ValueError:
+            bound = ""
+        if bound != digest:
+            raise NotFound(
+                "Unknown cursor: pass the one of the previous page, with the same filters"
+            )
+    page = await mine.list(where, limit=limit, cursor=start)
+    following = None
+    if page.cursor:
+        following = base64.urlsafe_b64encode(f"{page.cursor}.{digest}".encode()).decode()
+    return bodies.MemoryPage(entries=list(page), cursor=following)
+
+
+@memories.patch("/v1/memory/entries/{id}", responses=declare(404, 409, 412))
+async def edit_entry(
+    id: Id,
+    access: Writer,
+    query: ScopeParams,
+    response: Response,
+    body: bodies.EditBody,
+    if_match: Annotated[str, Header()] = "*",
+) -> Memory:
+    """Edit a memory. The previous version stays readable. With `If-Match`, only if unchanged."""
+    etag = _ETAG.fullmatch(if_match)
+    if etag is None and if_match != "*":
+        raise HTTPException(412, "Unknown version: pass the `ETag` that came with the memory")
+    mine = access.scope(query)
+    revision = int(etag[1]) if etag else None
+    try:
+        new = await mine.edit(id, **dict(body), revision=revision, actor=mine.scope.user)
+    except RevisionConflict as error:
+        raise HTTPException(412, str(error)) from error
+    return with_etag(response, new)
+
+
+@memories.post("/v1/memory/undo", responses=declare(404, 409))
+async def undo(
+    access: Writer, body: bodies.UndoOperationBody | bodies.UndoSessionBody
+) -> bodies.UndoResult:
+    """Undo one operation of the history, or everything that a session did."""
+    mine = access.caller.scope(access.client, body.space)
+    done = await mine.undo(**body.model_dump(exclude={"space"}), actor=access.caller.user)
+    ids = [memory.id for memory in done.memories]
+    return bodies.UndoResult(operations=list(done.operations), ids=ids, dry_run=done.dry_run)
+
+
+async def feedback(
+    mine: ScopedClient, *, recalled: list[str], reply: str, used: list[str] | None
+) -> dict[str, str]:
+    """Report which recalled memories a reply used: told, cited or echoed. No text is stored."""
+    return await mine.feedback(recalled, used=used, reply=reply if used is None else None)
+
+
+async def query(mine: ScopedClient, *, shape: str, **options: Any) -> list[dict[str, Any]]:
+    """Answer the question of an agent, as bullets or in full. Its allowlist always applies."""
+    return await mine.query(**options, agent=mine.labels.agent or "", return_=shape)
+
+
+@memories.post("/v1/memory/say", response_model=bodies.CommandResult)
+async def say(access: Writer, body: bodies.SayBody) -> Reply:
+    """Run a chat command: "what do you remember about …?", "forget that", "turn memory off"."""
+    access.caller.require("read")
+    reply = await access.scope(body).command(body.text, about=body.about)
+    return reply or Reply(command="", say="", done=False)
+
+
+@memories.put("/v1/memory/checkpoints/{thread}")
+async def save_checkpoint(
+    thread: Name, access: Writer, query: ScopeParams, body: bodies.CheckpointBody
+) -> SavedCheckpoint:
+    """Save the state of a thread. It replaces the previous checkpoint."""
+    return await access.scope(query).checkpoints.save(thread, body.model_dump())
+
+
+@memories.get(
+    "/v1/memory/export",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/x-ndjson": {}}}},
 )
+async def export(access: Reader, query: ScopeParams) -> StreamingResponse:
+    """Export everything in a space as JSON lines, which `import` reads."""
+    records = access.scope(query).export()
+    lines = (json.dumps(record) + "\n" async for record in records)
+    return StreamingResponse(lines, media_type="application/x-ndjson")
 
 
-@health.get("/healthz")
+async def privacy_status(mine: ScopedClient) -> bodies.PrivacyStatus:
+    """Return the privacy settings of a space or session."""
+    reason = await mine.privacy.disabled_reason()
+    settings = asdict(await mine.privacy.settings())
+    return bodies.PrivacyStatus(space=mine.scope.space, **settings, on=not reason, reason=reason)
+
+
+async def withdraw(mine: ScopedClient, *, field: str, actor: str) -> bodies.Withdrawal:
+    """Erase a field about the person, its proposals and all its previous values."""
+    erased = await mine.consent.withdraw(field, actor=actor)
+    return bodies.Withdrawal(field=field, values=erased)
+
+
+_table = tomllib.loads(Path(__file__).with_name("routes.toml").read_text("utf-8"))
+for _verb in (*VERBS, *read_verbs(_table)):
+    if _verb.route:
+        add(_verb)
+
+
+@memories.get("/healthz")
 async def healthz() -> dict[str, str]:
     """Report that the server is running."""
     return {"status": "ok"}
 
 
-@health.get("/readyz")
+@memories.get("/readyz")
 async def readyz(request: Request) -> dict[str, str]:
     """Report that the store answers."""
     await request.app.state.engine.ctx.store.name()

@@ -360,12 +360,20 @@ async def history(id: Id, access: Reader) -> list[dict[str, Any]]:
         old = None if entry.event == "ADD" else new
         if entry.old_ref:
             old = texts.get(entry.old_ref)
-        event: dict[str, Any] = {"id": entry.id, "memory_id": id, "event": entry.event}
-        event |= {"old_memory": old, "new_memory": new}
-        event |= dict.fromkeys(("created_at", "updated_at"), entry.at.isoformat())
-        events.insert(0, event)
+        at = entry.at.isoformat()
+        events.append(
+            {
+                "id": entry.id,
+                "memory_id": id,
+                "event": entry.event,
+                "old_memory": old,
+                "new_memory": new,
+                "created_at": at,
+                "updated_at": at,
+            }
+        )
         new = old
-    return events
+    return events[::-1]
 
 
 @routes.get("/v1/entities/")

@@ -263,9 +263,47 @@ class AuthenticatedRoute(APIRoute):
             key = strict.headers.get("idempotency-key")
             if key is None or not _CHANGING & set(self.rights):
                 return await answer(strict)
-            return await _answer_once(strict, caller, key, self.response_model is Memory, answer)
+            return await self.answer_once(strict, caller, key, answer)
 
         return handle
+
+    async def answer_once(
+        self,
+        request: Request,
+        caller: Caller,
+        key: str,
+        answer: Callable[[Request], Awaitable[Response]],
+    ) -> Response:
+        """Answer a request, or replay the answer to the same request.
+
+        Of an answer only ids are stored: a memory is read again, the text of a chat command is
+        dropped.
+        """
+        if not 1 <= len(key) <= MAX_KEY_LENGTH:
+            raise HTTPException(422, f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters")
+        engine: Client = request.app.state.engine
+        requests = engine.ctx.store.requests
+        now = engine.ctx.clock()
+        head = f"{request.method} {request.url}\n{request.headers.get('if-match', '')}\n"
+        digest = hashlib.sha256(head.encode() + await request.body()).hexdigest()
+        stored = await requests.begin(caller.name, key, digest, at=now, since=now - REPLAY_PERIOD)
+        if stored is not None:
+            return await replay(engine, caller, stored)
+        record = None
+        try:
+            response = await answer(request)
+            if response.status_code < 300:
+                body: Any = json.loads(bytes(response.body) or b"null")
+                saved: dict[str, Any] = {"status": response.status_code, "body": body}
+                if self.response_model is Memory:
+                    del saved["body"]
+                    saved |= {"memory": body["id"], "space": body["scope"]["space"]}
+                elif isinstance(body, dict) and "say" in body:
+                    body["say"] = ""
+                record = json.dumps(saved)
+        finally:
+            await requests.end(caller.name, key, record, begun=now)
+        return response
 
 
 def rights(dependant: Dependant) -> Iterator[str]:
@@ -274,44 +312,6 @@ def rights(dependant: Dependant) -> Iterator[str]:
         yield dependant.call.right
     for each in dependant.dependencies:
         yield from rights(each)
-
-
-async def _answer_once(
-    request: Request,
-    caller: Caller,
-    key: str,
-    is_memory: bool,
-    answer: Callable[[Request], Awaitable[Response]],
-) -> Response:
-    """Answer a request, or replay the answer to the same request.
-
-    Of an answer only ids are stored: a memory is read again, the text of a chat command is dropped.
-    """
-    if not 1 <= len(key) <= MAX_KEY_LENGTH:
-        raise HTTPException(422, f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters")
-    engine: Client = request.app.state.engine
-    requests = engine.ctx.store.requests
-    now = engine.ctx.clock()
-    head = f"{request.method} {request.url}\n{request.headers.get('if-match', '')}\n"
-    digest = hashlib.sha256(head.encode() + await request.body()).hexdigest()
-    stored = await requests.begin(caller.name, key, digest, at=now, since=now - REPLAY_PERIOD)
-    if stored is not None:
-        return await replay(engine, caller, stored)
-    record = None
-    try:
-        response = await answer(request)
-        if response.status_code < 300:
-            body: Any = json.loads(bytes(response.body) or b"null")
-            saved: dict[str, Any] = {"status": response.status_code, "body": body}
-            if is_memory:
-                del saved["body"]
-                saved |= {"memory": body["id"], "space": body["scope"]["space"]}
-            elif isinstance(body, dict) and "say" in body:
-                body["say"] = ""
-            record = json.dumps(saved)
-    finally:
-        await requests.end(caller.name, key, record, begun=now)
-    return response
 
 
 async def replay(engine: Client, caller: Caller, stored: str) -> Response:
