@@ -349,6 +349,7 @@ def test_a_bad_line_is_named_and_what_stood_before_it_is_kept(
     )
     assert answer.exit_code == 2
     assert "Line 2" in answer.stderr
+    assert "Record" not in answer.stderr
     listed = run("list").stdout
     assert "tea" in listed
     assert "cake" not in listed
