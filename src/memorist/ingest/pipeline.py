@@ -198,9 +198,8 @@ async def load(tx: Transaction, batch: Batch) -> None:
     policy = batch.policy
     near = _find_near_rows(batch)
     if policy.exact:
-        same = await tx.same_text(scope, checks.same & hashes)
-        for memories in same.values():
-            batch.memories.update((memory.id, memory) for memory in memories)
+        for memory in await tx.same_text(scope, checks.same & hashes):
+            batch.memories[memory.id] = memory
     rows = {row for found in near.values() for row in found}
     for chunk in chunks if policy.near else ():
         positions = normalize.find_near(snapshot.simhash, chunk.simhash)

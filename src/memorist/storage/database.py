@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ..errors import MigrationNeeded, StoreDamaged
 from ..ports import Vectors
-from ..types import Scope
+from ..types import Scope, frozen
 
 Values: TypeAlias = Sequence[Any]
 Rows: TypeAlias = list[tuple[Any, ...]]
@@ -55,7 +55,7 @@ class LogRow(NamedTuple):
     line_meta: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Dialect:
     """SQL that engines write differently. For both, times are sortable text and JSON is text in
     Python."""

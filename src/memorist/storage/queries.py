@@ -9,7 +9,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import InvalidInput
 from ..ports import Delta
 from ..text import clock
-from ..types import RELATED, Filter, Memory, Message, Outcome, Page, Scope
+from ..types import RELATED, Filter, Memory, Message, Outcome, Page, Scope, frozen
 from . import Relation, rows
 from .database import Readable, Rows, Values
 from .rows import placeholders, portions
@@ -46,7 +46,7 @@ _CHECKS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SeenBefore:
     """A message that was stored earlier."""
 
@@ -54,7 +54,7 @@ class SeenBefore:
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SpaceSettings:
     """What the person has decided about remembering in a space."""
 
@@ -63,7 +63,7 @@ class SpaceSettings:
     sharing: bool = False  # the person's other spaces may recall what is tagged `share:SPACE`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Checks:
     """What decides whether something may be stored, read together."""
 
@@ -238,13 +238,10 @@ class Reader:
         sql = "SELECT memory, embedding FROM vectors WHERE scope = ? AND model = ?"
         return dict(await self.rows_in(scope, sql, "memory", numbers, model))
 
-    async def same_text(self, scope: Scope, hashes: Collection[str]) -> dict[str, list[Memory]]:
-        """Return active memories by content hash."""
-        found: dict[str, list[Memory]] = {}
-        for memory in await self._memories(scope, "content_hash", hashes):
-            if memory.is_active:
-                found.setdefault(memory.content_hash, []).append(memory)
-        return found
+    async def same_text(self, scope: Scope, hashes: Collection[str]) -> list[Memory]:
+        """Return the active memories with one of these content hashes."""
+        found = await self._memories(scope, "content_hash", hashes)
+        return [memory for memory in found if memory.is_active]
 
     async def by_key(self, scope: Scope, keys: Iterable[str]) -> dict[str, Memory]:
         """Return active memories by their key."""
@@ -301,7 +298,7 @@ class Reader:
             by_kind[kind][key] = rest
         settings = {}
         for name, (value, _) in by_kind["setting"].items():
-            if name in SpaceSettings.__slots__:
+            if hasattr(SpaceSettings, name):
                 settings[name] = value == "true"
         is_default = settings.get("incognito_default", False)
         incognito = set()

@@ -11,14 +11,14 @@ import math
 from collections import ChainMap
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from ..errors import MemoristError, StoreDamaged
 from ..ports import Vectors
 from ..text import clock, normalize, tokens
-from ..types import Memory, Scope
+from ..types import Memory, Scope, frozen
 from . import Change, Event, rows
 from .accounts import Keys, Requests, UsageLedger
 from .database import EVERY, Database, execute
@@ -212,7 +212,7 @@ async def _update_terms(tx: Transaction) -> None:
         await tx.touch((rows.UPSERT, written))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MemoryAccess:
     """A memory was recalled: no new revision, no history."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, MutableMapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -91,24 +92,24 @@ class Transaction(Reader):
         if self.failure is not None:
             raise self.failure
         try:
-            if wrong := [change for change in changes if not isinstance(change, Change)]:
-                raise TypeError(f"{wrong[0]!r:.60} is not a change")
-            saves = [change for change in changes if isinstance(change, Save)]
-            events = [change for change in changes if isinstance(change, Event)]
-            related = [change for change in changes if isinstance(change, Relation | Unrelated)]
-            if saves:
-                await self._save(saves, events)
+            kinds: dict[type[Any], list[Any]] = defaultdict(list)
+            for change in changes:
+                if not isinstance(change, Change):
+                    raise TypeError(f"{change!r:.60} is not a change")
+                kinds[type(change)].append(change)
+            events = kinds[Event]
+            if kinds[Save]:
+                await self._save(kinds[Save], events)
             elif events and await self.number(self.scope) >= 0:
                 # Where nothing was ever stored there is nothing to report.
                 number = await self.number(self.scope)
                 await self._write_log(
                     rows.event_row(number, self.scope.user, event) for event in events
                 )
-            if related:
+            if related := kinds[Relation] + kinds[Unrelated]:
                 await self._relate(related)
-            for change in changes:
-                if isinstance(change, Forget):
-                    await self._forget(change)
+            for forget in kinds[Forget]:
+                await self._forget(forget)
         except BaseException as error:
             self.failure = error
             raise

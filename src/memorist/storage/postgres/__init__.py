@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
@@ -19,7 +18,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ...ports import Vectors
-from ...types import Scope
+from ...types import Scope, frozen
 from .. import copy
 from ..database import EVERY, Batch, Dialect, LogRow, Query, Rows, parse_secret
 from ..rows import portions, read_one
@@ -95,7 +94,7 @@ _WIDER = 4  # times as many candidates as are wanted, to be scored anew
 _PORTION = 256  # statements that travel together
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ServerInfo:
     """What is read of a database when it is opened."""
 
