@@ -42,12 +42,12 @@ set_config('statement_timeout', ?, true)"""
 _DURABLE = """SELECT set_config('synchronous_commit', 'on', true)
 WHERE current_setting('synchronous_commit') = 'off'"""
 _READ_ALL = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_SEQUENCES = {
-    "memories_row": "max(row), 0) + 1 FROM memories",
-    "messages_row": "max(row), 0) + 1 FROM messages",
-    "history_row": "max(row), 0) + 1 FROM history",
-    "scopes_id_seq": "max(id), 0) + 1 FROM scopes",
-}
+_RENUMBER = (
+    "SELECT setval('memories_row', (SELECT coalesce(max(row), 0) + 1 FROM memories), false)",
+    "SELECT setval('messages_row', (SELECT coalesce(max(row), 0) + 1 FROM messages), false)",
+    "SELECT setval('history_row', (SELECT coalesce(max(row), 0) + 1 FROM history), false)",
+    "SELECT setval('scopes_id_seq', (SELECT coalesce(max(id), 0) + 1 FROM scopes), false)",
+)
 _INTEGRITY = f"""SELECT 'Row-level security does not guard ' || relname ||
 ': run `memorist db migrate` as its owner' FROM pg_class c
 WHERE {_OURS} AND NOT relispartition AND EXISTS
@@ -323,10 +323,7 @@ def choose_dialect(collations: set[str]) -> Dialect:
         WHERE {_OURS}""",
         integrity=_INTEGRITY,
         log=log_batches,
-        renumber=tuple(
-            f"SELECT setval('{sequence}', (SELECT coalesce({highest}), false)"
-            for sequence, highest in _SEQUENCES.items()
-        ),
+        renumber=_RENUMBER,
     )
 
 

@@ -45,8 +45,8 @@ async def exchange(connection: Connection, statements: Sequence[Query]) -> list[
     transformer = Transformer(connection)
     sends: list[Callable[[], None]] = []
     for sql, values in statements:
-        dumped = _dump(transformer, values)
-        sends.append(partial(_send, connection.pgconn, number_placeholders(sql), *dumped))
+        statement = (number_placeholders(sql), *_dump(transformer, values))
+        sends.append(partial(connection.pgconn.send_query_params, *statement, Format.BINARY))
     found: list[Rows] = []
     for result in await _exchange_all(connection, sends):
         rows = []
@@ -80,7 +80,7 @@ async def repeat(connection: Connection, batches: Sequence[Batch]) -> None:
 async def commit(connection: Connection) -> None:
     """Commit. Raises ProviderFailed if nothing was left: the server answers ROLLBACK then,
     without an error."""
-    send = partial(_send, connection.pgconn, b"COMMIT", (), (), ())
+    send = partial(connection.pgconn.send_query_params, b"COMMIT", ())
     (result,) = await _exchange_all(connection, [send])
     if result.command_status != b"COMMIT":
         raise ProviderFailed(
@@ -91,10 +91,6 @@ async def commit(connection: Connection) -> None:
 async def rollback(connection: Connection) -> None:
     if connection.pgconn.transaction_status != TransactionStatus.IDLE:
         await exchange(connection, [("ROLLBACK", ())])
-
-
-def _send(pgconn: PGconn, sql: bytes, values: Any, types: Any, formats: Any) -> None:
-    pgconn.send_query_params(sql, values, types, formats, Format.BINARY)
 
 
 def _dump(transformer: abc.Transformer, values: Sequence[Any]) -> tuple[Any, Any, Any]:
