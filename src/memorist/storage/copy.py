@@ -32,33 +32,35 @@ from .sqlite.connection import new_path
 from .store import Store
 
 PAGE = 500
-KEYS = {
-    "scopes": "id",
-    "memories": "scope, row",
-    "erased": "scope, row",
-    "vectors": "scope, memory, model",
-    "messages": "scope, id",
-    "history": "scope, id",
-    "thread_revision": "scope, thread_id",
-    "change_log": "scope, id",
-    "tombstones": "scope, digest",
-    "summaries": "scope, id",
-    "relations": "scope, id",
-    "events": "scope, id",
-    "supervisor_checkpoints": "scope, id",
-    "consent_queue": "scope, id",
-    "pair_fingerprints": "scope, id_a, id_b",
-    "tasks": "scope, name, key",
-    "spending": "scope, day, task, model",
-    "api_keys": "id",
-    "space_settings": "scope, key",
-    "incognito_sessions": "scope, session",
-    "graph_checkpoints": "scope, thread_id, ns, checkpoint_id",
-    "graph_values": "scope, thread_id, ns, channel, version",
-    "graph_writes": "scope, thread_id, ns, checkpoint_id, task_id, idx",
-    "items": "scope, namespace, key",
-    "item_vectors": "scope, namespace, key, field",
-}
+# Each table with its key, those that others refer to first.
+_TABLES = """
+scopes: id
+memories: scope, row
+erased: scope, row
+vectors: scope, memory, model
+messages: scope, id
+history: scope, id
+thread_revision: scope, thread_id
+change_log: scope, id
+tombstones: scope, digest
+summaries: scope, id
+relations: scope, id
+events: scope, id
+supervisor_checkpoints: scope, id
+consent_queue: scope, id
+pair_fingerprints: scope, id_a, id_b
+tasks: scope, name, key
+spending: scope, day, task, model
+api_keys: id
+space_settings: scope, key
+incognito_sessions: scope, session
+graph_checkpoints: scope, thread_id, ns, checkpoint_id
+graph_values: scope, thread_id, ns, channel, version
+graph_writes: scope, thread_id, ns, checkpoint_id, task_id, idx
+items: scope, namespace, key
+item_vectors: scope, namespace, key, field
+"""
+KEYS = dict(line.split(": ") for line in _TABLES.split("\n") if line)
 NOT_COPIED = {"migrations", "meta", "claims", "index_positions", "answered"}  # each store's own
 MARK = "copying"  # in the target while it is not complete: the last key of each table
 ARCHIVE_FORMAT = 1

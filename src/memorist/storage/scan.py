@@ -59,7 +59,8 @@ async def check(store: Store) -> list[str]:
         found = await store.database.rows(store.database.dialect.integrity)
         problems = [str(row[0]) for row in found if row[0] != "ok"]
         for scope in await store.scopes():
-            problems += await altered_rows(store, scope)
+            async for page in read_pages(store, scope, _MEMORIES):
+                problems += await asyncio.to_thread(find_altered, page, scope, store.language)
         for name, sql in _ORPHANS.items():
             counted = sql.format(dimensions=store.database.dialect.dimensions)
             if count := (await store.database.rows(counted, scope=EVERY))[0][0]:
@@ -75,17 +76,16 @@ async def check(store: Store) -> list[str]:
     return problems
 
 
-async def altered_rows(store: Store, scope: Scope) -> list[str]:
-    """Return rows that were altered, and terms that do not belong to their text."""
-    problems: list[str] = []
+async def read_pages(store: Store, scope: Scope, sql: str) -> AsyncIterator[Rows]:
+    """Yield the rows of a query by their number, some at a time."""
     after = 0
-    while page := await store.rows(scope, _MEMORIES, (after,)):
-        problems += await asyncio.to_thread(find_altered, page, scope, store.language)
+    while page := await store.rows(scope, sql, (after,)):
+        yield page
         after = page[-1][0]
-    return problems
 
 
 def find_altered(page: Rows, scope: Scope, language: str) -> list[str]:
+    """Return rows that were altered, and terms that do not belong to their text."""
     problems = []
     for _, *row, terms, flags in page:
         try:
@@ -107,11 +107,9 @@ async def verify_history(store: Store, scope: Scope) -> list[str]:
     erased: dict[str, int] = dict(await store.rows(scope, sql))
     problems: list[str] = []
     last: str | None = None
-    after = 0
-    while page := await store.rows(scope, _ENTRIES, (after,)):
-        secret = store.database.secret
+    secret = store.database.secret
+    async for page in read_pages(store, scope, _ENTRIES):
         problems += await asyncio.to_thread(find_broken, secret, page, last, head, erased)
-        after = page[-1][0]
         last = next((row[1] for row in reversed(page) if row[1]), last)
     if last != head:
         problems.append(f"The end of the history of {scope.user!r} is missing: restore a backup")
@@ -171,9 +169,7 @@ async def _history_and_memories(store: Store, scope: Scope) -> Records:
         "memory": (_MEMORIES, lambda row: dump(rows.memory(row[1:-2], scope))),
     }
     for kind, (sql, parse) in readers.items():
-        after = 0
-        while page := await store.rows(scope, sql, (after,)):
-            after = page[-1][0]
+        async for page in read_pages(store, scope, sql):
             for row in page:
                 try:
                     yield kind, parse(row)
