@@ -275,11 +275,9 @@ class ScopedClient(ManagedScope):
         more authority than their speaker. With `restore`, for an export of your own, they are
         stored as they were. Raises InvalidInput.
         """
-        ctx, scope, labels = self.parts
         how = import_export.Import(
-            ctx=ctx,
-            scope=scope,
-            labels=labels,
+            ctx=self.ctx,
+            scope=self.scope,
             remember=self.remember,
             restore=restore,
         )

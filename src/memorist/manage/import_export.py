@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, field, fields, replace
+from dataclasses import asdict, fields, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID, uuid5
@@ -64,7 +64,6 @@ class Import:
 
     ctx: Context
     scope: Scope | None = None  # without one, each record goes to the scope it names
-    labels: Labels = field(default_factory=Labels)
     remember: Callable[[list[Any]], Awaitable[Receipt]] | None = None  # stores messages
     restore: bool = False  # an export of one's own: stored as it was, even where memory is off
 
@@ -117,7 +116,7 @@ def read(record: Mapping[str, Any], how: Import) -> Record:
     if "content" in record:
         if how.scope is None:
             raise InvalidInput("it is a message: name its owner, with a scope or --user")
-        validation.message(record, how.labels)
+        validation.message(record, Labels())
         return Record(_MESSAGE, record, how.scope)
     kind = record.get("record_type")
     data = record.get("data")
