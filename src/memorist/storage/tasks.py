@@ -335,7 +335,9 @@ class EmbeddingQueue:
                 sql = f"""{_MEMORIES} WHERE {dialect.row} IN ({placeholders(some)})
                 ORDER BY {dialect.row}"""
                 page = await connection.rows(sql, some, scope=EVERY)
-                claimed += [_parse_memory(row) for row in page]
+                for row in page:
+                    memory = rows.memory(row[4:], rows.scope_of(row))
+                    claimed.append((row[3], memory))
         return claimed
 
     async def release(self, worker: str) -> None:
@@ -365,8 +367,3 @@ async def save_embeddings(tx: Transaction, made: Sequence[Embedding]) -> None:
     sql = """UPDATE memories SET needs_embedding = 0, row_hash = ?, changed = ?
     WHERE scope = ? AND id = ?"""
     await tx.touch((rows.INSERT_VECTOR, vectors), (sql, done))
-
-
-def _parse_memory(row: Sequence[Any]) -> tuple[int, Memory]:
-    """Return the row number and the memory in a row of `_MEMORIES`."""
-    return row[3], rows.memory(row[4:], rows.scope_of(row))
