@@ -144,7 +144,9 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
 
 
 def find_duplicate(
-    chunk: Chunk, batch: Batch, neighbors: Neighbors
+    chunk: Chunk,
+    batch: Batch,
+    neighbors: Neighbors,
 ) -> tuple[Memory | None, compare.Verdict]:
     """Return the memory that a chunk repeats, as it now stands, and whether the chunk says more.
 

@@ -269,7 +269,11 @@ def _write_item(item: Item, batch: Batch, seen: Seen) -> None:
         if then != digest:
             reason = f"message {id!r} was remembered with another text: edit the memory instead"
             item.outcome = replace(
-                item.outcome, status="conflict", reason=reason, message_id=id, supersedes=None
+                item.outcome,
+                status="conflict",
+                reason=reason,
+                message_id=id,
+                supersedes=None,
             )
         return
     results = [decide(chunk, batch) for chunk in item.chunks]

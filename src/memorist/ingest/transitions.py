@@ -46,7 +46,12 @@ def supersede(memory: Memory, now: datetime, *, by: str, since: datetime | None 
 def earlier_version(memory: Memory, now: datetime, *, id: str) -> Memory:
     """Return the version that is kept beside a memory whose text changes."""
     return replace(
-        memory, id=id, state="superseded", superseded_by=memory.id, valid_to=now, key=None
+        memory,
+        id=id,
+        state="superseded",
+        superseded_by=memory.id,
+        valid_to=now,
+        key=None,
     )
 
 

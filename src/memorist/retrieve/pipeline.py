@@ -48,7 +48,11 @@ async def recall(
     is_chance = score.is_chance(search, ranked)
     if profile.rerank and ranked:
         ranked, legs["rerank"] = await reorder.rerank(
-            query.text, profile, ctx.reranker, ranked, semantic=is_semantic
+            query.text,
+            profile,
+            ctx.reranker,
+            ranked,
+            semantic=is_semantic,
         )
     ranked, weak = score.keep(profile, ranked, semantic=is_semantic, chance=is_chance)
     if profile.diversity is not None:
@@ -151,7 +155,10 @@ async def _load_nearest(
                 rows = [row for row, _ in await near]
             else:
                 rows, status = await ctx.external_index.nearest(
-                    scope, vector, limit=PROPOSED, revision=snapshot.revision
+                    scope,
+                    vector,
+                    limit=PROPOSED,
+                    revision=snapshot.revision,
                 )
         except Misconfigured:
             status = "no vector index is configured for a scope of this size"
