@@ -72,11 +72,6 @@ def repeat(memory: Memory, draft: Draft, now: datetime, tags: tuple[str, ...] = 
     )
 
 
-def absorb(memory: Memory, other: Memory, now: datetime) -> Memory:
-    """Return the memory after it took over what another memory of the same fact had gained."""
-    return revise(memory, now, **absorbed_fields(memory, other))
-
-
 def absorbed_fields(memory: Memory, other: Memory) -> dict[str, Any]:
     """Return the fields of a memory that stands for two memories of the same fact."""
     return _join(memory, other) | {

@@ -175,7 +175,7 @@ def merge(pair: Pair, now: datetime) -> list[Change]:
         return []
     stays, goes = chosen
     merged = Save(
-        memory=transitions.absorb(stays, goes, now),
+        memory=transitions.revise(stays, now, **transitions.absorbed_fields(stays, goes)),
         event="merged",
         old_ref=goes.id,
         actor=ACTOR,
