@@ -26,7 +26,7 @@ from memorist.ports import IndexRow
 from memorist.retrieve import profiles, reorder, score
 from memorist.retrieve.features import COMPUTED, SnapshotSearch, lexical, understand
 from memorist.retrieve.score import Candidate, Candidates, reciprocal_rank
-from memorist.storage import codec
+from memorist.storage import load
 from memorist.text import clock
 from memorist.types import Memory, Scope
 
@@ -543,4 +543,4 @@ def test_any_profile_may_weigh_the_turns_around_a_memory() -> None:
 def test_a_row_of_the_catalog_has_the_declared_types(
     value: profiles.Profile | Policy,
 ) -> None:
-    assert codec.load(type(value), asdict(value)) == value
+    assert load(type(value), asdict(value)) == value

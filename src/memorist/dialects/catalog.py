@@ -21,7 +21,9 @@ _PARTS_OF_POLICIES = {"bands": Bands, "links": Links, "extract": Facts}
 
 
 def _load(
-    table: str, kind: Callable[..., T], parts: Mapping[str, Callable[..., Any]]
+    table: str,
+    kind: Callable[..., T],
+    parts: Mapping[str, Callable[..., Any]],
 ) -> dict[str, T]:
     """Return the values of a table by name."""
     rows = _DATA[table]

@@ -73,7 +73,7 @@ class MiniLM:
         parts: list[dict[int, Vectors]] = [{} for _ in texts]
         async for window, rows in self._infer(texts, "tokens"):
             parts[window.text][window.part] = rows[1 : len(window.ids) - 1].copy()
-        return [np.concatenate([found[part] for part in sorted(found)]) for found in parts]
+        return [np.concatenate(list(map(found.get, sorted(found)))) for found in parts]
 
     async def close(self) -> None:
         """Wait for running work and release the model. Closing twice is fine, encoding is not."""

@@ -48,7 +48,11 @@ def max_cost(ask: Prompt) -> tuple[int, int]:
     return OVERHEAD + sum(len(text.encode("utf-8", "replace")) for text in texts), ask.max_tokens
 
 
-def likely_cost(ask: Prompt, reply: str, reported: tuple[int, int]) -> tuple[int, int]:
+def likely_cost(
+    ask: Prompt,
+    reply: str,
+    reported: tuple[int, int],
+) -> tuple[int, int]:
     """Return the tokens of a try as the server reported them, within what is possible.
 
     >>> ask = Prompt(task="t", system="", user="tea " * 8, schema={}, max_tokens=9)

@@ -48,7 +48,12 @@ class StructuredModel(ABC):
     quirks: ClassVar[Mapping[str, str]] = {"temperature": "temperature"}  # word in an error: field
 
     def __init__(
-        self, model: str, *, url: str | None = None, key: str | None = None, timeout: float = 20.0
+        self,
+        model: str,
+        *,
+        url: str | None = None,
+        key: str | None = None,
+        timeout: float = 20.0,
     ) -> None:
         """Raise Misconfigured if the client library is missing.
 
@@ -114,7 +119,12 @@ class StructuredModel(ABC):
         await self._server.close()
 
     @abstractmethod
-    def build_request(self, ask: Prompt, mode: str, without: frozenset[str]) -> dict[str, Any]:
+    def build_request(
+        self,
+        ask: Prompt,
+        mode: str,
+        without: frozenset[str],
+    ) -> dict[str, Any]:
         """Return the parameters of the request, without those that the server does not accept."""
 
     @abstractmethod
@@ -168,7 +178,12 @@ class OpenAIModel(StructuredModel):
         "max_completion_tokens": "max_tokens",  # newer models want the longer name
     }
 
-    def build_request(self, ask: Prompt, mode: str, without: frozenset[str]) -> dict[str, Any]:
+    def build_request(
+        self,
+        ask: Prompt,
+        mode: str,
+        without: frozenset[str],
+    ) -> dict[str, Any]:
         is_own = self._own_url is not None
         in_words = ("json_schema", "json_object", "text") if is_own else ("json_object", "text")
         system = with_schema(ask) if mode in in_words else ask.system
@@ -222,7 +237,12 @@ class AnthropicModel(StructuredModel):
     unsupported = "minLength maxLength minItems maxItems minimum maximum pattern".split()
     counted = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
-    def build_request(self, ask: Prompt, mode: str, without: frozenset[str]) -> dict[str, Any]:
+    def build_request(
+        self,
+        ask: Prompt,
+        mode: str,
+        without: frozenset[str],
+    ) -> dict[str, Any]:
         extra = {} if "temperature" in without else {"temperature": ask.temperature}
         request: dict[str, Any] = {
             "model": self._model,

@@ -27,7 +27,14 @@ _NEVER_ARRIVED = {"ConnectError", "ConnectTimeout", "PoolTimeout"}
 class Failed(Exception):
     """A call to a server failed."""
 
-    def __init__(self, why: str, *, status: int = 0, said: str = "", is_free: bool = False) -> None:
+    def __init__(
+        self,
+        why: str,
+        *,
+        status: int = 0,
+        said: str = "",
+        is_free: bool = False,
+    ) -> None:
         super().__init__(why)
         self.status = status
         self.said = said
@@ -39,7 +46,15 @@ class ModelServer:
     is followed.
     """
 
-    def __init__(self, library: str, client: str, call: str, *, limit: int, **options: Any) -> None:
+    def __init__(
+        self,
+        library: str,
+        client: str,
+        call: str,
+        *,
+        limit: int,
+        **options: Any,
+    ) -> None:
         """Raises Misconfigured if the library is not installed."""
         if importlib.util.find_spec(library) is None:
             raise Misconfigured(f'This needs another package: pip install "memorist[{library}]"')

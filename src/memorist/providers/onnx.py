@@ -123,7 +123,10 @@ class WorkerThread:
 
 
 def batches(
-    items: Iterable[Item], ids: Callable[[Item], Sized], *, tokens: int
+    items: Iterable[Item],
+    ids: Callable[[Item], Sized],
+    *,
+    tokens: int,
 ) -> Iterator[list[Item]]:
     """Group items of like length, so that there is little padding and at most `tokens` in a group.
 

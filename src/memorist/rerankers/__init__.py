@@ -142,7 +142,11 @@ class CrossEncoder:
             ) from error
 
 
-def truncate(asked: list[int], text: list[int], room: int) -> tuple[list[int], list[int]]:
+def truncate(
+    asked: list[int],
+    text: list[int],
+    room: int,
+) -> tuple[list[int], list[int]]:
     """Cut a question and a text so that they fit together: the longer one is cut first.
 
     >>> truncate([1, 2], [3, 4, 5, 6], 5), truncate([1, 2, 3, 4], [5, 6, 7], 4)

@@ -1,6 +1,6 @@
 """Ranking profiles: how recall finds, scores, gates, selects and renders, as data.
 
-`default` is tuned by measuring; dialects define others, in `dialects/catalog.py`. Change a profile
+`default` is tuned by measuring; dialects define others, in `dialects/catalog.toml`. Change a profile
 for one call with `dataclasses.replace(profile, …)`.
 """
 

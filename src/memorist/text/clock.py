@@ -291,7 +291,11 @@ def _read(fields: dict[str, str], today: datetime) -> Interval | None:
     return _utc(_add_months(start, step * months), _add_months(start, (step + 1) * months))
 
 
-def _read_date(fields: dict[str, str], step: int, today: datetime) -> Interval | None:
+def _read_date(
+    fields: dict[str, str],
+    step: int,
+    today: datetime,
+) -> Interval | None:
     """Read a full or partial date: missing parts widen it."""
     name = fields.get("season") or fields.get("month")
     day = fields.get("day")

@@ -204,9 +204,11 @@ def is_reworded(a: Statement, b: Statement) -> bool:
     >>> is_reworded(parse("I need to call the bank about the loan"), called)
     False
     """
-    if max(len(a.words), len(b.words)) > SHORT or "past" in a.marks ^ b.marks:
+    if max(len(a.words), len(b.words)) > SHORT:
         return False
-    if a.persons != b.persons or _STANCE.isdisjoint(a.spoken) != _STANCE.isdisjoint(b.spoken):
+    if "past" in a.marks ^ b.marks or a.persons != b.persons:
+        return False
+    if _STANCE.isdisjoint(a.spoken) != _STANCE.isdisjoint(b.spoken):
         return False
     return may_be_same(a, b) and not is_contrast(a, b)
 
@@ -265,7 +267,9 @@ def is_grounded(made: str, a: Statement, b: Statement) -> bool:
     if not made.strip() or len(made) > LONGEST or "\n" in made:
         return False
     new = parse(made)
-    if not new.marks <= a.marks | b.marks or not {*a.words, *b.words}.issuperset(new.words):
+    if not new.marks <= a.marks | b.marks:
+        return False
+    if not {*a.words, *b.words}.issuperset(new.words):
         return False
     if not {*a.persons, *b.persons}.issuperset(new.persons):
         return False
@@ -310,7 +314,11 @@ def _long_words(text: str) -> list[str]:
 
 
 def find_used(
-    reply: str, memories: Iterable[Memory], *, asked: str = "", language: str = "english"
+    reply: str,
+    memories: Iterable[Memory],
+    *,
+    asked: str = "",
+    language: str = "english",
 ) -> dict[str, str]:
     """Return the ids of the memories that went into a reply: `cited` by id or `echoed` in its
     words.

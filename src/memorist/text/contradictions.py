@@ -90,7 +90,9 @@ def _has_other_value(a: Clause, b: Clause) -> bool:
             return False
         is_quantity = _mentions(a, _QUANTITIES) or "old" in a.words
         return a.verb in _MEASURING or (being and is_quantity)
-    if not (_is_short(a) and _is_short(b)) or not _have_same_values(a, b, "names", "numbers"):
+    if not (_is_short(a) and _is_short(b)):
+        return False
+    if not _have_same_values(a, b, "names", "numbers"):
         return False
     one = set(a.object_words)
     other = set(b.object_words)
@@ -110,7 +112,9 @@ def _has_other_value(a: Clause, b: Clause) -> bool:
 
 def _is_rescheduled(a: Clause, b: Clause) -> bool:
     """Return whether one event has another time."""
-    if a.words != b.words or not (_mentions(a, _EVENTS) and _mentions(b, _EVENTS)):
+    if a.words != b.words:
+        return False
+    if not (_mentions(a, _EVENTS) and _mentions(b, _EVENTS)):
         return False
     if "past" in b.marks or ("past" in a.marks and not a.says_changed):
         return False

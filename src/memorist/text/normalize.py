@@ -200,7 +200,11 @@ def distance(a: int, b: int) -> int:
     return (a ^ b).bit_count()
 
 
-def find_near(hashes: NDArray[np.uint64], value: int, limit: int = NEAR) -> NDArray[np.intp]:
+def find_near(
+    hashes: NDArray[np.uint64],
+    value: int,
+    limit: int = NEAR,
+) -> NDArray[np.intp]:
     """Return the positions of the fingerprints that differ from a value in at most `limit` bits.
 
     >>> find_near(np.array([0b1111, 0b0000, 0b0111], dtype=np.uint64), 0b0000).tolist()

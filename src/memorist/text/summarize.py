@@ -86,7 +86,9 @@ class _Sentence(NamedTuple):
     @property
     def tells(self) -> bool:
         """It is no question and no mere courtesy."""
-        if self.text.endswith(("?", "？")) or (len(self.stems) < 5 and _COURTEOUS.match(self.text)):
+        if self.text.endswith(("?", "？")):
+            return False
+        if len(self.stems) < 5 and _COURTEOUS.match(self.text):
             return False
         return self.facts >= 1 or len(self.stems - _stems(_PLAIN)) > 1
 
@@ -171,7 +173,11 @@ def _stems(words: str) -> frozenset[str]:
     return frozenset(tokens.analyze(words))
 
 
-def _worth(sentence: _Sentence, counts: Counter[str], covered: set[str]) -> float:
+def _worth(
+    sentence: _Sentence,
+    counts: Counter[str],
+    covered: set[str],
+) -> float:
     new = sentence.stems - covered
     share = len(new) / len(sentence.stems) if sentence.stems else 0.0
     plain = _stems(_PLAIN)

@@ -207,7 +207,7 @@ def _term(word: str, language: str) -> str:
     if code < 0x250 or 0x1E00 <= code < 0x1F00:
         spoken = "english" if language in _LETTERS else language
     else:
-        spoken = next((name for name, set in _LETTERS.items() if re.match(set, word)), "")
+        spoken = next((name for name, letters in _LETTERS.items() if re.match(letters, word)), "")
     if not spoken:
         return word
     known = _stemmers.__dict__
@@ -240,7 +240,11 @@ def count_tokens(text: str) -> int:
     return math.ceil(round(1.1 * (plain / 4 + unspaced + other / 2), 6))
 
 
-def sparse_text(text: str, speaker: str | None = None, occurred_at: datetime | None = None) -> str:
+def sparse_text(
+    text: str,
+    speaker: str | None = None,
+    occurred_at: datetime | None = None,
+) -> str:
     """Return what the sparse leg indexes: a question often names who spoke and when.
 
     >>> sparse_text("I went to the beach.", "Caroline", datetime(2023, 5, 8))

@@ -29,7 +29,13 @@ _LARGEST_ROW = 2**63 - 1
 Item = TypeVar("Item")
 
 
-def open_index(spec: str, *, model: str, dimensions: int, store: str) -> VectorIndex:
+def open_index(
+    spec: str,
+    *,
+    model: str,
+    dimensions: int,
+    store: str,
+) -> VectorIndex:
     """Return the index that a setting names, such as `chroma:FOLDER` or
     `weaviate:http://HOST:8080`;
     it connects when used.

@@ -51,7 +51,13 @@ class Chroma:
         for batch in batches(rows):
             await self._ask("delete", ids=[str(row) for row in batch], where=where)
 
-    async def nearest(self, scope: Scope, vector: Vectors, *, limit: int) -> list[int]:
+    async def nearest(
+        self,
+        scope: Scope,
+        vector: Vectors,
+        *,
+        limit: int,
+    ) -> list[int]:
         def read(answer: Any) -> list[int]:
             ids = answer["ids"][0]
             return own_rows(int(id) for id in ids if re.fullmatch("[0-9]{1,19}", id))
@@ -80,7 +86,10 @@ class Chroma:
                 await self._call(client.close)
 
     async def _ask(
-        self, verb: str, read: Callable[[Any], Any] = lambda answer: answer, **given: Any
+        self,
+        verb: str,
+        read: Callable[[Any], Any] = lambda answer: answer,
+        **given: Any,
     ) -> Any:
         """Call a method of the collection, which is made anew if another process has cleared it."""
         async with request("chromadb", self.name):

@@ -61,7 +61,13 @@ class Weaviate:
                 if (await collection.data.delete_many(where=named & _within(scope))).failed:
                     raise RuntimeError("some entries could not be deleted")
 
-    async def nearest(self, scope: Scope, vector: Vectors, *, limit: int) -> list[int]:
+    async def nearest(
+        self,
+        scope: Scope,
+        vector: Vectors,
+        *,
+        limit: int,
+    ) -> list[int]:
         async with self._request() as collection:
             found = await collection.query.near_vector(
                 vector.tolist(),

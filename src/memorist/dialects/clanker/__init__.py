@@ -288,7 +288,12 @@ class Clanker:
         page = await self._guild(guild_id).list(where, limit=min(120, max(10, limit)))
         return list(page.memories)[::-1]
 
-    async def archive(self, guild_id: str, subject: str, keep: int = KEEP_FACTS) -> None:
+    async def archive(
+        self,
+        guild_id: str,
+        subject: str,
+        keep: int = KEEP_FACTS,
+    ) -> None:
         """Archive all but the newest facts of a subject, except pinned ones. Nothing is deleted."""
         scope = self._guild(guild_id).scope
         store = self._ctx.store
@@ -372,7 +377,12 @@ class Clanker:
             await self.archive(guild_id, subject, keep)
         return outcome
 
-    async def _change(self, guild: ScopedClient, id: str, fields: Mapping[str, Any]) -> None:
+    async def _change(
+        self,
+        guild: ScopedClient,
+        id: str,
+        fields: Mapping[str, Any],
+    ) -> None:
         if fields:
             await edit.change(guild, id, "updated", fields, None)
 

@@ -130,7 +130,12 @@ class Intake:
             guild_id, channel_id, said, author_id=author_id, source=source
         )
 
-    async def remember_line(self, guild_id: str, line: str, **about: str | None) -> Outcome:
+    async def remember_line(
+        self,
+        guild_id: str,
+        line: str,
+        **about: str | None,
+    ) -> Outcome:
         """Store a line of lore; its vector and the snapshot follow."""
         outcome = await self._clanker.remember_line(guild_id, line, **about)
         if outcome.ids:
