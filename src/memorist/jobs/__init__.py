@@ -25,7 +25,12 @@ WEEKLY = timedelta(days=7)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def next_turn(scope: Scope, name: str, every: timedelta, after: datetime) -> datetime:
+def next_turn(
+    scope: Scope,
+    name: str,
+    every: timedelta,
+    after: datetime,
+) -> datetime:
     """Return when a job of a scope has its next turn, always at the same time of the period."""
     key = repr((scope.tenant, scope.user, scope.space, name))
     data = key.encode("utf-8", "backslashreplace")

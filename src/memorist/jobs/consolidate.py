@@ -207,7 +207,12 @@ class _Run:
 def model_failure(error: Exception, now: datetime) -> Event:
     """Return the event for a language model that failed or whose budget is used up."""
     status: Literal["skipped", "error"] = "skipped" if isinstance(error, OverBudget) else "error"
-    return Event(node="worker", op="classify", at=now, status=status)
+    return Event(
+        node="worker",
+        op="classify",
+        at=now,
+        status=status,
+    )
 
 
 def batches(chosen: Sequence[T]) -> list[Sequence[T]]:

@@ -72,7 +72,12 @@ class Pair:
         return {"a": self.old.text, "b": self.new.text}
 
 
-async def find_near(ctx: Context, scope: Scope, bands: Bands, now: datetime) -> list[NearRows]:
+async def find_near(
+    ctx: Context,
+    scope: Scope,
+    bands: Bands,
+    now: datetime,
+) -> list[NearRows]:
     """Return the pairs that are near by their vectors; none if an external index holds the
     vectors.
 
@@ -231,7 +236,12 @@ def supersede(pair: Pair, now: datetime) -> list[Change]:
     since = transitions.held_since(new)
     return [
         _supersede(old, new.id, now, since=since, reason=CONTRADICTS),
-        Relation(from_id=new.id, to_id=old.id, type=CONTRADICTS, at=now),
+        Relation(
+            from_id=new.id,
+            to_id=old.id,
+            type=CONTRADICTS,
+            at=now,
+        ),
     ]
 
 
@@ -245,4 +255,9 @@ def _supersede(
     **meta: str,
 ) -> Save:
     gone = transitions.supersede(memory, now, by=by, since=since)
-    return Save(memory=gone, event=event, actor=ACTOR, meta={**meta, "superseded_by": by})
+    return Save(
+        memory=gone,
+        event=event,
+        actor=ACTOR,
+        meta={**meta, "superseded_by": by},
+    )

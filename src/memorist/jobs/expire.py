@@ -67,7 +67,13 @@ async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
                 is_due = ends is not None and ends < now
                 if is_due or (id in summarized and not memory.on_purpose):
                     reason = "soft-deleted long ago" if is_due else "summarized long ago"
-                    erased = Forget(memory_id=id, at=now, until=now, reason=reason, purged=True)
+                    erased = Forget(
+                        memory_id=id,
+                        at=now,
+                        until=now,
+                        reason=reason,
+                        purged=True,
+                    )
                     changes.append(erased)
                     purged.append(id)
                     texts += await tx.versions(scope, id)

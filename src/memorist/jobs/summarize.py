@@ -181,7 +181,10 @@ async def _add_group(
 
 
 async def _replace_by_summary(
-    ctx: Context, sources: Sequence[Memory], state: State, session: str | None
+    ctx: Context,
+    sources: Sequence[Memory],
+    state: State,
+    session: str | None,
 ) -> str | None:
     """Summarize memories by a model if possible, otherwise by rules, and set their state; return
     the id of the summary, None if they were left alone.
@@ -223,7 +226,10 @@ async def _replace_by_summary(
 
 
 async def _save(
-    ctx: Context, sources: Sequence[Memory], draft: Draft, meta: Mapping[str, str]
+    ctx: Context,
+    sources: Sequence[Memory],
+    draft: Draft,
+    meta: Mapping[str, str],
 ) -> str | None:
     """Store a summary and set the state of its sources, in one transaction; None if it was refused,
     or if a source was changed in the meantime.
@@ -231,7 +237,12 @@ async def _save(
     now = ctx.clock()
     scope = sources[0].scope
     why = f": {meta['why']}" if "why" in meta else ""
-    event = Event(node="worker", op="merge", at=now, category=f"summary by {meta['by']}{why}")
+    event = Event(
+        node="worker",
+        op="merge",
+        at=now,
+        category=f"summary by {meta['by']}{why}",
+    )
     batch = await pipeline.prepare_derived(ctx, scope, [draft], ROLE, now)
     async with ctx.store.transaction(scope) as tx:
         there = await get_unchanged(tx, sources)

@@ -14,7 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from zlib import crc32
 
@@ -29,7 +29,7 @@ from ..storage.store import Store
 from ..storage.tasks import Embedding
 from ..text import tokens
 from ..text.clock import new_id
-from ..types import Memory, Scope
+from ..types import Memory, Scope, frozen
 
 LEASE_SECONDS = 120.0  # longer than a model may take for a batch
 PAGE = 1024  # rows read from the store and put into the index at a time
@@ -39,7 +39,7 @@ REST_SECONDS = 5.0  # during which an index that failed is not asked again
 POLL_SECONDS = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class IndexReport:
     """What an indexing run did, or would do."""
 
@@ -148,7 +148,10 @@ async def _encode(
 
 
 async def _save(
-    ctx: Context, model: str, memories: Sequence[Memory], vectors: Sequence[Vectors | None]
+    ctx: Context,
+    model: str,
+    memories: Sequence[Memory],
+    vectors: Sequence[Vectors | None],
 ) -> None:
     """Store the vectors, with one event per memory, and one per scope for those that failed."""
     by_scope: dict[Scope, dict[str, tuple[str, Vectors | None]]] = {}
@@ -176,7 +179,14 @@ async def _save(
 class IndexSync:
     """Copies the vectors of the store into an index, scope by scope."""
 
-    def __init__(self, store: Store, index: VectorIndex, *, model: str, dimensions: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        index: VectorIndex,
+        *,
+        model: str,
+        dimensions: int,
+    ) -> None:
         self.index = index
         self._store = store
         self._model = model

@@ -26,7 +26,7 @@ from ..manage import journal, privacy
 from ..storage import Event, tasks
 from ..storage.tasks import Task
 from ..telemetry import JOB, observe
-from ..types import Op
+from ..types import Op, frozen
 from . import (
     DAILY,
     HOURLY,
@@ -72,7 +72,7 @@ class Job:
     derives: bool = False  # it creates memories, so it waits where memory is off
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class JobResult:
     """What became of the runs of one job."""
 
@@ -82,7 +82,7 @@ class JobResult:
     skipped: int = 0  # postponed because memory is off there, or another worker has it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class JobReport:
     """The results by job; jobs that were not due are left out."""
 
@@ -345,7 +345,12 @@ class Worker:
             self._count(task.name, skipped=1)
             return
         log.warning("Job %r failed (%s) and is retried", task.name, type(error).__name__)
-        event = Event(node="worker", op=cast(Op, task.name), at=now, status="error")
+        event = Event(
+            node="worker",
+            op=cast(Op, task.name),
+            at=now,
+            status="error",
+        )
         async with self.ctx.store.transaction(task.scope) as tx:
             await tx.apply([event])
         self._count(task.name, failed=1)

@@ -143,7 +143,14 @@ class StandIn:
         for id in sorted(gone - {save.memory.id for save in known}):
             held.pop(id, None)
             now = self._ctx.clock()
-            changes.append(Forget(memory_id=id, at=now, until=None, purged=True))
+            changes.append(
+                Forget(
+                    memory_id=id,
+                    at=now,
+                    until=None,
+                    purged=True,
+                )
+            )
         return changes
 
     async def _create(self) -> Context:
