@@ -55,11 +55,11 @@ def open_index(
         return Chroma(place, name)
     from .weaviate import Weaviate
 
-    return Weaviate(place, name, environ.get("WEAVIATE_API_KEY"))
+    return Weaviate(place, name, api_key=environ.get("WEAVIATE_API_KEY"))
 
 
 @asynccontextmanager
-async def request(library: str, name: str) -> AsyncIterator[None]:
+async def request(library: str, name: str, seconds: float) -> AsyncIterator[None]:
     """Raise IndexUnavailable if anything goes wrong in the body, or takes too long.
 
     The library is large: it is imported before, without holding up the event loop.
@@ -67,10 +67,10 @@ async def request(library: str, name: str) -> AsyncIterator[None]:
     if library not in sys.modules:
         await asyncio.to_thread(import_module, library)
     try:
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(seconds):
             yield
     except TimeoutError as error:
-        raise IndexUnavailable(f"{name} did not answer within {WAIT:g} seconds") from error
+        raise IndexUnavailable(f"{name} did not answer within {seconds:g} seconds") from error
     except Exception as error:
         said = " ".join(str(error).split())[:300] or type(error).__name__
         raise IndexUnavailable(

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from ..ports import IndexEntry, Vectors
 from ..types import Scope
-from . import batches, marks, old_name, own_rows, request, scope_mark, without_secrets
+from . import WAIT, batches, marks, old_name, own_rows, request, scope_mark, without_secrets
 
 SHAPE = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200, "max_neighbors": 32}}
 
@@ -23,7 +23,8 @@ class Chroma:
     """A collection of a Chroma folder or server as a VectorIndex. It opens when it is first
     asked."""
 
-    def __init__(self, place: str, collection: str) -> None:
+    def __init__(self, place: str, collection: str, *, wait: float = WAIT) -> None:
+        self._wait = wait
         self._is_server = place.startswith(("http://", "https://"))
         self._place = place if self._is_server else str(Path(place).expanduser().resolve())
         self._title = collection
@@ -68,7 +69,7 @@ class Chroma:
         return rows
 
     async def clear(self) -> None:
-        async with request("chromadb", self.name):
+        async with request("chromadb", self.name, self._wait):
             self._collection = None
             await self._open()  # so that there is one to delete
             self._collection = None
@@ -82,7 +83,7 @@ class Chroma:
         self._client = None
         self._collection = None
         if client is not None:
-            async with request("chromadb", self.name):
+            async with request("chromadb", self.name, self._wait):
                 await self._call(client.close)
 
     async def _ask(
@@ -92,7 +93,7 @@ class Chroma:
         **given: Any,
     ) -> Any:
         """Call a method of the collection, which is made anew if another process has cleared it."""
-        async with request("chromadb", self.name):
+        async with request("chromadb", self.name, self._wait):
             from chromadb.errors import NotFoundError
 
             with suppress(NotFoundError):

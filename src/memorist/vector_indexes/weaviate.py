@@ -26,7 +26,10 @@ class Weaviate:
     """A collection of a Weaviate server as a VectorIndex. It connects when it is first asked,
     and after a failure."""
 
-    def __init__(self, url: str, collection: str, api_key: str | None) -> None:
+    def __init__(
+        self, url: str, collection: str, *, api_key: str | None = None, wait: float = WAIT
+    ) -> None:
+        self._wait = wait
         self._url = url
         self._key = api_key
         self._title = collection
@@ -91,14 +94,14 @@ class Weaviate:
         client = self._client
         self._client = None
         if client is not None:
-            async with request("weaviate", self.name):
+            async with request("weaviate", self.name, self._wait):
                 await client.close()
 
     @asynccontextmanager
     async def _request(self) -> AsyncIterator[Any]:
         """Yield the collection for one request."""
         try:
-            async with request("weaviate", self.name):
+            async with request("weaviate", self.name, self._wait):
                 async with self._opening:
                     if self._client is None:
                         self._client = await self._connect()
@@ -115,7 +118,7 @@ class Weaviate:
         at = urlsplit(self._url)
         is_secure = at.scheme == "https"
         grpc = urlsplit(f"//{parse_qs(at.query).get('grpc', [''])[0]}")
-        timeout = Timeout(init=WAIT, query=WAIT, insert=WAIT)
+        timeout = Timeout(init=self._wait, query=self._wait, insert=self._wait)
         client = weaviate.use_async_with_custom(
             http_host=at.hostname or "",
             http_port=at.port or (443 if is_secure else 8080),
