@@ -553,7 +553,7 @@ def test_the_doctor_makes_no_file(run: Run, place: Path) -> None:
 
 def test_the_doctor_says_what_is_degraded_and_how_to_mend_it(unembedded: Run) -> None:
     shown = " ".join(unembedded("doctor").stdout.split())
-    assert "5 of 5 memories can only be found by their words" in shown
+    assert "5 of 5 memories can only be found by keywords" in shown
     assert "run `memorist index`" in shown
     assert "MEMORIST_EMBEDDER=minilm" in shown
 

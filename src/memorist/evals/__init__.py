@@ -1,18 +1,18 @@
-"""Evals: short tasks that need memory, run with and without it, to judge settings by their effect.
+"""Evals: short tasks that need memory, run with and without it, to compare settings.
 
 A task is a conversation, a question asked later, and what an answer must and must not say.
-Everything runs in a temporary memory. `memorist eval` is the command; from Python:
+Everything runs in a temporary memory. Run `memorist eval`, or from Python:
 
 ```python
 report = await evals.evaluate(evals.packaged())
 report.run("memory").accuracy
 ```
 
-Sweeps run the same tasks under many settings of the ranking, and draw the results.
-Each number of the tri-score (`α·relevance + β·recency + γ·importance`, τ, N) is varied alone from
-its usual value, and all of them together on a coarse grid, see `sweep.toml`; only the ratios of α, β
-and γ matter, so the grid leaves α at 1. The k of reciprocal rank fusion orders candidates and is no part of the
-tri-score: it is varied where fusion alone ranks.
+A sweep runs the same tasks with many settings of the ranking and plots the results. Each parameter
+of the tri-score (`α·relevance + β·recency + γ·importance`, τ, N) is varied alone, and all of them
+together on a coarse grid, see `sweep.toml`. Only the ratios of α, β and γ matter, so the grid leaves
+α at 1. The k of reciprocal rank fusion orders candidates and is not part of the tri-score: it is
+varied for the ranking by fusion alone.
 """
 
 from __future__ import annotations
@@ -81,17 +81,19 @@ class Point:
 
     @property
     def label(self) -> str:
-        """The setting in one line.
+        """Return the setting in one line.
 
         >>> Point(ranking="default", values={"N": 4}, accuracy=0.5, tokens=80).label
         'default N=4'
         """
-        values = [f"{name}={value:g}" for name, value in self.values.items()]
-        return " ".join([self.ranking, *values])
+        label = self.ranking
+        for name, value in self.values.items():
+            label += f" {name}={value:g}"
+        return label
 
     @property
     def changed(self) -> list[str]:
-        """The numbers that differ from the usual ones."""
+        """Return the parameters that differ from their usual values."""
         usual = RANKINGS[self.ranking]["usual"]
         return [name for name, value in self.values.items() if value != usual[name]]
 
@@ -104,45 +106,61 @@ class SweepReport:
 
     @property
     def usual(self) -> Point:
-        """The tri-score with its own numbers."""
+        """Return the tri-score with its usual parameters."""
         return next(each for each in self.points if each.ranking == TRISCORE and not each.changed)
 
     @property
     def best(self) -> Point:
-        """The most accurate tri-score; of equals the one that needs the fewest tokens."""
-        return _best([each for each in self.points if each.ranking == TRISCORE])
+        """Return the most accurate tri-score; on a tie, the one with the fewest tokens."""
+        return self._best_of(TRISCORE)
 
     @property
     def ours(self) -> Point:
-        """The default profile, with as many memories as do best."""
-        return _best([each for each in self.points if each.ranking == OURS])
+        """Return the default profile, with the best number of memories."""
+        return self._best_of(OURS)
+
+    def _best_of(self, ranking: str) -> Point:
+        points = [each for each in self.points if each.ranking == ranking]
+        return min(points, key=lambda each: (-each.accuracy, each.tokens, each.label))
 
     def along(self, axis: str) -> list[Point]:
-        """Return the settings that differ from the usual ones in this number alone."""
-        by_axis = [each for each in self.points if axis in each.values]
+        """Return the settings that differ from the usual ones in this parameter alone."""
+        by_axis = filter(lambda each: axis in each.values, self.points)
         found = [each for each in by_axis if set(each.changed) <= {axis}]
         return sorted(found, key=lambda each: (each.ranking, each.values[axis]))
 
 
 async def sweep(
-    tasks: Sequence[EvalTask], *, progress: Advance = lambda done, of: None, **settings: Any
+    tasks: Sequence[EvalTask],
+    *,
+    progress: Advance = lambda done, of: None,
+    **settings: Any,
 ) -> SweepReport:
-    """Ask all questions under every setting; the conversations are stored once."""
+    """Ask all questions with every setting; the conversations are stored once."""
     points = []
     settings_to_try = plan()
     async with filled_memory(tasks, **{**settings, "llm": "none"}) as memory:
         for done, (ranking, values) in enumerate(settings_to_try, 1):
-            by = profile(ranking, values)
-            limit = int(values["N"])
-            run = Run(name=ranking, results=await ask_all(memory, tasks, profile=by, limit=limit))
-            point = Point(ranking=ranking, values=values, accuracy=run.accuracy, tokens=run.tokens)
+            results = await ask_all(
+                memory,
+                tasks,
+                profile=profile(ranking, values),
+                limit=int(values["N"]),
+            )
+            run = Run(name=ranking, results=results)
+            point = Point(
+                ranking=ranking,
+                values=values,
+                accuracy=run.accuracy,
+                tokens=run.tokens,
+            )
             points.append(point)
             progress(done, len(settings_to_try))
     return SweepReport(points=tuple(points))
 
 
 def profile(ranking: str, values: Mapping[str, float]) -> Profile:
-    """Return the ranking with these numbers, as `recall(profile=…)` takes it."""
+    """Return the profile of a ranking with these parameters, for `recall(profile=…)`."""
     if ranking == OURS:
         return DEFAULT
     base = replace(THEORIA, scores_first=False)
@@ -155,17 +173,16 @@ def profile(ranking: str, values: Mapping[str, float]) -> Profile:
     )
 
 
-def _best(points: Sequence[Point]) -> Point:
-    return min(points, key=lambda each: (-each.accuracy, each.tokens, each.label))
-
-
 def plan() -> list[tuple[str, Mapping[str, float]]]:
     """Return every setting once."""
     found: dict[str, tuple[str, Mapping[str, float]]] = {}
     for ranking, numbers in RANKINGS.items():
-        varied = [{name: value} for name, values in numbers["alone"].items() for value in values]
+        varied = []
+        for name, values in numbers["alone"].items():
+            varied += [{name: value} for value in values]
         together = numbers["together"]
-        varied += [dict(zip(together, each, strict=True)) for each in product(*together.values())]
+        for combination in product(*together.values()):
+            varied.append(dict(zip(together, combination, strict=True)))
         for each in varied:
             setting = {**numbers["usual"], **each}
             # Without recency τ changes nothing.
@@ -175,7 +192,7 @@ def plan() -> list[tuple[str, Mapping[str, float]]]:
 
 
 def front(points: Sequence[Point]) -> list[Point]:
-    """Return the settings that no other beats in both accuracy and tokens, shortest first.
+    """Return the settings that no other beats in accuracy and tokens, fewest tokens first.
 
     >>> results = ((0.6, 30), (0.8, 20), (0.5, 9))
     >>> points = [Point(ranking="x", values={}, accuracy=p, tokens=t) for p, t in results]
@@ -212,12 +229,13 @@ def svg(swept: SweepReport) -> str:
             name = "best tri-score" if point == swept.best else "usual tri-score"
             lines.append(f'{center} r="7" fill="none" stroke="{color}" stroke-width="2"/>')
             lines.append(f'<text x="{x + 10}" y="{y - 6}">{name}</text>')
-    return (
-        (FOLDER / "sweep.svg")
-        .read_text("utf-8")
-        .format(
-            ticks=[most * share for share in (0, 0.25, 0.5, 0.75, 1)],
-            front="L".join("{} {}".format(*place(each)) for each in front(swept.points)),
-            points="\n".join(lines),
-        )
+    path = []
+    for point in front(swept.points):
+        x, y = place(point)
+        path.append(f"{x} {y}")
+    template = (FOLDER / "sweep.svg").read_text("utf-8")
+    return template.format(
+        ticks=[0.0, most * 0.25, most * 0.5, most * 0.75, most],
+        front="L".join(path),
+        points="\n".join(lines),
     )

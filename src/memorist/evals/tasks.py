@@ -1,8 +1,8 @@
-"""Tasks: read from files, run in a temporary memory, and judged.
+"""Tasks: how they are read from files, run in a temporary memory, and judged.
 
-A task is a file in JSON or TOML. Without a language model there is no written answer: what is
-judged, to the letter, is the block of memories that a model would get. A block that quotes an
-earlier value beside the newer one fails, though a model would see the dates.
+A task is a file in JSON or TOML. Without a language model there is no written answer: the block of
+memories that a model would get is judged literally. A block that quotes an old value next to the
+new one fails, although a model would see the dates.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ SUFFIXES = (".json", ".toml")
 FOLDER = Path(__file__).parent
 _STRICT = ConfigDict(extra="forbid")
 Text = Annotated[str, Field(min_length=1)]
-Alternatives = Annotated[tuple[Text, ...], Field(min_length=1)]  # any of them is enough
-# Called with the question, the recalled block, and when it is asked.
+Alternatives = Annotated[tuple[Text, ...], Field(min_length=1)]  # one of them is enough
+# Called with the question, the recalled block, and the time of the question.
 Answerer = Callable[[str, str, datetime], Awaitable[str]]
-Advance = Callable[[int, int], None]  # how many are done, of how many
+Advance = Callable[[int, int], None]  # called with the steps done and the total
 USER = "sam"
 
 
 @validated(frozen=True, slots=True, kw_only=True, config=_STRICT)
 class EvalTurn:
-    """One message; the user's own have the role `user` and no name."""
+    """One message. Those of the user have the role `user` and no name."""
 
     content: Text
     role: Text = "user"
@@ -99,7 +99,7 @@ def _alternatives(wanted: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def says(text: str, wanted: str) -> bool:
-    """Return whether a text contains some words, in any case and spacing, but not within others.
+    """Return whether a text contains whole words, ignoring case and spacing.
 
     >>> says("on\\nThursday.", "thursday"), says("at 10:30am", "10:30"), says("at 10:30", "10")
     (True, True, False)
@@ -119,14 +119,12 @@ def says(text: str, wanted: str) -> bool:
 
 
 def _fold(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).replace("’", "'").casefold().split())
+    normalized = unicodedata.normalize("NFKC", text)
+    return " ".join(normalized.replace("’", "'").casefold().split())
 
 
 def _is_bounded(character: str) -> bool:
-    """Return whether words that begin or end with a character are separated from others.
-
-    In many scripts they are not.
-    """
+    """Return whether a character belongs to a script that separates words by spaces."""
     return character.isalnum() and unicodedata.category(character) != "Lo"
 
 
@@ -138,14 +136,13 @@ def packaged() -> list[EvalTask]:
 def from_folder(folder: str | Path) -> list[EvalTask]:
     """Return the tasks in the files of a folder, by name.
 
-    Raises NotFound if there is none, and InvalidInput for an invalid file, naming the file and the
+    Raises NotFound if there are none; InvalidInput for an invalid file, with its name and the
     field.
     """
     found = [path for path in sorted(Path(folder).glob("*")) if path.suffix in SUFFIXES]
     if not found:
         raise NotFound(
-            f"There is no task in {str(folder)!r}: put one in a .json or .toml file, "
-            "see the documentation"
+            f"No tasks in {str(folder)!r}: put them in .json or .toml files, see the documentation"
         )
     return list(map(_read_task, found))
 
@@ -156,10 +153,10 @@ def _read_task(path: Path) -> EvalTask:
     try:
         read = parse(path.read_bytes().decode())
     except ValueError as error:
-        raise InvalidInput(f"{path.name}: it cannot be read: {error}") from error
+        raise InvalidInput(f"{path.name}: cannot be read: {error}") from error
     if not isinstance(read, dict):
         raise InvalidInput(
-            f"{path.name}: a task is an object with sessions, question, asked_at and must"
+            f"{path.name}: expected an object with sessions, question, asked_at and must"
         )
     try:
         task = EvalTask(**{"name": path.stem, **read})
@@ -169,8 +166,8 @@ def _read_task(path: Path) -> EvalTask:
         raise InvalidInput(f"{path.name}: {where}: {first['msg']}") from error
     if not task.must and not task.must_not:
         raise InvalidInput(
-            f"{path.name}: must: say what an answer has to contain, "
-            "or with must_not what it may not"
+            f"{path.name}: must: list what an answer has to contain, "
+            "or in must_not what it may not contain"
         )
     if task.asked_at < max(session.at for session in task.sessions):
         raise InvalidInput(f"{path.name}: asked_at: the question comes before the last session")
@@ -194,12 +191,12 @@ def small_talk(task: EvalTask) -> list[EvalSession]:
 
 @frozen
 class Result:
-    """How one task went."""
+    """The result of one task."""
 
     task: str
     kind: str
-    missing: tuple[str, ...] = ()  # what the answer should have said
-    forbidden: tuple[str, ...] = ()  # what it should not have said
+    missing: tuple[str, ...] = ()  # what the answer does not say, but must
+    forbidden: tuple[str, ...] = ()  # what it says, but must not
     tokens: int  # of the recalled block
     problem: str = ""  # why there is no answer
 
@@ -210,7 +207,7 @@ class Result:
 
 @frozen
 class Run:
-    """All tasks, run one way."""
+    """The results of all tasks in one setup."""
 
     name: str
     results: tuple[Result, ...]
@@ -224,33 +221,37 @@ class Run:
 
     @property
     def found(self) -> float:
-        """The share of tasks where the answer says all that it must, whatever else it says."""
+        """Return the share of tasks where the answer says all that it must."""
         return self.mean(lambda each: not each.missing and not each.problem)
 
     @property
     def tokens(self) -> float:
-        """Tokens of the recalled block, on average."""
+        """Return the mean number of tokens in the recalled block."""
         return self.mean(lambda each: each.tokens)
 
 
 @frozen
 class Report:
-    """The same tasks, run several ways."""
+    """The same tasks, run in several setups."""
 
     runs: tuple[Run, ...]
 
     def run(self, name: str) -> Run:
         """Return one of the runs. Raises NotFound."""
-        for each in self.runs:
-            if each.name == name:
-                return each
-        raise NotFound(f"No run {name!r}: there are {', '.join(each.name for each in self.runs)}")
+        runs = self._by_name
+        if name not in runs:
+            raise NotFound(f"No run {name!r}: choose one of {', '.join(runs)}")
+        return runs[name]
 
     @property
     def best_equipped(self) -> Run:
-        """The run with memory, and with the model if there is one: what a user gets."""
-        by_name = {each.name: each for each in self.runs}
-        return by_name.get("model, memory") or by_name["memory"]
+        """Return the run with memory, and with the model if there is one: what a user gets."""
+        runs = self._by_name
+        return runs.get("model, memory") or runs["memory"]
+
+    @property
+    def _by_name(self) -> dict[str, Run]:
+        return {each.name: each for each in self.runs}
 
 
 async def evaluate(
@@ -262,35 +263,39 @@ async def evaluate(
     progress: Advance = lambda done, of: None,
     **settings: Any,
 ) -> Report:
-    """Run the tasks without memory, with it, and with its vectors switched off; with a model too,
-    if there is one.
+    """Run the tasks without memory, with memory, and without vectors; with a model too, if any.
 
-    The model is the `answerer`, or the one that the settings name. Raises InvalidInput,
-    Misconfigured.
+    The model is the `answerer`, or the one in the settings. Raises InvalidInput, Misconfigured.
     """
     rules = {**settings, "llm": "none"}
     with_model = {"model, no memory": 0, "model, memory": limit}
-    ways: list[tuple[dict[str, Any], dict[str, int | None]]] = [  # settings; limits of the runs
+    setups: list[tuple[dict[str, Any], dict[str, int | None]]] = [  # settings; limits of the runs
         (rules, {"no memory": 0, "memory": limit}),
         ({**rules, "embedder": "none"}, {"memory, no vectors": limit}),
     ]
     if answerer is not None:
-        ways[0][1].update(with_model)
+        setups[0][1].update(with_model)
     elif load(**settings).llm != "none":
-        ways.append((settings, with_model))
+        setups.append((settings, with_model))
     runs: list[Run] = []
     steps = count(1)
 
     def advance() -> None:
-        progress(next(steps), len(ways) * len(tasks))
+        progress(next(steps), len(setups) * len(tasks))
 
-    for chosen, limits in ways:
+    for chosen, limits in setups:
         async with filled_memory(tasks, progress=advance, **chosen) as memory:
-            for name, many in limits.items():
+            for name, setup_limit in limits.items():
                 model = None
                 if name in with_model:
                     model = answerer or _configured_model(memory)
-                results = await ask_all(memory, tasks, profile=profile, limit=many, answerer=model)
+                results = await ask_all(
+                    memory,
+                    tasks,
+                    profile=profile,
+                    limit=setup_limit,
+                    answerer=model,
+                )
                 runs.append(Run(name=name, results=results))
     return Report(runs=tuple(runs))
 
@@ -302,18 +307,19 @@ async def filled_memory(
     progress: Callable[[], None] = lambda: None,
     **settings: Any,
 ) -> AsyncIterator[aio.Client]:
-    """Open a temporary memory that holds all conversations, each in a space of its own."""
+    """Open a temporary memory that holds all conversations, each in a separate space."""
     with tempfile.TemporaryDirectory() as folder:
         settings |= {"state_dir": folder, "journal_dir": None, "vector_index": None}
         async with aio.open(":memory:", **{**settings, "memory_enabled": True}) as memory:
             for task in tasks:
-                sessions = [*task.sessions, *(small_talk(task) if task.chatter else ())]
+                sessions = list(task.sessions)
+                if task.chatter:
+                    sessions += small_talk(task)
                 sessions.sort(key=lambda each: each.at)
                 for number, session in enumerate(sessions):
                     await _remember_session(memory, task, str(number), session)
                 progress()
-            # Only what a write leaves to a worker: the daily jobs would clean up long before the
-            # question.
+            # Only the jobs that complete a write: the daily ones would clean up too early.
             jobs = ["embed"]
             if memory.ctx.settings.extract != "off":
                 jobs.append("extract")
@@ -324,7 +330,7 @@ async def filled_memory(
 async def _remember_session(
     memory: aio.Client, task: EvalTask, name: str, session: EvalSession
 ) -> None:
-    """Store a session at its time; chat commands of the user are executed, as an agent would do."""
+    """Store a session at its time. Chat commands of the user are run, as an agent would do."""
     memory.ctx.clock = lambda: session.at
     scope = memory.scope(USER, task.name, session=name)
     messages: list[dict[str, Any]] = []
@@ -347,7 +353,7 @@ async def ask_all(
     limit: int | None = None,
     answerer: Answerer | None = None,
 ) -> tuple[Result, ...]:
-    """Ask each question at its time, in a session of its own; a limit of 0 recalls nothing."""
+    """Ask each question at its time, in a new session. A limit of 0 recalls nothing."""
     results = []
     for task in tasks:
         answer = ""
@@ -370,7 +376,7 @@ async def ask_all(
 
 
 def _configured_model(memory: aio.Client) -> Answerer:
-    """Return the language model of the settings, within its budget."""
+    """Return the language model in the settings, limited by its budget."""
     model = cast(BudgetedModel, memory.ctx.llm)
     scope = memory.scope(USER, "answers").scope
 

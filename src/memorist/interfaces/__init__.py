@@ -94,7 +94,7 @@ class Call:
             folders = Path(place).absolute().parents
             if next(each for each in folders if os.path.lexists(each)).is_dir():
                 raise NotFound(
-                    f"No memory at {place!r}. `memorist remember` creates one; --db names another"
+                    f"No database at {place!r}. `memorist remember` creates one; use --db for another"
                 )
         with memorist.open(self.db, run_jobs=False) as memory:
             yield memory

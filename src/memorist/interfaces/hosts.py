@@ -1,10 +1,10 @@
-"""Hosts of coding agents: what their hooks do, and how they are configured for this server.
+"""Hosts of coding agents: their hooks, and how this server is added to their configuration.
 
-A host calls a hook at certain moments with a JSON object on stdin. A hook prints context for the
-model and stores what the person said. A host never waits long for its memory and never fails
-because of it: errors go to stderr. Each prompt of a session is stored once, whether the host passes
-it or it is in the transcript; replies only with the setting `memory_store_responses`. Only the last
-turn of a transcript is read: earlier ones were stored at their time, or must not be.
+A host calls a hook on certain events with a JSON object on stdin. A hook prints context for the
+model and stores the user's prompt. It is limited in time and never makes the host fail: errors go
+to stderr. Each prompt of a session is stored once, whether the host passes it or it is read from
+the transcript; replies are stored only with the setting `memory_store_responses`. Only the last
+turn of a transcript is read: earlier ones were stored before, or must not be.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ HOOKS = {
     "pre-compact": "PreCompact",
 }  # argument of `memorist hook`: event of Claude Code
 TIMEOUT = 15  # seconds for a hook, in the configuration of a host
-SECONDS = 10.0  # after which the host continues without us
-MAX_INPUT = 4 << 20  # bytes on stdin
-MAX_TRANSCRIPT = 2 << 20  # bytes read from its end
+SECONDS = 10.0  # after which a hook gives up and the host continues
+MAX_INPUT = 4 << 20  # bytes read from stdin
+MAX_TRANSCRIPT = 2 << 20  # bytes read from the end of a transcript
 MAX_TEXT = 20_000  # characters of one message
 DESKTOP = "Claude/claude_desktop_config.json"
-FILES = {  # of a host: the variable that names the folder, the folder below home, the file
+FILES = {  # by host: variable that names the folder, default folder below home, file
     "claude-code": ("CLAUDE_CONFIG_DIR", "", ".claude.json"),
     "hooks": ("CLAUDE_CONFIG_DIR", ".claude", "settings.json"),
     "codex": ("CODEX_HOME", ".codex", "config.toml"),
@@ -66,23 +66,26 @@ _FROM_HOST = re.compile(
     r"/[a-z][\w:-]*(?:\s|$)|\[Request interrupted"
     r"|<(?:command-|local-command-|bash-|system-reminder|user-memory-input"
     r"|user-prompt-submit-hook|task-notification)"
-)  # commands, and what a host writes in the person's place
+)  # slash commands, and text that a host writes in place of the user
 _OUR_TABLES = re.compile(  # up to the next table
     rf"(?m)^[ \t]*\[\s*mcp_servers\s*\.\s*\"?{NAME}\"?\s*[\].].*\n?(?:(?![ \t]*\[).*\n|.+\Z)*"
 )
 
 
 def answer(moment: str, call: Call, given: str) -> str:
-    """Handle a moment and return what to print for the host. Raises as the client does."""
+    """Run a hook and return what to print for the host. Raises as the client does."""
     try:
-        event = json.loads(given.strip() or "{}")
+        fields = json.loads(given.strip() or "{}")
     except (ValueError, RecursionError) as error:
         raise InvalidInput("A hook reads a JSON object on stdin: this is not JSON") from error
-    if not isinstance(event, dict):
+    if not isinstance(fields, dict):
         raise InvalidInput("A hook reads a JSON object on stdin")
-    texts = ((name, value) for name, value in event.items() if isinstance(value, str))
-    event = defaultdict(str, texts)
-    call = replace(call, session=call.session or event["session_id"][:200] or None)
+    event: defaultdict[str, str] = defaultdict(str)
+    for name, value in fields.items():
+        if isinstance(value, str):
+            event[name] = value
+    session = call.session or event["session_id"][:200]
+    call = replace(call, session=session or None)
     with call.memory() as memory:
         settings = memory.settings
         if not call.space and settings.space == "default":
@@ -93,7 +96,8 @@ def answer(moment: str, call: Call, given: str) -> str:
         if moment == "prompt":
             context = _handle_prompt(mine, settings, event["prompt"][:MAX_TEXT])
         elif moment != "session-start":
-            mine.remember(_last_turn(mine, settings, event["transcript_path"]))
+            turn = _last_turn(mine, settings, event["transcript_path"])
+            mine.remember(turn)
         elif not mine.privacy.disabled_reason():
             # Pinned memories, then the most important recent ones, within the limits.
             limit = settings.memory_context_limit
@@ -101,7 +105,8 @@ def answer(moment: str, call: Call, given: str) -> str:
             recent = mine.list(Filter(pinned=False), limit=CANDIDATES)
             rest = sorted(recent, key=lambda memory: -memory.importance)
             caps = render.Caps(limit=limit, chars=settings.memory_context_max_chars)
-            context = render.fit([*pinned, *rest], caps, render.block, skip=False).text
+            memories = [*pinned, *rest]
+            context = render.fit(memories, caps, render.block, skip=False).text
     if not context:
         return ""
     output = {"hookEventName": HOOKS[moment], "additionalContext": context}
@@ -109,7 +114,7 @@ def answer(moment: str, call: Call, given: str) -> str:
 
 
 def project(folder: str) -> str | None:
-    """Return the name of a folder, as a space.
+    """Return the space of a project: the name of its folder.
 
     >>> project("/home/ana/code/shop/"), project("/")
     ('shop', None)
@@ -118,7 +123,7 @@ def project(folder: str) -> str | None:
 
 
 def _handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
-    """Return context for a prompt, then store the prompt, so that it does not answer itself."""
+    """Return context for a prompt and store the prompt, in this order: it must not find itself."""
     if not text.strip() or _FROM_HOST.match(text):
         return ""
     if reply := mine.command(text):
@@ -127,13 +132,14 @@ def _handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
     max_chars = settings.memory_context_max_chars
     context = ""
     if limit and max_chars:
-        context = mine.recall(text, limit=limit, max_chars=max_chars).prompt()
+        found = mine.recall(text, limit=limit, max_chars=max_chars)
+        context = found.prompt()
     mine.remember(_prompt_message(mine, text))
     return context
 
 
 def _prompt_message(mine: BlockingScope, text: str, at: datetime | None = None) -> Message:
-    """Return a prompt as a message. Its id is the same however often a session passes it."""
+    """Return a prompt as a message. The same prompt of a session always has the same id."""
     content = f"{mine.labels.session}\0{text.strip()}".encode("utf-8", "surrogatepass")
     digest = hashlib.sha256(content).hexdigest()[:32]
     return Message(id=f"prompt-{digest}", content=text, role="user", at=at)
@@ -144,7 +150,7 @@ class _Part(BaseModel):
     text: str = ""
 
 
-class _Words(BaseModel):
+class _Content(BaseModel):
     content: str | list[_Part]
 
 
@@ -152,15 +158,15 @@ class _Record(BaseModel):
     """A message in a transcript."""
 
     type: Literal["user", "assistant"]
-    message: _Words
+    message: _Content
     uuid: str = ""
     timestamp: str | None = None
-    written_by_host: Annotated[bool, Field(alias="isMeta")] = False
-    of_helper: Annotated[bool, Field(alias="isSidechain")] = False
+    is_meta: Annotated[bool, Field(alias="isMeta")] = False  # written by the host
+    is_sidechain: Annotated[bool, Field(alias="isSidechain")] = False  # of a subagent
 
 
 def _last_turn(mine: BlockingScope, settings: Settings, path: str) -> list[Message]:
-    """Return the last prompt in a transcript, and the replies to it if those are stored."""
+    """Return the last prompt in a transcript, and the replies to it if replies are stored."""
     turn: list[Message] = []
     if not path:
         return turn
@@ -177,14 +183,16 @@ def _last_turn(mine: BlockingScope, settings: Settings, path: str) -> list[Messa
         if not isinstance(text, str):
             text = "\n".join(part.text for part in text if part.type == "text")
         text = text[:MAX_TEXT].strip()
-        is_hosts_own = record.written_by_host or record.of_helper or _FROM_HOST.match(text)
-        if is_hosts_own or not text:  # without text it is a tool result
+        if not text or record.is_meta or record.is_sidechain:  # without text: a tool result
+            continue
+        if _FROM_HOST.match(text):
             continue
         at = parse_time(record.timestamp)
         if record.type == "user":
             turn = [_prompt_message(mine, text, at)]
         elif settings.memory_store_responses and record.uuid:
-            turn.append(Message(id=record.uuid, content=text, role="assistant", at=at))
+            reply = Message(id=record.uuid, content=text, role="assistant", at=at)
+            turn.append(reply)
     return turn
 
 
@@ -200,7 +208,8 @@ class FileChange:
         """Return a unified diff."""
         old = self.before.splitlines(keepends=True)
         new = self.after.splitlines(keepends=True)
-        return "".join(difflib.unified_diff(old, new, str(self.path), str(self.path), n=1))
+        name = str(self.path)
+        return "".join(difflib.unified_diff(old, new, name, name, n=1))
 
     def write(self) -> Path | None:
         """Replace the file atomically and return the path of the backup, if there was a file."""
@@ -223,12 +232,16 @@ def plan_changes(
     *,
     hooks: bool,
 ) -> list[FileChange]:
-    """Return the changes that add the server to a host, and its hooks. Raises InvalidInput."""
+    """Return the changes that add this server, and its hooks, to a host. Raises InvalidInput."""
     if hooks and host != "claude-code":
         raise InvalidInput(f"Hooks are supported for claude-code only, not for {host}")
     path = shutil.which("memorist")
     program = [os.path.abspath(path)] if path else [sys.executable, "-m", "memorist"]
-    entry: dict[str, Any] = {"command": program[0], "args": [*program[1:], "mcp", *options]}
+    executable, *arguments = program
+    entry: dict[str, Any] = {
+        "command": executable,
+        "args": [*arguments, "mcp", *options],
+    }
     environment = _export_settings(call)
     if environment:
         entry["env"] = environment
@@ -237,18 +250,23 @@ def plan_changes(
         edits[host] = partial(_add_toml_table, entry=entry)
     else:
         edits[host] = partial(
-            _edit_json, section="mcpServers", edit=lambda servers: servers.update({NAME: entry})
+            _edit_json,
+            section="mcpServers",
+            edit=lambda servers: servers.update({NAME: entry}),
         )
     if hooks:
         variables = [f"{name}={quote(value)}" for name, value in environment.items()]
         command = " ".join([*variables, *map(quote, program), "hook"])
         edits["hooks"] = partial(
-            _edit_json, section="hooks", edit=partial(_add_hooks, command=command)
+            _edit_json,
+            section="hooks",
+            edit=partial(_add_hooks, command=command),
         )
     changes = []
     for name, edit in edits.items():
         variable, usual, last = FILES.get(f"{name} on {sys.platform}", FILES[name])
-        file = Path(os.environ.get(variable) or Path.home() / usual) / last
+        folder = os.environ.get(variable) or Path.home() / usual
+        file = Path(folder) / last
         try:
             before = file.read_text("utf-8") if file.exists() else ""
             change = FileChange(path=file, before=before, after=edit(before))
@@ -262,18 +280,19 @@ def plan_changes(
 
 
 def _export_settings(call: Call) -> dict[str, str]:
-    """Return the settings that hold here as environment variables: all but secrets."""
+    """Return the current settings as environment variables, without secrets."""
     found = {}
     for name, field in {**Settings.model_fields, "config": None}.items():
         variable = f"MEMORIST_{name.upper()}"
-        value = getattr(call, name, None) or os.environ.get(variable)  # an option, such as db
+        option = getattr(call, name, None)  # such as db
+        value = option or os.environ.get(variable)
         if value and not (field and "Secret" in str(field.annotation)):
             found[variable] = value
     return found
 
 
 def _edit_json(text: str, section: str, edit: Callable[[dict[str, Any]], None]) -> str:
-    """Change a section of a JSON text, which keeps its indentation. Raises ValueError."""
+    """Edit a section of a JSON text and keep the indentation. Raises ValueError."""
     data = json.loads(text.strip() or "{}")
     before = json.dumps(data)
     if not isinstance(data, dict):
@@ -284,12 +303,14 @@ def _edit_json(text: str, section: str, edit: Callable[[dict[str, Any]], None]) 
     edit(values)
     if json.dumps(data) == before:
         return text
-    indent = re.search(r"^\{\r?\n([ \t]+)", text)
-    return json.dumps(data, indent=indent[1] if indent else 2, ensure_ascii=False) + "\n"
+    indent: int | str = 2
+    if found := re.search(r"^\{\r?\n([ \t]+)", text):
+        indent = found[1]
+    return json.dumps(data, indent=indent, ensure_ascii=False) + "\n"
 
 
 def _add_hooks(hooks: dict[str, Any], command: str) -> None:
-    """Add each hook once, replacing an older one of ours."""
+    """Add each hook once; an older version of it is replaced."""
     for argument, event in HOOKS.items():
         ours = re.compile(rf"(?s).*memorist.* hook {argument}\Z")
         groups = hooks.get(event, [])
@@ -309,19 +330,20 @@ def _add_hooks(hooks: dict[str, Any], command: str) -> None:
 
 
 def _add_toml_table(text: str, entry: Mapping[str, Any]) -> str:
-    """Put our table at the end; comments and the order of the rest stay as they are."""
+    """Put our table at the end. Comments and the order of other tables stay as they are."""
     before = tomllib.loads(text)
     if before.get("mcp_servers", {}).get(NAME) == entry:
         return text
-    kept = _OUR_TABLES.sub("", text)
-    table = "\n".join(f"{name} = {_to_toml(value)}" for name, value in entry.items())
-    after = f"{kept.rstrip()}\n\n[mcp_servers.{NAME}]\n{table}\n".lstrip()
+    lines = [_OUR_TABLES.sub("", text).rstrip(), "", f"[mcp_servers.{NAME}]"]
+    for name, value in entry.items():
+        lines.append(f"{name} = {_to_toml(value)}")
+    after = "\n".join([*lines, ""]).lstrip()
     others = []
     for data in (before, tomllib.loads(after)):
         data.setdefault("mcp_servers", {}).pop(NAME, None)
         others.append(data)
     if others[0] != others[1]:
-        raise ValueError("other settings in it would change")
+        raise ValueError("other settings in the file would change")
     return after
 
 

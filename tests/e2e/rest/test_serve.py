@@ -66,7 +66,7 @@ def test_on_this_machine_it_needs_no_key_and_ends_when_told(environment: dict[st
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
         assert process.stderr is not None
-        assert process.stderr.read() == f"Listening on {url}; Ctrl-C ends it.\n"
+        assert process.stderr.read() == f"Listening on {url}; press Ctrl-C to stop.\n"
     assert "Lisbon" in run(environment, "recall", "Lisbon").stdout
 
 

@@ -91,7 +91,7 @@ def test_a_task_is_a_file_in_json_or_toml(tmp_path: Path) -> None:
             {"asked_at": "2026-05-01T09:00:00Z"},
             "asked_at: the question comes before the last session",
         ),
-        ({"must": []}, "must: say what an answer has to contain"),
+        ({"must": []}, "must: list what an answer has to contain"),
         ({"must": [[]]}, "must.0"),
         ({"sessions": []}, "sessions: "),
         (
@@ -120,7 +120,7 @@ def test_a_file_that_is_no_json_or_toml_is_named(tmp_path: Path, name: str, text
 
 
 def test_a_folder_without_tasks_is_not_found(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="There is no task in"):
+    with pytest.raises(NotFound, match="No tasks in"):
         evals.from_folder(tmp_path / "nowhere")
 
 

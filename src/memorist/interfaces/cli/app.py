@@ -1,6 +1,4 @@
-"""The program: how commands are declared, options of all commands, groups, and exit codes.
-
-Commands that only call a method of the client are built from the verb table, at the end.
+"""How commands are declared: groups, options shared by all commands, and error reports.
 
 Nothing here is slow to import, so that `memorist --help` answers at once.
 """
@@ -17,7 +15,6 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from inspect import Parameter
-from operator import attrgetter
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -25,28 +22,19 @@ from typer.core import TyperGroup
 
 from ... import __version__
 from ...errors import InvalidInput, MemoristError
-from ...types import KINDS, STATES, Filter, Kind
-from .. import (
-    CLI,
-    INTERRUPTED,
-    OK,
-    PIPE_CLOSED,
-    REFUSED,
-    USAGE,
-    VERBS,
-    Call,
-    Verb,
-    codes,
-    split_doc,
-)
+from ...types import KINDS, STATES, Filter
+from .. import CLI, INTERRUPTED, OK, PIPE_CLOSED, USAGE, Call, codes, split_doc
 from . import output
 
 Work = TypeVar("Work", bound=Callable[..., object])
-Words = list[str] | None  # of an option that can be repeated
+Words = list[str] | None  # values of an option that can be repeated
 _UsageError = typer.BadParameter.__mro__[2]  # click's ClickException, wherever typer keeps it
-_POSITIONAL = Parameter.POSITIONAL_OR_KEYWORD
 _KEYWORD = Parameter.KEYWORD_ONLY
-_SHORT = {"limit": ["-n"], "yes": ["-y"], "top-k": ["-k"]}
+_SHORT = {
+    "limit": ["-n"],
+    "yes": ["-y"],
+    "top-k": ["-k"],
+}
 _SHARED: dict[str, str] = CLI["shared"]
 _PROVIDED = {"ctx", "call", "memory", "mine"}  # parameters that are not on the command line
 _USUAL: dict[str, str] = {
@@ -55,23 +43,13 @@ _USUAL: dict[str, str] = {
     "state": f"<STATE> Only this state: {', '.join(STATES)}.",
 }
 SHORTEST = 6  # characters of an id that are enough if no other id begins with them
-TYPES: dict[str, Any] = {
-    "count": int,
-    "tokens": int,
-    "revision": int,
-    "days": float,
-    "share": float,
-    "flag": bool,
-    "kind": Kind,
-    "ids": list[str],
-    "tags": list[str],
-    "urls": list[str],
-}  # for others, str
-PANELS = {name: panel for panel, names in CLI["panels"].items() for name in names}
+PANELS: dict[str, str] = {}  # of a command or a group
+for _panel, _names in CLI["panels"].items():
+    PANELS |= dict.fromkeys(_names, _panel)
 
 
 class CommandGroup(TyperGroup):
-    """A group of commands that may have a default."""
+    """A group of commands. Its default runs if no command is named."""
 
     default: str | None = None
     order: Sequence[str] = tuple(PANELS)
@@ -89,8 +67,13 @@ class CommandGroup(TyperGroup):
 class Program(CommandGroup):
     """All commands. Every error ends here."""
 
-    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
-        words = list(sys.argv[1:] if args is None else args)
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        *rest: Any,
+        **extra: Any,
+    ) -> Any:
+        words = sys.argv[1:] if args is None else list(args)
         # Print \\u2026 where the terminal lacks a character, instead of failing.
         for stream in (sys.stdout, sys.stderr):
             with suppress(AttributeError, ValueError):
@@ -107,16 +90,16 @@ class Program(CommandGroup):
         name = args[0]
         if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        places = {each: each for each in self.commands}
+        paths = {each: each for each in self.commands}
         for group, about in CLI["groups"].items():
             for each in about["commands"]:
-                places.setdefault(each, f"{group} {each}")
-        places |= CLI["renamed"]
+                paths.setdefault(each, f"{group} {each}")
+        paths |= CLI["renamed"]
         message = f"No such command {name!r}."
-        matches = [name] if name in places else get_close_matches(name, places)
+        matches = [name] if name in paths else get_close_matches(name, paths)
         if matches:
-            quoted = " or ".join(f"`memorist {places[each]}`" for each in matches)
-            message += f" Did you mean {quoted}?"
+            quoted = [f"`memorist {paths[each]}`" for each in matches]
+            message += f" Did you mean {' or '.join(quoted)}?"
         return ctx.fail(message)
 
 
@@ -133,8 +116,10 @@ _groups = {"": app}
 for _name, _group in CLI["groups"].items():
     _default = _group.get("default")
     _short = f"`memorist {_name}` is short for `memorist {_name} {_default}`."
+    _fields = {"default": _default, "order": _group["commands"]}
+    _class = type("Group", (CommandGroup,), _fields)
     _groups[_name] = typer.Typer(
-        cls=type("Group", (CommandGroup,), {"default": _default, "order": _group["commands"]}),
+        cls=_class,
         help=_group["help"],
         epilog=_short if _default else None,
         no_args_is_help=_default is None,
@@ -145,10 +130,10 @@ for _name, _group in CLI["groups"].items():
 def command(path: str) -> Callable[[Work], Work]:
     """Register a function as a command, such as `pin` or `db copy`, and print what it returns.
 
-    Its parameters are arguments, and options if they are keyword-only, except for those named
-    `call` (the `Call`), `memory` (the open memory) and `mine` (the part of it that the command is
-    about; the whole with --all). Its docstring is the help: a text, a line for each parameter after
-    `Args:`, and an `Example:`.
+    Its parameters become arguments, or options if they are keyword-only. Three are provided
+    instead: `call` (the `Call`), `memory` (the open memory) and `mine` (the scope of the command;
+    with --all, the whole memory). Its docstring is the help: a text, a line for each parameter
+    after `Args:`, and an `Example:`.
     """
     group, _, name = path.rpartition(" ")
 
@@ -156,47 +141,65 @@ def command(path: str) -> Callable[[Work], Work]:
         wanted = inspect.signature(work).parameters.keys() & _PROVIDED
 
         def run(ctx: typer.Context, **given: Any) -> None:
-            shared = {option: given.pop(option) for option in _SHARED}
-            is_given = {name: value for name, value in shared.items() if value not in (None, False)}
-            call = replace(ctx.obj, **is_given, creates=path in CLI["creating"])
+            shared = {"creates": path in CLI["creating"]}
+            for option in _SHARED:
+                value = given.pop(option)
+                if value not in (None, False):
+                    shared[option] = value
+            call = replace(ctx.obj, **shared)
             with quiet_end():
-                with call.memory() if wanted - {"call"} else nullcontext() as memory:
-                    provided: dict[str, Any] = {"call": call, "memory": memory}
+                opened = call.memory() if wanted - {"call"} else nullcontext()
+                with opened as memory:
+                    if "call" in wanted:
+                        given["call"] = call
+                    if "memory" in wanted:
+                        given["memory"] = memory
                     if "mine" in wanted:
-                        provided["mine"] = memory if given.get("all") else call.scope(memory)
-                    answer = work(**{name: provided[name] for name in wanted}, **given)
-                output.result(answer, json=call.json, empty=CLI["empty"].get(path))
+                        given["mine"] = memory if given.get("all") else call.scope(memory)
+                    answer = work(**given)
+                empty = CLI["empty"].get(path)
+                output.result(answer, json=call.json, empty=empty)
 
         example = _describe(run, work) or f"memorist {path}"
-        panel = PANELS.get(path)
-        _groups[group].command(name, rich_help_panel=panel, epilog=f"Example: {example}")(run)
+        register = _groups[group].command(
+            name,
+            rich_help_panel=PANELS.get(path),
+            epilog=f"Example: {example}",
+        )
+        register(run)
         return work
 
     return add
 
 
 def _describe(run: Any, work: Callable[..., object]) -> str:
-    """Give a function the help and the parameters of a command, and return the example."""
-    text, given, example = split_doc(work)
-    helps = {**_USUAL, **given}
+    """Give `run` the help and the parameters of a command, and return the example."""
+    text, helps, example = split_doc(work)
     shared = inspect.signature(Call, eval_str=True).parameters
     parameters = [Parameter("ctx", _KEYWORD, annotation=typer.Context)]
     for name, parameter in inspect.signature(work, eval_str=True).parameters.items():
         if name not in _PROVIDED and parameter.kind != parameter.VAR_KEYWORD:
-            parameters.append(declare(parameter, helps[name]))
+            help = helps.get(name) or _USUAL[name]
+            parameters.append(declare(parameter, help))
     for name, help in _SHARED.items():
-        parameters.append(declare(shared[name], help, panel="Options of all commands"))
+        option = declare(shared[name], help, panel="Options of all commands")
+        parameters.append(option)
     run.__doc__ = text
     run.__annotations__ = {}
     run.__signature__ = inspect.Signature(parameters)
     return example
 
 
-def declare(parameter: Parameter, help: str, *, panel: str | None = None) -> Parameter:
-    """Return a parameter of a function as a parameter of a command.
+def declare(
+    parameter: Parameter,
+    help: str,
+    *,
+    panel: str | None = None,
+) -> Parameter:
+    """Declare a parameter of a function as a parameter of a command.
 
-    The help may begin with what the value is called, such as `<NAME>`, or with its limits, such as
-    `<0..1>` or `<1..>`. A flag that can be None or is True by default also has the name --no-flag.
+    The help may begin with a metavar such as `<NAME>`, or with limits such as `<0..1>` or `<1..>`.
+    A flag that can be None or is True by default also has the name --no-flag.
     """
     metavar = None
     if help.startswith("<"):
@@ -205,13 +208,13 @@ def declare(parameter: Parameter, help: str, *, panel: str | None = None) -> Par
     kind = parameter.annotation
     name = parameter.name.replace("_", "-")
     if parameter.kind is not _KEYWORD:
-        declared: Any = typer.Argument(metavar=metavar, help=help, show_default=False)
-        return parameter.replace(kind=_KEYWORD, annotation=Annotated[kind, declared])
+        argument = typer.Argument(metavar=metavar, help=help, show_default=False)
+        return parameter.replace(kind=_KEYWORD, annotation=Annotated[kind, argument])
     names = [f"--{name}", *_SHORT.get(name, ())]
     if kind == bool | None or parameter.default is True:
         names = [f"--{name}/--no-{name}"]
     low, has_limits, high = (metavar or "").partition("..")
-    declared = typer.Option(
+    option = typer.Option(
         *names,
         metavar="N" if has_limits else metavar,
         help=help,
@@ -219,7 +222,7 @@ def declare(parameter: Parameter, help: str, *, panel: str | None = None) -> Par
         max=int(high) if high else None,
         rich_help_panel=panel,
     )
-    return parameter.replace(annotation=Annotated[kind, declared])
+    return parameter.replace(annotation=Annotated[kind, option])
 
 
 def start(ctx: typer.Context, *, version: bool = False, **shared: Any) -> None:
@@ -229,8 +232,10 @@ def start(ctx: typer.Context, *, version: bool = False, **shared: Any) -> None:
         version: Print the version.
     """
     if version:
-        number = json.dumps({"version": __version__})
-        typer.echo(number if shared["json"] else f"memorist {__version__}")
+        text = f"memorist {__version__}"
+        if shared["json"]:
+            text = json.dumps({"version": __version__})
+        typer.echo(text)
         raise typer.Exit
     if ctx.invoked_subcommand is None:
         ctx.fail("Missing command. `memorist --help` lists all commands.")
@@ -249,7 +254,8 @@ def quiet_end() -> Iterator[None]:
         sys.stdout.flush()
     except BrokenPipeError:
         with suppress(OSError, ValueError):  # discard the buffer, or Python complains at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            devnull = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(devnull, sys.stdout.fileno())
         raise typer.Exit(PIPE_CLOSED) from None
     except KeyboardInterrupt:
         with suppress(OSError, ValueError):
@@ -275,10 +281,12 @@ def report(error: Exception, *, as_json: bool) -> int:
     elif isinstance(error, typer.Abort):
         message = "aborted"
     elif isinstance(error, OSError) and error.strerror:
-        message = f"{error.strerror}: {error.filename!r}" if error.filename else error.strerror
+        message = error.strerror
+        if error.filename:
+            message += f": {error.filename!r}"
     if as_json:
-        about = {"type": name, "message": message, "exit_code": code}
-        print(json.dumps({"error": about}), file=sys.stderr)
+        details = {"type": name, "message": message, "exit_code": code}
+        print(json.dumps({"error": details}), file=sys.stderr)
     elif usage:
         usage.show()
     else:
@@ -289,20 +297,22 @@ def report(error: Exception, *, as_json: bool) -> int:
 
 
 def complete_id(given: str, known: Iterable[str]) -> str:
-    """Return the id that begins with what was given, or the same if there is none.
+    """Return the known id that begins with `given`, or `given` itself if there is none.
 
-    Raises InvalidInput if several ids do.
+    Raises InvalidInput if it is ambiguous.
 
     >>> complete_id("019a3c", ["019a3c5e-7ddf", "019b0000-7ddf"])
     '019a3c5e-7ddf'
     """
     if len(given) < SHORTEST:
         return given
-    found = sorted({id for id in known if id.startswith(given)})
+    found = sorted({each for each in known if each.startswith(given)})
     if len(found) == 1:
         return found[0]
     if found and given not in found:
-        listed = ", ".join(found[:10]) + ", …" * (len(found) > 10)
+        listed = ", ".join(found[:10])
+        if len(found) > 10:
+            listed += ", …"
         raise InvalidInput(f"{len(found)} ids begin with {given!r}: {listed}")
     return given
 
@@ -311,82 +321,25 @@ def memory_id(mine: Any, given: str) -> str:
     """Return the id of a memory of this scope, in any state, from its first characters."""
     if len(given) < SHORTEST or len(given) >= 36:
         return given
-    page = None
-    known = []
-    while page is None or page.cursor:
-        page = mine.list(Filter(states=STATES), limit=1000, cursor=page and page.cursor)
+    where = Filter(states=STATES)
+    page = mine.list(where, limit=1000)
+    known = [memory.id for memory in page]
+    while page.cursor:
+        page = mine.list(where, limit=1000, cursor=page.cursor)
         known += [memory.id for memory in page]
     return complete_id(given, known)
 
 
 def read_text(given: str) -> str:
-    """Return a text of the command line; `-` reads stdin. Raises InvalidInput."""
-    return decode(sys.stdin.buffer.read(), "The input") if given == "-" else given
+    """Return a text from the command line; `-` reads stdin. Raises InvalidInput."""
+    if given != "-":
+        return given
+    return decode(sys.stdin.buffer.read(), "The input")
 
 
 def decode(raw: bytes, what: str) -> str:
+    """Decode UTF-8. Raises InvalidInput, which names what was decoded."""
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{what} is not UTF-8 text") from error
-
-
-_id = attrgetter("id")
-# How arguments of some kinds are read, with the memory that they are about.
-READERS: dict[str, Callable[[Any, Any], object]] = {
-    "content": lambda target, given: read_text(given),
-    "new_text": lambda target, given: read_text(given),
-    "id": memory_id,
-    "ids": lambda target, given: [memory_id(target, id) for id in given],
-    "key": lambda target, given: complete_id(given, map(_id, target.keys())),
-    "proposal": lambda target, given: complete_id(given, map(_id, target.consent.list())),
-}
-
-
-def _add_verb(verb: Verb) -> None:
-    """Add the command of a verb."""
-
-    def work(**given: Any) -> object:
-        target = given.pop(source)
-        values = {}
-        for argument in verb.arguments:
-            value = given[argument.option]
-            if value and argument.kind in READERS:
-                value = READERS[argument.kind](target, value)
-            if value is not None and argument.name != "all":
-                values[argument.name] = value
-        if verb.needs and not values.keys() & optional:
-            raise typer.BadParameter(verb.needs)
-        method = attrgetter(verb.method)(target)
-        if "actor" in inspect.signature(method).parameters:
-            values["actor"] = target.scope.user
-        answer = method(**values)
-        if verb.text:
-            values["answer"] = answer
-            shown = {name: values[each] for name, each in verb.value.items()}
-            return shown, verb.text.format(**values)
-        if verb.refusal_fails and all(each.status == "refused" for each in answer.outcomes):
-            return answer, answer, (), REFUSED
-        return (answer, answer) if verb.one_document else answer
-
-    optional = {each.name for each in verb.arguments if not each.required}
-    source = "memory" if verb.whole_client else "mine"
-    parameters = [Parameter(source, _POSITIONAL)]
-    doc = f"{verb.help}\n\nArgs:"
-    for argument in verb.arguments:
-        kind = TYPES.get(argument.kind, str)
-        metavar = CLI["values"].get(argument.kind, f"<{argument.kind.upper()}>")
-        default = Parameter.empty if argument.required else argument.default
-        place = _POSITIONAL if argument.required or argument.positional else _KEYWORD
-        if default is None:
-            kind = kind | None
-        parameters.append(Parameter(argument.option, place, default=default, annotation=kind))
-        doc += f"\n    {argument.option}: {metavar} {argument.help}"
-    work.__doc__ = f"{doc}\n\nExample: memorist {verb.command} {verb.example}"
-    work.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command(verb.command)(work)
-
-
-for _verb in VERBS:
-    if _verb.command:
-        _add_verb(_verb)

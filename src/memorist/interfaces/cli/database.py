@@ -18,8 +18,13 @@ from .output import progress
 
 
 @command("db migrate")
-def migrate(call: Call, *, partitions: int | None = None, hnsw: bool = False) -> object:
-    """Migrate the database to the schema of this version, as opening it does.
+def migrate(
+    call: Call,
+    *,
+    partitions: int | None = None,
+    hnsw: bool = False,
+) -> object:
+    """Migrate the database to the schema of this version. Opening it does the same.
 
     Args:
         hnsw: Build HNSW indexes for very large scopes, without blocking others.
@@ -28,28 +33,31 @@ def migrate(call: Call, *, partitions: int | None = None, hnsw: bool = False) ->
     Example: memorist db migrate --db postgresql://db.example/memories --partitions 16
     """
     place = load("settings").load(db=call.db).db
-    done: dict[str, list[Any]] = {"steps": [], "indexes": []}
+    steps: list[int] = []
+    indexes: list[str] = []
     if place.startswith(("postgresql://", "postgres://")):
         with load("aio").needs_postgres():
             postgres = load("storage.postgres.migrate")
-        done["steps"] += asyncio.run(postgres.migrate(place, partitions=partitions))
+        steps = asyncio.run(postgres.migrate(place, partitions=partitions))
         if hnsw:
-            done["indexes"] += asyncio.run(postgres.build_indexes(place))
+            indexes = asyncio.run(postgres.build_indexes(place))
     elif partitions is not None or hnsw:
         raise InvalidInput("--partitions and --hnsw need PostgreSQL: --db postgresql://…")
     else:
         with call.memory():
             pass
-    applied, created = (", ".join(map(str, each)) or "none" for each in done.values())
-    return done, f"migrations applied: {applied}; indexes created: {created}"
+    applied = ", ".join(map(str, steps)) or "none"
+    created = ", ".join(indexes) or "none"
+    text = f"migrations applied: {applied}; indexes created: {created}"
+    return {"steps": steps, "indexes": indexes}, text
 
 
 @command("db copy")
 def copy(call: Call, source: str, target: str) -> object:
     """Copy a whole database into a new one of any kind, with its history, and compare both.
 
-    Run the same command again to continue an interrupted copy. A name that ends in .jsonl is a text
-    file with everything, including the key of the digests.
+    Run the same command again to continue an interrupted copy. A name that ends in .jsonl is an
+    archive in text form. It includes the key of the digests.
 
     Args:
         source: <SOURCE> A file, postgresql://… or archive.jsonl.
@@ -79,7 +87,7 @@ def replay(memory: Blocking) -> object:
     """Replay writes that were spooled while the store was down. This also happens automatically."""
     done = memory.replay()
     aside = memory.stats().get("set_aside", [])
-    notes = [f"Lines that could not be used are in {file}." for file in aside]
+    notes = [f"Lines that could not be replayed are in {file}." for file in aside]
     if done is None:
         return None, "another process is replaying", notes
     text = f"{done.taken_in} replayed, {done.waiting} waiting"
@@ -112,7 +120,12 @@ def update(
         return {name: counts[name] for name in names}
     total = counts["memories" if force else "without_embeddings"]
     with progress("Embedding", total, hidden=call.json) as advance:
-        done = memory.index(batch_size=batch_size, force=force, dry_run=dry_run, progress=advance)
+        done = memory.index(
+            batch_size=batch_size,
+            force=force,
+            dry_run=dry_run,
+            progress=advance,
+        )
     what = "would be embedded" if dry_run else "embedded"
     text = f"{done.found} {what} in {done.batches} batches of at most {batch_size}"
     return {**asdict(done), "dry_run": dry_run}, text
@@ -122,8 +135,8 @@ def update(
 def rebuild(call: Call, memory: Blocking) -> object:
     """Rebuild the vector index from the store."""
     with progress("Rebuilding", len(memory.scopes()), hidden=call.json) as advance:
-        held = memory.rebuild_index(progress=advance)
-    return {"indexed": held}, f"{held} vectors in the index"
+        indexed = memory.rebuild_index(progress=advance)
+    return {"indexed": indexed}, f"{indexed} vectors in the index"
 
 
 @command("index reembed")
@@ -142,7 +155,7 @@ def reembed(
     Args:
         model: <NAME> minilm, hashing or openai:MODEL.
         batch_size: <1..> Memories per batch.
-        drop_others: Then delete the vectors of other models.
+        drop_others: Delete the vectors of other models afterwards.
 
     Example: memorist index reembed --model minilm
     """
@@ -185,7 +198,10 @@ def run(
     """
     with progress("Running", None, hidden=call.json) as advance:
         done = memory.run_jobs(
-            only=only or (), retry=retry, batch_size=batch_size, progress=advance
+            only=only or (),
+            retry=retry,
+            batch_size=batch_size,
+            progress=advance,
         )
     if any(job.failed for job in done.jobs.values()):
         note = "Failed jobs are retried by the next `memorist jobs run`. See `memorist doctor`."
@@ -237,7 +253,7 @@ def purge(mine: BlockingScope, *, all: bool = False, dry_run: bool = False) -> o
 
 @command("stats overview")
 def overview(mine: BlockingScope) -> object:
-    """Summarize what is stored: counts, what is pinned, and the latest memories by topic.
+    """Summarize the memory: counts, pinned memories, and the latest ones by topic.
 
     Example: memorist stats overview --space work
     """
@@ -269,7 +285,8 @@ def llm_usage(
         tokens = f"{usage.calls:>5} calls {usage.tokens_in:>9,} in {usage.tokens_out:>8,} out"
         words = [f"{usage.day}  {usage.task:<10}{tokens}", usage.model]
         if all:
-            words.append("/".join((usage.scope.tenant, usage.scope.user, usage.scope.space)))
+            scope = usage.scope
+            words.append(f"{scope.tenant}/{scope.user}/{scope.space}")
         if usage.reserved:
             words.append(f"{usage.reserved:,} reserved")
         lines.append("  ".join(words))
@@ -277,7 +294,7 @@ def llm_usage(
 
 
 def on_signals(stop: Callable[[], None]) -> None:
-    """Call `stop` at SIGTERM and Ctrl-C, to finish the current work."""
+    """Call `stop` on SIGTERM and Ctrl-C, so that the current work is finished."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         try:

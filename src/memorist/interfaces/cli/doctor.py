@@ -135,9 +135,9 @@ def check_model(settings: Settings) -> Findings:
     fix = "set MEMORIST_EMBEDDER=minilm, then run `memorist index`"
     kind, _, name = settings.embedder.partition(":")
     if kind == "none":
-        yield "model", "poor", "none: only words are compared, not meanings", fix
+        yield "model", "poor", "none: keyword search only, no semantic search", fix
     elif kind == "hashing":
-        yield "model", "poor", "hashing: for tests, it compares no meanings", fix
+        yield "model", "poor", "hashing: for tests only, no semantic search", fix
     elif kind == "openai":
         where = _without_password(settings.embedder_url or "OpenAI")
         yield "model", "good", f"{name or kind}, remote: every text is sent to {where}"
@@ -237,7 +237,7 @@ def check_file(settings: Settings) -> Findings:
     if settings.embedder == "none":
         return
     if missing:
-        seen = f"{missing} of {stored} memories can only be found by their words"
+        seen = f"{missing} of {stored} memories can only be found by keywords"
         yield "index", "poor", seen, "run `memorist index`"
     else:
         yield "index", "good", f"every memory is embedded by {counts['model']}"
@@ -255,10 +255,10 @@ def check_spool(settings: Settings) -> Findings:
         fix = "bring the store back, then run `memorist db replay`"
         yield "spool", "poor", f"{waiting} waiting in {spool.folder}", fix
     for path in aside:
-        fix = "read the lines, remember what they say, and remove the file"
-        yield "spool", "poor", f"lines that could not be used: {path}", fix
+        fix = "read the lines, store again what is needed, and remove the file"
+        yield "spool", "poor", f"lines that could not be replayed: {path}", fix
     if not waiting and not aside:
-        yield "spool", "good", f"empty; its files would be in {spool.folder}"
+        yield "spool", "good", f"empty; its folder is {spool.folder}"
 
 
 def _without_password(place: str) -> str:
@@ -287,7 +287,7 @@ CONFIGURATION = (
 
 CAVEAT = (
     "Without a language model the recalled block itself is judged: "
-    "an old value quoted beside the new one fails."
+    "an old value quoted next to the new one fails."
 )
 
 
@@ -305,11 +305,11 @@ def eval_(
 ) -> object:
     """Run tasks without memory, with memory, and without vectors; with a model too, if configured.
 
-    It uses a memory of its own, with your settings, and never touches yours.
+    It runs in a temporary memory with your settings and never touches your data.
 
     Args:
-        tasks: <DIR> Folder with additional tasks of your own.
-        own: Only run the tasks of --tasks.
+        tasks: <DIR> Folder with your own tasks, to run in addition.
+        own: Run only the tasks of --tasks.
         sweep: Try many ranking settings; takes a minute.
         plot: <FILE> Draw the sweep as an SVG file.
         limit: <1..> Memories recalled per question.
@@ -319,7 +319,7 @@ def eval_(
     """
     evals = load("evals")
     if own and tasks is None:
-        raise InvalidInput("--own needs your tasks: --tasks DIR")
+        raise InvalidInput("--own requires --tasks DIR")
     chosen = [] if own else evals.packaged()
     if tasks is not None:
         chosen += evals.from_folder(tasks)

@@ -115,7 +115,7 @@ def recall(
         limit: <N> Maximum number of memories.
         explain: Show the parts of each score, and what was left out.
         prompt: Print only the block for the prompt of a model.
-        as_of: <TIME> What held at that time.
+        as_of: <TIME> Only what was valid at this time.
         rerank: Re-rank the best candidates.
         shared: Only what your other spaces share with this one.
 
@@ -173,7 +173,7 @@ def list_(
     Args:
         limit: <N> Maximum number of memories.
         cursor: <CURSOR> Cursor of the next page.
-        pinned: Only pinned ones, or the others.
+        pinned: Only pinned memories, or only the others.
 
     Example: memorist list --tag home --limit 20
     """
@@ -192,7 +192,7 @@ def list_(
     memories = list(page.memories)
     if page.cursor:
         output.result(memories, json=call.json)
-        output.note(f"There are more: --cursor {page.cursor}")
+        output.note(f"Next page: --cursor {page.cursor}")
         return None
     if memories or call.json:
         return memories
@@ -294,9 +294,9 @@ def forget(
     never_again: bool = False,
     yes: bool = False,
 ) -> object:
-    """Forget memories for good, with what was derived from them alone. --keep-days only hides them.
+    """Forget memories for good, and those derived only from them. --keep-days only hides them.
 
-    It lists what it found and asks. Without a terminal, --query, --category and --tag need --yes.
+    It lists the matches and asks. Without a terminal, --query, --category and --tag need --yes.
 
     Args:
         id: <[ID]> Id, or its first characters.
@@ -346,9 +346,9 @@ def forget(
         text += f"  `memorist restore` brings it back for {keep_days:g} days"
     notes = []
     if found.derived and not call.json:
-        notes.append(f"{len(found.derived)} more are derived from this alone.")
+        notes.append(f"{len(found.derived)} more derived only from this.")
     if found.flagged and not call.json:
-        notes.append(f"{len(found.flagged)} more stay, but lose a source.")
+        notes.append(f"{len(found.flagged)} more kept, but without one of their sources.")
     return {**asdict(found), "keep_days": keep_days}, text, notes
 
 

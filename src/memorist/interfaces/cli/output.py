@@ -43,27 +43,31 @@ def screen(*, stderr: bool = False) -> Console:
 
 
 def draw(*things: RenderableType) -> None:
-    """Print to stdout, wrapped to the width of the terminal."""
+    """Print to stdout and wrap lines to the width of the terminal."""
     for thing in things:
         screen().print(thing)
 
 
 def line(text: str | Text) -> None:
-    """Print one line to stdout, however long, so that other programs can split it."""
+    """Print one line to stdout without wrapping it, so that other programs can parse it."""
     screen().print(text, soft_wrap=True)
 
 
 def note(text: str) -> None:
     """Print a note to stderr."""
-    screen(stderr=True).print(Text(text, style="dim"), soft_wrap=True)
+    styled = Text(text, style="dim")
+    screen(stderr=True).print(styled, soft_wrap=True)
 
 
 def as_json(value: Any, *, indent: int | None = 2) -> None:
     """Print one JSON document."""
     if isinstance(value, Conflict):
-        old = value.old
-        new = value.new
-        value = {"id": value.id, "new": new.text, "old": old.text, "old_id": old.id}
+        value = {
+            "id": value.id,
+            "new": value.new.text,
+            "old": value.old.text,
+            "old_id": value.old.id,
+        }
     elif is_dataclass(value):
         value = storage.dump(value)
     text = json.dumps(
@@ -80,19 +84,19 @@ def _is_unicode() -> bool:
 
 
 class Answer(NamedTuple):
-    """What a command returns if that is more than one value."""
+    """The result of a command, if it is more than one value."""
 
-    value: Any  # for --json
-    shown: Any  # without it, see `show`
+    value: Any  # printed with --json
+    shown: Any  # printed without it, by `show`
     notes: Sequence[str] = ()
     exit_code: int = OK
 
 
 def result(returned: Any, *, json: bool, empty: str | None = None) -> None:
-    """Print what a command returns; None if it has already printed.
+    """Print the result of a command: nothing for None, because the command has printed it.
 
-    A tuple has the fields of an `Answer`. Otherwise, the items of a list are separate JSON
-    documents, one per line.
+    A tuple holds the fields of an `Answer`. The items of a list are separate JSON documents, one
+    per line.
     """
     if returned is None:
         return
@@ -100,7 +104,9 @@ def result(returned: Any, *, json: bool, empty: str | None = None) -> None:
         for each in returned:
             as_json(each, indent=None)
         return
-    answer = Answer(*returned) if isinstance(returned, tuple) else Answer(returned, returned)
+    if not isinstance(returned, tuple):
+        returned = (returned, returned)
+    answer = Answer(*returned)
     if json:
         as_json(answer.value)
     elif empty and not answer.value:
@@ -115,11 +121,14 @@ def result(returned: Any, *, json: bool, empty: str | None = None) -> None:
 
 @contextmanager
 def progress(
-    title: str, total: int | None, *, hidden: bool = False
+    title: str,
+    total: int | None,
+    *,
+    hidden: bool = False,
 ) -> Iterator[Callable[..., None]]:
     """Show a progress bar on stderr, if that is a terminal.
 
-    The block calls what it gets with how many are done, and with the total if it learns that late.
+    Yields a function to call with the number of steps done, and optionally with a new total.
     """
     console = screen(stderr=True)
     if hidden or not console.is_terminal:
@@ -144,8 +153,13 @@ def score_bar(share: float, width: int = 10) -> Text:
     return Text(drawn.rstrip().ljust(width), style="cyan")
 
 
-def grid(rows: Iterable[Sequence[RenderableType]], *, columns: int, space: int = 1) -> Table:
-    """Return rows without lines. Only the last column is wrapped."""
+def grid(
+    rows: Iterable[Sequence[RenderableType]],
+    *,
+    columns: int,
+    space: int = 1,
+) -> Table:
+    """Return a table without borders. Only the last column is wrapped."""
     table = Table.grid(padding=(0, space))
     for _ in range(columns - 1):
         table.add_column(no_wrap=True)
@@ -156,7 +170,7 @@ def grid(rows: Iterable[Sequence[RenderableType]], *, columns: int, space: int =
 
 
 def headline(memory: Memory) -> Text:
-    """Return the first line about a memory: when, who, what."""
+    """Return the first line about a memory: date, speaker and text."""
     text = Text(f"{memory.occurred_at or memory.created_at:%Y-%m-%d} ", style="dim")
     if memory.speaker:
         text.append(f"{plain(memory.speaker)}: ", style="bold")
@@ -164,8 +178,10 @@ def headline(memory: Memory) -> Text:
 
 
 def details(memory: Memory) -> Text:
-    """Return the second line about a memory: its id and what it is."""
-    words = [memory.kind, memory.category, memory.state, "pinned" if memory.pinned else ""]
+    """Return the second line about a memory: id, kind, category and state."""
+    words = [memory.kind, memory.category, memory.state]
+    if memory.pinned:
+        words.append("pinned")
     shown = [word for word in dict.fromkeys(words) if word and word != "active"]
     return Text(f"{memory.id}  {plain(', '.join(shown))}", style="dim")
 
@@ -173,11 +189,12 @@ def details(memory: Memory) -> Text:
 def score_parts(hit: Hit | Reason) -> Table:
     """Return the parts of a score, the largest first."""
     parts = sorted(hit.parts.items(), key=lambda part: -abs(part[1]))
-    largest = max((abs(value) for _, value in parts), default=0.0) or 1.0
+    largest = max(map(abs, hit.parts.values()), default=0.0) or 1.0
     rows = []
     for name, value in parts:
         if round(value, 4):
-            rows.append((f"{value:+.4f}", score_bar(abs(value) / largest), plain(name)))
+            bar = score_bar(abs(value) / largest)
+            rows.append((f"{value:+.4f}", bar, plain(name)))
     return grid(rows, columns=3)
 
 
@@ -185,25 +202,29 @@ def pairs(values: Mapping[str, Any]) -> Table:
     """Return names and values, one per line."""
     rows = []
     for name, value in values.items():
-        rows.append((Text(name.replace("_", " "), style="dim"), _value(value)))
+        label = Text(name.replace("_", " "), style="dim")
+        rows.append((label, _format(value)))
     return grid(rows, columns=2, space=2)
 
 
-def _value(value: Any) -> str:
+def _format(value: Any) -> str:
     if isinstance(value, Mapping):
-        known = {name: each for name, each in value.items() if each is not None}
-        return ", ".join(f"{name} {_value(each)}" for name, each in known.items()) or "none"
+        known = []
+        for name, each in value.items():
+            if each is not None:
+                known.append(f"{name} {_format(each)}")
+        return ", ".join(known) or "none"
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(_value, value)) or "none"
+        return ", ".join(map(_format, value)) or "none"
     if isinstance(value, float):
         return f"{value:.3g}"
     return plain(str(value))
 
 
 def answer(recall: Recall, *, explain: bool) -> None:
-    """Print what a question returned, with bars that compare the hits to the best.
+    """Print the memories recalled for a question, with bars that compare them to the best.
 
-    With `explain` also print why, and what was left out.
+    With `explain` also print the parts of each score, and what was left out.
     """
     rows: list[Sequence[RenderableType]] = []
     best = max((hit.score for hit in recall.hits), default=0.0) or 1.0
@@ -211,13 +232,15 @@ def answer(recall: Recall, *, explain: bool) -> None:
         lines: list[RenderableType] = [headline(hit.memory), details(hit.memory)]
         if explain:
             lines.append(score_parts(hit))
+        bar = score_bar(hit.score / best)
         score = Text(f"{hit.score:.2f}", justify="right")
-        rows.append((score_bar(hit.score / best), score, Group(*lines)))
+        rows.append((bar, score, Group(*lines)))
     if rows:
         draw(grid(rows, columns=3))
     if explain and recall.cut:
         draw(Text("\nLeft out", style="bold"))
-        draw(*(Text(f"  {cut.score:.2f}  {cut.id}  {cut.reason}") for cut in recall.cut))
+        for cut in recall.cut:
+            draw(Text(f"  {cut.score:.2f}  {cut.id}  {cut.reason}"))
     if not rows:
         why = ""
         if recall.cut:
@@ -229,9 +252,12 @@ def answer(recall: Recall, *, explain: bool) -> None:
 
 
 def history(entries: Iterable[HistoryEntry], texts: Mapping[str, str]) -> None:
-    """Print history entries with the text of their memories, as far as they still exist."""
+    """Print history entries, each with the text of its memory if that still exists."""
     for entry in entries:
-        meta = [f"{name}={_value(value)}" for name, value in entry.meta.items() if name != "before"]
+        meta = []
+        for name, value in entry.meta.items():
+            if name != "before":
+                meta.append(f"{name}={_format(value)}")
         by = f" by {plain(entry.actor)}" if entry.actor else ""
         text = texts.get(entry.memory_id, "")
         start = f"{entry.at:%Y-%m-%d %H:%M:%S}  {entry.event:<12}{entry.memory_id}{by}"
@@ -241,7 +267,7 @@ def history(entries: Iterable[HistoryEntry], texts: Mapping[str, str]) -> None:
 
 
 def show(result: Any) -> None:
-    """Print a result as text, by its type: by name, because importing all of them is slow."""
+    """Print a result as text, by the name of its type: importing all types would be slow."""
     match type(result).__name__:
         case "list" | "tuple":
             for each in result:
@@ -316,7 +342,8 @@ def _show_evidence(evidence: Evidence) -> None:
         who = plain(message.name or message.role)
         draw(Text(f"- said {when}by {who}: {plain(message.content)} ({message.id})"))
     for other in evidence.memories:
-        draw(Text("- from ").append(headline(other)).append(f" ({other.id})", style="dim"))
+        source = Text("- from ").append(headline(other))
+        draw(source.append(f" ({other.id})", style="dim"))
     for reference in evidence.missing:
         draw(Text(f"- {plain(reference)}"))
     if not (evidence.messages or evidence.memories or evidence.missing):
@@ -326,8 +353,9 @@ def _show_evidence(evidence: Evidence) -> None:
 def _show_backlog(work: Backlog) -> None:
     parts = [f"{work.waiting} waiting"]
     if work.oldest is not None:
-        age = timedelta(seconds=round((datetime.now(UTC) - work.oldest).total_seconds()))
-        parts.append(f"the oldest for {age}")
+        age = datetime.now(UTC) - work.oldest
+        rounded = timedelta(seconds=round(age.total_seconds()))
+        parts.append(f"the oldest for {rounded}")
     parts += [f"{work.running} running", f"{work.failing} failing"]
     if work.set_aside:
         parts.append(f"{work.set_aside} of them given up: `memorist jobs run --retry`")
@@ -348,5 +376,6 @@ def _show_key(key: Key) -> None:
     else:
         state = "until" if key.is_good(datetime.now(UTC)) else "expired"
         validity = f"{state} {key.expires_at:%Y-%m-%d %H:%M} UTC"
-    words = [key.id, key.name, key.user, space, agent, ", ".join(key.rights), validity]
+    rights = ", ".join(key.rights)
+    words = [key.id, key.name, key.user, space, agent, rights, validity]
     line(plain("  ".join(filter(None, words))))

@@ -53,7 +53,7 @@ def import_(call: Call, memory: Blocking, file: str, *, restore: bool = False) -
 
     Args:
         file: <FILE> The file; - reads stdin.
-        restore: Your own export: store every record unchanged.
+        restore: For your own export: store every record unchanged.
 
     Example: memorist import chat.jsonl --user ana
     """
@@ -230,7 +230,7 @@ def privacy_set(
 ) -> object:
     """Change the privacy settings of a space.
 
-    While memory is off you can still look, edit, forget, and save on purpose.
+    While memory is off you can still read, edit, forget and save explicitly.
 
     Args:
         state: <[on|off]> Memory on or off.
@@ -240,7 +240,7 @@ def privacy_set(
     Example: memorist privacy set off
     """
     if (state, incognito_default, sharing) == (None, None, None):
-        raise typer.BadParameter("Nothing to set: on, off, --incognito-default or --sharing")
+        raise typer.BadParameter("Nothing to set: pass on, off, --incognito-default or --sharing")
     with call.mine() as mine:
         mine.privacy.set(
             memory_enabled=None if state is None else state == "on",
@@ -261,7 +261,7 @@ def incognito(call: Call, action: Literal["start", "end"]) -> object:
     Example: memorist privacy incognito start --session chat-7
     """
     if call.session is None:
-        raise typer.BadParameter("Which session? Pass --session NAME")
+        raise typer.BadParameter("Missing --session NAME")
     with call.mine() as mine:
         privacy = mine.privacy
         privacy.start_incognito() if action == "start" else privacy.end_incognito()

@@ -80,7 +80,7 @@ def serve(
                 timeout_graceful_shutdown=DRAIN_SECONDS,
             )
             address = f"[{host}]" if ":" in host else host
-            message = f"Listening on http://{address}:{port}; Ctrl-C ends it."
+            message = f"Listening on http://{address}:{port}; press Ctrl-C to stop."
             note(message) if settings.log == "off" else telemetry.log.info(message)
             server = uvicorn.Server(config)
 
@@ -106,7 +106,7 @@ def create(
     right: Words = None,
     expires: float | None = None,
 ) -> object:
-    """Create an API key of --user for `memorist serve`, for one --space or for all.
+    """Create an API key for `memorist serve`. It belongs to --user, in one --space or in all.
 
     Args:
         name: <NAME> Name of the key.
@@ -158,7 +158,7 @@ def mcp(
         _serve(call, agent, project)
         return
     if host is None:
-        raise typer.BadParameter(f"Which host? {', '.join(get_args(Hosts))}")
+        raise typer.BadParameter(f"Missing HOST: choose one of {', '.join(get_args(Hosts))}")
     options = ["--agent", agent] if agent else []
     if project:
         options.append("--project")
@@ -170,7 +170,7 @@ def mcp(
     elif dry_run:
         note("Nothing was written.")
     elif not yes and not (sys.stdin.isatty() and typer.confirm("Write this?", err=True)):
-        note("Nothing was written. --yes writes it.")
+        note("Nothing was written. Use --yes to write without asking.")
     else:
         for change in changes:
             backup = change.write()
@@ -261,10 +261,10 @@ def query(
     filter: Words = None,
     full: bool = False,
 ) -> object:
-    """Ask as an agent. Categories that its allowlist does not name are refused.
+    """Recall as an agent. Categories outside its allowlist are refused.
 
     Args:
-        agent: <NAME> Who asks. Its allowlist decides what it reads.
+        agent: <NAME> Agent that asks. Its allowlist decides what it can read.
         top_k: <N> Maximum number of memories.
         threshold: <0..1> Minimum similarity.
         filter: <NAME=VALUE> Such as importance_min=3 or run_id=r1; can be repeated.
@@ -305,9 +305,9 @@ def feedback(
     """Report whether recalled memories were used in a reply, to measure how often recall helps.
 
     Args:
-        recalled: <ID...> What was recalled for a turn.
+        recalled: <ID...> Ids recalled for a turn.
         reply: <TEXT> The reply.
-        used: <ID> Instead of --reply: an id that was used; repeatable.
+        used: <ID> Instead of --reply: an id that was used; can be repeated.
 
     Example: memorist agent feedback 019a3c5e-7ddf-7926-adf6-688e0fc76dd8 --reply "Tea, as always."
     """
