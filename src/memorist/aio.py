@@ -24,8 +24,9 @@ from .ingest import validation
 from .jobs.vectors import IndexSync
 from .jobs.worker import Worker
 from .llms import Breaker, MeteredModel
-from .offline import Down, Offline, Switch
+from .offline import Offline
 from .offline.spool import Spool
+from .offline.switch import Down, Switch
 from .ports import Embedder, NearestRows, Reranker
 from .retrieve import profiles
 from .scoped import ScopedClient

@@ -6,14 +6,13 @@ import random
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from memorist import aio
 from memorist.index import SnapshotCache
-from memorist.offline.stand_in import MOST_RECENT, StandIn
+from memorist.offline import MOST_RECENT, Recent
 from memorist.storage import Forget, Save
 from memorist.types import Filter, Labels, Memory, Scope
 
@@ -108,8 +107,7 @@ async def test_every_filter_works_while_the_store_is_down(name: str, tmp_path: P
 
 
 def test_forgotten_texts_leave_with_their_versions_and_few_are_held() -> None:
-    ctx: Any = SimpleNamespace(index=SnapshotCache(model="", dimensions=1, limit_bytes=1))
-    recent = StandIn(ctx)
+    recent = Recent(SnapshotCache(model="", dimensions=1, limit_bytes=1))
     one = memory(1, random.Random(1))
     version = replace(one, id="old", state="superseded", superseded_by="m1")
     saves = [Save(memory=one, event="created"), Save(memory=version, event=None)]

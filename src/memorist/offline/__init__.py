@@ -1,46 +1,47 @@
 """Noticing that the store is down, spooling what is written then, and replaying it later.
 
-`Switch` is a database that may be down. `Offline` wraps remembering, recalling, reading and
-forgetting: the rest of the package does not know about outages.
+`Offline` wraps remembering, recalling, reading and forgetting: the rest of the package does not know
+about outages. While the store is down, `StandIn` answers from what is `Recent` and what is spooled.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from ..context import Context
 from ..errors import StoreFull, StoreUnavailable
+from ..index import SnapshotCache
 from ..ingest import guard
 from ..ingest import pipeline as ingest
 from ..ingest.analyze import analyze
 from ..ingest.guard import Item
 from ..ingest.policies import Policy
 from ..manage import edit, records
-from ..ports import Vectors
 from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
-from ..storage.database import Connection, Database, Dialect, Rows
-from ..storage.database import Query as SqlQuery
+from ..storage import Change, Forget, Save
 from ..storage.person import Summary
-from ..storage.rows import read_one
 from ..storage.store import Store
+from ..text import clock
 from ..types import Draft, Memory, Outcome, Query, Recall, Scope, frozen
 from .spool import Pending, Spool
 from .stand_in import StandIn, batches, hand_over
+from .switch import Down, Switch, Way
 
 T = TypeVar("T")
-Way: TypeAlias = Literal["reading", "writing"]
-Down: TypeAlias = dict[Way, str]  # what does not work, and why; a file may still be readable
 FIRST_LOOK = 0.5  # seconds between two attempts to reach the store
 LONGEST = 2.0
+MOST_RECENT = 2000  # memories to answer from while the store is down
 OPENING = 5.0  # seconds that opening waits for the replay of what an earlier outage left behind
 log = logging.getLogger("memorist")
 
@@ -54,94 +55,66 @@ class Replayed:
     waiting: int = 0  # still, or again
 
 
-class Switch:
-    """A database that may be down. Implements `Database`.
+class Recent:
+    """Memories that this process recently read or wrote, as long as that is the current version."""
 
-    The call that finds it down is the last one that waits: from then on calls fail at once.
-    """
+    def __init__(self, index: SnapshotCache) -> None:
+        self._index = index
+        # With the revision of the scope's snapshot when it was written here; -1: it was read.
+        self._held: OrderedDict[tuple[Scope, str], tuple[Save, int]] = OrderedDict()
 
-    rows = read_one
+    def note_read(self, memories: Iterable[Memory]) -> None:
+        """Hold memories that were just read."""
+        self._hold((Save(memory=memory, event=None) for memory in memories), -1)
 
-    def __init__(self, inner: Database | None, down: Down) -> None:
-        self.inner = inner  # None: it was down when the client was opened
-        self.down = down
-        self.on_loss: Callable[[], object] = lambda: None
+    def note_commit(self, scope: Scope, changes: Sequence[Change]) -> None:
+        """Hold what was just written, and drop what was forgotten."""
+        snapshot = self._index.peek(scope)
+        saves = [change for change in changes if isinstance(change, Save)]
+        self._hold(saves, snapshot.revision if snapshot else 0)
+        gone = {change.memory_id for change in changes if isinstance(change, Forget)}
+        for save in self.of(scope) if gone else ():
+            if not gone.isdisjoint((save.memory.id, save.memory.superseded_by)):
+                del self._held[scope, save.memory.id]
 
-    @contextmanager
-    def _use(self, way: Way = "reading") -> Iterator[Database]:
-        if self.inner is None or way in self.down:
-            raise StoreUnavailable(self.down.get(way))
-        try:
-            yield self.inner
-        except StoreFull:  # waiting does not help
-            raise
-        except StoreUnavailable as error:
-            self.down["writing"] = self.down[way] = str(error)
-            self.on_loss()
-            raise
+    def _hold(self, saves: Iterable[Save], revision: int) -> None:
+        for save in saves:
+            key = save.memory.scope, save.memory.id
+            self._held[key] = save, revision
+            self._held.move_to_end(key)
+        while len(self._held) > MOST_RECENT:
+            self._held.popitem(last=False)
 
-    @property
-    def dialect(self) -> Dialect:
-        with self._use() as inner:
-            return inner.dialect
+    def of(self, scope: Scope) -> list[Save]:
+        """Return everything held of a scope, least recent first."""
+        return [save for (whose, _), (save, _) in self._held.items() if whose == scope]
 
-    @property
-    def secret(self) -> bytes:
-        with self._use() as inner:
-            return inner.secret
-
-    async def read(self, queries: Sequence[SqlQuery], *, scope: int | None = None) -> list[Rows]:
-        with self._use() as inner:
-            return await inner.read(queries, scope=scope)
-
-    @asynccontextmanager
-    async def transaction(
-        self,
-        scope: Scope | None = None,
-        *,
-        number: int | None = None,
-    ) -> AsyncIterator[Connection]:
-        with self._use("writing") as inner:
-            async with inner.transaction(scope, number=number) as connection:
-                yield connection
-
-    @asynccontextmanager
-    async def try_lock(self, name: str) -> AsyncIterator[bool]:
-        with self._use("writing") as inner:
-            async with inner.try_lock(name) as is_mine:
-                yield is_mine
-
-    async def nearest(
-        self,
-        scope: int,
-        vector: Vectors,
-        *,
-        model: str,
-        limit: int,
-    ) -> list[tuple[int, float]]:
-        with self._use() as inner:
-            return await inner.nearest(scope, vector, model=model, limit=limit)
-
-    async def wait_for_change(self, seconds: float) -> None:
-        with self._use() as inner:
-            await inner.wait_for_change(seconds)
-
-    async def backup(self, path: Path) -> None:
-        if self.inner is None:
-            raise StoreUnavailable(self.down.get("reading"))
-        await self.inner.backup(path)  # a target that cannot be written is not an outage
-
-    async def vacuum(self) -> None:
-        with self._use("writing") as inner:
-            await inner.vacuum()
-
-    def make_room(self) -> bool:
-        with self._use() as inner:
-            return inner.make_room()
-
-    async def close(self) -> None:
-        if self.inner is not None:
-            await self.inner.close()
+    def current(self, scope: Scope) -> list[Save]:
+        """Return what the snapshot has in the same version, with its vector, or cannot have yet."""
+        snapshot = self._index.peek(scope)
+        versions = {}
+        found = []
+        revision = snapshot.revision if snapshot else 0
+        for save in self.of(scope):
+            memory = save.memory
+            _, written_at = self._held[scope, memory.id]
+            if revision <= written_at:
+                found.append(save)
+            else:
+                created = clock.micros(memory.created_at)
+                updated = clock.micros(memory.updated_at)
+                versions[created, updated, memory.simhash] = save
+        if snapshot is None:
+            return found
+        created_then = np.isin(snapshot.created, [version[0] for version in versions])
+        positions = np.flatnonzero(snapshot.present & created_then)
+        columns = (snapshot.created, snapshot.updated, snapshot.simhash)
+        there = zip(*(column[positions].tolist() for column in columns), strict=True)
+        for version, vector in zip(there, snapshot.vectors(positions), strict=True):
+            if version in versions:
+                given = vector if vector.any() else None
+                found.append(replace(versions[version], vector=given, model=snapshot.model))
+        return found
 
 
 class Offline:
@@ -158,9 +131,10 @@ class Offline:
         self._spool = spool
         self._reopen = reopen
         self.down = down
+        self._recent = Recent(ctx.index)
         self._stand_in = StandIn(ctx)
         self._task: asyncio.Task[None] | None = None
-        ctx.store.on_commit = self._stand_in.note_commit
+        ctx.store.on_commit = self._recent.note_commit
         if isinstance(ctx.store.database, Switch):
             ctx.store.database.on_loss = self._watch
 
@@ -272,12 +246,13 @@ class Offline:
         recall = partial(retrieve.recall, ctx, query, profile, now, revision=revision)
         answer = await self._attempt("reading", recall)
         if answer is not None:
-            self._stand_in.note_read(answer.memories)
+            self._recent.note_read(answer.memories)
         spooled = await self._waiting(query.scope)
         if answer is not None and not spooled:
             return answer
         why = self.down.get("reading", "it was down for a moment")
-        async with self._stand_in.holding(query.scope, spooled) as (mine, made):
+        known = self._recent.current(query.scope)
+        async with self._stand_in.holding(query.scope, known, spooled) as (mine, made):
             mine = replace(ctx, store=mine.store, index=mine.index, external_index=None)
             mixed = await retrieve.recall(mine, query, profile, now)
         if answer is None:
@@ -292,7 +267,8 @@ class Offline:
         """
         spooled = await self._waiting(scope)
         if any(each.id == id for each in spooled):
-            async with self._stand_in.holding(scope, spooled) as (mine, made):
+            known = self._recent.current(scope)
+            async with self._stand_in.holding(scope, known, spooled) as (mine, made):
                 stored = [*made.get(id, ()), id]
                 return await edit.load(mine.store, scope, stored[0])
         return await edit.load(self._ctx.store, scope, id)
@@ -303,7 +279,7 @@ class Offline:
         return {"pending": len(await self._waiting()), "set_aside": aside}
 
     async def _waiting(self, scope: Scope | None = None) -> list[Pending]:
-        if self._spool.is_empty:
+        if not any(path.exists() for path in self._spool.paths):
             return []
         self._watch()
         spooled = await asyncio.to_thread(self._spool.waiting)

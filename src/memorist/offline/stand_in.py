@@ -1,17 +1,14 @@
-"""Answering without the store: a store in memory with what was recently read or written here, and
-what is spooled. The ordinary pipelines fill and ask it."""
+"""Answering without the store: a store in memory with what is known of a scope and what is spooled.
+The ordinary pipelines fill and ask it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import groupby
 from typing import TypeAlias
-
-import numpy as np
 
 from ..context import Context
 from ..errors import InvalidInput, RevisionConflict
@@ -24,97 +21,37 @@ from ..storage.person import Summary
 from ..storage.rows import portions
 from ..storage.sqlite import SqliteDatabase
 from ..storage.store import Store
-from ..text import clock
 from ..types import Draft, Memory, Outcome, Scope
 from .spool import Pending
 
 BATCH = 64  # spooled drafts stored in one transaction: others get their turn in between
-MOST_RECENT = 2000  # memories to answer from while the store is down
 CACHE_BYTES = 64 << 20  # of the stand-in's index
 
 Made: TypeAlias = dict[str, tuple[str, ...]]  # ids of memories, by that of the spooled draft
 
 
 class StandIn:
-    """A store in memory that answers while the real one is down, or lacks what is spooled.
-
-    It holds what this process recently read or wrote, if that is still the current version.
-    """
+    """A store in memory that answers while the real one is down, or lacks what is spooled."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        # With the revision of the scope's snapshot when it was written here; -1: it was read.
-        self._recent: OrderedDict[tuple[Scope, str], tuple[Save, int]] = OrderedDict()
         self._open: Context | None = None
         self._held: dict[Scope, dict[str, Memory]] = {}
         self._made: dict[Scope, Made] = {}
         self._turn = asyncio.Lock()
 
-    def note_read(self, memories: Iterable[Memory]) -> None:
-        """Hold memories that were just read."""
-        self._hold((Save(memory=memory, event=None) for memory in memories), -1)
-
-    def note_commit(self, scope: Scope, changes: Sequence[Change]) -> None:
-        """Hold what was just written, and drop what was forgotten."""
-        snapshot = self._ctx.index.peek(scope)
-        saves = [change for change in changes if isinstance(change, Save)]
-        self._hold(saves, snapshot.revision if snapshot else 0)
-        gone = {change.memory_id for change in changes if isinstance(change, Forget)}
-        for save in self.of(scope) if gone else ():
-            if not gone.isdisjoint((save.memory.id, save.memory.superseded_by)):
-                del self._recent[scope, save.memory.id]
-
-    def _hold(self, saves: Iterable[Save], revision: int) -> None:
-        for save in saves:
-            key = save.memory.scope, save.memory.id
-            self._recent[key] = save, revision
-            self._recent.move_to_end(key)
-        while len(self._recent) > MOST_RECENT:
-            self._recent.popitem(last=False)
-
-    def of(self, scope: Scope) -> list[Save]:
-        """Return everything held of a scope, least recent first."""
-        return [save for (whose, _), (save, _) in self._recent.items() if whose == scope]
-
-    def current(self, scope: Scope) -> list[Save]:
-        """Return what the snapshot has in the same version, with its vector, or cannot have yet."""
-        snapshot = self._ctx.index.peek(scope)
-        versions = {}
-        found = []
-        revision = snapshot.revision if snapshot else 0
-        for save in self.of(scope):
-            memory = save.memory
-            _, written_at = self._recent[scope, memory.id]
-            if revision <= written_at:
-                found.append(save)
-            else:
-                created = clock.micros(memory.created_at)
-                updated = clock.micros(memory.updated_at)
-                versions[created, updated, memory.simhash] = save
-        if snapshot is None:
-            return found
-        created_then = np.isin(snapshot.created, [version[0] for version in versions])
-        positions = np.flatnonzero(snapshot.present & created_then)
-        columns = (snapshot.created, snapshot.updated, snapshot.simhash)
-        there = zip(*(column[positions].tolist() for column in columns), strict=True)
-        for version, vector in zip(there, snapshot.vectors(positions), strict=True):
-            if version in versions:
-                given = vector if vector.any() else None
-                found.append(replace(versions[version], vector=given, model=snapshot.model))
-        return found
-
     @asynccontextmanager
     async def holding(
-        self, scope: Scope, spooled: Sequence[Pending]
+        self, scope: Scope, known: Sequence[Save], spooled: Sequence[Pending]
     ) -> AsyncIterator[tuple[Context, Made]]:
-        """Yield a context whose store holds exactly what is current and what is spooled of a scope,
-        and what drafts became.
+        """Yield a context whose store holds exactly what is known and what is spooled of a scope,
+        and the ids of what spooled drafts became.
         """
         async with self._turn:
             ctx = self._open or await self._create()
             made = self._made.setdefault(scope, {})
             async with ctx.store.transaction(scope) as tx:
-                await tx.apply(self._update(scope, {each.id for each in spooled}))
+                await tx.apply(self._update(scope, known, {each.id for each in spooled}))
             new = [each for each in spooled if each.id not in made and isinstance(each.what, Draft)]
             for batch in batches(new):
                 # Many drafts at once are found by their words: only the last ones are embedded.
@@ -124,9 +61,8 @@ class StandIn:
                 made |= {id: outcome.ids for id, outcome in outcomes.items()}
             yield ctx, made
 
-    def _update(self, scope: Scope, spooled: set[str]) -> list[Change]:
+    def _update(self, scope: Scope, known: Sequence[Save], spooled: set[str]) -> list[Change]:
         """Return the changes that save what is new in a scope, and forget what is gone."""
-        known = self.current(scope)
         held = self._held.setdefault(scope, {})
         made = self._made[scope]
         changes: list[Change] = []
