@@ -1,10 +1,10 @@
 """The interfaces: command line, REST, MCP and web page. Each parses, calls one verb, and renders.
 
-Here is what several of them share, such as the verb table: each entry of `verbs.toml` becomes a REST
-route, a command, or both. A verb is listed there if the interfaces only parse its arguments, call one
-method of the client and render what it returns. `rest/app.py` builds the routes and `cli/app.py`
-the commands. How a result is printed depends on its type alone. Everything else is written by hand
-in those packages.
+This module holds what several of them share, such as the verb table: each entry of `verbs.toml`
+becomes a REST route, a command, or both. A verb is listed there if the interfaces only parse its
+arguments, call one method of the client and render what it returns. `rest/app.py` builds the routes
+and `cli/__init__.py` the commands. How a result is printed depends only on its type. Everything else
+is written by hand in those packages.
 
 Nothing here is slow to import, because `memorist --help` reads it.
 """
@@ -88,7 +88,7 @@ class Call:
     def memory(self) -> Iterator[Blocking]:
         """Open the memory. Raises NotFound if the command needs an existing one."""
         place = load("settings").load(db=self.db).db
-        # Other places than files, and paths that cannot exist, are left to the store.
+        # The store reports invalid paths, and URLs that cannot be reached.
         is_file = place != ":memory:" and "://" not in place and "\0" not in place
         if is_file and not self.creates and not os.path.lexists(place):
             folders = Path(place).absolute().parents
@@ -101,11 +101,12 @@ class Call:
 
     @contextmanager
     def mine(self) -> Iterator[BlockingScope]:
-        """Open the part of the memory that the command is about."""
+        """Open the memory and return the scope of the command."""
         with self.memory() as memory:
             yield self.scope(memory)
 
     def scope(self, memory: Blocking) -> BlockingScope:
+        """Return the scope of the command."""
         user = self.user if self.user is not None else memory.settings.user
         if user is None:
             user = login()
@@ -127,7 +128,7 @@ class Codes(NamedTuple):
     status: int
 
 
-# The one table from error to exit code and HTTP status.
+# Exit code and HTTP status by error; the only such table.
 _CODES = {
     errors.InvalidInput: (USAGE, 422),
     errors.NotFound: (NOT_FOUND, 404),
@@ -165,10 +166,10 @@ class Argument:
 
     name: str  # as the method calls it
     option: str  # as the command line calls it; equals `name` unless given
-    kind: str  # `rest/app.py` and `cli/app.py` map it to a type
+    kind: str  # `rest/app.py` and `cli/__init__.py` map it to a type
     help: str = ""  # for the command line
     required: bool = False
-    positional: bool = False  # although it is not required
+    positional: bool = False  # even if it is not required
     default: Any = None
     route_default: Any  # of the route; equals `default` unless given
     cli_only: bool = False
@@ -194,9 +195,9 @@ class Verb:
     whole_client: bool = False  # a method of the client itself: not about one scope
     one_document: bool = False  # --json prints a list as one document instead of one item per line
     needs: str = ""  # the error of the command if no optional argument is given
-    refusal_fails: bool = False  # the command fails if all of a receipt was refused
-    # What the command prints instead of the result, as JSON and as a text: fields are the arguments
-    # and the `answer`.
+    refusal_fails: bool = False  # the command fails if every outcome is `refused`
+    # What the command prints instead of the result, as JSON and as text. Both refer to arguments by
+    # name, and to the result as `answer`.
     value: Mapping[str, str] = field(default_factory=dict)
     text: str = ""
 

@@ -1,6 +1,6 @@
-"""Commands that check the installation: `doctor`, what works, and `eval`, how well memory works.
+"""Commands that check an installation: `doctor` finds problems, `eval` measures quality.
 
-Each check of `doctor` looks at one thing, never fails, and creates no files.
+A check of `doctor` covers one thing and creates no files. If it raises, that is its finding.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def doctor(call: Call) -> object:
         found.append(Finding("settings", "bad", seen, fix))
     else:
         found += _run(CONFIGURATION, settings)
-    is_well = all(finding.state != "bad" for finding in found)
+    is_healthy = all(finding.state != "bad" for finding in found)
     rows = []
     for finding in found:
         sign, style = _SIGNS[finding.state]
@@ -71,8 +71,8 @@ def doctor(call: Call) -> object:
         if finding.mend:
             text.append(f"\nto fix it: {finding.mend}", style="yellow")
         rows.append((Text(sign, style=style), finding.about, text))
-    report = {"well": is_well, "python": platform.python_version(), "findings": found}
-    return report, grid(rows, columns=3, space=2), (), OK if is_well else FAILED
+    report = {"well": is_healthy, "python": platform.python_version(), "findings": found}
+    return report, grid(rows, columns=3, space=2), (), OK if is_healthy else FAILED
 
 
 def _run(checks: Iterable[Callable[..., Findings]], *given: Settings) -> list[Finding]:
@@ -80,7 +80,7 @@ def _run(checks: Iterable[Callable[..., Findings]], *given: Settings) -> list[Fi
     for work in checks:
         try:
             found.extend(Finding(*each) for each in work(*given))
-        except Exception as error:  # that is a finding, too
+        except Exception as error:
             about = work.__name__.removeprefix("check_").replace("_", " ")
             seen = f"{type(error).__name__}: {error}"
             found.append(Finding(about, "bad", seen, "see the message"))
@@ -206,14 +206,14 @@ def check_file(settings: Settings) -> Findings:
         if _is_writable(path.parent):
             yield "file", "good", f"{place} will be created by the first `memorist remember`"
         else:
-            fix = "name a file in a writable folder with --db or MEMORIST_DB"
+            fix = "set --db or MEMORIST_DB to a file in a writable folder"
             yield "file", "bad", f"{place} cannot be created", fix
         return
     try:
         with memorist.open(place) as memory:
             counts = memory.stats()
             problems = memory.check()
-            # Space is reserved beside a database that is open, unless it is temporary.
+            # An open database has a file with reserved space, unless it is temporary.
             is_temporary = load("storage.sqlite").is_temporary(path.absolute())
             reserve = path.with_name(f"{path.name}-reserve")
             has_reserve = not is_file or is_temporary or reserve.exists()
@@ -233,7 +233,7 @@ def check_file(settings: Settings) -> Findings:
         fix = "`memorist export`, then import into a new file, or restore a backup"
         yield "health", "bad", problem, "" if "memorist" in problem else fix
     if len(problems) > 10:
-        yield "health", "bad", f"and {len(problems) - 10} more like these"
+        yield "health", "bad", f"and {len(problems) - 10} more"
     if settings.embedder == "none":
         return
     if missing:
@@ -252,7 +252,7 @@ def check_spool(settings: Settings) -> Findings:
     waiting = len(spool.waiting())
     aside = spool.set_aside()
     if waiting:
-        fix = "bring the store back, then run `memorist db replay`"
+        fix = "start the store, then run `memorist db replay`"
         yield "spool", "poor", f"{waiting} waiting in {spool.folder}", fix
     for path in aside:
         fix = "read the lines, store again what is needed, and remove the file"
@@ -273,7 +273,7 @@ def _without_password(place: str) -> str:
     return re.sub(r"(?<=[?&]password=)[^&]*", "…", hidden)
 
 
-# In the order in which one thing depends on another.
+# In order of dependency.
 INSTALLATION = (check_program, check_packages, check_sqlite)
 CONFIGURATION = (
     check_settings,
@@ -349,7 +349,7 @@ def eval_(
 
 
 def _show_report(report: Report) -> list[RenderableType]:
-    """Return how each run did, also by kind of task, and why tasks failed."""
+    """Return the results of each run, in total and by kind of task, and why tasks failed."""
     results = report.runs[0].results
     table = Table(title=f"{len(results)} tasks", title_justify="left", title_style="bold")
     table.add_column("")

@@ -307,7 +307,7 @@ def forget(
         reason: <TEXT> Reason, for the history.
         never_again: Never store it again automatically.
         yes: Do not ask.
-        keep_days: <DAYS> Only hide it for that many days.
+        keep_days: <DAYS> Only hide it, for this many days.
 
     Example: memorist forget --query "my old address" --dry-run
     """
@@ -322,7 +322,7 @@ def forget(
         if ids and not is_confirmed and not has_terminal:
             raise InvalidInput(
                 f"Nothing was forgotten: {len(ids)} found, but no terminal to confirm. "
-                "Look with --dry-run, then forget with --yes"
+                "Review them with --dry-run, then forget them with --yes"
             )
     if asks or (dry_run and not call.json):
         output.show([mine.get(each) for each in ids])
@@ -343,7 +343,7 @@ def forget(
         found = mine.forget_where(where=where, dry_run=dry_run, **options)
     text = f"{'would forget' if dry_run else 'forgotten'}  {id or f'{len(ids)} memories'}"
     if keep_days and not dry_run:
-        text += f"  `memorist restore` brings it back for {keep_days:g} days"
+        text += f"  `memorist restore` can bring it back for {keep_days:g} days"
     notes = []
     if found.derived and not call.json:
         notes.append(f"{len(found.derived)} more derived only from this.")

@@ -90,7 +90,7 @@ def import_(call: Call, memory: Blocking, file: str, *, restore: bool = False) -
 
 
 def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
-    """Yield a few lines of one sort at a time. Before an error, yield the lines before it."""
+    """Yield batches of lines of one kind. Before an error, yield the lines read so far."""
     batch: list[Line] = []
     try:
         for line in lines:
@@ -105,7 +105,7 @@ def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
 
 
 def _name_line(error: InvalidInput, batch: list[Line]) -> InvalidInput:
-    """Return an error with the number of the line instead of that of the record."""
+    """Return an error that names the line in the file instead of the record in the batch."""
     named = re.fullmatch(r"(?s)Record (\d+): (.*)", str(error))
     if named is None:
         return error
@@ -138,7 +138,7 @@ def export(
 
 @contextmanager
 def open_input(path: str) -> Iterator[IO[bytes]]:
-    """Open a file to read; `-` is stdin. Raises NotFound, InvalidInput."""
+    """Open a file for reading; `-` is stdin. Raises NotFound, InvalidInput."""
     if path == "-":
         yield sys.stdin.buffer
         return
@@ -198,7 +198,7 @@ def _digest(record: dict[str, Any], repetition: int = 0) -> str:
 
 @contextmanager
 def open_output(path: str | None) -> Iterator[IO[str]]:
-    """Open a file to write, which appears under its name when it is complete; or stdout."""
+    """Open a file or stdout for writing. A file appears under its name once it is complete."""
     if path is None or path == "-":
         yield sys.stdout
         return

@@ -53,7 +53,9 @@ def serve(
         rest = load("interfaces.rest.app")
         auth = load("interfaces.rest.auth")
     except ImportError as error:
-        raise Misconfigured('The server needs an extra: pip install "memorist[server]"') from error
+        raise Misconfigured(
+            'The server is not installed. Run: pip install "memorist[server]"'
+        ) from error
 
     async def run() -> None:
         async with memorist.aio.open(call.db, run_jobs=jobs) as memory:
@@ -85,7 +87,7 @@ def serve(
             server = uvicorn.Server(config)
 
             def stop() -> None:
-                server.force_exit = server.should_exit  # at once, the second time
+                server.force_exit = server.should_exit  # a second signal stops at once
                 server.should_exit = True
 
             on_signals(stop)
@@ -180,7 +182,7 @@ def mcp(
 
 
 def _serve(call: Call, agent: str | None, project: bool) -> None:
-    gc.disable()  # the loaded modules stay; collecting garbage costs a tenth of the start
+    gc.disable()  # imported modules stay: collecting garbage takes 10 % of the startup time
     try:
         import anyio
 
@@ -228,7 +230,7 @@ def hook(call: Call, when: Moments, text: str | None = None, *, reply: str | Non
 
 
 def _run_host_hook(call: Call, when: str) -> None:
-    """Answer within limits of time and size. Errors go to stderr, and the host continues."""
+    """Run a hook with limits of time and input size. Errors go to stderr; the host continues."""
     hooks = load("interfaces.hosts")
     answers: list[str] = []
 
