@@ -132,7 +132,14 @@ class ScopedClient(ManagedScope):
         session = self.labels.session
         disabled, checks = await load_disabled(ctx, ctx.store, self.scope, [session])
         if disabled:
-            return Recall(query=asked, profile=by.name, legs={"memory": disabled[session]})
+            return Recall(
+                query=asked,
+                profile=by.name,
+                hits=(),
+                text="",
+                tokens=0,
+                legs={"memory": disabled[session]},
+            )
         updates = None
         fitted = asked
         if since is not None:

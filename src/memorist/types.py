@@ -291,9 +291,9 @@ class Recall:
 
     query: Query
     profile: str
-    hits: tuple[Hit, ...] = ()
-    text: str = ""  # the rendered block for the prompt
-    tokens: int = 0  # of that block
+    hits: tuple[Hit, ...]
+    text: str  # the rendered block for the prompt
+    tokens: int  # of that block
     cut: tuple[Cut, ...] = ()
     revision: int | None = None  # of the thread, up to which the text reports changes
     related: tuple[Memory, ...] = ()  # on the same topics as the hits; also part of the text

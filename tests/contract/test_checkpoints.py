@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from memorist.context import Context
-from memorist.errors import InvalidInput, NotFound, StoreDamaged
+from memorist.errors import InvalidInput, NotFound, RevisionConflict, StoreDamaged
 from memorist.index import SnapshotCache
 from memorist.manage.checkpoints import Checkpoints
 from memorist.settings import allowlists, load
@@ -349,6 +349,97 @@ async def test_pruning_keeps_the_ancestors_that_a_value_is_made_up_from(store: S
     await put(graphs, state("5", parent="4", log="5"), log="snapshot")
     await graphs.keep_latest(["t"])
     assert await found(graphs) == ["5"]
+
+
+async def write_log(graphs: GraphCheckpoints, id: str) -> None:
+    await graphs.write("t", "", id, [TaskWrite("task", 0, "", "log", typed(id))])
+
+
+async def test_a_built_value_comes_as_the_nearest_value_and_the_writes_since(
+    store: Store,
+) -> None:
+    graphs = GraphCheckpoints(store, ANA)
+    await put(graphs, state("1", log="1"), log="snapshot")
+    await put(graphs, state("2", parent="1", log=None))
+    await put(graphs, state("2f", parent="1", log=None))  # a fork: not on the way
+    await put(graphs, state("3", parent="2", log=None))
+    for id in ("1", "2", "2f", "3"):
+        await graphs.write(
+            "t",
+            "",
+            id,
+            [TaskWrite("task", 0, "", "log", typed(id)), TaskWrite("task", 1, "", "x", typed("-"))],
+        )
+    built = await graphs.built_from("t", "", "3", ["log", "never"])
+    assert built["never"] == (None, [])
+    first, writes = built["log"]
+    assert (first, [write.data[1] for write in writes]) == (typed("snapshot"), [b"1", b"2"])
+
+
+async def test_a_long_lineage_is_walked_in_pages(store: Store) -> None:
+    graphs = GraphCheckpoints(store, ANA)
+    await put(graphs, state("0000", log="1"), log="snapshot")
+    for number in range(1, 250):
+        await put(graphs, state(f"{number:04}", parent=f"{number - 1:04}", log=None))
+        await write_log(graphs, f"{number:04}")
+    first, writes = (await graphs.built_from("t", "", None, ["log"]))["log"]
+    assert first == typed("snapshot")
+    assert [int(write.data[1]) for write in writes] == list(range(1, 249))
+
+
+async def test_each_channel_is_built_from_its_own_nearest_value(store: Store) -> None:
+    graphs = GraphCheckpoints(store, ANA)
+    await put(graphs, state("1", a="1", b="1"), a="a1", b="b1")
+    await put(graphs, state("2", parent="1", a="2", b=None), a="a2")
+    await put(graphs, state("3", parent="2", a=None, b=None))
+    await put(graphs, state("4", parent="3", a=None, b=None))
+    for id in ("1", "2", "3"):
+        for task, channel in enumerate("ab"):
+            write = TaskWrite(f"task-{task}", 0, "", channel, typed(id))
+            await graphs.write("t", "", id, [write])
+    built = await graphs.built_from("t", "", "4", ["a", "b"])
+    told = {name: (value, [w.data[1] for w in writes]) for name, (value, writes) in built.items()}
+    assert told == {
+        "a": (typed("a2"), [b"2", b"3"]),
+        "b": (typed("b1"), [b"1", b"2", b"3"]),
+    }
+
+
+async def test_parents_are_found_whatever_the_order_of_their_ids(store: Store) -> None:
+    graphs = GraphCheckpoints(store, ANA)
+    await put(graphs, state("9", log="1"), log="snapshot")
+    await put(graphs, state("1", parent="9", log=None))
+    await put(graphs, state("5", parent="1", log=None))
+    await put(graphs, state("3", parent="5", log=None))
+    for id in ("9", "1", "5", "3"):
+        await write_log(graphs, id)
+    first, writes = (await graphs.built_from("t", "", "3", ["log"]))["log"]
+    assert (first, [write.data[1] for write in writes]) == (typed("snapshot"), [b"9", b"1", b"5"])
+
+
+async def test_a_value_that_vanishes_while_it_is_read_is_reported(
+    store: Store, tamper: Any
+) -> None:
+    graphs = GraphCheckpoints(store, ANA)
+    await put(graphs, state("1", log="1"), log="snapshot")
+    await put(graphs, state("2", parent="1", log=None))
+    await tamper("DELETE FROM graph_values")
+    with pytest.raises(RevisionConflict, match="pruned while it was read"):
+        await graphs.built_from("t", "", "2", ["log"])
+
+
+async def test_a_checkpoint_whose_parent_was_removed_begins_with_its_own_writes(
+    store: Store,
+) -> None:
+    graphs = GraphCheckpoints(store, ANA)
+    await put(graphs, state("1", log="1"), "run-1", log="snapshot")
+    await put(graphs, state("2", parent="1", log=None), "run-2")
+    await put(graphs, state("3", parent="2", log=None), "run-2")
+    await write_log(graphs, "2")
+    await graphs.delete_runs(["run-1"])
+    first, writes = (await graphs.built_from("t", "", None, ["log"]))["log"]
+    assert (first, [write.data[1] for write in writes]) == (None, [b"2"])
+    assert await graphs.built_from("t", "", "unknown", ["log"]) == {"log": (None, [])}
 
 
 async def test_another_users_thread_is_neither_seen_nor_touched(store: Store) -> None:

@@ -380,6 +380,20 @@ def test_the_history_of_a_delta_channel_is_that_of_the_checkpointer_in_memory(
     assert told[0] == told[1]
 
 
+@pytest.mark.parametrize("steps", [3, 6])
+def test_the_history_of_a_delta_channel_is_what_the_tuples_tell(
+    saver: MemoristSaver, steps: int
+) -> None:
+    graph = journal(saver)
+    for step in range(steps):
+        graph.invoke({"lines": [str(step)]}, thread("t"))
+    for state in graph.get_state_history(thread("t")):
+        asked = {"config": state.config, "channels": ["lines", "no such channel"]}
+        assert saver.get_delta_channel_history(
+            **asked
+        ) == BaseCheckpointSaver.get_delta_channel_history(saver, **asked)
+
+
 # Threads of a supervisor without LangGraph.
 
 
@@ -805,3 +819,10 @@ def test_without_langgraph_the_error_says_what_to_install() -> None:
     code = "import sys; sys.modules['langgraph'] = None\nimport memorist.integrations.langgraph"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert b'pip install "memorist[langgraph]"' in done.stderr.splitlines()[-1]
+
+
+def test_another_missing_module_is_not_taken_for_langgraph() -> None:
+    code = "import sys; sys.modules['langgraph.store.base'] = None\nimport memorist.integrations.langgraph"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert b"ModuleNotFoundError" in done.stderr.splitlines()[-1]
+    assert b"LangGraph is not installed" not in done.stderr

@@ -190,6 +190,30 @@ async def test_a_finished_copy_is_only_compared(tmp_path: Path) -> None:
         await aio.copy_store(*places)
 
 
+@pytest.mark.parametrize(
+    ("table", "change", "with_later"),
+    [("history", "actor = actor || 'x'", False), ("memories", "importance = importance / 2", True)],
+)
+async def test_a_table_that_was_written_to_during_a_copy_is_copied_again_with_those_that_refer_to_it(
+    tmp_path: Path, table: str, change: str, with_later: bool
+) -> None:
+    await filled(tmp_path / "a.db", tmp_path)
+    places = str(tmp_path / "a.db"), str(tmp_path / "b.db")
+    source = apsw.Connection(places[0])
+
+    def write(done: int, work: int) -> None:
+        source.execute(f"UPDATE {table} SET {change}")
+
+    with pytest.raises(RevisionConflict, match=f"'{table}' was written to during the copy"):
+        await aio.copy_store(*places, progress=write)
+    source.close()
+    done = await aio.copy_store(*places)
+    order = list(stored.KEYS)
+    stale = order[order.index(table) :] if with_later else [table]
+    assert 0 < done.rows < sum(done.tables.values())
+    assert done.rows == sum(done.tables.get(name, 0) for name in stale)
+
+
 async def test_a_store_in_use_is_no_target_and_stays_as_it_is(tmp_path: Path) -> None:
     await filled(tmp_path / "a.db", tmp_path)
     async with aio.open(tmp_path / "b.db", embedder="none") as memory:

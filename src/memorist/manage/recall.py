@@ -163,7 +163,7 @@ async def read_updates(
             " and pass the revision as an integer"
         )
     if await privacy.find_disabled_reason(place, thread or None):
-        return Updates(thread=name, since=since or 0, revision=since or 0)
+        return Updates(thread=name, since=since or 0, revision=since or 0, changes=(), text="")
     if since is not None:
         return await _collect(ctx.store, scope, name, since)
     async with ctx.store.transaction(scope) as tx:
@@ -224,7 +224,7 @@ async def reserve_header(ctx: Context, query: Query, since: int) -> tuple[Update
     try:
         updates = await read_updates(Place(ctx, query.scope, query.labels), since)
     except StoreUnavailable:
-        updates = Updates(thread="", since=since, revision=since)
+        updates = Updates(thread="", since=since, revision=since, changes=(), text="")
     caps = render.Caps(tokens=query.budget, chars=query.max_chars)
     room = caps.beside(updates.text, ctx.count_tokens)
     if room.tokens == 0 or room.chars == 0:

@@ -39,7 +39,7 @@ async def recall(
 ) -> Recall:
     """Answer a question from memory; `revision` is that of the scope, if it was read just now."""
     if not query.text.strip():
-        return Recall(query=query, profile=profile.name)
+        return Recall(query=query, profile=profile.name, hits=(), text="", tokens=0)
     search, legs = await prepare(ctx, query, profile, now, revision)
     candidates = select(search, query)
     found = await read(candidates, search, query, ctx.store, legs)

@@ -134,7 +134,7 @@ async def copy(source: Store, target: Store, report: Report) -> Copied:
                 raise RevisionConflict(
                     f"{table!r} was written to since the copy, in one of them: take a new database"
                 )
-            await _begin(target.database, {})
+            await restart(target.database, table, progress)
             raise RevisionConflict(
                 f"{table!r} was written to during the copy: run it again, with nobody writing"
             )
@@ -255,10 +255,26 @@ async def begin_copy(source: Store, target: Store) -> Progress | None:
 
 async def _begin(database: Database, meta: dict[str, str]) -> None:
     """Empty a store and mark it as the target of a copy, with the key of its source."""
+    await _empty(database, list(KEYS), {**meta, MARK: "{}"})
+
+
+async def restart(database: Database, table: str, progress: Progress) -> None:
+    """Empty a table that differs, and those that refer to it, so that the next run copies them
+    again."""
+    stale = [table]
+    if table in ("scopes", "memories"):
+        order = list(KEYS)
+        stale = order[order.index(table) :]
+    left = {name: last for name, last in progress.items() if name not in stale}
+    await _empty(database, stale, {MARK: json.dumps(left)})
+
+
+async def _empty(database: Database, tables: Sequence[str], meta: dict[str, str]) -> None:
+    """Delete all rows of tables and set values of the store in one transaction."""
     async with database.transaction() as connection:
-        for table in reversed(KEYS):  # those that others refer to last
+        for table in reversed(tables):  # those that others refer to last
             await connection.rows(f"DELETE FROM {table}", scope=EVERY)
-        await connection.run([(_SET, [*meta.items(), (MARK, "{}")])])
+        await connection.run([(_SET, list(meta.items()))])
 
 
 async def _insert(database: Database, page: TablePage, progress: Progress) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ..errors import StoreDamaged
+from ..errors import RevisionConflict, StoreDamaged
 from ..types import Scope
 from .store import Store
 from .transaction import Transaction
@@ -20,17 +20,28 @@ from .transaction import Transaction
 Typed = tuple[str, bytes]  # how something was serialized, and the bytes
 # The thread and the namespace with the checkpoint, or with the channel and the version of a value.
 GraphKey = tuple[str, ...]
-PAGE = 10  # checkpoints read at a time, with their values
+_PAGE = 10  # checkpoints read at a time, with their values
+_GENERATIONS = 100  # of a lineage, read at a time
 _THREAD = "WHERE scope = ? AND thread_id = ?"
 _CHECKPOINT = "(thread_id, ns, checkpoint_id)"
 _VALUE = "(thread_id, ns, channel, version)"
 _STORED = "SELECT thread_id, ns, channel, version FROM graph_values WHERE scope = ?"
 _STATE = "SELECT thread_id, ns, checkpoint_id, parent_id, channels"
+_LINEAGE = f"""WITH RECURSIVE lineage AS (
+    SELECT first.*, 0 AS generation FROM (
+        SELECT scope, thread_id, ns, checkpoint_id, parent_id, channels FROM graph_checkpoints
+        WHERE scope = ? AND thread_id = ? AND ns = ? {{only}} ORDER BY checkpoint_id DESC LIMIT 1
+    ) AS first
+    UNION ALL
+    SELECT scope, thread_id, ns, parent.checkpoint_id, parent.parent_id, parent.channels,
+    generation + 1 FROM lineage JOIN graph_checkpoints parent USING (scope, thread_id, ns)
+    WHERE parent.checkpoint_id = lineage.parent_id AND generation < {_GENERATIONS}
+)
+{_STATE} FROM lineage WHERE generation > 0 ORDER BY generation"""
 _CONDITIONS = {
     "thread": "thread_id = ?",
     "ns": "ns = ?",
     "id": "checkpoint_id = ?",
-    "until": "checkpoint_id <= ?",
     "before": "checkpoint_id < ?",
 }
 _TABLES = {
@@ -94,7 +105,7 @@ class GraphCheckpoints:
         self,
         state: GraphState,
         dump: Callable[[Sequence[str]], Mapping[str, Typed]],
-        metadata: Mapping[str, str | None],
+        metadata: Mapping[str, str],
         run: str | None = None,
     ) -> None:
         """Store a checkpoint. `dump` returns the values of channels; it is asked for those whose
@@ -125,8 +136,8 @@ class GraphCheckpoints:
         limit: int | None = None,
         **wanted: str | None,
     ) -> AsyncIterator[StoredCheckpoint]:
-        """Yield the checkpoints of a `thread`, an `ns`, with an `id`, or `until` or `before` one,
-        newest first.
+        """Yield the checkpoints of a `thread`, an `ns`, with an `id`, or `before` one, newest
+        first.
 
         What is None does not restrict; metadata is compared as the text of its JSON.
         """
@@ -143,7 +154,7 @@ class GraphCheckpoints:
         after: tuple[str, ...] = ()
         left = 1 << 62 if limit is None else limit
         while left > 0:
-            size = min(left, PAGE)
+            size = min(left, _PAGE)
             bound = " AND (checkpoint_id, thread_id, ns) < (?, ?, ?)" if after else ""
             page = f"{sql}{bound} ORDER BY checkpoint_id DESC, thread_id DESC, ns DESC LIMIT ?"
             found = await self.store.rows(self.scope, page, (*values, *after, size))
@@ -156,24 +167,56 @@ class GraphCheckpoints:
             last = states[-1]
             after = (last.id, last.thread, last.ns)
 
-    async def lineage(
-        self, thread: str, ns: str, id: str | None
-    ) -> AsyncIterator[StoredCheckpoint]:
-        """Yield a checkpoint, or the newest, and those it followed, nearest first."""
-        async for found in self.find(thread=thread, ns=ns, until=id):
-            if id in (None, found.state.id):  # others belong to a fork
-                yield found
-                id = found.state.parent
-                if id is None:
-                    return
+    async def built_from(
+        self,
+        thread: str,
+        ns: str,
+        id: str | None,
+        channels: Sequence[str],
+    ) -> dict[str, tuple[Typed | None, list[TaskWrite]]]:
+        """Return what the values of channels are built from: the nearest value before a
+        checkpoint, or before the newest, and the writes since. Raises RevisionConflict."""
+        path: list[GraphState] = []
+        keys: dict[str, GraphKey] = {}
+        lengths: dict[str, int] = {}  # of the path to the value of a channel
+        async for state in self._ancestors(thread, ns, id):
+            path.append(state)
+            own = _value_keys(state)
+            for channel in own.keys() & set(channels) - keys.keys():
+                keys[channel] = own[channel]
+                lengths[channel] = len(path)
+            if len(keys) == len(channels):
+                break
+        writes = await self._writes(path)
+        values = await self._values(keys.values())
+        if len(values) < len(keys):
+            raise RevisionConflict(f"Thread {thread!r} was pruned while it was read: read it again")
+        found: dict[str, tuple[Typed | None, list[TaskWrite]]] = {}
+        for channel in channels:
+            since: list[TaskWrite] = []
+            for state in reversed(path[: lengths.get(channel)]):
+                written = writes.get(state[:3], ())
+                since += (write for write in written if write.channel == channel)
+            value = values[keys[channel]] if channel in keys else None
+            found[channel] = (value, since)
+        return found
+
+    async def _ancestors(self, thread: str, ns: str, id: str | None) -> AsyncIterator[GraphState]:
+        """Yield the checkpoints that one followed, or the newest, nearest first, without data."""
+        while True:
+            only = "" if id is None else "AND checkpoint_id = ?"
+            start = (thread, ns) if id is None else (thread, ns, id)
+            page = await self.store.rows(self.scope, _LINEAGE.format(only=only), start)
+            for row in page:
+                yield _state(row)
+            if len(page) < _GENERATIONS:
+                return
+            id = page[-1][2]
 
     async def _fill(self, states: Sequence[GraphState]) -> list[StoredCheckpoint]:
         """Return checkpoints with their values and writes, without those that were removed."""
         keys = [_value_keys(state) for state in states]
-        sql = "SELECT thread_id, ns, channel, version, type, data FROM graph_values WHERE scope = ?"
-        every = chain(*map(dict.values, keys))
-        stored = await self.store.rows_in(self.scope, sql, _VALUE, every)
-        values: dict[GraphKey, Typed] = {row[:4]: (row[4], row[5]) for row in stored}
+        values = await self._values(chain(*map(dict.values, keys)))
         writes = await self._writes(states)
         filled: list[StoredCheckpoint] = []
         for state, own in zip(states, keys, strict=True):
@@ -188,6 +231,11 @@ class GraphCheckpoints:
                     " use an older one"
                 )
         return filled
+
+    async def _values(self, keys: Iterable[GraphKey]) -> dict[GraphKey, Typed]:
+        sql = "SELECT thread_id, ns, channel, version, type, data FROM graph_values WHERE scope = ?"
+        stored = await self.store.rows_in(self.scope, sql, _VALUE, keys)
+        return {row[:4]: (row[4], row[5]) for row in stored}
 
     async def _writes(self, states: Iterable[GraphState]) -> dict[GraphKey, list[TaskWrite]]:
         """Return what was written to checkpoints, in the order in which the tasks ran."""

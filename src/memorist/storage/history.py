@@ -48,8 +48,8 @@ class Updates:
     thread: str
     since: int
     revision: int  # of the last of these changes: ask again from here
-    changes: tuple[ThreadChange, ...] = ()
-    text: str = ""  # the header to put before the model; empty if nothing changed
+    changes: tuple[ThreadChange, ...]
+    text: str  # the header to put before the model; empty if nothing changed
     more: int = 0  # changes that came after these
 
 

@@ -24,7 +24,6 @@ from ...errors import InvalidInput, Misconfigured, NotAllowed, StoreDamaged
 from ...manage.checkpoints import thread_name
 from ...scoped import ScopedClient
 from ...storage.graph_checkpoints import (
-    PAGE,
     GraphCheckpoints,
     GraphState,
     StoredCheckpoint,
@@ -35,25 +34,27 @@ from ...sync import Blocking, BlockingScope, few, stream, verb
 from .. import Bridge
 
 try:
-    from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import (
-        WRITES_IDX_MAP,
-        BaseCheckpointSaver,
-        ChannelVersions,
-        Checkpoint,
-        CheckpointMetadata,
-        CheckpointTuple,
-        PendingWrite,
-        get_checkpoint_id,
-        get_checkpoint_metadata,
-    )
-    from langgraph.checkpoint.serde.base import SerializerProtocol
-    from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
-    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-
-    from .store import MemoristStore
-except ImportError as error:
+    import langgraph.checkpoint  # noqa: F401
+except ModuleNotFoundError as error:
     raise Misconfigured('LangGraph is not installed: pip install "memorist[langgraph]"') from error
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    PendingWrite,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from .store import MemoristStore
 
 __all__ = ["MemoristSaver", "MemoristStore", "migrate"]
 
@@ -172,7 +173,12 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         def dump(names: Sequence[str]) -> dict[str, Typed]:
             return dict(self._dump((name, values[name]) for name in names))
 
-        put = self._graphs.put(state, dump, _words(about), None if run is None else str(run))
+        put = self._graphs.put(
+            state,
+            dump,
+            metadata={name: word for name, word in _words(about).items() if word is not None},
+            run=None if run is None else str(run),
+        )
         await self._wait(put)
         return _config(thread, ns, id)
 
@@ -265,19 +271,14 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         """Return what the values of delta channels are built from: a first value, and the writes
         since.
         """
-        lineage = self._graphs.lineage(*_place(config), get_checkpoint_id(config))
-        await self._wait(few(lineage, 1))  # the checkpoint itself
-        out: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
-        sought = set(channels)
-        while sought and (page := await self._wait(few(lineage, PAGE))):
-            for _, values, writes in page:
-                for channel in tuple(sought):
-                    mine = [self._pending(write) for write in writes if write.channel == channel]
-                    out[channel]["writes"] = mine + out[channel]["writes"]
-                    if channel in values:
-                        out[channel]["seed"] = self._load(values[channel])
-                        sought.remove(channel)
-        return out
+        id = get_checkpoint_id(config)
+        found = await self._wait(self._graphs.built_from(*_place(config), id, channels))
+        histories: dict[str, DeltaChannelHistory] = {}
+        for channel, (first, writes) in found.items():
+            histories[channel] = {"writes": [self._pending(write) for write in writes]}
+            if first is not None:
+                histories[channel]["seed"] = self._load(first)
+        return histories
 
     put = verb(aput)
     put_writes = verb(aput_writes)
