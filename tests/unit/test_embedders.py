@@ -225,6 +225,18 @@ async def test_new_texts_reach_the_model_once_and_together(tmp_path: Path) -> No
     await cache.close()
 
 
+async def test_vectors_are_not_written_while_too_many_wait_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedders, "_MOST_WAITING", 2)
+    cache = Cached(Hashing(), tmp_path)
+    await cache.encode_batch(["a", "b", "c"])  # more than may wait
+    await cache.encode_batch(["d", "e"])
+    await cache.encode_batch(["f"])  # the thread has written the two before it looked for this one
+    await cache.close()
+    assert await _missing(tmp_path, list("abcdef")) == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize("damage", ["empty", "cut", "overwritten", "text", "foreign"])
 async def test_a_damaged_or_foreign_file_is_replaced(tmp_path: Path, damage: str) -> None:
     expected = await _filled(tmp_path, [TEA])

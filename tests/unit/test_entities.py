@@ -68,7 +68,7 @@ def test_metadata_confidence_is_the_mean_of_the_detectors_from_0_to_1() -> None:
     assert tags(found)[1] == 0.65
     assert tags([Entity(text="a", confidence=3.0)])[1] == 1.0
     assert tags([Entity(text="a", confidence=-1.0)])[1] == 0.0
-    assert tags(about("hello", [])) == ((), 0.0)
+    assert tags(about("hello", entities("hello"))) == ((), 0.0)
 
 
 def test_another_detector_can_be_plugged_in() -> None:

@@ -29,6 +29,7 @@ PATIENCE = 16.0  # seconds that a model has, and as many again for every sixteen
 FILE = "vectors.db"
 LIMIT_BYTES = 256 * 1024 * 1024  # about 160,000 texts
 _RECENT = 2_048  # vectors held in memory
+_MOST_WAITING = 20_000  # vectors not yet on disk; more than that are not written at all
 _ROOM = 0.9  # share of the limit that is left when the oldest are deleted
 _FEW = 500  # values in one IN (…)
 _SEAL = 8  # bytes
@@ -92,6 +93,7 @@ class Cached:
         self._file = VectorFile(directory / FILE, embedder.dimensions, limit_bytes)
         closed = EmbedderUnavailable(f"The embedder {embedder.model} is closed")
         self._thread = WorkerThread("vector-cache", closed)
+        self._waiting = 0  # vectors not yet on disk
         self._lock = Lock()
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
@@ -118,7 +120,11 @@ class Cached:
             made = dict(zip(missing, vectors, strict=True))
             self._hold(made)
             found |= made
-            self._thread.submit(self._file.write, made)
+            with self._lock:
+                is_room = self._waiting + len(made) <= _MOST_WAITING
+                self._waiting += len(made) * is_room
+            if is_room:
+                self._thread.submit(self._write, made)
         rows = np.array([found[name] for name in names], dtype=np.float32)
         return rows.reshape(len(texts), self.dimensions)
 
@@ -141,6 +147,11 @@ class Cached:
             self._recent.update(vectors)
             while len(self._recent) > _RECENT:
                 self._recent.popitem(last=False)
+
+    def _write(self, vectors: dict[bytes, Vectors]) -> None:
+        self._file.write(vectors)
+        with self._lock:
+            self._waiting -= len(vectors)
 
 
 def key(model: str, text: str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memorist.extraction import llm
 from memorist.llms import find_object, find_problems
-from memorist.text.prompts import object_schema
+from memorist.text import summarize
+from memorist.text.prompts import build, object_schema
 
 FACTS: dict[str, Any] = {
     "type": "object",
@@ -104,11 +107,39 @@ def test_numbers_that_are_none_are_no_json(text: str) -> None:
         find_object(text)
 
 
-def test_a_schema_of_ours_is_closed_as_servers_demand() -> None:
-    closed = {
+def test_a_closed_schema_needs_all_its_fields_everywhere() -> None:
+    closed = object_schema(a={"type": "string"})
+    assert closed == {
         "type": "object",
         "properties": {"a": {"type": "string"}},
         "required": ["a"],
         "additionalProperties": False,
     }
-    assert object_schema(a={"type": "string"}) == closed
+    assert is_closed(closed)
+    assert is_closed({**closed, "properties": {"a": {"type": "array", "items": closed}}})
+    assert not is_closed(FACTS)
+    assert not is_closed(
+        {**closed, "properties": {"a": {"type": "array", "items": {"type": "object"}}}}
+    )
+
+
+@pytest.mark.parametrize("task", ["same_facts", "same_fact", "compose", "reflect", "eval"])
+def test_every_prompt_in_the_file_has_a_closed_schema(task: str) -> None:
+    assert is_closed(build(task, {}).schema)
+
+
+def test_summaries_and_facts_have_closed_schemas() -> None:
+    assert is_closed(summarize.ask([]).schema)
+    assert is_closed(llm.build_prompt("I live in Porto", "Ana", 1).schema)
+
+
+def is_closed(schema: Any) -> bool:
+    """Whether every object in it names and requires all its fields, as OpenAI's strict mode demands."""
+    if not isinstance(schema, Mapping):
+        return True
+    if schema.get("type") != "object":
+        return is_closed(schema.get("items"))
+    fields = schema.get("properties", {})
+    is_exact = schema.get("additionalProperties") is False
+    is_exact = is_exact and set(schema.get("required", ())) == set(fields)
+    return is_exact and all(map(is_closed, fields.values()))
