@@ -30,6 +30,10 @@ def test_a_phrase_inside_other_words_is_no_signal(text: str) -> None:
     assert analyze.choose_kind(text) != "procedural"
 
 
+def test_a_phrase_that_is_not_listed_is_no_preference() -> None:
+    assert analyze.choose_kind("Call me Bo") == "episodic"
+
+
 @pytest.mark.spec("MLS-33")
 @pytest.mark.parametrize(
     "text",

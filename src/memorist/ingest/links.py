@@ -1,4 +1,4 @@
-"""Links between memories that are about the same, made at writing from the vectors at hand."""
+"""Links between similar memories, created on write from the vectors that are already loaded."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ async def link(
     limits: Links,
     now: datetime,
 ) -> None:
-    """Relate the facts that were written to what is nearest to them, in the same transaction.
+    """Link the written facts to their nearest memories, in the same transaction.
 
-    One relation stands for both directions, so it is stored under the newer id. A memory with a new
-    text loses the relations of the old one. `snapshot` is the scope before the write; one without
-    vectors links nothing. Turns have their neighbors in the session instead.
+    One relation covers both directions, so it is stored under the newer id. A memory whose text
+    changes loses the relations of the old text. `snapshot` is the scope before the write; without
+    vectors, nothing is linked. Turns have their neighbors in the session instead.
     """
-    new = []
-    gone = set()
+    new: list[Save] = []
+    gone: set[str] = set()
     for put in puts:
         memory = put.memory
         is_new = put.event in ("created", "updated") and put.vector is not None
@@ -44,13 +44,19 @@ async def link(
     if not new or snapshot.is_lean:
         return
     made: dict[tuple[str, str], Change] = {}
-    events = list[Change]()
-    entries = list[HistoryEntry]()
-    for put, near in zip(new, await _find_near(tx, snapshot, new, limits), strict=True):
+    events: list[Change] = []
+    entries: list[HistoryEntry] = []
+    near_ids = await _find_near(tx, snapshot, new, limits)
+    for put, near in zip(new, near_ids, strict=True):
         memory = put.memory
-        cosines = {id: round(min(near[id], 1.0), 6) for id in near.keys() - gone - {memory.id}}
-        best = sorted(cosines.items(), key=lambda each: (-each[1], each[0]))[: limits.most]
-        for id, cosine in best:
+        ranked = []
+        for id in near.keys() - gone - {memory.id}:
+            cosine = round(min(near[id], 1.0), 6)
+            ranked.append((-cosine, id))
+        best: dict[str, float] = {}
+        for negative, id in sorted(ranked)[: limits.most]:
+            cosine = -negative
+            best[id] = cosine
             older, newer = sorted((id, memory.id))
             made[newer, older] = Relation(
                 from_id=newer,
@@ -59,7 +65,8 @@ async def link(
                 at=now,
                 strength=cosine,
             )
-        if best:  # one event and one line of history, however many
+        if best:  # one event and one history entry, regardless of the number of links
+            nearest = next(iter(best))
             event = Event(
                 node="hotpath",
                 op="link",
@@ -67,23 +74,25 @@ async def link(
                 thread=memory.labels.thread or memory.labels.session,
                 memory_id=memory.id,
                 category=memory.category,
-                sim=best[0][1],
+                sim=best[nearest],
             )
             entry = HistoryEntry(
                 id=new_id(),
                 memory_id=memory.id,
                 event="LINK",
                 old_ref=None,
-                new_ref=best[0][0],
+                new_ref=nearest,
                 actor=None,
-                meta={"operation": tx.operation, "links": dict(best)},
+                meta={"operation": tx.operation, "links": best},
                 at=now,
             )
             events.append(event)
             entries.append(entry)
     ended: list[Change] = []
-    if reworded := [put.memory.id for put in new if put.event == "updated"]:
-        stale = {(each.from_id, each.to_id) for each in await tx.links(tx.scope, reworded)}
+    reworded = [put.memory.id for put in new if put.event == "updated"]
+    if reworded:
+        links = await tx.links(tx.scope, reworded)
+        stale = {(each.from_id, each.to_id) for each in links}
         for newer, older in sorted(stale.difference(made)):
             ended.append(Unrelated(from_id=newer, to_id=older, type=RELATED))
     await tx.apply([*ended, *made.values(), *events])
@@ -97,31 +106,48 @@ async def _find_near(
     new: Sequence[Save],
     limits: Links,
 ) -> list[dict[str, float]]:
-    """Return the ids near each memory with their cosine: in the store, and of this call."""
+    """Return the ids near each memory with their cosine, in the store and in this call."""
     found: list[dict[int, float]] = []
     usable = snapshot.alive & np.isin(snapshot.kind, _LINKED_KINDS)
     vectors = np.stack([put.vector for put in new])
+    most = 2 * limits.most  # some may be superseded in this call
     for cosines in snapshot.similarities(vectors):
-        near = np.flatnonzero((cosines >= limits.least) & usable)
-        order = np.lexsort((-snapshot.row[near], -cosines[near]))
-        best = near[order][: 2 * limits.most]  # some may be superseded in this call
-        found.append({int(snapshot.row[at]): float(cosines[at]) for at in best})
-    rows = sorted({row for each in found for row in each})
-    memories = await tx.at_rows(tx.scope, rows) if rows else {}
+        is_near = cosines >= limits.least
+        near = np.flatnonzero(is_near & usable)
+        rows = snapshot.row[near]
+        order = np.lexsort((-rows, -cosines[near]))[:most]
+        best = cosines[near[order]].tolist()
+        found.append(dict(zip(rows[order].tolist(), best, strict=True)))
+    wanted = set().union(*found)
+    memories = {}
+    if wanted:
+        memories = await tx.at_rows(tx.scope, sorted(wanted))
     near_ids = []
-    for each, cosines in zip(found, vectors @ vectors.T, strict=True):
-        ids = {memories[row].id: cosine for row, cosine in each.items() if row in memories}
+    for stored, cosines in zip(found, vectors @ vectors.T, strict=True):
+        ids: dict[str, float] = {}
+        for row, cosine in stored.items():
+            if row in memories:
+                ids[memories[row].id] = cosine
         for at in np.flatnonzero(cosines >= limits.least).tolist():
-            ids[new[at].memory.id] = float(cosines[at])
+            id = new[at].memory.id
+            ids[id] = float(cosines[at])
         near_ids.append(ids)
     return near_ids
 
 
-async def related(reading: Reader, memory: Memory, *, limit: int) -> list[Related]:
-    """Return what a memory is linked to, nearest first."""
+async def related(
+    reading: Reader,
+    memory: Memory,
+    *,
+    limit: int,
+) -> list[Related]:
+    """Return the memories that a memory is linked to, nearest first."""
+    links = await reading.links(memory.scope, [memory.id])
     strength = {}
-    for each in (await reading.links(memory.scope, [memory.id]))[:limit]:
-        other = each.to_id if each.from_id == memory.id else each.from_id
+    for each in links[:limit]:
+        other = each.from_id
+        if other == memory.id:
+            other = each.to_id
         strength[other] = each.strength
     memories = await reading.get(memory.scope, list(strength))
     return [Related(memory=each, strength=strength[each.id]) for each in memories]

@@ -1,8 +1,7 @@
-"""Every state change of a memory, as a pure function from the memory as it was to the memory as it
-is.
+"""State changes of a memory, as pure functions from the old memory to the new one.
 
 Nothing here reads or writes the store. A changed memory has the next revision; an earlier version
-that is kept beside it has its own id and the revision it had.
+that is kept in addition has a new id and keeps its revision.
 """
 
 from __future__ import annotations
@@ -10,17 +9,23 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from ..types import Draft, Memory
 
 _LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
-_MOST_BOOST = 0.3  # that repetition adds to the importance
+_MOST_BOOST = 0.3  # largest increase of the importance by repetition
 
 
 def revise(memory: Memory, now: datetime, **fields: Any) -> Memory:
-    """Return the memory with other fields, as its next revision."""
-    return replace(memory, **fields, updated_at=now, revision=memory.revision + 1)
+    """Return the next revision of the memory, with changed fields."""
+    return replace(
+        memory,
+        **fields,
+        updated_at=now,
+        revision=memory.revision + 1,
+    )
 
 
 def archive(memory: Memory, now: datetime) -> Memory:
@@ -34,17 +39,35 @@ def hide(memory: Memory, now: datetime, *, purge_at: datetime) -> Memory:
 
 
 def restore(memory: Memory, now: datetime) -> Memory:
-    """Return a superseded memory as current again."""
-    return revise(memory, now, state="active", superseded_by=None, valid_to=None)
+    """Return a superseded memory, active again."""
+    return revise(
+        memory,
+        now,
+        state="active",
+        superseded_by=None,
+        valid_to=None,
+    )
 
 
-def supersede(memory: Memory, now: datetime, *, by: str, since: datetime | None = None) -> Memory:
-    """Return the memory as replaced by another one, which holds since then."""
-    return revise(memory, now, state="superseded", superseded_by=by, valid_to=since or now)
+def supersede(
+    memory: Memory,
+    now: datetime,
+    *,
+    by: str,
+    since: datetime | None = None,
+) -> Memory:
+    """Return the memory superseded by another one, which is valid since then."""
+    return revise(
+        memory,
+        now,
+        state="superseded",
+        superseded_by=by,
+        valid_to=since or now,
+    )
 
 
 def earlier_version(memory: Memory, now: datetime, *, id: str) -> Memory:
-    """Return the version that is kept beside a memory whose text changes."""
+    """Return the earlier version of a memory whose text changes."""
     return replace(
         memory,
         id=id,
@@ -55,12 +78,18 @@ def earlier_version(memory: Memory, now: datetime, *, id: str) -> Memory:
     )
 
 
-def repeat(memory: Memory, draft: Draft, now: datetime, tags: tuple[str, ...] = ()) -> Memory:
-    """Return the memory after a draft said it again: more important, with what the draft adds."""
+def repeat(
+    memory: Memory,
+    draft: Draft,
+    now: datetime,
+    tags: tuple[str, ...] = (),
+) -> Memory:
+    """Return the memory after a draft repeated it: more important, with what the draft adds."""
     count = memory.repeat_count + 1
     importance = repeated_importance(memory.base_importance, count)
     fields = _join(memory, draft)
-    fields["tags"] = union(memory.tags, tuple(map(str.lower, draft.tags)), tags)
+    named = tuple(map(str.lower, draft.tags))
+    fields["tags"] = union(memory.tags, named, tags)
     since = [at for at in (memory.valid_from, draft.at) if at is not None]
     return revise(
         memory,
@@ -73,7 +102,7 @@ def repeat(memory: Memory, draft: Draft, now: datetime, tags: tuple[str, ...] = 
 
 
 def absorbed_fields(memory: Memory, other: Memory) -> dict[str, Any]:
-    """Return the fields of a memory that stands for two memories of the same fact."""
+    """Return the fields of a memory that absorbs another memory of the same fact."""
     return _join(memory, other) | {
         "importance": max(memory.importance, other.importance),
         "base_importance": max(memory.base_importance, other.base_importance),
@@ -83,10 +112,10 @@ def absorbed_fields(memory: Memory, other: Memory) -> dict[str, Any]:
 
 
 def _join(memory: Memory, other: Memory | Draft) -> dict[str, Any]:
-    """Return what holds of either: their lists, flags and confidence."""
-    fields: dict[str, Any] = {
-        name: union(getattr(memory, name), getattr(other, name)) for name in _LISTS
-    }
+    """Return the joined lists, flags and confidence of both."""
+    fields: dict[str, Any] = {}
+    for name in _LISTS:
+        fields[name] = union(getattr(memory, name), getattr(other, name))
     return fields | {
         "confidence": max(memory.confidence, other.confidence),
         "pinned": memory.pinned or other.pinned,
@@ -95,20 +124,22 @@ def _join(memory: Memory, other: Memory | Draft) -> dict[str, Any]:
 
 
 def held_since(memory: Memory) -> datetime:
-    """Return when what a memory says began to hold."""
+    """Return the time since when a memory is valid."""
     return memory.valid_from or memory.created_at
 
 
 def repeated_importance(base: float, repeats: int) -> float:
-    """Return the importance of something said `repeats` times more; it grows ever more slowly.
+    """Return the importance of something repeated `repeats` times; it grows logarithmically.
 
     >>> repeated_importance(0.5, 3), repeated_importance(0.9, 7)
     (0.7, 1.0)
     """
-    boost = min(_MOST_BOOST, 0.1 * math.log2(1 + max(0, repeats)))
-    return min(1.0, round(base + boost, 12))
+    boost = 0.1 * math.log2(1 + max(0, repeats))
+    importance = base + min(_MOST_BOOST, boost)
+    return min(1.0, round(importance, 12))
 
 
 def union(*lists: tuple[str, ...]) -> tuple[str, ...]:
     """Return the items of all the lists, each once, in order."""
-    return tuple(dict.fromkeys(item for items in lists for item in items))
+    items = chain.from_iterable(lists)
+    return tuple(dict.fromkeys(items))
