@@ -173,7 +173,7 @@ async def test_the_same_id_again_changes_nothing_and_with_other_words_it_is_a_co
 ) -> None:
     await milton.add(id="m1", content="The sky is blue.")
     assert await milton.add(id="m1", content="The sky is blue.") == "m1"
-    with pytest.raises(RevisionConflict, match="'m1' was remembered with another text"):
+    with pytest.raises(RevisionConflict, match="'m1' was stored with another text"):
         await milton.add(id="m1", content="The sky is green.")
     assert contents(await milton.query_recent(1)) == ["The sky is blue."]
 

@@ -107,12 +107,12 @@ BUGS = {
     ),
     "forgotten texts come back": Bug(
         "ingest/decide.py",
-        {"normalize.wording(chunk.text) in known.forgotten": "False"},
+        {"normalize.wording(chunk.text) in batch.forgotten": "False"},
         RESIDUE.format("test_a_forgotten_text_does_not_come_back_by_itself_in_any_form"),
     ),
     "the same message is taken in twice": Bug(
         "ingest/pipeline.py",
-        {'seen[id] = (digests[id] if message.same else "", message.outcome)': "pass"},
+        {'seen[id] = (digests[id] if message.same else "", outcome)': "pass"},
         "tests/faults/test_kill.py::test_what_was_acknowledged_survives_being_killed",
     ),
     "vectors of different models meet": Bug(
@@ -127,7 +127,7 @@ BUGS = {
     ),
     "a memory of tomorrow is younger than one of today": Bug(
         "retrieve/features.py",
-        {"age = np.maximum(now - search.snapshot.created[at], 0)": "age = (now - search.snapshot.created[at])"},
+        {"micros = np.maximum(now - search.snapshot.created[at], 0)": "micros = now - search.snapshot.created[at]"},
         "tests/faults/test_clock.py::test_nothing_is_younger_than_now",
     ),
     "a failed write goes unnoticed": Bug(

@@ -194,7 +194,7 @@ def test_an_order_is_refused_from_others_and_kept_from_the_person(text: str) -> 
 @pytest.mark.spec("CLK-43", "CLK-45")
 def test_a_strict_policy_refuses_words_and_scraps_that_nobody_saved_on_purpose() -> None:
     developer = Draft(text="I am a backend developer")
-    assert "order" in guard.find_refusal(developer, STRICT, "ana")
+    assert "instruction to the model" in guard.find_refusal(developer, STRICT, "ana")
     assert "fewer than 2" in guard.find_refusal(Draft(text="a"), STRICT, "ana")
     assert guard.find_refusal(Draft(text=developer.text, manually_saved=True), STRICT, "ana") == ""
     assert guard.find_refusal(developer, CONTEXTUAL, "ana") == ""

@@ -1,8 +1,8 @@
-"""What becomes of each chunk: it is created, merged or skipped, or it updates or supersedes a memory.
+"""The decision on each chunk: create, merge or skip it, or update or supersede a memory with it.
 
-A `Batch` holds what is known in one transaction: the memories that chunks may repeat or contradict,
-and what has been decided so far, so that the next chunk of the same call meets it. Memories are
-compared exactly, by fingerprint, or in other words with the same values.
+A `Batch` holds the state of one transaction: the memories that chunks may repeat or contradict, and
+the decisions so far, so that later chunks of the same call are compared with earlier ones. Memories
+are compared by exact text, by fingerprint, or by meaning with the same values.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ FORGOTTEN = "it was forgotten on request: save it on purpose to keep it again"
 SAID_AGAIN = "said again"
 MOST = 5  # memories that a chunk is compared with
 MOST_TAGS = 3  # taken over from near memories
-# Like all tags with a colon, these say something about one memory alone.
+# Like all tags with a colon, these apply to a single memory.
 _OWN_TAGS = ("source-forgotten", "do_not_assume")
-# What a new memory takes from its draft as it is.
+# Fields that a new memory copies from its draft.
 _COPIED = """
     labels fact_type confidence source_ids evidence evidence_ids evidence_text source_session_id
     compression_source pinned manually_saved speaker
 """.split()
-# What a memory has gained by repetition, and a new memory in its place keeps.
+# Fields that change by repetition, and that a memory passes on to its replacement.
 _GAINED = """
     repeat_count importance base_importance manually_saved pinned confidence tags source_ids
     evidence evidence_ids
@@ -48,7 +48,7 @@ Neighbors = Sequence[tuple[float, Memory]]  # with their cosine, nearest first
 
 @dataclass(kw_only=True)
 class Batch:
-    """Drafts that are written in one transaction, what is known there, and what is decided."""
+    """Drafts that are written in one transaction, the data read for them, and the decisions."""
 
     ctx: Context
     scope: Scope
@@ -58,12 +58,12 @@ class Batch:
     problem: str = ""  # why there are no vectors
     checks: Checks | None = None  # read under the write lock
     snapshot: Snapshot = field(init=False)  # of the scope before the write
-    memories: dict[str, Memory] = field(default_factory=dict)  # that a chunk may repeat, by id
+    memories: dict[str, Memory] = field(default_factory=dict)  # by id: what a chunk may repeat
     rows: dict[str, int] = field(default_factory=dict)  # of those, by id
     near: dict[str, dict[str, float]] = field(default_factory=dict)  # cosines by text and id
     forgotten: frozenset[str] = frozenset()  # texts that must not be stored again
     keyed: dict[str, Memory] = field(default_factory=dict)
-    places: dict[str, int] = field(default_factory=dict)  # the last place taken in each session
+    places: dict[str, int] = field(default_factory=dict)  # the last sequence number in each session
     puts: dict[str, Save] = field(default_factory=dict)
     others: list[Change] = field(default_factory=list)
     messages: list[SeenMessage] = field(default_factory=list)
@@ -73,13 +73,21 @@ class Batch:
         return [chunk for item in self.items for chunk in item.chunks]
 
     def neighbors(self, chunk: Chunk) -> Neighbors:
-        """Return what a chunk is compared with, nearest first: in the store, and of this call."""
+        """Return the memories a chunk is compared with, in the store and in this call.
+
+        The nearest come first.
+        """
         found = dict(self.near.get(chunk.text, {}))
-        written = {}
+        written: dict[str, float] = {}
         for id, put in self.puts.items():
-            if put.vector is not None:
-                written[id] = 0.0 if chunk.vector is None else float(put.vector @ chunk.vector)
-        found.update(nlargest(MOST, written.items(), key=lambda each: each[1]))
+            if put.vector is None:
+                continue
+            written[id] = 0.0
+            if chunk.vector is not None:
+                written[id] = float(put.vector @ chunk.vector)
+        nearest = nlargest(MOST, written, key=written.__getitem__)
+        for id in nearest:
+            found[id] = written[id]
         usable = []
         for id, cosine in found.items():
             memory = self.memories[id]
@@ -88,7 +96,7 @@ class Batch:
         return sorted(usable, key=lambda each: (-each[0], each[1].id))
 
     def save(self, put: Save) -> None:
-        """Write a memory; the next chunk of this call meets it."""
+        """Add a memory to the write; later chunks of this call are compared with it."""
         memory = put.memory
         policy = self.policy
         self.puts[memory.id] = put
@@ -103,10 +111,11 @@ class Batch:
 
 
 def decide(chunk: Chunk, batch: Batch) -> Outcome:
-    """Decide what becomes of a chunk, and note what is written for it."""
+    """Decide on a chunk, and add what is written for it to the batch."""
     policy = batch.policy
+    # The text is normalized only if anything was ever forgotten.
     is_forgotten = batch.forgotten and normalize.wording(chunk.text) in batch.forgotten
-    if is_forgotten and not chunk.on_purpose:  # on purpose is the person's right
+    if is_forgotten and not chunk.on_purpose:
         return Outcome(status="refused", reason=FORGOTTEN)
     neighbors: Neighbors = ()
     if not chunk.is_turn and (policy.bands is not None or policy.conflicts):
@@ -120,7 +129,9 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
             gained = {name: getattr(repeated, name) for name in _GAINED}
             memory = replace(build_memory(chunk, batch), **gained)
             return _supersede(old, memory, chunk, batch, SAID_AGAIN)
-        return (_update if verdict == "more" else _merge)(old, chunk, batch)
+        if verdict == "more":
+            return _update(old, chunk, batch)
+        return _merge(old, chunk, batch)
     memory = build_memory(chunk, batch)
     if policy.gate and not is_kept(memory.importance, policy.gate, chunk.on_purpose):
         reason = f"importance {memory.importance:.2f} is below {policy.gate}"
@@ -129,17 +140,16 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
         return _merge(batch.keyed[chunk.key], chunk, batch)
     contradicted = _find_contradicted(chunk, batch, neighbors)
     if contradicted is not None:
-        memory = replace(memory, pinned=memory.pinned or contradicted.pinned)
+        is_pinned = memory.pinned or contradicted.pinned
+        memory = replace(memory, pinned=is_pinned)
         return _supersede(contradicted, memory, chunk, batch, CONTRADICTS)
-    model = batch.snapshot.model
-    batch.save(
-        Save(
-            memory=memory,
-            event="created",
-            vector=chunk.vector,
-            model=model,
-        )
+    put = Save(
+        memory=memory,
+        event="created",
+        vector=chunk.vector,
+        model=batch.snapshot.model,
     )
+    batch.save(put)
     return Outcome(status="created", ids=(memory.id,))
 
 
@@ -148,20 +158,21 @@ def find_duplicate(
     batch: Batch,
     neighbors: Neighbors,
 ) -> tuple[Memory | None, compare.Verdict]:
-    """Return the memory that a chunk repeats, as it now stands, and whether the chunk says more.
+    """Return the memory that a chunk repeats, in its current version, and how they compare.
 
-    In this order: the same words, the nearest fingerprint that says the same, the nearest vector
-    that says the same in other words; a very near one may say less.
+    In this order: the same text, the nearest fingerprint with the same statement, the nearest
+    vector with the same statement. A very near memory may also say less than the chunk.
     """
     policy = batch.policy
     close = []
     for memory in batch.memories.values():
         if not memory.is_active:
             continue
-        is_same = policy.exact and memory.content_hash == chunk.content_hash
-        if is_same and chunk.is_comparable(memory):
+        is_same = memory.content_hash == chunk.content_hash
+        if is_same and policy.exact and chunk.is_comparable(memory):
             return memory, "same"
-        distance = (chunk.simhash ^ memory.simhash).bit_count()
+        different = chunk.simhash ^ memory.simhash
+        distance = different.bit_count()
         if distance <= normalize.NEAR:
             close.append((distance, memory.id, memory))
     for _, _, memory in sorted(close) if policy.near else ():
@@ -179,7 +190,7 @@ def find_duplicate(
 
 
 def compare_with(chunk: Chunk, memory: Memory) -> compare.Verdict:
-    """Return whether a chunk says what a memory says, or a little more, or a little less."""
+    """Return whether a chunk says the same as a memory, more, or something else."""
     if not chunk.is_comparable(memory):
         return "other"
     if chunk.content_hash == memory.content_hash:
@@ -187,11 +198,15 @@ def compare_with(chunk: Chunk, memory: Memory) -> compare.Verdict:
     return compare.verdict(chunk.statement, parse(memory.text))
 
 
-def _find_contradicted(chunk: Chunk, batch: Batch, neighbors: Neighbors) -> Memory | None:
-    """Return the memory that a chunk replaces, because it gives another value to an attribute.
+def _find_contradicted(
+    chunk: Chunk,
+    batch: Batch,
+    neighbors: Neighbors,
+) -> Memory | None:
+    """Return the memory that a chunk replaces because it gives another value to an attribute.
 
-    What is said late about an earlier time replaces nothing, and "tomorrow" is another day on
-    another day.
+    A chunk about an earlier time replaces nothing, and relative dates are compared only if both
+    were said on the same day.
     """
     since = chunk.draft.at or chunk.draft.told_at or batch.now
     for _, memory in neighbors if chunk.clause is not None else ():
@@ -207,12 +222,12 @@ def _find_contradicted(chunk: Chunk, batch: Batch, neighbors: Neighbors) -> Memo
 
 
 def _merge(old: Memory, chunk: Chunk, batch: Batch) -> Outcome:
-    """A memory says this already; it counts for more."""
+    """Add a repetition to a memory that says this already."""
     memory = transitions.repeat(old, chunk.draft, batch.now, chunk.tags)
     put = batch.puts.get(memory.id)
     if put is None:
         put = Save(memory=memory, event="merged", meta=chunk.during)
-    else:  # Said twice in one call: it is one change, and counts as said again all the same.
+    else:  # repeated within one call: one change, but the repetition still counts
         again = Event(
             node="episodic" if memory.kind == "episodic" else "hotpath",
             op="merge",
@@ -226,13 +241,14 @@ def _merge(old: Memory, chunk: Chunk, batch: Batch) -> Outcome:
 
 
 def _update(old: Memory, chunk: Chunk, batch: Batch) -> Outcome:
-    """A memory gets the text of the chunk; its earlier version is kept beside it."""
+    """Give a memory the text of the chunk, and keep its earlier version."""
     now = batch.now
     snapshot = batch.snapshot
     put = batch.puts.get(old.id)
     vector = put.vector if put else None
     if put is None and old.id in batch.rows and not snapshot.is_lean:
-        stored = snapshot.vectors(snapshot.positions([batch.rows[old.id]]))[0]
+        positions = snapshot.positions([batch.rows[old.id]])
+        stored = snapshot.vectors(positions)[0]
         vector = stored if stored.any() else None
     earlier = transitions.earlier_version(old, now, id=new_id())
     earlier = replace(earlier, needs_embedding=vector is None)
@@ -253,24 +269,37 @@ def _update(old: Memory, chunk: Chunk, batch: Batch) -> Outcome:
         old_ref=earlier.id,
         meta={"fields": ["text"], "reason": "said again, with more", **chunk.during},
     )
-    batch.save(
-        Save(
-            memory=earlier,
-            event=None,
-            vector=vector,
-            model=snapshot.model,
-        )
+    replaced = Save(
+        memory=earlier,
+        event=None,
+        vector=vector,
+        model=snapshot.model,
     )
+    batch.save(replaced)
     batch.save(made)
     return Outcome(status="updated", ids=(memory.id,), reason="said before, with less")
 
 
-def _supersede(old: Memory, memory: Memory, chunk: Chunk, batch: Batch, reason: str) -> Outcome:
-    """The chunk becomes a new memory that replaces an older one."""
+def _supersede(
+    old: Memory,
+    memory: Memory,
+    chunk: Chunk,
+    batch: Batch,
+    reason: str,
+) -> Outcome:
+    """Create a memory of the chunk that replaces an older one."""
     now = batch.now
-    gone = transitions.supersede(old, now, by=memory.id, since=memory.valid_from)
-    meta = {"reason": reason, "superseded_by": memory.id, **chunk.during}
-    ended = Save(memory=gone, event="superseded", meta=meta)
+    gone = transitions.supersede(
+        old,
+        now,
+        by=memory.id,
+        since=memory.valid_from,
+    )
+    put = batch.puts.get(old.id)
+    if put is None:
+        meta = {"reason": reason, "superseded_by": memory.id, **chunk.during}
+        put = Save(memory=gone, event="superseded", meta=meta)
+    batch.save(replace(put, memory=gone))
     made = Save(
         memory=replace(memory, key=None),
         event="created",
@@ -279,20 +308,17 @@ def _supersede(old: Memory, memory: Memory, chunk: Chunk, batch: Batch, reason: 
         old_ref=old.id,
         meta={"reason": reason, "supersedes": old.id},
     )
-    put = batch.puts.get(old.id)
-    batch.save(replace(put, memory=gone) if put else ended)
     batch.save(made)
-    why = f"it takes the place of {old.id}"
+    why = f"it replaces {old.id}"
     if reason == CONTRADICTS:
         why = f"it contradicts {old.id}: confirm or reject it"
-        batch.others.append(
-            Relation(
-                from_id=memory.id,
-                to_id=old.id,
-                type=CONTRADICTS,
-                at=now,
-            )
+        relation = Relation(
+            from_id=memory.id,
+            to_id=old.id,
+            type=CONTRADICTS,
+            at=now,
         )
+        batch.others.append(relation)
     return Outcome(
         status="created",
         ids=(memory.id,),
@@ -302,7 +328,7 @@ def _supersede(old: Memory, memory: Memory, chunk: Chunk, batch: Batch, reason: 
 
 
 def build_memory(chunk: Chunk, batch: Batch) -> Memory:
-    """Return a new memory of a chunk."""
+    """Return a new memory built from a chunk."""
     draft = chunk.draft
     policy = batch.policy
     told = draft.told_at or batch.now
@@ -312,11 +338,19 @@ def build_memory(chunk: Chunk, batch: Batch) -> Memory:
     if proposed := _propose_tags(chunk, batch):
         tags, confidence = entities.tags([*chunk.about, *proposed])
     session = chunk.session
-    form = "preference" if draft.steps_text is None else "workflow"
-    is_procedural = chunk.kind == "procedural"
+    sequence = None
+    if session is not None:
+        sequence = batch.places.get(session, -1) + 1
+    form = None
+    if chunk.kind == "procedural":
+        form = "preference" if draft.steps_text is None else "workflow"
+    id = draft.id
+    if id is None or id in batch.puts:
+        id = new_id()
     copied: dict[str, Any] = {name: getattr(draft, name) for name in _COPIED}
+    named = map(str.lower, draft.tags)
     return Memory(
-        id=draft.id if draft.id is not None and draft.id not in batch.puts else new_id(),
+        id=id,
         scope=batch.scope,
         text=chunk.text,
         kind=chunk.kind,
@@ -324,18 +358,18 @@ def build_memory(chunk: Chunk, batch: Batch) -> Memory:
         updated_at=told,
         item_type=chunk.item_type,
         category=chunk.category,
-        steps_text=draft.steps_text if is_procedural else None,
-        procedural_form=form if is_procedural else None,
+        steps_text=draft.steps_text if form else None,
+        procedural_form=form,
         key=chunk.key,
         importance=importance,
         base_importance=importance,
         importance_parts=parts,
         metadata_confidence=confidence,
-        tags=tuple(dict.fromkeys([*map(str.lower, draft.tags), *tags])),
+        tags=transitions.union(tuple(named), tags),
         source_message_id=draft.message_id,
         simhash=chunk.simhash,
         content_hash=chunk.content_hash,
-        sequence=None if session is None else batch.places.get(session, -1) + 1,
+        sequence=sequence,
         occurred_at=draft.at,
         valid_from=draft.at or told,
         needs_embedding=chunk.vector is None,
@@ -365,21 +399,25 @@ def _score(chunk: Chunk, batch: Batch) -> tuple[float, Mapping[str, float]]:
 
 
 def _propose_tags(chunk: Chunk, batch: Batch) -> list[entities.Entity]:
-    """Return the tags that most of the near stored memories have, weighted by their cosine.
+    """Return the tags that most of the near stored memories share, weighted by their cosine.
 
-    Only what one speaker said in one role about one subject lends tags to each other. A tag that
-    stands in the words of a neighbor is its own: what is near to "Anna likes tea" need not be about
+    Tags are taken only from memories with the same speaker, role and subject. A tag that occurs in
+    the text of a neighbor belongs to that text: what is near to "Anna likes tea" need not be about
     Anna.
     """
     votes: dict[str, float] = {}
     count = 0
     total = 0.0
-    low = (batch.policy.bands or Bands()).check_low
-    for id, cosine in batch.near.get(chunk.text, {}).items() if chunk.takes_tags else ():
+    if not chunk.takes_tags:
+        return []
+    bands = batch.policy.bands or Bands()
+    near = batch.near.get(chunk.text, {})
+    for id, cosine in near.items():
         memory = batch.memories[id]
-        if cosine < low or not memory.is_active:
+        if cosine < bands.check_low or not memory.is_active:
             continue
-        if memory.item_type != chunk.draft.item_type or not chunk.has_same_source(memory):
+        is_other_type = memory.item_type != chunk.draft.item_type
+        if is_other_type or not chunk.has_same_source(memory):
             continue
         count += 1
         total += cosine
@@ -387,5 +425,11 @@ def _propose_tags(chunk: Chunk, batch: Batch) -> list[entities.Entity]:
         for tag in memory.tags:
             if tag not in words and tag not in _OWN_TAGS and ":" not in tag:
                 votes[tag] = votes.get(tag, 0.0) + cosine
-    best = sorted((-vote, tag) for tag, vote in votes.items() if 2 * vote >= total)[:MOST_TAGS]
-    return [entities.Entity(text=tag, confidence=-vote / count) for vote, tag in best]
+    best = sorted(votes, key=lambda tag: (-votes[tag], tag))[:MOST_TAGS]
+    proposed = []
+    for tag in best:
+        vote = votes[tag]
+        if 2 * vote >= total:
+            entity = entities.Entity(text=tag, confidence=vote / count)
+            proposed.append(entity)
+    return proposed

@@ -1,7 +1,7 @@
-"""Storing drafts, from top to bottom.
+"""The write pipeline, from top to bottom.
 
-`remember` is the whole way. Jobs that store what they derive take the same way inside a transaction
-of their own: `prepare` before it, `write` in it.
+`remember` runs all of it. Jobs that store derived memories run the same steps with their own
+transaction: `prepare` before it, `write` inside it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from .guard import Item
 from .policies import Bands, Policy
 
 EXTRACT = "extract"  # the job that extracts facts from a turn
-FAILED = "not embedded yet"  # how a problem begins that is a failure, and not a missing model
+FAILED = "not embedded yet"  # prefix of a problem that is a failure, not a missing model
 NO_MODEL = "not embedded: no embedding model is configured"
-FULL = "the scope is full of what counts for more; it can be restored"
-# Of several chunks, the first of these is the status of the draft.
+FULL = "the scope is full of memories that rank higher; it can be restored"
+# The status of a draft is the first of these that one of its chunks has.
 _ORDER: tuple[Status, ...] = ("created", "updated", "merged", "refused", "skipped")
 
 _SAID_AS = {"live": "live moved relocated", "work": "work joined started"}
 
-Seen = dict[str, tuple[str, Outcome]]  # messages by id: the digest of their text, and their outcome
+Seen = dict[str, tuple[str, Outcome]]  # by message id: the digest of its text, and its outcome
 
 
 async def remember(
@@ -50,7 +50,7 @@ async def remember(
     policy: Policy,
     now: datetime,
 ) -> list[Outcome]:
-    """Store drafts in one transaction; return their outcomes in the same order."""
+    """Store drafts in one transaction. Return their outcomes in the same order."""
     items = [Item(draft) for draft in drafts]
     await guard.refuse_disabled(ctx, ctx.store, scope, items)
     refusals = guard.refuse(items, policy, scope.user)
@@ -71,7 +71,7 @@ async def prepare(
     policy: Policy,
     now: datetime,
 ) -> Batch:
-    """Analyze and embed what was not refused, before the write lock is taken."""
+    """Analyze and embed the items that were not refused, before the write lock is taken."""
     batch = Batch(
         ctx=ctx,
         scope=scope,
@@ -89,7 +89,7 @@ async def prepare(
     if ctx.embedder is None:
         batch.problem = NO_MODEL
         return batch
-    texts = list(dict.fromkeys(chunk.text for chunk in chunks))
+    texts = list({chunk.text: None for chunk in chunks})
     try:
         vectors = await encode(ctx.embedder, texts)
     except ProviderFailed as error:
@@ -108,10 +108,14 @@ async def prepare_derived(
     policy: str,
     now: datetime,
 ) -> Batch:
-    """Prepare what a job derives; the job writes it in a transaction with its own changes."""
+    """Prepare the drafts of a job, which writes them in a transaction with its other changes."""
     items = []
     for draft in drafts:
-        named = replace(draft, id=draft.id or new_id(), told_at=draft.told_at or now)
+        named = replace(
+            draft,
+            id=draft.id or new_id(),
+            told_at=draft.told_at or now,
+        )
         items.append(Item(named))
     by = validation.policy(ctx.policies, policy)
     guard.refuse(items, by, scope.user)
@@ -119,7 +123,7 @@ async def prepare_derived(
 
 
 async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
-    """Decide what becomes of each chunk and write it; return the outcomes of all items."""
+    """Decide on each chunk and write the result. Return the outcomes of all items."""
     ctx = batch.ctx
     policy = batch.policy
     items = [item for item in batch.items if item.outcome is None]
@@ -131,28 +135,35 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     for item in items:
         _write_item(item, batch, seen)
     if batch.problem.startswith(FAILED):
-        batch.others.append(
-            Event(
-                node="hotpath",
-                op="embed",
-                at=batch.now,
-                status="error",
-            )
+        failure = Event(
+            node="hotpath",
+            op="embed",
+            at=batch.now,
+            status="error",
         )
+        batch.others.append(failure)
     puts = list(batch.puts.values())
     await tx.apply([*puts, *batch.others])
     await tx.save_messages(batch.messages)
     if policy.extract is not None and ctx.settings.extract != "off":
         await tasks.add(tx, *_queue_extraction(items, batch))
-    if policy.links is not None and any(put.memory.kind == "semantic" for put in puts):
-        await links.link(tx, batch.snapshot, puts, policy.links, batch.now)
+    kinds = {put.memory.kind for put in puts}
+    if policy.links is not None and "semantic" in kinds:
+        await links.link(
+            tx,
+            batch.snapshot,
+            puts,
+            policy.links,
+            batch.now,
+        )
     done = outcomes(items)
     are_new = [each.status == "created" and each.supersedes is None for each in done]
-    trimmed: list[str] = []
+    trimmed: set[str] = set()
     if policy.capacity is not None and any(are_new):
-        trimmed = await trim.enforce(tx, batch.scope, policy.capacity, batch.now)
+        ids = await trim.enforce(tx, batch.scope, policy.capacity, batch.now)
+        trimmed.update(ids)
     for item, outcome, is_new in zip(items, done, are_new, strict=True):
-        if outcome.ids and set(outcome.ids).issubset(trimmed):
+        if outcome.ids and trimmed.issuperset(outcome.ids):
             item.outcome = replace(outcome, status="skipped", reason=FULL)
         elif is_new:
             reason = batch.problem or outcome.reason or item.note
@@ -161,12 +172,12 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
 
 
 def outcomes(items: Iterable[Item]) -> list[Outcome]:
-    """Return the outcomes of items that are done."""
+    """Return the outcomes of the items that have one."""
     return [item.outcome for item in items if item.outcome is not None]
 
 
 async def load_seen(reading: Reader, scope: Scope, items: Iterable[Item]) -> Seen:
-    """Return which messages were stored earlier, with what became of them then."""
+    """Return the messages that were stored before, with their outcomes."""
     drafts: dict[str, Draft] = {}
     for item in items:
         if item.outcome is None and item.draft.message_id is not None:
@@ -174,36 +185,44 @@ async def load_seen(reading: Reader, scope: Scope, items: Iterable[Item]) -> See
     if not drafts:
         return {}
     digests = {id: normalize.digest(draft.text) for id, draft in drafts.items()}
-    found = (await reading.checks(scope, messages=digests)).seen
-    ids = [id for message in found.values() for id in message.outcome.ids]
-    there = {memory.id for memory in await reading.get(scope, ids)} if ids else set()
+    checks = await reading.checks(scope, messages=digests)
+    found = checks.seen
+    ids: list[str] = []
+    for message in found.values():
+        ids += message.outcome.ids
+    memories = await reading.get(scope, ids) if ids else []
+    there = {memory.id for memory in memories}
     seen: Seen = {}
     for id, message in found.items():
-        if not message.outcome.ids or there.intersection(message.outcome.ids):
-            seen[id] = (digests[id] if message.same else "", message.outcome)
-        elif not guard.is_on_purpose(drafts[id]):  # what it became was forgotten since
+        outcome = message.outcome
+        if not outcome.ids or there.intersection(outcome.ids):
+            seen[id] = (digests[id] if message.same else "", outcome)
+        elif not guard.is_on_purpose(drafts[id]):  # its memories were forgotten since
             refused = Outcome(status="refused", reason=FORGOTTEN, message_id=id)
             seen[id] = (digests[id], refused)
     return seen
 
 
 async def load(tx: Transaction, batch: Batch) -> None:
-    """Read everything that the chunks may meet, in a few queries."""
+    """Read everything that the chunks are compared with, in a few queries."""
     scope = batch.scope
     chunks = batch.chunks
     hashes = {chunk.content_hash for chunk in chunks}
-    sessions = {chunk.session for chunk in chunks}
-    checks = batch.checks or await tx.checks(scope, sessions=sessions, hashes=hashes)
+    checks = batch.checks
+    if checks is None:
+        sessions = {chunk.session for chunk in chunks}
+        checks = await tx.checks(scope, sessions=sessions, hashes=hashes)
     snapshot = batch.snapshot
     policy = batch.policy
     near = _find_near_rows(batch)
     if policy.exact:
         for memory in await tx.same_text(scope, checks.same & hashes):
             batch.memories[memory.id] = memory
-    rows = {row for found in near.values() for row in found}
+    rows = set().union(*near.values())
     for chunk in chunks if policy.near else ():
         positions = normalize.find_near(snapshot.simhash, chunk.simhash)
-        rows.update(snapshot.row[positions[snapshot.alive[positions]]].tolist())
+        alive = positions[snapshot.alive[positions]]
+        rows.update(snapshot.row[alive].tolist())
     if rows:
         at_rows = await tx.at_rows(scope, sorted(rows))
         for row, memory in at_rows.items():
@@ -211,63 +230,74 @@ async def load(tx: Transaction, batch: Batch) -> None:
             batch.rows[memory.id] = row
         for text, cosines in near.items():
             batch.near[text] = {at_rows[row].id: cosine for row, cosine in cosines.items()}
-    # A generator: the texts are made only where something was ever forgotten.
+    # A generator: the texts are computed only if anything was ever forgotten.
     texts = (normalize.wording(chunk.text) for chunk in chunks)
     batch.forgotten = await tx.tombstones(scope, texts, batch.now)
-    if keys := [chunk.key for chunk in chunks if chunk.key is not None]:
+    keys = [chunk.key for chunk in chunks if chunk.key is not None]
+    if keys:
         batch.keyed = await tx.by_key(scope, keys)
     batch.places.update(checks.sequences)
 
 
 def _find_near_rows(batch: Batch) -> dict[str, dict[int, float]]:
-    """Return the rows that each chunk has to be compared with, by cosine and by subject."""
+    """Return the rows that each chunk is compared with, by cosine and by subject."""
     policy = batch.policy
-    snapshot = batch.snapshot
-    by_text = {chunk.text: chunk for chunk in batch.chunks if not chunk.is_turn}
-    usable = snapshot.alive & ((snapshot.session < 0) | (snapshot.speaker < 0))
-    if (policy.bands is None and not policy.conflicts) or not by_text or not usable.any():
+    if policy.bands is None and not policy.conflicts:
         return {}
-    low = (policy.bands or Bands()).check_low
-    cosines = snapshot.similarities([chunk.vector for chunk in by_text.values()])
-    found = {}
-    for (text, chunk), near in zip(by_text.items(), cosines, strict=True):
-        chosen = _pick_best((near >= low) & usable, near)
+    snapshot = batch.snapshot
+    is_turn = (snapshot.session >= 0) & (snapshot.speaker >= 0)
+    usable = snapshot.alive & ~is_turn
+    by_text = {chunk.text: chunk for chunk in batch.chunks if not chunk.is_turn}
+    if not by_text or not usable.any():
+        return {}
+    chunks = by_text.values()
+    bands = policy.bands or Bands()
+    all_cosines = snapshot.similarities([chunk.vector for chunk in chunks])
+    found: dict[str, dict[int, float]] = {}
+    for chunk, cosines in zip(chunks, all_cosines, strict=True):
+        is_near = cosines >= bands.check_low
+        chosen = _pick_best(is_near & usable, cosines)
         if policy.conflicts and chunk.clause is not None:
-            chosen |= _pick_best(_find_same_subject(snapshot, chunk.clause) & usable, near)
-        found[text] = {int(snapshot.row[at]): float(near[at]) for at in sorted(chosen)}
+            same_subject = _find_same_subject(snapshot, chunk.clause)
+            chosen |= _pick_best(same_subject & usable, cosines)
+        places = sorted(chosen)
+        rows = snapshot.row[places].tolist()
+        near = cosines[places].tolist()
+        found[chunk.text] = dict(zip(rows, near, strict=True))
     return found
 
 
 def _pick_best(usable: Bools, cosines: Floats) -> set[int]:
-    """Return the few with the highest cosine; of equals, the latest."""
+    """Return the positions with the highest cosines; of equals, the latest."""
     positions = np.flatnonzero(usable)
     order = np.lexsort((-positions, -cosines[positions]))[:MOST]
     return set(positions[order].tolist())
 
 
 def _find_same_subject(snapshot: Snapshot, clause: ClauseParts) -> Bools:
-    """Mark what has the same subject and verb: another city may be far away as a vector, too."""
+    """Mark the memories with the same subject and verb, whose vectors may be far from the chunk."""
     verb = clause.verb.removesuffix("s")
     words = (*clause.subject.split(), _SAID_AS.get(verb, verb))
-    groups = [list(map(tokens.term_id, tokens.analyze(each))) for each in words]
-    found = list[Bools]()
-    for terms in filter(None, groups):
+    groups = list(filter(None, map(tokens.analyze, words)))
+    marked = np.full(snapshot.n, bool(groups))
+    for terms in groups:
         here = np.zeros(snapshot.n, np.bool_)
-        for term in terms:
-            here[snapshot.postings(term)[0]] = True
-        found.append(here)
-    return np.logical_and.reduce(found) if found else np.zeros(snapshot.n, np.bool_)
+        for term in map(tokens.term_id, terms):
+            positions, _ = snapshot.postings(term)
+            here[positions] = True
+        marked &= here
+    return marked
 
 
 def _write_item(item: Item, batch: Batch, seen: Seen) -> None:
-    """Decide on the chunks of an item, one after the other, and note its message."""
+    """Decide on the chunks of an item in order, and record its message."""
     draft = item.draft
     id = draft.message_id
     digest = normalize.digest(draft.text) if id is not None else ""
     if id is not None and id in seen:
         then, item.outcome = seen[id]
         if then != digest:
-            reason = f"message {id!r} was remembered with another text: edit the memory instead"
+            reason = f"message {id!r} was stored with another text: edit the memory instead"
             item.outcome = replace(
                 item.outcome,
                 status="conflict",
@@ -296,21 +326,20 @@ def _write_item(item: Item, batch: Batch, seen: Seen) -> None:
     is_verbatim = outcome.status == "created" and texts == [draft.text]
     has_forgotten = any(result.status == "refused" for result in results)
     keep_text = not is_verbatim and not has_forgotten
-    batch.messages.append(
-        SeenMessage(
-            id=id,
-            message=message,
-            outcome=outcome,
-            digest=digest,
-            keep_text=keep_text,
-        )
+    seen_message = SeenMessage(
+        id=id,
+        message=message,
+        outcome=outcome,
+        digest=digest,
+        keep_text=keep_text,
     )
+    batch.messages.append(seen_message)
 
 
 def _make_events(chunk: Chunk, result: Outcome, batch: Batch) -> list[Event]:
-    """Return two events: whether the chunk was kept, and how near the nearest memory came.
+    """Return two events: whether the chunk was kept, and the cosine of the nearest memory.
 
-    Turns of a conversation leave none.
+    Turns of a conversation have none.
     """
     written = [batch.puts[id].memory for id in result.ids if id in batch.puts]
     if written and written[0].kind == "episodic":
@@ -324,27 +353,39 @@ def _make_events(chunk: Chunk, result: Outcome, batch: Batch) -> list[Event]:
         category=written[0].category if written else None,
         status="ok" if result.ids else "skipped",
     )
-    best = max(batch.near.get(chunk.text, {}).values(), default=None)
+    near = batch.near.get(chunk.text, {})
     status: Literal["skipped", "ok"] = "skipped" if chunk.vector is None else "ok"
-    return [event, replace(event, op="search", sim=best, category=None, status=status)]
+    search = replace(
+        event,
+        op="search",
+        sim=max(near.values(), default=None),
+        category=None,
+        status=status,
+    )
+    return [event, search]
 
 
 def _combine(results: Sequence[Outcome], message_id: str | None) -> Outcome:
     """Return the outcome of a draft from those of its chunks."""
     if not results:
-        reason = "there is nothing but blanks in it"
+        reason = "it is blank"
         return Outcome(status="skipped", reason=reason, message_id=message_id)
     best = min(results, key=lambda each: (_ORDER.index(each.status), each.supersedes is None))
-    ids = tuple(dict.fromkeys(id for result in results for id in result.ids))
-    lost = [result for result in results if not result.ids]
+    ids: dict[str, None] = {}
+    lost = []
+    for result in results:
+        ids |= dict.fromkeys(result.ids)
+        if not result.ids:
+            lost.append(result)
     if lost and ids:
-        why = f"{len(lost)} of {len(results)} chunks were {lost[0].status}: {lost[0].reason}"
+        first = lost[0]
+        why = f"{len(lost)} of {len(results)} chunks were {first.status}: {first.reason}"
         best = replace(best, reason=why)
-    return replace(best, ids=ids, message_id=message_id)
+    return replace(best, ids=tuple(ids), message_id=message_id)
 
 
 def _queue_extraction(items: Iterable[Item], batch: Batch) -> list[tasks.NewTask]:
-    """Queue the extraction of facts from what people said in a conversation and was written now."""
+    """Return extraction tasks for the turns of people that were created in this batch."""
     queued: list[tasks.NewTask] = []
     for item in items:
         draft = item.draft
@@ -357,13 +398,11 @@ def _queue_extraction(items: Iterable[Item], batch: Batch) -> list[tasks.NewTask
             continue
         if authority.is_own_role(draft.labels.role):
             payload = {"ids": list(outcome.ids), "policy": batch.policy.name}
-            key = outcome.ids[0]
-            queued.append(
-                tasks.NewTask(
-                    name=EXTRACT,
-                    key=key,
-                    due_at=batch.now,
-                    payload=payload,
-                )
+            task = tasks.NewTask(
+                name=EXTRACT,
+                key=outcome.ids[0],
+                due_at=batch.now,
+                payload=payload,
             )
+            queued.append(task)
     return queued

@@ -124,7 +124,7 @@ def _join(memory: Memory, other: Memory | Draft) -> dict[str, Any]:
 
 
 def held_since(memory: Memory) -> datetime:
-    """Return the time since when a memory is valid."""
+    """Return since when a memory is valid."""
     return memory.valid_from or memory.created_at
 
 
