@@ -37,12 +37,13 @@ def test_the_episodic_guard_asks_for_what_happened_and_no_lasting_facts() -> Non
 
 @pytest.mark.spec("IMP-83")
 @pytest.mark.parametrize(("text", "why"), [
-    ("", "it says nothing"), (" \n\t ", "it says nothing"), ("...", "it says nothing"), ("🎉🎉🎉🎉", "it says nothing"),
-    ("I live in Porto.", "it speaks in the first person"), ("Ana gave me a cat.", "it speaks in the first person"),
-    ("We chose Rust.", "it speaks in the first person"), ("Ana likes your cat.", "it speaks to somebody"),
-    ("She lives in Porto.", "it has a pronoun"), ("It is blue.", "it has a pronoun"),
-    ("Ana hates this.", "it has a pronoun"),
-    ("Does Ana live in Porto?", "it asks"),
+    ("", "it has no content"), (" \n\t ", "it has no content"),
+    ("...", "it has no content"), ("🎉🎉🎉🎉", "it has no content"),
+    ("I live in Porto.", "it is in the first person"), ("Ana gave me a cat.", "it is in the first person"),
+    ("We chose Rust.", "it is in the first person"), ("Ana likes your cat.", "it addresses the reader"),
+    ("She lives in Porto.", "it contains a pronoun"), ("It is blue.", "it contains a pronoun"),
+    ("Ana hates this.", "it contains a pronoun"),
+    ("Does Ana live in Porto?", "it is a question"),
     ("Ana likes " + "very " * 60 + "old maps.", "it is longer than 280 characters"),
 ])  # fmt: skip
 def test_a_text_that_needs_the_conversation_is_refused(text: str, why: str) -> None:
@@ -60,10 +61,7 @@ def test_a_text_that_stands_by_itself_passes(text: str) -> None:
 
 def test_an_episode_is_told_in_the_past_tense() -> None:
     assert prompts.find_fault("Ana and Bo decided on Rust.", "episodic") == ""
-    assert (
-        prompts.find_fault("Ana and Bo like Rust.", "episodic")
-        == "it is not told in the past tense"
-    )
+    assert prompts.find_fault("Ana and Bo like Rust.", "episodic") == "it is not in the past tense"
 
 
 @pytest.mark.spec("IMP-83")

@@ -1,5 +1,5 @@
-"""When background work runs: each job of a scope at its own time of the period, later after a
-failure, and debounced work shortly after it was requested.
+"""Schedule background work: each job of a scope at its own offset in the period, with backoff after
+a failure; debounced work shortly after it was requested.
 """
 
 from __future__ import annotations
@@ -31,19 +31,26 @@ def next_turn(
     every: timedelta,
     after: datetime,
 ) -> datetime:
-    """Return when a job of a scope has its next turn, always at the same time of the period."""
+    """Return when a job of a scope runs next. Its offset in the period is always the same."""
     key = repr((scope.tenant, scope.user, scope.space, name))
     data = key.encode("utf-8", "backslashreplace")
     digest = hashlib.blake2b(data, digest_size=6).digest()
-    offset = timedelta(seconds=int.from_bytes(digest, "big") % every.total_seconds())
-    return after + (offset - (after - _EPOCH)) % every
+    number = int.from_bytes(digest, "big")
+    offset = timedelta(seconds=number % every.total_seconds())
+    elapsed = after - _EPOCH
+    return after + (offset - elapsed) % every
 
 
 def next_due(task: Task, every: timedelta, now: datetime) -> datetime:
-    """Return when a job that has just run is due again: at its next turn, but after half a period
-    at the earliest.
+    """Return when a job that has just run is due again: at its next turn, but not before half a
+    period has passed.
     """
-    return next_turn(task.scope, task.name, every, now + every / 2)
+    return next_turn(
+        task.scope,
+        task.name,
+        every,
+        now + every / 2,
+    )
 
 
 def backoff(tries: int, first: float, most: float) -> float:
@@ -61,19 +68,20 @@ async def finish(
     """Apply the last changes of a task and record when it is due again, in one transaction."""
     async with ctx.store.transaction(task.scope) as tx:
         await tx.apply(changes)
-        await tasks.finish(tx, task, again_at=next_due(task, every, ctx.clock()))
+        again_at = next_due(task, every, ctx.clock())
+        await tasks.finish(tx, task, again_at=again_at)
 
 
 async def get_unchanged(tx: Transaction, memories: Sequence[Memory]) -> list[Memory]:
-    """Return memories as they are now; none of them if one was changed since it was read."""
+    """Return the stored memories, or none of them if one was changed since it was read."""
     versions = {memory.id: (memory.revision, memory.state) for memory in memories}
-    there = await tx.get(tx.scope, list(versions))
-    now = {memory.id: (memory.revision, memory.state) for memory in there}
-    return there if now == versions else []
+    stored = await tx.get(tx.scope, list(versions))
+    now = {memory.id: (memory.revision, memory.state) for memory in stored}
+    return stored if now == versions else []
 
 
 async def wait_for_any(*events: asyncio.Event, seconds: float) -> None:
-    """Wait until one of the events is set, or for so many seconds."""
+    """Wait until one of the events is set or the time is up."""
     waiting = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -82,15 +90,15 @@ async def wait_for_any(*events: asyncio.Event, seconds: float) -> None:
 
 
 async def cancel(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait until they have ended."""
+    """Cancel tasks and wait for them to end."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Debounced:
-    """Runs a function in the background: soon after a request, once for many of them, and at
-    regular intervals. Requests made before `close` are still served.
+    """Runs a function in the background at regular intervals and soon after a request. Requests
+    that arrive together cause one run; those made before `close` are still served.
     """
 
     def __init__(
@@ -108,11 +116,11 @@ class Debounced:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def request(self) -> None:
-        """Run the function soon; further requests until then change nothing."""
+        """Run the function soon. Further requests before it runs have no effect."""
         self._requested.set()
 
     async def close(self) -> None:
-        """Serve the pending request, and stop."""
+        """Serve the pending request, then stop."""
         self._closing.set()
         await self._task
 

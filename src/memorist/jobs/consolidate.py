@@ -1,10 +1,10 @@
-"""Consolidation: memories that state the same fact in other words become one, some time after they
+"""Consolidation: merge memories that state the same fact in different words, some time after they
 were stored.
 
-Rules decide first. If a language model is configured, it is asked about the nearest pairs that are
-left: several pairs per question, and once more about each pair that it takes for the same fact. Its
-answer never overrides the values in the texts, nor a change that a person made in the meantime. A
-pair it was asked about is left alone for two weeks, so an interrupted run continues where it
+Rules decide first. If a language model is configured, it is asked about the nearest remaining
+pairs: several pairs per question, then again about each pair that it considers the same fact. Its
+answer never overrides the values in the texts or a change that a person made during the run. A pair
+that the model was asked about is skipped for two weeks, so an interrupted run continues where it
 stopped.
 """
 
@@ -16,8 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import pairwise
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from ..context import Context
 from ..embedders import encode
@@ -37,17 +36,23 @@ from . import consolidate_pairs as pairs
 from .consolidate_pairs import Pair
 
 T = TypeVar("T")
-ASK_AGAIN = timedelta(days=14)  # until the model is asked about a pair once more
-MAX_PER_MEMORY = 5  # pairs of one memory that it is asked about
+ASK_AGAIN = timedelta(days=14)  # before the model is asked about the same pair again
+MAX_PER_MEMORY = 5  # pairs of one memory that the model is asked about
 BATCH = 10  # pairs in one question
-MAX_CHARS = 500  # of a text that it is asked about
+MAX_CHARS = 500  # of a text in a question
 
 
 async def run(ctx: Context, task: Task) -> int:
-    """Join memories that state the same fact; return the number of joined pairs."""
+    """Merge memories that state the same fact; return the number of merged pairs."""
     policy = validation.policy(ctx.policies, ctx.settings.policy)
     assert policy.bands is not None
-    run = _Run(ctx, task.scope, policy, policy.bands, ctx.clock())
+    run = _Run(
+        ctx,
+        task.scope,
+        policy,
+        policy.bands,
+        ctx.clock(),
+    )
     changes: list[Change] = []
     undecided = await run.join_by_rules()
     if ctx.llm is not None:
@@ -69,28 +74,39 @@ class _Run:
     bands: Bands
     now: datetime
     known: dict[str, Memory] = field(default_factory=dict)  # by id, as this run last saw them
-    count: int = 0  # of joined pairs
+    count: int = 0  # of merged pairs
 
     async def join_by_rules(self) -> list[Pair]:
-        """Join what rules find to be the same; return the other pairs, nearest first."""
-        left: list[Pair] = []
-        near = await pairs.find_near(self.ctx, self.scope, self.bands, self.now)
-        rows = {row for a, b, _ in near for row in (a, b)}
+        """Merge the pairs that are the same fact by rules; return the others, nearest first."""
+        undecided: list[Pair] = []
+        rows: set[int] = set()
+        near = await pairs.find_near(
+            self.ctx,
+            self.scope,
+            self.bands,
+            self.now,
+        )
+        for a, b, _ in near:
+            rows |= {a, b}
         read = await self.ctx.store.at_rows(self.scope, sorted(rows))
-        self.known = {memory.id: memory for memory in read.values()}
+        for memory in read.values():
+            self.known[memory.id] = memory
         for a, b, cosine in near:
-            if a not in read or b not in read:  # erased in the meantime
+            old = read.get(a)
+            new = read.get(b)
+            if old is None or new is None:  # erased since the vectors were compared
                 continue
-            pair = self.current(Pair(old=read[a], new=read[b], cosine=cosine))
+            pair = self.current(Pair(old=old, new=new, cosine=cosine))
             if pair is None:
                 continue
-            if not await asyncio.to_thread(pairs.is_same, pair, self.bands):
-                left.append(pair)
+            is_same = await asyncio.to_thread(pairs.is_same, pair, self.bands)
+            if not is_same:
+                undecided.append(pair)
             elif not await self.was_undone(pair):
                 await self.write(pair, pairs.merge(pair, self.now))
-        return left
+        return undecided
 
-    async def join_by_model(self, model: BudgetedModel, left: Sequence[Pair]) -> None:
+    async def join_by_model(self, model: BudgetedModel, undecided: Sequence[Pair]) -> None:
         """Ask about the pairs for which an answer can matter: nearest first, a few of each memory.
 
         Raises ModelUnavailable, OverBudget.
@@ -101,16 +117,18 @@ class _Run:
         most = self.ctx.settings.consolidate_pairs - len(today)
         chosen: list[Pair] = []
         counts: Counter[str] = Counter()
-        for each in left:
+        for each in undecided:
             if len(chosen) >= most:
                 break
             pair = self.current(each)
             if pair is None or pair.fingerprint in asked:
                 continue
-            ids = (pair.old.id, pair.new.id)
-            is_frequent = max(counts[id] for id in ids) >= MAX_PER_MEMORY
-            if not is_frequent and await asyncio.to_thread(self.matters, pair):
-                counts.update(ids)
+            old_count = counts[pair.old.id]
+            new_count = counts[pair.new.id]
+            if max(old_count, new_count) >= MAX_PER_MEMORY:
+                continue
+            if await asyncio.to_thread(self.matters, pair):
+                counts.update((pair.old.id, pair.new.id))
                 chosen.append(pair)
         for batch in batches(chosen):
             try:
@@ -121,29 +139,39 @@ class _Run:
     def matters(self, pair: Pair) -> bool:
         """Whether anything can follow from the model's answer."""
         old, new = pair.statements
-        is_long = max(len(old.text), len(new.text)) > MAX_CHARS
-        if is_long or pairs.choose(pair) is None or not compare.overlaps(old, new):
+        longest = max(len(old.text), len(new.text))
+        if longest > MAX_CHARS or pairs.choose(pair) is None:
+            return False
+        if not compare.overlaps(old, new):
             return False
         if compare.may_be_same(old, new):
-            return not compare.is_contrast(old, new, near=pair.cosine >= self.bands.auto_update)
+            is_near = pair.cosine >= self.bands.auto_update
+            return not compare.is_contrast(old, new, near=is_near)
         return self.policy.conflicts and pair.is_automatic and contradicts(new, old)
 
     async def ask(self, model: BudgetedModel, batch: Sequence[Pair]) -> None:
-        answers = verdicts(await model.answer(self.scope, question(batch)), len(batch))
-        rejected = [pair for n, pair in enumerate(batch) if answers.get(n) is False]
+        """Ask about a batch of pairs, then again about each pair that was affirmed."""
+        answer = await model.answer(self.scope, question(batch))
+        found = verdicts(answer, len(batch))
+        rejected: list[Pair] = []
+        affirmed: list[Pair] = []
+        for index in sorted(found):
+            chosen = affirmed if found[index] else rejected
+            chosen.append(batch[index])
         await self.write(None, compared=rejected)
-        for n, pair in enumerate(batch):
-            if not answers.get(n) or self.current(pair) != pair:  # or joined a moment ago
+        for pair in affirmed:
+            if self.current(pair) != pair:  # one of them was merged a moment ago
                 continue
             changes: Sequence[Change] = ()
-            answer = await model.answer(self.scope, prompts.build("same_fact", pair.texts))
+            prompt = prompts.build("same_fact", pair.texts)
+            answer = await model.answer(self.scope, prompt)
             if answer["same_fact"] is True and not await self.was_undone(pair):
                 changes = await self.join(model, pair)
             await self.write(pair, changes, compared=[pair])
 
     async def join(self, model: BudgetedModel, pair: Pair) -> Sequence[Change]:
-        """Return what follows from the model's answer that both state the same fact, as far as it
-        can be trusted.
+        """Return the changes for a pair that the model considers the same fact, limited to what the
+        texts support.
         """
         embedder = self.ctx.embedder
         old, new = pair.statements
@@ -153,8 +181,9 @@ class _Run:
             return pairs.merge(pair, self.now)
         text = compare.pick_containing(new, old)
         if not text:
+            prompt = prompts.build("compose", pair.texts)
             with suppress(ModelUnavailable, BadModelAnswer, OverBudget):
-                answer = await model.answer(self.scope, prompts.build("compose", pair.texts))
+                answer = await model.answer(self.scope, prompt)
                 text = normalize.clean(str(answer["text"]))
             if not text or not compare.is_grounded(text, old, new):
                 text = compare.join(old, new)
@@ -163,16 +192,23 @@ class _Run:
         if text in (old.text, new.text) or is_forgotten:
             return pairs.merge(pair, self.now)
         if embedder is not None:
-            with suppress(ProviderFailed):  # then the vector is made later
+            with suppress(ProviderFailed):  # then the vector is computed later
                 (vector,) = await encode(embedder, [text])
-                return pairs.recreate(pair, text, self.now, vector, embedder.model)
+                return pairs.recreate(
+                    pair,
+                    text,
+                    self.now,
+                    vector,
+                    embedder.model,
+                )
         return pairs.recreate(pair, text, self.now)
 
     async def was_undone(self, pair: Pair) -> bool:
-        """Whether a change of one of them was undone: then people decide."""
+        """Whether a change to either memory was undone; then only a person may merge them."""
+        history = self.ctx.store.history
         entries: list[HistoryEntry] = []
         for memory in (pair.old, pair.new):
-            entries += await self.ctx.store.history.entries(self.scope, memory.id)
+            entries += await history.entries(self.scope, memory.id)
         return any("undoes" in entry.meta for entry in entries)
 
     async def write(
@@ -187,50 +223,65 @@ class _Run:
             return
         scope = self.scope
         links = self.policy.links
+        fingerprints = [each.fingerprint for each in compared]
         saves = [change for change in changes if isinstance(change, Save)]
         async with self.ctx.store.transaction(scope) as tx:
             if pair is not None and not await get_unchanged(tx, (pair.old, pair.new)):
                 return
             snapshot = await self.ctx.index.current(scope, tx)
             await tx.apply(changes)
-            await tx.record_comparisons([each.fingerprint for each in compared], self.now)
+            await tx.record_comparisons(fingerprints, self.now)
             if links is not None and any(save.event == "created" for save in saves):
-                await relations.link(tx, snapshot, saves, links, self.now)
-        self.known |= {save.memory.id: save.memory for save in saves}
+                await relations.link(
+                    tx,
+                    snapshot,
+                    saves,
+                    links,
+                    self.now,
+                )
+        for save in saves:
+            self.known[save.memory.id] = save.memory
         self.count += bool(saves)
 
     def current(self, pair: Pair) -> Pair | None:
-        """Return the pair as this run left it; None if it is no pair any more."""
-        return pairs.make_pair(self.known[pair.old.id], self.known[pair.new.id], pair.cosine)
+        """Return the pair as this run left it; None if the two are no longer a pair."""
+        old = self.known[pair.old.id]
+        new = self.known[pair.new.id]
+        return pairs.make_pair(old, new, pair.cosine)
 
 
 def model_failure(error: Exception, now: datetime) -> Event:
     """Return the event for a language model that failed or whose budget is used up."""
-    status: Literal["skipped", "error"] = "skipped" if isinstance(error, OverBudget) else "error"
+    is_over_budget = isinstance(error, OverBudget)
     return Event(
         node="worker",
         op="classify",
         at=now,
-        status=status,
+        status="skipped" if is_over_budget else "error",
     )
 
 
 def batches(chosen: Sequence[T]) -> list[Sequence[T]]:
     """Split into groups of five to ten, in order; a smaller group only if there are no more."""
+    groups: list[Sequence[T]] = []
     count = -(-len(chosen) // BATCH)
-    edges = [n * len(chosen) // count for n in range(count + 1)] if count else []
-    return [chosen[start:end] for start, end in pairwise(edges)]
+    start = 0
+    for number in range(1, count + 1):
+        end = number * len(chosen) // count
+        groups.append(chosen[start:end])
+        start = end
+    return groups
 
 
 def question(batch: Sequence[Pair]) -> Prompt:
-    """Return the question which of several pairs state the same fact."""
+    """Return the prompt that asks which of several pairs state the same fact."""
     notes = [{"pair": n} | pair.texts for n, pair in enumerate(batch, 1)]
     return prompts.build("same_facts", notes)
 
 
 def verdicts(answer: Mapping[str, Any], count: int) -> dict[int, bool]:
-    """Return the answer for each pair by its index, without pairs that were not asked about;
-    contradictions mean no.
+    """Return the answer for each pair by its index. Pairs that were not asked about are left out;
+    contradictory answers mean no.
 
     >>> given = [(1, True), (2, True), (2, False), (9, True)]
     >>> verdicts({"verdicts": [{"pair": n, "same_fact": same} for n, same in given]}, 3)
@@ -239,6 +290,7 @@ def verdicts(answer: Mapping[str, Any], count: int) -> dict[int, bool]:
     found: dict[int, bool] = {}
     for each in answer["verdicts"]:
         index = each["pair"] - 1
+        is_same = each["same_fact"] is True
         if 0 <= index < count:
-            found[index] = found.get(index, True) and each["same_fact"] is True
+            found[index] = found.get(index, True) and is_same
     return found

@@ -1,10 +1,9 @@
-"""Pairs of memories that may state the same fact, and the changes that make one memory of such a
-pair.
+"""Find pairs of memories that may state the same fact, and merge such a pair into one memory.
 
-Candidate pairs are found in the vectors of a scope, nearest first, before any text is read. Joining
-can be undone: nothing is erased, the memory that goes is superseded by the one that stays, which
-keeps the evidence of both. A memory that a person pinned or saved manually always stays; of two
-such memories both stay.
+Candidate pairs are found by comparing the vectors of a scope, nearest first, before any text is
+read. A merge can be undone: nothing is erased. The memory that goes is superseded by the one that
+stays, which keeps the evidence of both. A memory that a person pinned or saved manually always
+stays; two such memories are never merged.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from ..types import CONTRADICTS, KINDS, Memory, Scope, frozen
 
 NEW = timedelta(hours=72)
 RECENT = timedelta(days=90)
-LEVEL = 3  # importance level from which a memory is compared whatever its age
-FREQUENT = 10  # one memory in so many counts as frequently recalled
+LEVEL = 3  # importance level from which a memory is compared regardless of its age
+FREQUENT = 10  # one memory in this many counts as frequently recalled
 NEIGHBORS = 12  # per memory
 MAX_COMPARED = 10_000  # memories per run, the most recently changed ones
 MAX_PAIRS = 20_000  # per run
@@ -40,9 +39,7 @@ _BATCH = 256
 _NOT_INHERITED = (
     "summary evidence_text source_message_id key sequence last_accessed last_scores".split()
 )
-NearRows = tuple[
-    int, int, float
-]  # two rows, the smaller one first, and the cosine of their vectors
+NearRows = tuple[int, int, float]  # two rows, the smaller one first, and their cosine
 
 
 @frozen
@@ -78,11 +75,11 @@ async def find_near(
     bands: Bands,
     now: datetime,
 ) -> list[NearRows]:
-    """Return the pairs that are near by their vectors; none if an external index holds the
-    vectors.
+    """Return the pairs whose vectors are near; none if an external index holds the vectors.
 
-    Compared is what changed in the last three days, is important, or is recalled frequently, with
-    everything that changed in the last ninety days. Turns of a conversation are left out.
+    Memories that changed in the last three days, are important or are recalled frequently are
+    compared with everything that changed in the last ninety days. Turns of a conversation are left
+    out.
     """
     snapshot = await ctx.index.current(scope, ctx.store)
     if snapshot.is_lean:
@@ -99,7 +96,13 @@ async def find_near(
     newest = np.lexsort((-snapshot.row[found], -snapshot.updated[found]))
     compared = found[newest[:MAX_COMPARED]]
     others = np.flatnonzero(recent)
-    return await asyncio.to_thread(compare_vectors, snapshot, compared, others, bands.fallback_low)
+    return await asyncio.to_thread(
+        compare_vectors,
+        snapshot,
+        compared,
+        others,
+        bands.fallback_low,
+    )
 
 
 def compare_vectors(
@@ -121,27 +124,34 @@ def compare_vectors(
             near = np.flatnonzero(is_near)
             nearest = np.lexsort((others[near], -cosines[near]))
             best = near[nearest[:NEIGHBORS]]
+            row = int(snapshot.row[at])
             for other in best:
-                a, b = sorted((int(snapshot.row[at]), int(snapshot.row[others[other]])))
+                other_row = int(snapshot.row[others[other]])
+                a, b = sorted((row, other_row))
                 found[a, b] = min(float(cosines[other]), 1.0)
     ranked = sorted(found.items(), key=lambda each: (-round(each[1], 6), each[0]))
     return [(a, b, cosine) for (a, b), cosine in ranked[:MAX_PAIRS]]
 
 
 def make_pair(a: Memory, b: Memory, cosine: float) -> Pair | None:
-    """Return both as a pair, the older one first, or None if they cannot be about the same.
+    """Return both as a pair, the older one first, or None if they cannot state the same fact.
 
-    They have to be statements of one speaker about one subject. Insights are compared with insights
-    only, workflows with nothing, and words such as "tomorrow" mean another day on another day.
+    They have to be statements of one speaker about one subject. Insights are compared only with
+    insights, and workflows are not compared. Words such as "tomorrow" depend on the day, so texts
+    with them have to be of the same day.
     """
-    if not (a.is_active and b.is_active) or "workflow" in (a.procedural_form, b.procedural_form):
+    if not a.is_active or not b.is_active:
         return None
-    keys = [(m.speaker, m.labels.subject, m.labels.role, m.kind == "insight") for m in (a, b)]
-    if keys[0] != keys[1]:
+    if "workflow" in (a.procedural_form, b.procedural_form):
         return None
-    old, new = sorted((a, b), key=lambda memory: (transitions.held_since(memory), memory.id))
-    is_other_day = transitions.held_since(old).date() != transitions.held_since(new).date()
-    if is_other_day and any(contradictions.is_relative(each.text) for each in (old, new)):
+    if a.speaker != b.speaker or (a.kind == "insight") != (b.kind == "insight"):
+        return None
+    if a.labels.subject != b.labels.subject or a.labels.role != b.labels.role:
+        return None
+    since = transitions.held_since
+    old, new = sorted((a, b), key=lambda memory: (since(memory), memory.id))
+    is_other_day = since(old).date() != since(new).date()
+    if is_other_day and any(map(contradictions.is_relative, (old.text, new.text))):
         return None
     return Pair(old=old, new=new, cosine=cosine)
 
@@ -152,7 +162,9 @@ def is_same(pair: Pair, bands: Bands) -> bool:
         return True
     old, new = pair.statements
     verdict = compare.verdict(new, old)
-    if verdict == "same" or (verdict != "other" and pair.cosine >= bands.auto_update):
+    if verdict == "same":
+        return True
+    if verdict != "other" and pair.cosine >= bands.auto_update:
         return True
     return pair.cosine >= bands.reworded and compare.is_reworded(old, new)
 
@@ -160,7 +172,8 @@ def is_same(pair: Pair, bands: Bands) -> bool:
 def choose(pair: Pair) -> tuple[Memory, Memory] | None:
     """Return the memory that stays and the one that goes; None if a person saved both.
 
-    What was saved manually stays; otherwise what says more, the longer text, or the older memory.
+    A manually saved memory stays; otherwise the one that says more, the longer one, or the older
+    one.
     """
     old = pair.old
     new = pair.new
@@ -169,18 +182,20 @@ def choose(pair: Pair) -> tuple[Memory, Memory] | None:
     old_stays = old.on_purpose
     if pair.is_automatic:
         text = compare.pick_containing(*reversed(pair.statements))
-        old_stays = (text or max(old.text, new.text, key=len)) == old.text
+        longer = max(old.text, new.text, key=len)
+        old_stays = (text or longer) == old.text
     return (old, new) if old_stays else (new, old)
 
 
 def merge(pair: Pair, now: datetime) -> list[Change]:
-    """Keep one of the two, with what the other adds; no changes if a person saved both."""
+    """Keep one memory and add what the other has; return no changes if a person saved both."""
     chosen = choose(pair)
     if chosen is None:
         return []
     stays, goes = chosen
+    fields = transitions.absorbed_fields(stays, goes)
     merged = Save(
-        memory=transitions.revise(stays, now, **transitions.absorbed_fields(stays, goes)),
+        memory=transitions.revise(stays, now, **fields),
         event="merged",
         old_ref=goes.id,
         actor=ACTOR,
@@ -196,7 +211,7 @@ def recreate(
     vector: Vectors | None = None,
     model: str | None = None,
 ) -> list[Change]:
-    """Replace both by a new memory whose text was made of both."""
+    """Replace both with a new memory whose text was composed from both."""
     ids = pair.old.id, pair.new.id
     fields = transitions.absorbed_fields(pair.new, pair.old)
     fields["evidence_ids"] = transitions.union(fields["evidence_ids"], ids)
@@ -228,21 +243,25 @@ def recreate(
 
 
 def supersede(pair: Pair, now: datetime) -> list[Change]:
-    """Let the newer value replace the older one, and list the contradiction."""
+    """Let the newer value replace the older one, and record the contradiction."""
     old = pair.old
     new = pair.new
     if old.on_purpose:
         return []
-    since = transitions.held_since(new)
-    return [
-        _supersede(old, new.id, now, since=since, reason=CONTRADICTS),
-        Relation(
-            from_id=new.id,
-            to_id=old.id,
-            type=CONTRADICTS,
-            at=now,
-        ),
-    ]
+    gone = _supersede(
+        old,
+        new.id,
+        now,
+        since=transitions.held_since(new),
+        reason=CONTRADICTS,
+    )
+    relation = Relation(
+        from_id=new.id,
+        to_id=old.id,
+        type=CONTRADICTS,
+        at=now,
+    )
+    return [gone, relation]
 
 
 def _supersede(

@@ -1,8 +1,8 @@
 """Reflection: insights that a language model infers about the person from what they did and said.
 
-An insight is a guess and stored as one: with the memories it was inferred from as its evidence,
-with less authority than the person's own words, and with too little confidence to fill in a profile
-field. Needs a language model.
+An insight is stored as a guess: with the memories it was inferred from as evidence, with less
+authority than the person's own words, and with too little confidence to fill in a profile field.
+Needs a language model.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 
 from ..context import Context
@@ -27,9 +28,9 @@ from .consolidate import model_failure
 
 POLICY = "insight"
 CATEGORY = "relationship_dynamic"
-ACTIVITIES = 5  # that the model gets to read
-FACTS = 3  # that it gets to read
-CHARACTERS = 1000  # that it gets to read
+ACTIVITIES = 5  # in the prompt
+FACTS = 3  # in the prompt
+CHARACTERS = 1000  # of a text, and of the conversation, in the prompt
 MOST = 3  # insights in one answer
 TAGS = 5  # of one insight
 USUAL_LEVEL = 2  # of importance: a guess has little weight
@@ -42,28 +43,38 @@ _TAG = re.compile(r"[^\W_][\w-]{0,29}")
 async def run(ctx: Context, task: Task) -> int:
     """Ask for insights if there is something new; return how many were stored.
 
-    The model is not asked within `reflect_hours` of the last insight; 0 hours: never.
+    The model is not asked within `reflect_hours` of the last insight, and never if that is 0.
     """
     now = ctx.clock()
     scope = task.scope
     hours = ctx.settings.reflect_hours
     changes: list[Change] = []
-    insights_so_far = Filter(kinds=("insight",), categories=(CATEGORY,), states=STATES)
-    newest = await ctx.store.page(scope, insights_so_far, limit=1)
+    earlier_insights = Filter(
+        kinds=("insight",),
+        categories=(CATEGORY,),
+        states=STATES,
+    )
+    newest = await ctx.store.page(scope, earlier_insights, limit=1)
     last = newest.memories[0].created_at if newest.memories else None
     is_early = last is not None and now < last + timedelta(hours=hours)
     if ctx.llm is not None and hours and not is_early:
         notes = await gather(ctx.store, scope, last)
-        sources = [memory for some in notes.values() for memory in some]
+        sources = list(chain.from_iterable(notes.values()))
         try:
             if any(last is None or memory.created_at > last for memory in sources):
                 answer = await ctx.llm.answer(scope, question(notes))
-                drafts = insights(answer, sources)
-                batch = await pipeline.prepare_derived(ctx, scope, drafts, POLICY, now)
+                batch = await pipeline.prepare_derived(
+                    ctx,
+                    scope,
+                    insights(answer, sources),
+                    POLICY,
+                    now,
+                )
                 async with ctx.store.transaction(scope) as tx:
-                    if await get_unchanged(tx, sources):  # or the next run reads them again
+                    if await get_unchanged(tx, sources):  # otherwise the next run reads them again
                         outcomes = await pipeline.write(tx, batch)
-                        await tasks.finish(tx, task, again_at=next_due(task, DAILY, now))
+                        again_at = next_due(task, DAILY, now)
+                        await tasks.finish(tx, task, again_at=again_at)
                         return sum(outcome.status == "created" for outcome in outcomes)
         except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
             changes.append(model_failure(error, now))
@@ -71,14 +82,19 @@ async def run(ctx: Context, task: Task) -> int:
     return 0
 
 
-async def gather(reading: Reader, scope: Scope, last: datetime | None) -> dict[str, list[Memory]]:
-    """Return what the person did, said of themselves since the last insight, and said last, in
-    their own words, newest first.
+async def gather(
+    reading: Reader,
+    scope: Scope,
+    last: datetime | None,
+) -> dict[str, list[Memory]]:
+    """Return the person's recent activities, facts they stated since the last insight, and their
+    latest turns, each newest first.
     """
-    recent = await reading.page(scope, Filter(kinds=("episodic",)), limit=_PAGE)
+    episodic = Filter(kinds=("episodic",))
+    recent = await reading.page(scope, episodic, limit=_PAGE)
     where = Filter(kinds=("semantic", "procedural"), created_after=last)
     stated = await reading.page(scope, where, limit=_PAGE)
-    facts = [memory for memory in stated if authority.is_persons(memory)]
+    facts = list(filter(authority.is_persons, stated))
     activities: list[Memory] = []
     turns: list[Memory] = []
     left = CHARACTERS
@@ -89,13 +105,20 @@ async def gather(reading: Reader, scope: Scope, last: datetime | None) -> dict[s
             left -= len(memory.text) + 1
             if left >= 0:  # whole turns only
                 turns.append(memory)
-    return {"activities": activities[:ACTIVITIES], "facts": facts[:FACTS], "conversation": turns}
+    return {
+        "activities": activities[:ACTIVITIES],
+        "facts": facts[:FACTS],
+        "conversation": turns,
+    }
 
 
 def question(notes: Mapping[str, Sequence[Memory]]) -> Prompt:
-    """Return what the model is asked."""
-    texts = {name: [memory.text[:CHARACTERS] for memory in some] for name, some in notes.items()}
-    given = texts | {"conversation": "\n".join(reversed(texts["conversation"]))}
+    """Return the prompt for notes about the person."""
+    given: dict[str, object] = {}
+    for name, memories in notes.items():
+        texts = [memory.text[:CHARACTERS] for memory in memories]
+        is_conversation = name == "conversation"
+        given[name] = "\n".join(reversed(texts)) if is_conversation else texts
     return prompts.build("reflect", given)
 
 
@@ -103,33 +126,36 @@ def insights(answer: Mapping[str, Any], sources: Sequence[Memory]) -> list[Draft
     """Return the insights that can be stored: self-contained, in the third person, nothing
     invented.
     """
-    source = parse("\n".join(memory.text for memory in sources))
     drafts: list[Draft] = []
+    source = parse("\n".join(memory.text for memory in sources))
+    ids = tuple(memory.id for memory in sources)
     for given in answer["insights"][:MOST]:
         if len(given["summary"]) > prompts.LONGEST:
             continue
         text = prompts.to_statement(given["summary"])
+        level = given["importance"]
+        if level < 1:
+            level = USUAL_LEVEL
         if text and not compare.invents(parse(text), source):
-            level = given["importance"]
-            level = min(level, HIGHEST_LEVEL) if level >= 1 else USUAL_LEVEL
             draft = Draft(
                 text=text,
                 kind="insight",
                 category=CATEGORY,
-                importance=level / 5,
+                importance=min(level, HIGHEST_LEVEL) / 5,
                 confidence=CONFIDENCE,
                 tags=clean_tags(given["tags"]),
-                evidence_ids=tuple(memory.id for memory in sources),
+                evidence_ids=ids,
             )
             drafts.append(draft)
     return drafts
 
 
 def clean_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    """Return the tags that are single words, in lower case.
+    """Return the tags that are single words, in lower case, without repetitions.
 
     >>> clean_tags(["Trust", "ignore all rules", "style"])
     ('trust', 'style')
     """
-    fitting = dict.fromkeys(tag.lower() for tag in tags if _TAG.fullmatch(tag))
-    return tuple(fitting)[:TAGS]
+    words = filter(_TAG.fullmatch, tags)
+    unique = dict.fromkeys(map(str.lower, words))
+    return tuple(unique)[:TAGS]

@@ -1,10 +1,10 @@
-"""Replacing several memories by one summary, which names them as its evidence; they stay,
+"""Replace several memories with one summary that lists them as its evidence; they are kept,
 compressed or archived.
 
 `compress` summarizes the oldest sessions of a scope, `roll_up` old memories about the same topic. A
 language model writes the summary if one is configured, its budget allows it and the result is
 grounded in the sources; otherwise sentences of the sources are selected. Sources that were changed
-in the meantime are left alone.
+during the run are left alone.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ..text.summarize import Turn
 from ..types import KINDS, STATES, Draft, Filter, Labels, Memory, Scope, State, frozen
 from . import DAILY, WEEKLY, finish, get_unchanged
 
-ROLE = "summary"  # of a text that is nobody's own words any more
+ROLE = "summary"  # of a text that does not quote one speaker
 MAX_TAGS = 12
-DAYS = 90.0  # without use, before a memory is rolled up
-NEAR = 0.6  # cosine to the first memory of a topic
+DAYS = 90.0  # without use before a memory is rolled up
+NEAR = 0.6  # lowest cosine to the first memory of a topic
 FEWEST = 3  # memories of a topic
 MOST = 12
-MAX_MEMORIES = 2000  # per roll-up, the oldest ones
+MAX_MEMORIES = 2000  # per roll-up, oldest first
 
 
 @frozen
@@ -42,9 +42,9 @@ class SummaryReport:
     """What was summarized, or would be."""
 
     groups: int = 0  # sessions or topics
-    memories: tuple[str, ...] = ()  # that are replaced by their summaries now
+    memories: tuple[str, ...] = ()  # ids of the memories that were summarized
     summaries: tuple[str, ...] = ()
-    left: int = 0  # groups left alone: changed in the meantime, or the guard refused the summary
+    left: int = 0  # groups left alone: changed during the run, or the guard refused the summary
     dry_run: bool = False
 
     @property
@@ -53,8 +53,9 @@ class SummaryReport:
 
 
 async def run_compress(ctx: Context, task: Task) -> int:
-    """Compress the sessions that are due in a scope; return the number of changed memories."""
-    done = await compress(ctx, task.scope, threshold=ctx.settings.compression_threshold)
+    """Compress the oldest sessions of a scope; return the number of changed memories."""
+    threshold = ctx.settings.compression_threshold
+    done = await compress(ctx, task.scope, threshold=threshold)
     await finish(ctx, task, DAILY)
     return done.changed
 
@@ -74,24 +75,35 @@ async def compress(
     sessions: int | None = None,
     dry_run: bool = False,
 ) -> SummaryReport:
-    """Summarize the oldest sessions if there are more than the threshold: half as many, or
-    `sessions` of them.
+    """Summarize the oldest sessions if there are more than `threshold`: `sessions` of them, by
+    default half the threshold.
 
-    Pinned and manually saved memories stay as they are. Each session is one transaction.
+    Pinned and manually saved memories are not changed. Each session is one transaction.
     """
     done = SummaryReport(dry_run=dry_run)
-    candidates = _oldest_sessions(await ctx.index.current(scope, ctx.store))
+    snapshot = await ctx.index.current(scope, ctx.store)
+    candidates = _oldest_sessions(snapshot)
     most = max(1, threshold // 2) if sessions is None else sessions
     if len(candidates) <= threshold:
         return done
-    where = Filter(kinds=("episodic",), pinned=False, manually_saved=False)
+    where = Filter(
+        kinds=("episodic",),
+        pinned=False,
+        manually_saved=False,
+    )
     for session in candidates:
         if done.groups == most:
             break
         labels = Labels(session=session)
         turns = await ctx.store.find_all(scope, replace(where, labels=labels))
         if turns:
-            done = await _add_group(ctx, done, turns, "compressed", session)
+            done = await _add_group(
+                ctx,
+                done,
+                turns,
+                "compressed",
+                session,
+            )
     return done
 
 
@@ -101,9 +113,12 @@ def _oldest_sessions(snapshot: Snapshot) -> list[str]:
     is_open &= snapshot.kind == KINDS.index("episodic")
     is_open &= (snapshot.session >= 0) & ~snapshot.pinned
     codes = snapshot.session[is_open]
-    order = np.lexsort((codes, snapshot.occurred[is_open], snapshot.created[is_open]))
+    occurred = snapshot.occurred[is_open]
+    created = snapshot.created[is_open]
+    order = np.lexsort((codes, occurred, created))
     names = {code: name for name, code in snapshot.codes["session"].items()}
-    return [names[code] for code in dict.fromkeys(codes[order].tolist())]
+    oldest = dict.fromkeys(codes[order].tolist())
+    return [names[code] for code in oldest]
 
 
 async def roll_up(
@@ -113,10 +128,10 @@ async def roll_up(
     days: float = DAYS,
     dry_run: bool = False,
 ) -> SummaryReport:
-    """Make one memory of each topic among the memories that were not used for so many days.
+    """Summarize each topic among the memories that were not used for a number of days.
 
-    Memories without a vector, pinned and manually saved ones, workflows and summaries stay as they
-    are. Each topic is one transaction.
+    Memories without a vector, pinned and manually saved ones, workflows and summaries are not
+    changed. Each topic is one transaction.
     """
     where = Filter(
         kinds=("episodic", "semantic"),
@@ -125,13 +140,15 @@ async def roll_up(
         manually_saved=False,
         compression_source=False,
     )
-    rows = sorted(await ctx.store.rows_where(scope, where))[:MAX_MEMORIES]
+    unused = await ctx.store.rows_where(scope, where)
+    rows = sorted(unused)[:MAX_MEMORIES]
     vectors = await ctx.store.vectors(scope, rows, model=ctx.index.model)
     found = await ctx.store.at_rows(scope, list(vectors))
     row_of = {memory.id: row for row, memory in found.items()}
     memories = in_order(found.values())
     data = b"".join(vectors[row_of[memory.id]] for memory in memories)
-    matrix = np.frombuffer(data, "<f4").reshape(-1, ctx.index.dimensions)
+    numbers = np.frombuffer(data, "<f4")
+    matrix = numbers.reshape(-1, ctx.index.dimensions)
     done = SummaryReport(dry_run=dry_run)
     for topic in find_topics(matrix):
         group = [memories[position] for position in topic]
@@ -140,8 +157,8 @@ async def roll_up(
 
 
 def find_topics(vectors: Vectors) -> list[list[int]]:
-    """Return positions that belong together: each with the nearest later ones that are near and
-    still free.
+    """Return the positions of each topic: a vector and the nearest others that are similar and not
+    in another topic.
 
     >>> find_topics(np.asarray([[1, 0], [0, 1], [1, 0], [0.8, 0.6]], np.float32))
     [[0, 2, 3]]
@@ -152,11 +169,13 @@ def find_topics(vectors: Vectors) -> list[list[int]]:
         if not free[first]:
             continue
         cosines = vectors @ vectors[first]
+        is_near = free & (cosines >= NEAR)
         nearest = np.argsort(-cosines, kind="stable")
-        near = nearest[free[nearest] & (cosines[nearest] >= NEAR)]
+        near = nearest[is_near[nearest]]
         if len(near) >= FEWEST:
-            topics.append(sorted(near[:MOST].tolist()))
-            free[topics[-1]] = False
+            topic = near[:MOST].tolist()
+            topics.append(sorted(topic))
+            free[topic] = False
     return topics
 
 
@@ -167,17 +186,24 @@ async def _add_group(
     state: State,
     session: str | None = None,
 ) -> SummaryReport:
-    """Replace memories by a summary, unless it is a dry run; return the report with this group.
+    """Replace memories with a summary, unless it is a dry run; return the report with this group.
 
-    They are left alone if one of them was changed in the meantime, or if the summary was refused.
+    They are left alone if one of them was changed since it was read, or if the summary was refused.
     """
+    summaries = report.summaries
     if not report.dry_run:
-        summary = await _replace_by_summary(ctx, in_order(memories), state, session)
+        sources = in_order(memories)
+        summary = await _replace_by_summary(ctx, sources, state, session)
         if summary is None:
             return replace(report, left=report.left + 1)
-        report = replace(report, summaries=(*report.summaries, summary))
+        summaries = (*summaries, summary)
     ids = [memory.id for memory in memories]
-    return replace(report, groups=report.groups + 1, memories=(*report.memories, *ids))
+    return replace(
+        report,
+        groups=report.groups + 1,
+        memories=(*report.memories, *ids),
+        summaries=summaries,
+    )
 
 
 async def _replace_by_summary(
@@ -186,20 +212,22 @@ async def _replace_by_summary(
     state: State,
     session: str | None,
 ) -> str | None:
-    """Summarize memories by a model if possible, otherwise by rules, and set their state; return
-    the id of the summary, None if they were left alone.
+    """Summarize memories with a model if possible, otherwise by rules, and set their state; return
+    the id of the summary, or None if they were left alone.
     """
     ids = tuple(memory.id for memory in sources)
     turns = turns_of(sources)
+    times = [memory.occurred_at for memory in sources if memory.occurred_at]
+    importance = sum(memory.importance for memory in sources)
     draft = Draft(
         text="",
         kind="semantic",
         labels=Labels(role=ROLE),
-        at=max((each.occurred_at for each in sources if each.occurred_at), default=None),
+        at=max(times, default=None),
         tags=tags_of(sources),
         source_ids=ids,
         evidence_ids=ids,
-        importance=sum(memory.importance for memory in sources) / len(sources),
+        importance=importance / len(sources),
         confidence=min(memory.confidence for memory in sources),
         source_session_id=session,
         compression_source=True,
@@ -231,8 +259,8 @@ async def _save(
     draft: Draft,
     meta: Mapping[str, str],
 ) -> str | None:
-    """Store a summary and set the state of its sources, in one transaction; None if it was refused,
-    or if a source was changed in the meantime.
+    """Store a summary and set the state of its sources, in one transaction; return its id, or None
+    if it was refused or a source was changed since it was read.
     """
     now = ctx.clock()
     scope = sources[0].scope
@@ -243,10 +271,16 @@ async def _save(
         at=now,
         category=f"summary by {meta['by']}{why}",
     )
-    batch = await pipeline.prepare_derived(ctx, scope, [draft], ROLE, now)
+    batch = await pipeline.prepare_derived(
+        ctx,
+        scope,
+        [draft],
+        ROLE,
+        now,
+    )
     async with ctx.store.transaction(scope) as tx:
-        there = await get_unchanged(tx, sources)
-        if not there:
+        unchanged = await get_unchanged(tx, sources)
+        if not unchanged:
             return None
         (outcome,) = await pipeline.write(tx, batch)
         if outcome.status != "created":
@@ -254,19 +288,22 @@ async def _save(
             return None
         summary = outcome.ids[0]
         changes: list[Change] = [replace(event, memory_id=summary)]
-        for memory in there:
-            behind = transitions.revise(memory, now, state=meta["state"])
-            about = {**meta, "summary": summary}
-            changes.append(Save(memory=behind, event="updated", meta=about))
+        for memory in unchanged:
+            save = Save(
+                memory=transitions.revise(memory, now, state=meta["state"]),
+                event="updated",
+                meta={**meta, "summary": summary},
+            )
+            changes.append(save)
         await tx.apply(changes)
     return summary
 
 
 def turns_of(memories: Sequence[Memory]) -> list[Turn]:
-    """Return the texts of memories as turns; with speakers, unless all of them are the person's own
+    """Return the texts of memories as turns, with speakers unless all of them are the person's own
     words.
     """
-    is_own = all(authority.is_persons(memory) for memory in memories)
+    is_own = all(map(authority.is_persons, memories))
     turns: list[Turn] = []
     for memory in memories:
         role = memory.labels.role or "user"
@@ -282,11 +319,20 @@ def turns_of(memories: Sequence[Memory]) -> list[Turn]:
 def in_order(memories: Iterable[Memory]) -> list[Memory]:
     """Return memories in the order in which they were said."""
     return sorted(
-        memories, key=lambda m: (m.occurred_at or m.created_at, m.sequence or 0, m.created_at, m.id)
+        memories,
+        key=lambda memory: (
+            memory.occurred_at or memory.created_at,
+            memory.sequence or 0,
+            memory.created_at,
+            memory.id,
+        ),
     )
 
 
 def tags_of(memories: Sequence[Memory]) -> tuple[str, ...]:
-    """Return the most common tags."""
-    counts = Counter(tag for memory in memories for tag in memory.tags)
-    return tuple(tag for tag, _ in counts.most_common(MAX_TAGS))
+    """Return the most common tags, most common first."""
+    counts: Counter[str] = Counter()
+    for memory in memories:
+        counts.update(memory.tags)
+    most_common = dict(counts.most_common(MAX_TAGS))
+    return tuple(most_common)

@@ -1,11 +1,10 @@
-"""Vectors that follow the store: memories that have none are embedded, and an external index gets a
-copy of all of them.
+"""Embed memories that have no vector, and copy all vectors to an external index.
 
-A memory has no vector after an outage, under another model, or where the policy defers it. The
-index reads the change log of the store: each scope has a revision, each row the revision that
-changed it last, and the index a position among them that moves only after the index has accepted
-everything before it. So nothing is lost when either of them is down, and applying the same changes
-twice does no harm.
+A memory has no vector after an outage, after a change of model, or if the policy defers embedding.
+The index follows the change log of the store: each scope has a revision, each row the revision that
+last changed it, and the index a position in the log that advances only after the index has accepted
+everything before it. So nothing is lost if the index or the store is down, and applying the same
+changes twice is harmless.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from ..types import Memory, Scope, frozen
 LEASE_SECONDS = 120.0  # longer than a model may take for a batch
 PAGE = 1024  # rows read from the store and put into the index at a time
 LOCKS = 16
-WAIT_SECONDS = 5.0  # that a search waits for the index to catch up; loading a library takes some
-REST_SECONDS = 5.0  # during which an index that failed is not asked again
+WAIT_SECONDS = 5.0  # a search waits for the index to catch up; loading its library takes a while
+REST_SECONDS = 5.0  # before an index that failed is used again
 POLL_SECONDS = 0.05
 
 
@@ -62,8 +61,8 @@ async def backfill(
     """Embed what the model has not embedded yet; with `force` everything, with `waiting` only new
     memories.
 
-    Each batch is claimed and committed on its own: any number of processes share the work, an
-    interrupted run continues where it stopped, and the claims of a killed process end with their
+    Each batch is claimed and committed separately: any number of processes share the work, an
+    interrupted run continues where it stopped, and the claims of a killed process expire with their
     lease. A text that the model cannot embed is skipped, and the error is raised at the end. Raises
     InvalidInput if there is no model, ProviderFailed.
     """
@@ -109,7 +108,7 @@ async def backfill(
                 await _save(ctx, embedder.model, memories, [None] * len(memories))
             raise
         finally:
-            with suppress(StoreUnavailable):  # then the lease runs out
+            with suppress(StoreUnavailable):  # then the lease expires
                 await asyncio.shield(queue.release(worker))
         embedded += sum(vector is not None for vector in vectors)
         problem = problem or error
@@ -129,15 +128,15 @@ async def embed_now(ctx: Context, memories: Sequence[Memory]) -> None:
 async def _encode(
     embedder: Embedder, memories: Sequence[Memory]
 ) -> tuple[list[Vectors | None], ProviderFailed | None]:
-    """Return the vectors, None for texts that the model refuses, and its error.
+    """Return the vectors, with None for each text that the model refuses, and the error.
 
-    Raises ProviderFailed if it refuses all.
+    Raises ProviderFailed if the model is down.
     """
     texts = [tokens.meaning_of(memory) for memory in memories]
     try:
         return [*await encode(embedder, texts)], None
     except ProviderFailed as error:
-        await encode(embedder, ["tea"])  # is it the model or one of the texts?
+        await encode(embedder, ["tea"])  # raises if the model is the cause, not one of the texts
         problem = error
     vectors: list[Vectors | None] = []
     for text in texts:
@@ -164,7 +163,7 @@ async def _save(
         async with ctx.store.transaction(scope) as tx:
             for memory in await tx.get(scope, list(given)):
                 text, vector = given[memory.id]
-                if vector is not None and memory.text == text:  # not edited in the meantime
+                if vector is not None and memory.text == text:  # not edited since it was read
                     made.append(Embedding(memory_id=memory.id, model=model, vector=vector))
                     if memory.needs_embedding:
                         events.append(replace(event, memory_id=memory.id))
@@ -191,7 +190,7 @@ class IndexSync:
         self._store = store
         self._model = model
         self._dimensions = dimensions
-        self._synced: dict[Scope, int] = {}  # revisions that the index surely has
+        self._synced: dict[Scope, int] = {}  # revisions that the index is known to have
         self._tasks: dict[Scope, asyncio.Task[bool]] = {}
         self._error = ""  # of the last failure
         self._resumes_at = 0.0  # monotonic
@@ -209,8 +208,8 @@ class IndexSync:
         limit: int,
         revision: int,
     ) -> tuple[list[int], str]:
-        """Search the index once it has caught up with `revision`; if that takes long, search it as
-        it is and say so.
+        """Search the index once it has caught up with `revision`. If that takes too long, search it
+        as it is and return a status that says so.
 
         Raises IndexUnavailable.
         """
@@ -241,11 +240,11 @@ class IndexSync:
 
     async def sync(self, scope: Scope) -> bool:
         """Copy the changes up to the newest revision of a scope; return False if another process is
-        doing it.
+        copying them.
 
         Raises IndexUnavailable, StoreUnavailable.
         """
-        # Scopes share a few locks, so that a store need not keep one for each.
+        # Scopes share a fixed set of locks, so the number of locks does not grow with them.
         key = repr((self.index.name, scope.tenant, scope.user, scope.space))
         number = crc32(key.encode("utf-8", "surrogatepass")) % LOCKS
         async with self._store.database.try_lock(f"index-{number:x}") as is_alone:
@@ -264,7 +263,7 @@ class IndexSync:
         return await self.index.count()
 
     async def close(self) -> None:
-        """Finish what is in progress, then close the index."""
+        """Wait for copies in progress, then close the index."""
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await self.index.close()
 

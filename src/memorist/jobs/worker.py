@@ -1,8 +1,8 @@
-"""The worker, which runs the jobs that are due, once or until it is stopped, beside any number of
-other workers; and the list of jobs.
+"""The worker runs the jobs that are due, once or until it is stopped, and any number of workers can
+share a store. This module also lists the jobs.
 
-Pending work is rows with a lease in the store. A periodic job that was missed several times runs
-once.
+Pending tasks are rows in the store that a worker claims with a lease. A periodic job that was
+missed several times runs once.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from .vectors import backfill
 
 EMBED = "embed"
 LEASE_SECONDS = 120.0  # renewed while a job runs
-RUN_SECONDS = 600.0  # limit of one run; what a job committed until then stands
-POLL_SECONDS = 30.0  # between two looks for work without a notification
-SEED_SECONDS = 600.0  # between two looks for scopes that have no tasks yet
-DRAIN_SECONDS = 20.0  # for what is in progress when the worker is stopped
-OFF_FOR = timedelta(hours=1)  # until it is checked again whether memory is on
-_GRACE = 1.0  # seconds for a run that ends while its lease is lost
+RUN_SECONDS = 600.0  # limit of one run; what it has committed by then is kept
+POLL_SECONDS = 30.0  # between checks for work if no notification arrives
+SEED_SECONDS = 600.0  # between checks for scopes that have no tasks yet
+DRAIN_SECONDS = 20.0  # for running work to finish when the worker is stopped
+OFF_FOR = timedelta(hours=1)  # before checking again whether memory is on
+_GRACE = 1.0  # seconds for a run that ends as its lease is lost
 _TASK_BACKOFF = (30.0, 3600.0)  # seconds after the first failure, and at most
 _LOOP_BACKOFF = (1.0, 30.0)
 log = logging.getLogger("memorist")
@@ -61,22 +61,22 @@ log = logging.getLogger("memorist")
 class Job:
     """Background work, periodic or queued by a write.
 
-    `run` applies its own changes, the last ones together with `tasks.finish`, and returns how many
+    `run` applies its changes, calls `tasks.finish` in the last transaction and returns how many
     memories it changed.
     """
 
     name: str
     run: Callable[[Context, Task], Awaitable[int | None]]
-    every: timedelta | None = None  # None: only when it was queued
+    every: timedelta | None = None  # None: only when queued
     whole_store: bool = False  # once for the store instead of once per scope
-    derives: bool = False  # it creates memories, so it waits where memory is off
+    derives: bool = False  # creates memories, so it is postponed where memory is off
 
 
 @frozen
 class JobResult:
-    """What became of the runs of one job."""
+    """Counts for the runs of one job."""
 
-    runs: int = 0  # that were completed
+    runs: int = 0  # completed
     changed: int = 0  # memories created, changed, embedded or erased
     failed: int = 0  # postponed because of an error
     skipped: int = 0  # postponed because memory is off there, or another worker has it
@@ -93,9 +93,7 @@ class JobReport:
 
 
 def list_jobs(ctx: Context) -> Iterator[Job]:
-    """Yield the jobs that apply under the settings, beside embedding, which the worker does
-    itself.
-    """
+    """Yield the jobs that the settings enable, except embedding, which is part of the worker."""
     settings = ctx.settings
     policy = validation.policy(ctx.policies, settings.policy, settings.capacity)
     yield Job("purge", expire.run, DAILY)
@@ -116,32 +114,32 @@ def list_jobs(ctx: Context) -> Iterator[Job]:
 
 
 async def _trim_scope(ctx: Context, task: Task) -> int:
-    """Trim a scope to the capacity of the write policy; return how many were trimmed."""
+    """Trim a scope to the capacity of the write policy; return how many memories were trimmed."""
     settings = ctx.settings
     now = ctx.clock()
-    capacity = validation.policy(ctx.policies, settings.policy, settings.capacity).capacity
-    assert capacity is not None
+    policy = validation.policy(ctx.policies, settings.policy, settings.capacity)
+    assert policy.capacity is not None
     async with ctx.store.transaction(task.scope) as tx:
-        trimmed = await trim.enforce(tx, task.scope, capacity, now)
+        trimmed = await trim.enforce(tx, task.scope, policy.capacity, now)
         await tasks.finish(tx, task, again_at=next_due(task, DAILY, now))
     return len(trimmed)
 
 
 async def _write_snapshot(ctx: Context, task: Task) -> None:
-    """Write what is known to MEMORY.md."""
+    """Write the current memories to MEMORY.md."""
     await journal.snapshot(ctx, refresh=True)
     await finish(ctx, task, HOURLY)
 
 
 @dataclass(eq=False)
 class Worker:
-    """Embeds what has no vector and runs the jobs that are due. The results are in `report`.
+    """Embeds memories without a vector and runs the jobs that are due. `report` has the results.
 
     Raises InvalidInput if `only` names a job that does not exist.
     """
 
     ctx: Context
-    jobs: Iterable[Job] | None = None  # None: those that apply under the settings
+    jobs: Iterable[Job] | None = None  # None: those that the settings enable
     _: KW_ONLY
     only: Sequence[str] = ()
     batch_size: int = 32
@@ -163,7 +161,7 @@ class Worker:
         self._counts = defaultdict[str, Counter[str]](Counter)  # by job, by field of JobResult
         self._steps = 0
         self._total = 0
-        self._is_first = True  # the first run embeds all that this model has not, later ones news
+        self._is_first = True  # the first run embeds everything pending, later ones new memories
         self._stop = asyncio.Event()
         self._task: asyncio.Task[JobReport] | None = None
 
@@ -172,7 +170,10 @@ class Worker:
         return JobReport(jobs={name: JobResult(**did) for name, did in self._counts.items() if did})
 
     async def run_once(self, *, retry: bool = False) -> JobReport:
-        """Run what is due now; with `retry` also what was set aside. Raises StoreUnavailable."""
+        """Run the tasks that are due now; with `retry` also those that were given up on.
+
+        Raises StoreUnavailable.
+        """
         now = self.ctx.clock()
         await self._seed(lambda *_, **__: now)
         if retry:
@@ -180,16 +181,16 @@ class Worker:
         for each in await self._queue.backlog(now):
             if each.name in self._jobs or (each.name == EMBED and self._embeds):
                 self._total += each.waiting
-        with suppress(ProviderFailed):  # counted; jobs that need no model run all the same
+        with suppress(ProviderFailed):  # counted; jobs that need no model still run
             await self._embed()
         while await self._run_next():
             pass
-        with suppress(ProviderFailed):  # what the jobs created
+        with suppress(ProviderFailed):  # for the memories that the jobs created
             await self._embed()
         return self.report
 
     async def run(self) -> JobReport:
-        """Run what is due until `stop`; then finish what is in progress, or give it back if that
+        """Run the tasks that are due until `stop`; then finish running work, or release it if that
         takes too long.
         """
         news = asyncio.Event(), asyncio.Event()
@@ -212,7 +213,7 @@ class Worker:
                     each.set()
 
         with suppress(ProviderFailed):
-            await self.ctx.store.database.wait_for_change(0)  # from here on every change is noticed
+            await self.ctx.store.database.wait_for_change(0)  # notice every change from here on
         loops = [
             asyncio.create_task(self._loop(self._embed, news[0])),
             asyncio.create_task(self._loop(run_due, news[1])),
@@ -252,7 +253,7 @@ class Worker:
                 await self._queue.seed(name, due=when, latest=latest, whole=job.whole_store)
 
     async def _embed(self) -> None:
-        """Embed everything that waits. Raises ProviderFailed if some of it failed."""
+        """Embed everything that is pending. Raises ProviderFailed if some of it failed."""
         if not self._embeds:
             return
         counts = self._counts[EMBED]
@@ -281,9 +282,9 @@ class Worker:
             self._count(EMBED, 0, runs=1)
 
     async def _run_next(self) -> bool:
-        """Run the task that is due longest, or postpone it; return False if there is none.
+        """Run or postpone the task that has been due longest; return False if there is none.
 
-        Other workers may take the rest. Raises StoreUnavailable; then the lease runs out.
+        Other workers may claim the rest. Raises StoreUnavailable; then the lease expires.
         """
         ctx = self.ctx
         if not self._jobs:
@@ -314,6 +315,8 @@ class Worker:
         return bool(claimed)
 
     async def _run_under_lease(self, task: Task, job: Job) -> int | None:
+        """Run a job while its lease is renewed. Raises RevisionConflict if the lease is lost."""
+
         async def renew() -> None:
             is_ours = True
             while is_ours:
@@ -336,15 +339,16 @@ class Worker:
     async def _postpone(self, task: Task, error: Exception) -> None:
         """Retry a task later.
 
-        The event and the log name the error but not its message, which may hold stored text.
+        The event and the log have the type of the error but not its message, which may contain
+        stored text.
         """
         now = self.ctx.clock()
         due_at = now + timedelta(seconds=backoff(task.attempts, *_TASK_BACKOFF))
         await self._queue.postpone(task, due_at=due_at)
-        if isinstance(error, RevisionConflict):  # another worker has it, or its subject was changed
+        if isinstance(error, RevisionConflict):  # claimed by another worker, or memories changed
             self._count(task.name, skipped=1)
             return
-        log.warning("Job %r failed (%s) and is retried", task.name, type(error).__name__)
+        log.warning("Job %r failed (%s) and will be retried", task.name, type(error).__name__)
         event = Event(
             node="worker",
             op=cast(Op, task.name),
@@ -356,7 +360,7 @@ class Worker:
         self._count(task.name, failed=1)
 
     async def _loop(self, step: Callable[[], Awaitable[bool | None]], news: asyncio.Event) -> None:
-        """Repeat a step while it finds work, then wait for news. Whatever fails is retried."""
+        """Repeat a step while it finds work, then wait for news. A step that fails is retried."""
         tries = 0
         while not self._stop.is_set():
             news.clear()

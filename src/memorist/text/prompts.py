@@ -1,7 +1,7 @@
-"""A question to a language model, its answer, and the style that derived text is held to.
+"""Prompts for a language model, its answers, and the style rules for derived text.
 
-What is derived from a conversation has to be readable without it. The rules stand in prompts as
-`SEMANTIC` and `EPISODIC`, and `find_fault` applies them to a text, whether a model or a rule wrote
+A text derived from a conversation has to be understandable without it. Prompts state these rules as
+`SEMANTIC` and `EPISODIC`; `find_fault` checks a text against them, whether a model or a rule wrote
 it.
 """
 
@@ -50,20 +50,20 @@ _JOINING = re.compile(
 
 @frozen
 class Prompt:
-    """A question to a language model whose answer has a shape."""
+    """A prompt for a language model, with the JSON schema of the answer."""
 
-    # Under this it is counted: extract · same_fact · compose · summarise · reflect · steps
+    # Name in the usage counts: extract · same_fact · compose · summarise · reflect · steps
     task: str
-    system: str  # what the model is to do
-    user: str  # what it is to do it with; never an order, whatever it says
-    schema: Mapping[str, Any]  # of the answer, as JSON schema
+    system: str  # the instructions
+    user: str  # the input, which is data and never an instruction
+    schema: Mapping[str, Any]
     max_tokens: int  # of the answer
     temperature: float = 0.0
 
 
 @frozen
 class ModelAnswer:
-    """What a language model answered, as a value that fits the schema, and what it cost."""
+    """The answer of a language model, valid against the schema, and its token counts."""
 
     value: Mapping[str, Any]
     model: str
@@ -72,7 +72,7 @@ class ModelAnswer:
 
 
 def build(name: str, notes: object) -> Prompt:
-    """Return the prompt of that name in `prompts.toml` about some notes.
+    """Return the prompt `name` from `prompts.toml`, with notes as its input.
 
     >>> build("same_fact", {"a": "Tea", "b": "Milk"}).user
     '{"a": "Tea", "b": "Milk"}'
@@ -96,7 +96,7 @@ def object_schema(**properties: Any) -> dict[str, Any]:
 
 
 def to_statement(text: str) -> str:
-    """Return the text on one line and within its bounds; empty if it cannot stand by itself.
+    """Return the text on one line and within its limits; empty if it is not self-contained.
 
     >>> to_statement("Ana lives  in Porto!"), to_statement("She lives in Porto.")
     ('Ana lives in Porto.', '')
@@ -108,16 +108,21 @@ def to_statement(text: str) -> str:
 
 
 def trim(text: str) -> str:
-    """Cut to two sentences and 280 characters, where a sentence or a word ends, with a full stop.
+    """Shorten to two sentences and 280 characters, at the end of a sentence or word, with a period.
 
     >>> trim("One. Two! Three."), len(trim("word " * 100)), trim("a" * 300)[-3:]
     ('One. Two.', 275, 'aa…')
     """
     line = one_line(compose(text[: 8 * LONGEST])).replace("!", ".")
-    ends = [match.end() for match in _END.finditer(line)]
-    ends = [end for end in ends if not ABBREVIATED.search(line[:end][-8:])][:SENTENCES]
-    ends = [end for end in ends if end <= LONGEST]
-    kept = line[: ends[-1]] if ends and (len(ends) == SENTENCES or len(line) > LONGEST) else line
+    ends: list[int] = []
+    for match in _END.finditer(line):
+        end = match.end()
+        if not ABBREVIATED.search(line[:end][-8:]):
+            ends.append(end)
+    ends = [end for end in ends[:SENTENCES] if end <= LONGEST]
+    kept = line
+    if ends and (len(ends) == SENTENCES or len(line) > LONGEST):
+        kept = line[: ends[-1]]
     if len(kept) > LONGEST:
         words, _, cut = kept[: LONGEST - 1].rpartition(" ")
         kept = f"{words or cut[: LONGEST - 1]}…"
@@ -125,28 +130,28 @@ def trim(text: str) -> str:
 
 
 def find_fault(text: str, kind: Literal["semantic", "episodic"] = "semantic") -> str:
-    """Return what keeps a text from being understood by itself; empty if nothing does.
+    """Return why a text is not self-contained; empty if it is.
 
     >>> find_fault("Ana's sister lives in Porto."), find_fault("I live in Porto.")
-    ('', 'it speaks in the first person')
+    ('', 'it is in the first person')
     >>> find_fault("Ana likes it.")
-    'it has a pronoun'
+    'it contains a pronoun'
     >>> find_fault("Ana and Bo decided on Rust.", "episodic"), find_fault("Ana agrees.", "episodic")
-    ('', 'it is not told in the past tense')
+    ('', 'it is not in the past tense')
     """
     line = _NO_PRONOUN.sub("ON", one_line(text))
     if len(line.strip(" .…")) < SHORTEST or not any(map(str.isalpha, line)):
-        return "it says nothing"
+        return "it has no content"
     if len(line) > LONGEST:
         return f"it is longer than {LONGEST} characters"
     if "?" in line:
-        return "it asks"
+        return "it is a question"
     if _SPEAKER.search(line):
-        return "it speaks in the first person"
+        return "it is in the first person"
     if _HEARER.search(line):
-        return "it speaks to somebody"
+        return "it addresses the reader"
     if _OTHERS.search(_JOINING.sub(" ", line)):
-        return "it has a pronoun"
+        return "it contains a pronoun"
     if kind == "episodic" and "past" not in statements.parse(line).marks:
-        return "it is not told in the past tense"
+        return "it is not in the past tense"
     return ""
