@@ -41,10 +41,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Load what is used when it is used, so that `import memorist` stays quick."""
-    if name == "aio":
-        return import_module(".aio", __name__)
-    if name == "open":
-        return import_module(".sync", __name__).Blocking.open
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # otherwise a type checker would accept any name
+
+    def __getattr__(name: str) -> Any:
+        """Import on first use, so that `import memorist` stays fast."""
+        if name == "aio":
+            return import_module(".aio", __name__)
+        if name == "open":
+            return import_module(".sync", __name__).Blocking.open
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,6 @@
-"""The async door: `async with memorist.aio.open("memory.db") as memory: …`.
+"""Open a memory: `async with memorist.aio.open("memory.db") as memory: …`.
 
-Settings in, client out: this is the one place that knows which parts there are.
+Settings in, client out: this is the one place that picks the store and the providers.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from .text import tokens
 from .text.clock import utcnow
 
 __all__ = ["Client", "ScopedClient", "open"]
-ARCHIVE = ".jsonl"  # what the name of a store that is a text file ends with
-JOB_BATCH = 8  # memories embedded together in the background of a process that also answers
-JOB_SECONDS = 2.0  # that closing waits for a running job
-LEAN_FROM = 250_000  # memories of a scope whose vectors PostgreSQL searches
+ARCHIVE = ".jsonl"  # suffix of a store that is a text file
+JOB_BATCH = 8  # memories embedded at once in the background of a process that also answers
+JOB_SECONDS = 2.0  # how long closing waits for a running job
+LEAN_FROM = 250_000  # memories in a scope from which on PostgreSQL searches the vectors
 
 
 @asynccontextmanager
@@ -53,7 +53,7 @@ async def open(
     count_tokens: Callable[[str], int] | None = None,
     **settings: Unpack[Options],
 ) -> AsyncIterator[Client]:
-    """Open a memory for the length of a block. Every setting can be given by name."""
+    """Open a memory for the duration of a block. Every setting can be given by name."""
     async with await open_client(db, count_tokens=count_tokens, **settings) as memory:
         yield memory
 
@@ -64,7 +64,7 @@ async def open_client(
     count_tokens: Callable[[str], int] | None = None,
     **settings: Unpack[Options],
 ) -> Client:
-    """Open a memory; `count_tokens` says what a text costs.
+    """Open a memory; `count_tokens` counts the tokens of a text.
 
     Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded.
     """
@@ -173,8 +173,9 @@ async def _external_index(
     store: Store,
     embedder: Embedder | None,
 ) -> NearestRows | None:
-    """Return the index for the vectors of scopes that are too large to hold; None if there is none,
-    or if the store searches them itself.
+    """Return the external index for scopes that are too large to hold in this process.
+
+    None if none is configured, or if the store searches vectors itself.
     """
     if embedder is None or (settings.vector_index is None and not _is_postgres(settings)):
         return None
@@ -205,7 +206,7 @@ def _is_postgres(settings: Settings) -> bool:
 
 
 async def _open_store(settings: Settings, *, unfinished: bool = False) -> Store:
-    """Open the store; one that is an unfinished copy only to continue it."""
+    """Open the store. With `unfinished`, it may be a copy that was interrupted."""
     database: Database
     if _is_postgres(settings):
         with needs_postgres():
@@ -228,9 +229,9 @@ async def _open_store(settings: Settings, *, unfinished: bool = False) -> Store:
 
 
 async def _offline_store(settings: Settings, spool: Spool, down: Down) -> Store:
-    """Open a store that may be down later, or is down now: then `down` says why.
+    """Open a store that may be unavailable now or later; `down` then says why.
 
-    A server may be down if it was reached from this machine before. A file has to be there.
+    A server may be down if this machine reached it before. A file has to exist.
     """
     if "://" not in settings.db:
         return await _open_store(settings)
@@ -248,7 +249,7 @@ async def _offline_store(settings: Settings, spool: Spool, down: Down) -> Store:
 
 @contextmanager
 def needs_postgres() -> Iterator[None]:
-    """Say how to install the driver where it is missing."""
+    """Raise Misconfigured with the command that installs the driver if it is missing."""
     try:
         yield
     except ImportError as error:
@@ -283,8 +284,7 @@ def _embedder(settings: Settings) -> Embedder | None:
 
 
 def language_model(settings: Settings) -> Breaker | None:
-    """Return the language model, which is not asked for a while after failures. Raises
-    Misconfigured."""
+    """Return the language model behind a circuit breaker. Raises Misconfigured."""
     kind, _, named = settings.llm.partition(":")
     if kind == "none":
         return None
@@ -296,12 +296,12 @@ def language_model(settings: Settings) -> Breaker | None:
 
 
 def _key(setting: str, given: SecretStr | None, url: str | None, variable: str) -> str | None:
-    """Return the API key of a server. The variable is meant for the provider's own server only."""
+    """Return the API key of a server. The variable is used for the provider's own server only."""
     if given or url:
         return given.get_secret_value() if given else None
     if not os.environ.get(variable):
         raise Misconfigured(
-            f"Setting {setting!r} is missing: set it or {variable}, or name a server of your own"
+            f"Setting {setting!r} is missing: set it or {variable}, or name your own server"
         )
     return os.environ[variable]
 

@@ -15,7 +15,9 @@ from .ingest import validation
 from .jobs import expire, vectors
 from .jobs.expire import Purged
 from .jobs.worker import JobReport, Worker
-from .manage import import_export, journal
+from .manage import journal
+from .manage.import_export import import_records
+from .manage.record_reader import Import
 from .offline import Offline, Replayed
 from .ports import LlmUsage
 from .scoped import ScopedClient
@@ -47,17 +49,25 @@ class Client:
         await self.close()
 
     def scope(
-        self, user: str, space: str | None = None, tenant: str | None = None, **labels: str | None
+        self,
+        user: str,
+        space: str | None = None,
+        tenant: str | None = None,
+        **labels: str | None,
     ) -> ScopedClient:
         """Return the memory of one user in one space.
 
         Labels such as `session` or `agent` apply to everything done through it.
         Raises InvalidInput if a name is missing or not text.
         """
+        if space is None:
+            space = self.settings.space
+        if tenant is None:
+            tenant = self.settings.tenant
         scope = Scope(
             user=validation.name("user", user),
-            space=validation.name("space", self.settings.space if space is None else space),
-            tenant=validation.name("tenant", self.settings.tenant if tenant is None else tenant),
+            space=validation.name("space", space),
+            tenant=validation.name("tenant", tenant),
         )
         return ScopedClient(self.ctx, scope, validation.labels(labels), self.offline)
 
@@ -74,7 +84,8 @@ class Client:
 
     async def llm_usage(self, *, days: float = 30) -> list[LlmUsage]:
         """Return the tokens used by the language model, by scope, day, task and model."""
-        return await self.ctx.store.llm_usage.list(None, validation.day(self.ctx.clock(), days))
+        since = validation.day(self.ctx.clock(), days)
+        return await self.ctx.store.llm_usage.list(None, since)
 
     async def replay(self) -> Replayed | None:
         """Store the spooled writes now; None if another process is doing it.
@@ -130,8 +141,7 @@ class Client:
         )
 
     async def rebuild_index(self, *, progress: Callable[[int], None] = lambda done: None) -> int:
-        """Empty the external vector index and fill it from the store; return how many vectors it
-        holds.
+        """Refill the external vector index from the store; return how many vectors it holds.
 
         Raises InvalidInput if none is configured, IndexUnavailable.
         """
@@ -142,7 +152,7 @@ class Client:
         return await self.ctx.external_index.rebuild(progress)
 
     async def drop_vectors(self) -> int:
-        """Delete the vectors of all models but the current one; return how many there were."""
+        """Delete the vectors of all models except the current one; return how many there were."""
         return await self.ctx.store.embeddings.drop_vectors(self.ctx.index.model)
 
     async def snapshot(self, *, refresh: bool = True) -> str:
@@ -177,7 +187,7 @@ class Client:
             raise InvalidInput(f"Rights of a key are some of {known}, not {rights!r:.60}")
         if agent is not None and "owner" in rights:
             raise InvalidInput(
-                "A key of an agent cannot have the right 'owner': make one without an agent"
+                "A key of an agent cannot have the right 'owner': create one without an agent"
             )
         if days is not None:
             validation.days(days)
@@ -226,15 +236,14 @@ class Client:
         *,
         restore: bool = False,
     ) -> Receipt:
-        """Import exported records, each into the scope it came from. Importing twice changes
-        nothing.
+        """Import exported records, each into its original scope. Importing twice changes nothing.
 
         Records pass the guard and the person's privacy settings like any other write. With
         `restore`, for an export of your own, they are stored as they were. Raises InvalidInput at
         the first record that cannot be read; the records before it have been imported.
         """
-        how = import_export.Import(ctx=self.ctx, restore=restore)
-        return await import_export.import_records(records, how)
+        how = Import(ctx=self.ctx, restore=restore)
+        return await import_records(records, how)
 
     async def backup(self, path: str | Path) -> None:
         """Write a complete copy of the database while others write."""

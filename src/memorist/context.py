@@ -1,4 +1,4 @@
-"""What every feature function receives: the parts of an open memory, in one bundle."""
+"""What every feature function receives: the parts of an open memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Context:
     clock: Callable[[], datetime] = utcnow
     count_tokens: Callable[[str], int] = tokens.count_tokens
     observers: list[Observer] = field(default_factory=list)
-    # Where memory was last found disabled, by session, and why: used while the store is down.
+    # Why memory was last found disabled, by scope and session: used while the store is down.
     disabled: dict[tuple[Scope, str | None], str] = field(default_factory=dict)
 
     def at(self, now: datetime) -> Context:
@@ -47,7 +47,7 @@ class Context:
 
 
 class Place:
-    """One scope of an open memory, with the labels of the caller: what the verbs work on."""
+    """One scope of an open memory and the labels of the caller: what the verbs work on."""
 
     def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
         self.ctx = ctx

@@ -1,4 +1,4 @@
-"""The verbs that look at what is stored in one scope, correct it and maintain it, async."""
+"""The verbs that inspect, correct and maintain what is stored in one scope, async."""
 
 from __future__ import annotations
 
@@ -74,8 +74,10 @@ class ManagedScope(Place):
         return await links.related(self.ctx.store, await self.get(id), limit=limit)
 
     async def history(self, id: str | None = None, *, limit: int = 100) -> list[HistoryEntry]:
-        """Return the history of one memory, or of the scope, newest first. It outlives the
-        memory."""
+        """Return the history of one memory, or of the scope, newest first.
+
+        The history of a memory remains when the memory is gone.
+        """
         validation.number("limit", limit)
         return await self.ctx.store.history.entries(self.scope, id, limit=limit)
 
@@ -89,10 +91,11 @@ class ManagedScope(Place):
         """Return the events of this scope, newest first: what happened when, without any text."""
         validation.number("limit", limit)
         validation.fields({"node": node, "op": op})
-        return await self.ctx.store.history.events(self.scope, node=node, op=op, limit=limit)
+        history = self.ctx.store.history
+        return await history.events(self.scope, node=node, op=op, limit=limit)
 
     async def event_counts(self, *, days: float = 30) -> list[EventCount]:
-        """Return the number of events by day, in the last days."""
+        """Return the number of events of each of the last days."""
         validation.days(days)
         since = self.ctx.clock() - timedelta(days=days)
         return await self.ctx.store.history.event_counts(self.scope, since)
@@ -103,8 +106,7 @@ class ManagedScope(Place):
         return await self.ctx.store.llm_usage.list(self.scope, since)
 
     async def conflicts(self, *, limit: int = 100) -> list[Conflict]:
-        """Return newer statements that replaced older ones and wait for a decision, newest
-        first."""
+        """Return statements that replaced older ones and await a decision, newest first."""
         validation.number("limit", limit)
         return await edit.list_conflicts(self.ctx.store, self.scope, limit=limit)
 
@@ -113,7 +115,7 @@ class ManagedScope(Place):
         return await edit.decide(self.ctx, self.scope, id, actor, is_confirmed=True)
 
     async def reject(self, id: str, *, actor: str | None = None) -> Memory:
-        """Put the older memory of a conflict back in place of the newer one. Raises NotFound."""
+        """Restore the older memory of a conflict and drop the newer one. Raises NotFound."""
         return await edit.decide(self.ctx, self.scope, id, actor, is_confirmed=False)
 
     edit = edit_memory
@@ -142,9 +144,9 @@ class ManagedScope(Place):
     async def extract(self, id: str) -> Extracted:
         """Extract facts from a turn of a conversation now.
 
-        By a language model if the setting `extract` says so, otherwise by rules. Each fact names
-        that memory as its source and is forgotten with it. What cannot be stored is returned with
-        the reason. Raises NotFound, RevisionConflict if it was changed meanwhile.
+        The setting `extract` decides whether a language model or rules do it. Each fact names that
+        memory as its source and is forgotten with it. What cannot be stored is returned with the
+        reason. Raises NotFound; RevisionConflict if the memory was changed at the same time.
         """
         memory = await self.get(id)
         ctx = self.ctx
@@ -163,17 +165,18 @@ class ManagedScope(Place):
     ) -> SummaryReport:
         """Summarize the oldest sessions, each in one memory, if there are more than the threshold.
 
-        The originals are kept behind the summary and come back with `include_compressed`, or by
-        `restore`. With `dry_run` nothing is changed. Raises InvalidInput.
+        The originals are kept as evidence of the summary; `include_compressed` recalls them and
+        `restore` brings them back. With `dry_run` nothing is changed. Raises InvalidInput.
         """
-        least = self.ctx.settings.compression_threshold if threshold is None else threshold
-        validation.number("threshold", least)
+        if threshold is None:
+            threshold = self.ctx.settings.compression_threshold
+        validation.number("threshold", threshold)
         if sessions is not None:
             validation.number("sessions", sessions)
         return await summarize.compress(
             self.ctx,
             self.scope,
-            threshold=least,
+            threshold=threshold,
             sessions=sessions,
             dry_run=dry_run,
         )
@@ -184,32 +187,35 @@ class ManagedScope(Place):
         days: float = summarize.DAYS,
         dry_run: bool = False,
     ) -> SummaryReport:
-        """Merge each topic among what was not used for so many days into one memory.
+        """Merge what was not used for a number of days, by topic, into one memory each.
 
-        The originals are archived behind it and can be restored. With `dry_run` nothing is changed.
+        The originals are archived and can be restored. With `dry_run` nothing is changed.
         Raises InvalidInput.
         """
         validation.days(days)
         return await summarize.roll_up(self.ctx, self.scope, days=days, dry_run=dry_run)
 
     async def purge(self, *, dry_run: bool = False) -> Purged:
-        """Hide what was not used for long, and erase what was hidden for long enough.
+        """Hide what was not used for `ttl_days`, and erase what was hidden for `purge_days`.
 
-        See the settings `ttl_days` and `purge_days`. What is pinned or manually saved stays.
+        Both are settings. What is pinned or manually saved stays.
         With `dry_run` nothing is changed.
         """
         return await expire.purge(self.ctx, self.scope, dry_run=dry_run)
 
     async def overview(self) -> str:
-        """Return what is stored here for people to read: counts, pinned, and newest by topic."""
-        store = self.ctx.store
-        pinned = await store.page(self.scope, Filter(pinned=True), limit=OVERVIEW)
-        rest = await store.page(self.scope, Filter(pinned=False), limit=OVERVIEW)
-        states = (await self.stats())["states"]
-        counts = ", ".join(f"{states[each]} {each.replace('_', ' ')}" for each in sorted(states))
-        memories = render.grouped((*pinned, *rest)[:OVERVIEW])
-        title = f"# {render.safe(self.scope.space)}: {counts or 'nothing is remembered here'}"
-        return f"{title}\n{memories}".strip()
+        """Return an overview for people: counts, pinned memories, and the newest by topic."""
+        pinned = await self.list(Filter(pinned=True), limit=OVERVIEW)
+        rest = await self.list(Filter(pinned=False), limit=OVERVIEW)
+        shown = (*pinned, *rest)[:OVERVIEW]
+        stats = await self.stats()
+        counts: list[str] = []
+        for state, count in sorted(stats["states"].items()):
+            name = state.replace("_", " ")
+            counts.append(f"{count} {name}")
+        summary = ", ".join(counts) or "nothing is remembered here"
+        title = f"# {render.safe(self.scope.space)}: {summary}"
+        return f"{title}\n{render.grouped(shown)}".strip()
 
     async def stats(self) -> dict[str, Any]:
         """Return counts of this scope."""
@@ -219,7 +225,7 @@ class ManagedScope(Place):
         """Yield everything stored in this scope, record by record, as `import_` reads it."""
         return export(self.ctx.store, self.scope)
 
-    # The last of the verbs: below it, `list` in an annotation would mean this one.
+    # Keep this verb last: below it, `list` in an annotation would mean the method.
     async def list(
         self,
         where: Filter | None = None,

@@ -12,15 +12,17 @@ from .ingest import pipeline as ingest
 from .ingest import validation
 from .ingest.guard import load_disabled
 from .manage import (
+    agent_query,
     forget,
-    import_export,
     journal,
     privacy,
     recall,
 )
 from .manage.chat_commands import obey
 from .manage.forget import ForgetOptions, Forgotten, Manner
+from .manage.import_export import import_records
 from .manage.recall import RecallOptions, read_updates, record_feedback
+from .manage.record_reader import Import
 from .managed import ManagedScope
 from .retrieve import pipeline as retrieve
 from .telemetry import observed
@@ -103,7 +105,8 @@ class ScopedClient(ManagedScope):
             now = ctx.clock()
             batch = [replace(d, id=new_id(), told_at=now) for d in drafts[start : start + BATCH]]
             done = await remember(ctx, self.scope, batch, by, now)
-            if (folder := ctx.settings.journal_dir) is not None:
+            folder = ctx.settings.journal_dir
+            if folder is not None:
                 pairs = zip(batch, done, strict=True)
                 new = [draft for draft, outcome in pairs if draft.id in outcome.ids]
                 await journal.append(folder, ctx.store, self.scope, new, now)
@@ -123,9 +126,9 @@ class ScopedClient(ManagedScope):
         """Return the memories that answer a question: at most `limit`, within `budget` tokens.
 
         Other options are `max_chars`, `profile`, `where`, `as_of`, `include_compressed`, `rerank`.
-        Weak evidence gives an empty answer. If a part is unavailable, the rest answers and `legs`
-        says so. With `since`, the text begins with what changed in this thread after that revision,
-        as `delta` returns it. Raises InvalidInput.
+        Weak evidence gives an empty answer. If a component is unavailable, the others answer and
+        `legs` says so. With `since`, the text begins with what changed in this thread after that
+        revision, as `delta` returns it. Raises InvalidInput.
         """
         ctx = self.ctx
         asked, by = recall.build_query(self, query, **options)
@@ -190,23 +193,24 @@ class ScopedClient(ManagedScope):
         budget_tokens: int = 512,
         threshold: float | None = None,
     ) -> list[dict[str, Any]]:
-        """Return what an agent may read of the answer: `{"id", "category", "text"}` each.
+        """Return what an agent may read of the answer, as dicts of `id`, `category` and `text`.
 
         `return_="full"` adds more fields. Without categories, all that the agent's allowlist names
         are searched, except workflows. `threshold` is the minimum similarity. Raises NotAllowed for
         a category that the agent may not read, InvalidInput.
         """
-        if return_ not in recall.RETURNS:
-            raise InvalidInput(f"return is one of {', '.join(recall.RETURNS)}, not {return_!r}")
+        if return_ not in agent_query.RETURNS:
+            known = ", ".join(agent_query.RETURNS)
+            raise InvalidInput(f"return is one of {known}, not {return_!r}")
         validation.number("top_k", top_k)
         validation.number("budget_tokens", budget_tokens)
         ctx = self.ctx
-        where, by = recall.limit_agent(ctx, self.scope, agent, categories, filters, threshold)
+        where, by = agent_query.limit(ctx, self.scope, agent, categories, filters, threshold)
         if not where.categories:
             return []
         most = budget_tokens
         found = await self.recall(query, limit=top_k, budget=most, profile=by, where=where)
-        return recall.to_items(ctx, found, return_, most)
+        return agent_query.to_items(ctx, found, return_, most)
 
     async def why_not(
         self,
@@ -229,12 +233,11 @@ class ScopedClient(ManagedScope):
         id: str,
         **options: Unpack[ForgetOptions],
     ) -> Forgotten:
-        """Erase a memory everywhere, with what is based on it alone; what has other sources is
-        marked.
+        """Erase a memory everywhere, and memories based on it alone; flag those with other sources.
 
-        Automatic writes do not bring it back for a while, or with `never_again` never. With `keep_days` it is only
-        hidden, and can be restored for that long. A spooled write is removed from its file.
-        Raises NotFound; StoreUnavailable, because no file can keep this promise.
+        Automatic writes do not bring it back for a while, or with `never_again` ever. With
+        `keep_days` it is only hidden, and can be restored for that long. A spooled write is removed
+        from its file. Raises NotFound; StoreUnavailable, because a forget is never spooled.
         """
         manner = Manner(**options)
         return await self._forget([str(id)], manner)
@@ -282,10 +285,10 @@ class ScopedClient(ManagedScope):
         more authority than their speaker. With `restore`, for an export of your own, they are
         stored as they were. Raises InvalidInput.
         """
-        how = import_export.Import(
+        how = Import(
             ctx=self.ctx,
             scope=self.scope,
             remember=self.remember,
             restore=restore,
         )
-        return await import_export.import_records(records, how)
+        return await import_records(records, how)

@@ -1,6 +1,6 @@
-"""The same verbs, blocking: each call runs on one event loop in a thread of its own.
+"""The same verbs, blocking: each call runs on an event loop in a separate thread.
 
-A verb here is made from the async one, so that names, signatures and docstrings cannot drift apart.
+Each verb is made from the async one, so names, signatures and docstrings cannot drift apart.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Loop:
     """An event loop in a thread."""
 
     def __init__(self) -> None:
-        # The usual loop of Windows cannot wait for a PostgreSQL connection.
+        # The default event loop of Windows cannot wait for a PostgreSQL connection.
         self.inner = (
             asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
         )
@@ -63,7 +63,7 @@ class Loop:
 
 
 async def _cancel_others() -> None:
-    """Cancel what an interrupted call has left running."""
+    """Cancel tasks that an interrupted call has left running."""
     await cancel(*(asyncio.all_tasks() - {asyncio.current_task()}))
 
 
@@ -162,7 +162,7 @@ class BlockingScope(Facade):
 
     @property
     def consent(self) -> BlockingConsent:
-        """What is known of the person; see `ScopedClient.consent`."""
+        """Read and change what is known of the person; see `ScopedClient.consent`."""
         return BlockingConsent(self._inner.consent, self._loop)
 
     remember = verb(ScopedClient.remember)
@@ -217,25 +217,30 @@ class Blocking(Facade):
         count_tokens: Callable[[str], int] | None = None,
         **settings: Unpack[Options],
     ) -> Blocking:
-        """Open a memory: a file, `:memory:`, or the default place. Use it in a `with` block, or
-        close it.
+        """Open a memory: a file, `:memory:`, a PostgreSQL URL, or by default the setting `db`.
 
-        Every setting can be given by name; `count_tokens` says what a text costs, where an estimate
-        will not do.
+        Use it in a `with` block, or close it. Every setting can be given by name. `count_tokens`
+        counts the tokens of a text exactly; by default they are estimated.
         Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded.
         """
         loop = Loop()
         try:
-            return cls(loop.run(open_client(db, count_tokens=count_tokens, **settings)), loop)
+            client = loop.run(open_client(db, count_tokens=count_tokens, **settings))
+            return cls(client, loop)
         except BaseException:
             loop.close()
             raise
 
     def scope(
-        self, user: str, space: str | None = None, tenant: str | None = None, **labels: str | None
+        self,
+        user: str,
+        space: str | None = None,
+        tenant: str | None = None,
+        **labels: str | None,
     ) -> BlockingScope:
         """Return the memory of one user in one space; see `Client.scope`."""
-        return BlockingScope(self._inner.scope(user, space, tenant, **labels), self._loop)
+        inner = self._inner.scope(user, space, tenant, **labels)
+        return BlockingScope(inner, self._loop)
 
     scopes = verb(Client.scopes)
     stats = verb(Client.stats)
@@ -259,7 +264,7 @@ class Blocking(Facade):
     check = verb(Client.check)
 
     def close(self) -> None:
-        """Finish what is running and close everything. Closing twice is fine."""
+        """Finish what is running and close everything. Closing twice is allowed."""
         if self._loop.is_running:
             self._loop.run(self._inner.close())
             self._loop.close()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import InvalidInput
-from ..manage.recall import limit_categories
+from ..manage.agent_query import limit_categories
 from ..retrieve import render
 from ..retrieve.render import Caps, fit
 from ..scoped import ScopedClient

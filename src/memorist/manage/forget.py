@@ -30,12 +30,12 @@ AT_ONCE = 500  # ids in one query to the store
 
 @frozen
 class Forgotten:
-    """What was forgotten, or would be: its own ids, and those of what is based on it."""
+    """The ids of what was forgotten, or would be, and of what is based on it."""
 
-    ids: tuple[str, ...] = ()  # as asked for
+    ids: tuple[str, ...] = ()  # as requested
     # what was based on those alone, and earlier statements that they had replaced
     derived: tuple[str, ...] = ()
-    # what is based on other memories, too: it stays, marked, and a summary is made again
+    # what is also based on other memories: it stays, with a tag, and a summary is made again
     flagged: tuple[str, ...] = ()
     dry_run: bool = False
 
@@ -51,7 +51,7 @@ class ForgetOptions(TypedDict, total=False):
 
 @frozen
 class Manner:
-    """How to forget. Raises InvalidInput if that makes no sense."""
+    """Checked options. Raises InvalidInput if one is not valid."""
 
     reason: str = ""
     actor: str | None = None
@@ -64,7 +64,9 @@ class Manner:
 
     def tombstone_end(self, ctx: Context, now: datetime) -> datetime | None:
         """Return until when automatic writes do not bring it back."""
-        return None if self.never_again else now + timedelta(hours=ctx.settings.tombstone_hours)
+        if self.never_again:
+            return None
+        return now + timedelta(hours=ctx.settings.tombstone_hours)
 
 
 @frozen
@@ -74,7 +76,7 @@ class Plan:
     ids: tuple[str, ...]
     derived: tuple[str, ...]  # what is based on these alone
     others: tuple[str, ...]  # those, and earlier versions and statements that were replaced
-    flagged: tuple[Memory, ...]  # what is based on other memories, too
+    flagged: tuple[Memory, ...]  # what is also based on other memories
 
     @property
     def gone(self) -> set[str]:
@@ -87,8 +89,13 @@ class Plan:
         return sorted(found, key=lambda memory: memory.state != "superseded")
 
     def report(self, *, dry_run: bool = False) -> Forgotten:
-        flagged = tuple(memory.id for memory in self.flagged if memory.state != "superseded")
-        return Forgotten(ids=self.ids, derived=self.others, flagged=flagged, dry_run=dry_run)
+        flagged = [memory.id for memory in self.flagged if memory.state != "superseded"]
+        return Forgotten(
+            ids=self.ids,
+            derived=self.others,
+            flagged=tuple(flagged),
+            dry_run=dry_run,
+        )
 
 
 async def find(place: Place, query: str | None, where: Filter | None) -> list[str]:
@@ -97,12 +104,13 @@ async def find(place: Place, query: str | None, where: Filter | None) -> list[st
     Raises InvalidInput if neither is given.
     """
     wanted = validation.where(where)
+    found: Sequence[Memory]
     if query:
-        memories = await recall.look_up(place, query, MOST_FOUND, where)
-        return [memory.id for memory in memories]
-    if wanted.is_plain:
+        found = await recall.look_up(place, query, MOST_FOUND, where)
+    elif wanted.is_plain:
         raise InvalidInput("Pass what to forget: a query, or a filter that names more than states")
-    found = await place.ctx.store.find_all(place.scope, wanted)
+    else:
+        found = await place.ctx.store.find_all(place.scope, wanted)
     return [memory.id for memory in found]
 
 
@@ -117,7 +125,7 @@ async def forget(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
     scope = place.scope
     try:
         plan, words = await _erase(ctx, scope, ids, manner)
-    except StoreFull:  # erasing needs room, too: a little was set aside for it
+    except StoreFull:  # erasing needs space too: some was reserved for it
         ctx.store.database.make_room()
         plan, words = await _erase(ctx, scope, ids, manner)
     await sweep(ctx, scope, words)
@@ -126,7 +134,7 @@ async def forget(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
 
 
 async def make_plan(reading: Reader, scope: Scope, ids: Sequence[str]) -> Plan:
-    """Follow evidence and replaced statements from these memories on, until nothing is added."""
+    """Follow evidence and replaced statements from these memories, until nothing is added."""
     replaced: dict[str, None] = {}
     derived: dict[str, None] = {}
     touched: dict[str, Memory] = {}
@@ -149,19 +157,20 @@ async def make_plan(reading: Reader, scope: Scope, ids: Sequence[str]) -> Plan:
         derived |= dict.fromkeys(alone)
         gone.update(alone)
         new += alone
-    changed = touched
+    left = {id: memory for id, memory in touched.items() if id not in gone}
+    changed = left
     while changed:  # what is based on a summary that changes
         summaries = [id for id, memory in changed.items() if memory.compression_source]
-        left = [id for id in summaries if id not in gone]
-        above = await _load_derived(reading, scope, left)
-        changed = {id: memory for id, memory in above.items() if id not in touched}
-        touched |= changed
-    flagged = tuple(memory for id, memory in touched.items() if id not in gone)
+        above = await _load_derived(reading, scope, summaries)
+        for id in gone.union(left):
+            above.pop(id, None)
+        left |= above
+        changed = above
     return Plan(
         ids=tuple(ids),
         others=(*derived, *replaced),
         derived=tuple(derived),
-        flagged=flagged,
+        flagged=tuple(left.values()),
     )
 
 
@@ -181,7 +190,7 @@ async def _load_derived(reading: Reader, scope: Scope, ids: Sequence[str]) -> di
 
 
 async def sweep(ctx: Context, scope: Scope, words: Sequence[str]) -> None:
-    """Remove erased words from everything beside the store."""
+    """Remove erased words from everything outside the store."""
     ctx.index.drop(scope)
     await clear_copies(ctx, words)
     if ctx.external_index is not None:
@@ -226,17 +235,19 @@ async def _erase(
                 actor=manner.actor,
             )
             erased.append(gone)
-        if scope.user == GUILD:  # what was embedded is more than the text
+        if scope.user == GUILD:  # more was embedded than the text
             with suppress(StoreDamaged):  # an altered row is erased all the same
                 memories = await tx.get(scope, [*ids, *plan.others])
-                words += [tokens.meaning_of(memory) for memory in memories]
+                words += map(tokens.meaning_of, memories)
         changes: list[Change] = []
         for memory in plan.flagged:
             if not memory.compression_source:
                 left = _without_sources(memory, plan.gone, now)
-                meta = {"reason": "a source was forgotten", "final": True}
-                is_old = memory.state == "superseded"
-                put = Save(memory=left, event=None if is_old else "updated", meta=meta)
+                put = Save(
+                    memory=left,
+                    event=None if memory.state == "superseded" else "updated",
+                    meta={"reason": "a source was forgotten", "final": True},
+                )
                 changes.append(put)
         await tx.apply([*changes, *erased])
         words += await _summarize_again(tx, scope, plan, now)
@@ -245,11 +256,13 @@ async def _erase(
 
 
 def _without_sources(memory: Memory, gone: set[str], now: datetime) -> Memory:
+    evidence_ids = [id for id in memory.evidence_ids if id not in gone]
+    source_ids = [id for id in memory.source_ids if id not in gone]
     return transitions.revise(
         memory,
         now,
-        evidence_ids=tuple(id for id in memory.evidence_ids if id not in gone),
-        source_ids=tuple(id for id in memory.source_ids if id not in gone),
+        evidence_ids=tuple(evidence_ids),
+        source_ids=tuple(source_ids),
         evidence_text=None,  # it may quote what is erased
         tags=transitions.union(memory.tags, (SOURCE_FORGOTTEN,)),
     )
@@ -271,14 +284,20 @@ async def _summarize_again(tx: Transaction, scope: Scope, plan: Plan, now: datet
             purged=True,
         )
         await tx.apply([erased])
-        ids = [id for id in old.evidence_ids if id not in plan.gone]
-        found = await tx.get(scope, ids)
+        kept = _without_sources(old, plan.gone, now)
+        found = await tx.get(scope, kept.evidence_ids)
         left = [source for source in found if source.state != "soft_deleted"]
-        text = summarize.extract(turns_of(in_order(left)))
+        turns = turns_of(in_order(left))
+        text = summarize.extract(turns)
         if text and old.state != "superseded":
-            kept = replace(old, tags=tags_of(left))
-            kept = _without_sources(kept, plan.gone, now)
-            new = edit.reword(kept, text, summary=None, category=None, needs_embedding=True)
+            new = edit.reword(
+                kept,
+                text,
+                summary=None,
+                category=None,
+                tags=transitions.union(tags_of(left), (SOURCE_FORGOTTEN,)),
+                needs_embedding=True,
+            )
             meta = {"reason": "summed up without a source that was forgotten", "final": True}
             put = Save(memory=new, event="created", meta=meta)
             await tx.apply([put])
@@ -286,9 +305,9 @@ async def _summarize_again(tx: Transaction, scope: Scope, plan: Plan, now: datet
 
 
 async def _embed_summaries(ctx: Context, scope: Scope, plan: Plan) -> None:
-    """Embed summaries that were made again; without the model that is done later."""
-    ids = [memory.id for memory in plan.summaries]
-    if ids:
+    """Embed summaries that were made again, or leave it to a job if the model is unavailable."""
+    if summaries := plan.summaries:
+        ids = [memory.id for memory in summaries]
         found = await ctx.store.get(scope, ids)
         with suppress(ProviderFailed):
             await vectors.embed_now(ctx, found)
@@ -302,7 +321,7 @@ async def _hide(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
     purge_at = now + timedelta(days=manner.keep_days)
     until = manner.tombstone_end(ctx, now)
     trace = await privacy.trace(place)
-    async with ctx.store.transaction(scope) as tx:  # of its own, because this cannot be undone
+    async with ctx.store.transaction(scope) as tx:  # a separate one: this cannot be undone
         plan = await make_plan(tx, scope, ids)
         words = await _summarize_again(tx, scope, plan, now)
     if words:
@@ -311,7 +330,9 @@ async def _hide(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
     async with ctx.store.transaction(scope) as tx:
         plan = await make_plan(tx, scope, ids)
         found = await tx.get(scope, [*ids, *plan.derived])
-        if missing := set(ids).difference(memory.id for memory in found):
+        missing = set(ids)
+        missing.difference_update(memory.id for memory in found)
+        if missing:
             raise NotFound(f"No memory with id {min(missing)!r} in this scope")
         saves: list[Save] = []
         texts: list[str] = []
@@ -320,11 +341,18 @@ async def _hide(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
             meta = {"state": new.state, **trace}
             if manner.reason:
                 meta["reason"] = manner.reason
-            put = Save(memory=new, event="soft_deleted", actor=manner.actor, meta=meta)
-            saves += [put, *await edit.carry_versions(tx, old, new)]
+            put = Save(
+                memory=new,
+                event="soft_deleted",
+                actor=manner.actor,
+                meta=meta,
+            )
+            saves.append(put)
+            saves += await edit.carry_versions(tx, old, new)
             texts += await tx.versions(scope, old.id)
         texts += [put.memory.text for put in saves]
         await tx.apply(saves)
         end = max(until, purge_at) if until else None
-        await tx.add_tombstones(tuple(dict.fromkeys(texts)), end)
+        unique = dict.fromkeys(texts)
+        await tx.add_tombstones(tuple(unique), end)
     return replace(plan, flagged=()).report()

@@ -8,6 +8,7 @@ a way that cannot forge a line.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import re
 from collections import Counter
@@ -26,12 +27,12 @@ from ..types import Draft, Filter, Memory, Scope
 SNAPSHOT = "MEMORY.md"
 LORE = "__lore__"  # the subject of what belongs to a space as a whole
 SUBJECTS = 80  # of a snapshot
-FACTS = 6
+FACTS = 6  # of one subject
 LORE_LINES = 6
 READ_FILES = 3
-READ_ENTRIES = 120
+READ_ENTRIES = 120  # of one file
 HIGHLIGHTS = 24
-OF_ONE = 8
+OF_ONE = 8  # highlights of one author
 SHORTEST = 8  # characters of a highlight
 LONGEST = 220
 _MARKUP = str.maketrans("|[]", "/()")
@@ -41,7 +42,7 @@ _LINK = re.compile(r"\S+://\S+")
 
 
 async def snapshot(ctx: Context, *, refresh: bool) -> str:
-    """Write what is known to MEMORY.md and return it; without `refresh` only if there is none.
+    """Write what is known to MEMORY.md and return it; without `refresh` only if it is missing.
 
     Raises InvalidInput if no `journal_dir` is configured.
     """
@@ -49,8 +50,9 @@ async def snapshot(ctx: Context, *, refresh: bool) -> str:
         raise InvalidInput("No folder is configured for it: set `journal_dir`")
     journal = Journal(ctx.settings.journal_dir)
     path = journal.folder / SNAPSHOT
+    in_thread = asyncio.to_thread
     if not refresh and path.exists():
-        return await asyncio.to_thread(path.read_text, "utf-8")
+        return await in_thread(path.read_text, "utf-8")
     people: dict[str, list[Memory]] = {}
     lore: list[Memory] = []
     written: dict[Scope, dict[str, str]] = {}
@@ -58,32 +60,41 @@ async def snapshot(ctx: Context, *, refresh: bool) -> str:
     for scope in await ctx.store.scopes():
         for memory in await ctx.store.page(scope, where, limit=200):
             subject = memory.labels.subject or scope.user
-            about = lore if subject == LORE else people.setdefault(subject, [])
-            about.append(memory)
-            written.setdefault(scope, {})[memory.id] = memory.text
-    text = await asyncio.to_thread(journal.write, people, lore, ctx.clock())
+            if subject == LORE:
+                lore.append(memory)
+            else:
+                people.setdefault(subject, []).append(memory)
+            texts = written.setdefault(scope, {})
+            texts[memory.id] = memory.text
+    text = await in_thread(journal.write, people, lore, ctx.clock())
     erased = await find_erased(ctx.store, written)  # in the meantime
-    return await asyncio.to_thread(journal.redact, erased) or text
+    return await in_thread(journal.redact, erased) or text
 
 
 async def append(
-    folder: Path, store: Store, scope: Scope, drafts: Sequence[Draft], now: datetime
+    folder: Path,
+    store: Store,
+    scope: Scope,
+    drafts: Sequence[Draft],
+    now: datetime,
 ) -> None:
-    """Add what was stored to the journal, without what was forgotten meanwhile."""
+    """Add what was stored to the journal, without what was forgotten in the meantime."""
     journal = Journal(folder)
     await asyncio.to_thread(journal.note, drafts, scope, now)
+    texts = {draft.id or "": draft.text for draft in drafts}
     with suppress(StoreUnavailable):  # what is spooled cannot have been forgotten in the store
-        texts = {draft.id or "": draft.text for draft in drafts}
-        await asyncio.to_thread(journal.redact, await find_erased(store, {scope: texts}))
+        erased = await find_erased(store, {scope: texts})
+        await asyncio.to_thread(journal.redact, erased)
 
 
 async def find_erased(store: Store, written: Mapping[Scope, Mapping[str, str]]) -> list[str]:
-    """Return those of the texts, by scope and id, whose memories do not exist any more."""
+    """Return the texts, given by scope and id, whose memories no longer exist."""
     erased: list[str] = []
     for scope, by_id in written.items():
-        stored = await store.get(scope, list(by_id))
-        found = {memory.id for memory in stored}
-        erased += [text for id, text in by_id.items() if id not in found]
+        left = dict(by_id)
+        for memory in await store.get(scope, list(by_id)):
+            left.pop(memory.id, None)
+        erased += left.values()
     return erased
 
 
@@ -99,47 +110,57 @@ class Journal:
         space = _one_line(scope.space)
         lines = ""
         for draft in drafts:
-            author = _one_line(draft.speaker or draft.labels.actor or scope.user)
-            place = f"[guild:{space} channel:{_one_line(draft.labels.channel or '-')}]"
+            labels = draft.labels
+            author = _one_line(draft.speaker or labels.actor or scope.user)
+            channel = _one_line(labels.channel or "-")
             at = (draft.at or now).isoformat(timespec="seconds")
-            lines += f"- {at} | {author} ({user}) | {place} {_one_line(draft.text)}\n"
-        if lines:
-            with self._lock():
-                path = self.folder / f"{now.astimezone():%Y-%m-%d}.md"
-                title = "" if path.exists() else f"# {path.stem}\n\n"
-                with open(path, "a", encoding="utf-8", errors="replace") as file:
-                    file.write(title + lines)
+            text = f"[guild:{space} channel:{channel}] {_one_line(draft.text)}"
+            lines += f"- {at} | {author} ({user}) | {text}\n"
+        if not lines:
+            return
+        with self._lock():
+            path = self.folder / f"{now.astimezone():%Y-%m-%d}.md"
+            title = "" if path.exists() else f"# {path.stem}\n\n"
+            with open(path, "a", encoding="utf-8", errors="replace") as file:
+                file.write(title + lines)
 
     def redact(self, texts: Iterable[str]) -> str:
         """Remove the lines that contain one of these texts; return what is left of the snapshot.
 
-        Privacy counts for more than a complete journal. Returns nothing if the snapshot stays.
+        Privacy is more important than a complete journal. Returns "" if the snapshot stays.
         """
         gone: dict[str, re.Pattern[str]] = {}
         for text in filter(None, map(_one_line, texts)):
             gone[text] = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")
+        if not gone:
+            return ""
 
         def is_gone(line: str) -> bool:
             return any(text in line and words.search(line) for text, words in gone.items())
 
         left = ""
-        for path in (*self.days(), self.folder / SNAPSHOT) if gone else ():
+        for path in (*self.days(), self.folder / SNAPSHOT):
             with self._lock():
-                lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
-                kept = [line for line in lines if not is_gone(line)]
+                if not path.exists():
+                    continue
+                text = path.read_text("utf-8")
+                lines = text.splitlines(keepends=True)
+                kept = list(itertools.filterfalse(is_gone, lines))
                 if len(kept) < len(lines):
                     left = _replace(path, "".join(kept))
         return left
 
     def _lock(self) -> AbstractContextManager[bool]:
-        """Exclude others, in this process and in others: a line added meanwhile would be lost."""
+        """Lock the folder, also against other processes: a line added in between would be lost."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return lock(self.folder)
 
     def days(self) -> list[Path]:
         """Return the daily files, newest first."""
-        found = self.folder.iterdir() if self.folder.is_dir() else ()
-        return sorted((path for path in found if _DAY.fullmatch(path.name)), reverse=True)
+        if not self.folder.is_dir():
+            return []
+        found = [path for path in self.folder.iterdir() if _DAY.fullmatch(path.name)]
+        return sorted(found, reverse=True)
 
     def write(
         self,
@@ -147,24 +168,25 @@ class Journal:
         lore: Sequence[Memory],
         now: datetime,
     ) -> str:
-        """Write the snapshot anew and return its text."""
+        """Replace the snapshot and return its text."""
         at = now.isoformat(timespec="seconds")
         lines = [f"# Memory\n\nAs of {at}. For people to read; answers come from the store."]
         lines.append("\n## People")
-        for subject, memories in list(people.items())[:SUBJECTS]:
+        for subject in list(people)[:SUBJECTS]:
             lines.append(f"\n### {_one_line(subject)}")
-            lines += [_item(memory) for memory in memories[:FACTS]]
+            lines += map(_item, people[subject][:FACTS])
         lines.append("\n## Ongoing lore\n")
-        lines += [_item(memory) for memory in lore[:LORE_LINES]]
+        lines += map(_item, lore[:LORE_LINES])
         lines.append("\n## Recent journal highlights\n")
         lines += self.highlights()
         lines.append("\n## Source daily logs\n")
         lines += [f"- {path.name}" for path in self.days()[:5]]
+        text = "\n".join([*lines, ""])
         with self._lock():
-            return _replace(self.folder / SNAPSHOT, "\n".join([*lines, ""]))
+            return _replace(self.folder / SNAPSHOT, text)
 
     def highlights(self) -> list[str]:
-        """Return what was said last, newest first, each text once and only some of one author."""
+        """Return what was said last, newest first, each text once and only some of each author."""
         found: list[str] = []
         by_author: Counter[str] = Counter()
         seen: set[str] = set()
@@ -176,9 +198,10 @@ class Journal:
                     continue
                 author = entry["author"]
                 text = entry["text"]
-                is_new = text.casefold() not in seen and not _LINK.fullmatch(text)
+                key = text.casefold()
+                is_new = key not in seen and not _LINK.fullmatch(text)
                 if is_new and SHORTEST <= len(text) <= LONGEST:
-                    seen.add(text.casefold())
+                    seen.add(key)
                     by_author[author] += 1
                     if by_author[author] <= OF_ONE:
                         found.append(f"- {author}: {text}")
@@ -191,15 +214,16 @@ def _one_line(text: str) -> str:
 
 
 def _item(memory: Memory) -> str:
-    """Return a memory as an item of a list, with its speaker if that was not the person."""
+    """Return a memory as an item of a list, with its speaker if that is not the person."""
     text = memory.text
     if not authority.is_persons(memory):
-        text = f"{memory.speaker or memory.labels.role or 'somebody'}: {text}"
+        speaker = memory.speaker or memory.labels.role or "somebody"
+        text = f"{speaker}: {text}"
     return f"- {_one_line(text)}"
 
 
 def _replace(path: Path, text: str) -> str:
-    """Replace a file at once and return its text."""
+    """Replace a file atomically and return its text."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(text, "utf-8", errors="replace")
     os.replace(draft, path)

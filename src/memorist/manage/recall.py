@@ -1,5 +1,4 @@
-"""What surrounds one recall: the query, what changed in the thread, use and feedback; and the one
-query for agents, limited to what each may read.
+"""What surrounds one recall: the query, what changed in the thread, use and feedback.
 
 Each change of a thread has its own revision, so a header that stops after three lines continues
 with the next change: nothing is reported twice or left out.
@@ -7,20 +6,17 @@ with the next change: nothing is reported twice or left out.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from ..context import Context, Place
-from ..errors import InvalidInput, NotAllowed, ProviderFailed, StoreUnavailable
+from ..errors import InvalidInput, ProviderFailed, StoreUnavailable
 from ..ingest import validation
 from ..retrieve import pipeline, profiles, render
 from ..retrieve.profiles import Profile
-from ..settings import allowlists
 from ..storage import Event
 from ..storage.history import ThreadChange, Updates, shown_revision, thread_changes
 from ..storage.queries import Reader
@@ -31,23 +27,17 @@ from . import privacy
 
 BULLETS = 3  # lines of a header
 UNLIMITED = 1 << 20  # tokens: more than any look-up returns
-RETURNS = ("bullets", "full")
-AGENT_PROFILE = "imp.bullets"
-_LABELS = {"agent_id": "agent", "run_id": "run", "actor_id": "actor", "role": "role"}
-_LEVELS = {"importance_min": 1, "importance_max": 5}  # the ends, which exclude nothing
-FILTERS = ("user_id", *_LABELS, "category", "pinned", *_LEVELS, "updated_after", "updated_before")
-_TINY = 1e-9  # a level ends where the next begins
 
 
 class RecallOptions(TypedDict, total=False):
-    """How a question is answered; what is left out, the profile decides."""
+    """How to answer a question; the profile decides what is left out."""
 
     limit: int | None
     budget: int | None  # tokens of the rendered text
     max_chars: int | None  # of the rendered text
     profile: str | Profile | None
     where: Filter | None
-    as_of: datetime | str | None  # what held then
+    as_of: datetime | str | None  # answer from what was valid then
     include_compressed: bool
     rerank: bool | None  # None: as the profile says
 
@@ -96,9 +86,9 @@ async def look_up(
     limit: int,
     where: Filter | None = None,
 ) -> tuple[Memory, ...]:
-    """Return what matches, also while memory is off: this is the person looking.
+    """Return what matches, also while memory is off, because the person asked for it.
 
-    An incognito session leaves no vector of its question.
+    The question of an incognito session is not embedded.
     """
     query, profile = build_query(
         place,
@@ -132,7 +122,7 @@ async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recal
                 await record_access(tx, uses)
     else:
         ctx.access_log.note(scope, uses)
-    best = max((hit.relevance for hit in answer.hits), default=None)
+    best = max([hit.relevance for hit in answer.hits], default=None)
     thread = query.labels.thread or query.labels.session
     event = Event(
         node="context",
@@ -150,9 +140,9 @@ async def read_updates(
     *,
     thread: str | None = None,
 ) -> Updates:
-    """Return what changed in a thread after a revision: at most three lines.
+    """Return what changed in a thread after a revision, in at most three lines.
 
-    Without a revision it continues where it stopped the last time. Raises InvalidInput.
+    Without a revision it continues after the last change it returned. Raises InvalidInput.
     """
     ctx, scope, labels = place.parts
     validation.fields({"thread": thread})
@@ -174,21 +164,29 @@ async def read_updates(
 
 
 async def _collect(reading: Reader, scope: Scope, thread: str, since: int) -> Updates:
-    """Return the first changes after a revision, one line each, and how far they go.
+    """Return the first changes after a revision, one line each, and the revision of the last.
 
-    Of like changes of one memory only the last counts; what is new is not reported as changed.
+    Of several changes of one kind to a memory only the last counts; what is new is not reported as
+    changed.
     """
     log = await thread_changes(reading, scope, thread, since)
     ids = [change.memory_id for change in log]
     found = await reading.get(scope, ids)
-    replaced = [m.superseded_by for m in found if m.state == "superseded" and m.superseded_by]
+    current: dict[str, Memory] = {}
+    replaced: list[str] = []
+    for memory in found:
+        current[memory.id] = memory
+        if memory.state == "superseded" and memory.superseded_by:
+            replaced.append(memory.superseded_by)
     successors = await reading.get(scope, replaced)
     newer = {memory.id: memory for memory in successors}
-    current = {memory.id: newer.get(memory.superseded_by or "", memory) for memory in found}
+    for id, memory in current.items():
+        current[id] = newer.get(memory.superseded_by or "", memory)
     last: dict[tuple[str, str], ThreadChange] = {}
     for change in log:
-        memory = current.get(change.memory_id)
-        key = (memory.id if memory else change.memory_id, change.event)
+        now = current.get(change.memory_id)
+        id = change.memory_id if now is None else now.id
+        key = (id, change.event)
         last.pop(key, None)  # so that it is in the order of the last ones
         last[key] = change
     lines: list[str] = []
@@ -205,7 +203,8 @@ async def _collect(reading: Reader, scope: Scope, thread: str, since: int) -> Up
     revision = end[-1].revision if end else since
     text = ""
     if lines:
-        text = "\n".join([f"Memory updates since rev {since}:", *lines])
+        title = f"Memory updates since rev {since}:"
+        text = "\n".join([title, *lines])
     return Updates(
         thread=thread,
         since=since,
@@ -219,7 +218,7 @@ async def _collect(reading: Reader, scope: Scope, thread: str, since: int) -> Up
 async def reserve_header(ctx: Context, query: Query, since: int) -> tuple[Updates, Query]:
     """Return what changed in the thread after a revision, and the query with the room it leaves.
 
-    Without room for it, it is reported the next time; while the store is unavailable there is none.
+    What does not fit is reported the next time. While the store is unavailable nothing is reported.
     """
     try:
         updates = await read_updates(Place(ctx, query.scope, query.labels), since)
@@ -235,8 +234,9 @@ async def reserve_header(ctx: Context, query: Query, since: int) -> tuple[Update
 
 
 def add_header(ctx: Context, query: Query, updates: Updates, answer: Recall) -> Recall:
-    """Return the answer with what changed before its block."""
-    text = "\n".join(filter(None, (updates.text, answer.text)))
+    """Return the answer with the changes of the thread before its text."""
+    texts = filter(None, (updates.text, answer.text))
+    text = "\n".join(texts)
     tokens = ctx.count_tokens(text) if updates.text else answer.tokens
     return replace(
         answer,
@@ -256,9 +256,9 @@ async def record_feedback(
 ) -> dict[str, str]:
     """Count a turn, and whether the reply used what was recalled for it.
 
-    Pass the ids that were `used`, or the `reply`, in which ids and echoed words are found. Returns
-    the used ids and how that is known: `told`, `cited` or `echoed`. An echo is an estimate, made
-    without a language model; no text is stored. Raises InvalidInput.
+    Pass the ids that were `used`, or the `reply`, which is searched for ids and echoed words.
+    Returns the used ids and how that is known: `told`, `cited` or `echoed`. An echo is an estimate,
+    made without a language model; no text is stored. Raises InvalidInput.
     """
     ctx, scope, labels = place.parts
     if (used is None) == (reply is None):
@@ -277,7 +277,8 @@ async def record_feedback(
         found = compare.find_used(reply, memories, asked=question, language=language)
     else:
         validation.texts("used", used)
-        found = {memory.id: "told" for memory in memories if memory.id in (used or ())}
+        ids = [memory.id for memory in memories if memory.id in (used or ())]
+        found = dict.fromkeys(ids, "told")
     if not await privacy.find_disabled_reason(place):
         event = Event(
             node="context",
@@ -288,112 +289,3 @@ async def record_feedback(
         )
         ctx.access_log.note(scope, [event])
     return found
-
-
-def limit_agent(
-    ctx: Context,
-    scope: Scope,
-    agent: str,
-    categories: Sequence[str] | None,
-    filters: Mapping[str, Any] | None,
-    threshold: float | None,
-) -> tuple[Filter, Profile]:
-    """Return the categories asked for and allowed, with what else was given, and the profile.
-
-    Without categories, all that the agent may read, except workflows. Raises NotAllowed,
-    InvalidInput.
-    """
-    if categories is not None:
-        validation.texts("categories", categories)
-    gate = profiles.Gate()
-    if threshold is not None:
-        validation.fields({"confidence": threshold})
-        gate = profiles.Gate(enough={"semantic": threshold})
-    access = ctx.allowlists
-    given = {name: value for name, value in (filters or {}).items() if value is not None}
-    if unknown := [name for name in given if name not in FILTERS]:
-        raise InvalidInput(f"No filter {unknown[0]!r}: there are {', '.join(FILTERS)}")
-    if given.get("user_id", scope.user) != scope.user:
-        raise NotAllowed(f"This is the memory of {scope.user!r}: no other user's can be read here")
-    wanted = list(access.allowed(agent, categories))
-    if not categories and allowlists.PROCEDURAL in wanted:
-        wanted.remove(allowlists.PROCEDURAL)
-    if "category" in given:
-        only = access.allowed(agent, [given["category"]])
-        wanted = [each for each in wanted if each in only] if categories else list(only)
-    if "pinned" in given:
-        validation.fields({"pinned": given["pinned"]})
-    limits: dict[str, float] = {}
-    for name, end in _LEVELS.items():
-        level = given.get(name, end)
-        if level == end:
-            continue
-        if isinstance(level, bool) or level not in (1, 2, 3, 4, 5):
-            raise InvalidInput(f"{name} is a level from 1 to 5, not {level!r}")
-        limits[name] = (level - (end == 1)) / 5 + _TINY
-    labels = {label: given.get(name) for name, label in _LABELS.items()}
-    where = Filter(
-        categories=allowlists.spellings(wanted),
-        pinned=given.get("pinned"),
-        labels=validation.labels(labels),
-        updated_after=validation.moment(given.get("updated_after")),
-        updated_before=validation.moment(given.get("updated_before")),
-        importance_min=limits.get("importance_min"),
-        importance_max=limits.get("importance_max"),
-    )
-    workflows = allowlists.PROCEDURAL in where.categories
-    profile = profiles.find(ctx.profiles, AGENT_PROFILE)
-    return where, replace(profile, gate=gate, workflows=workflows, related=0)
-
-
-def to_items(
-    ctx: Context,
-    found: Recall,
-    shape: str,
-    budget: int,
-) -> list[dict[str, Any]]:
-    """Return an answer as an agent reads it, within a budget of tokens."""
-    count = ctx.count_tokens
-    items: list[dict[str, Any]] = []
-    for memory in limit_categories(found, ctx.allowlists):
-        category = ctx.allowlists.category(memory.category or memory.kind)
-        items.append(_to_item(memory, category.name, is_full=shape == "full"))
-    fitted = render.fit(
-        items,
-        render.Caps(tokens=budget),
-        lambda _: "",
-        count,
-        cost=lambda item: count(json.dumps(item, ensure_ascii=False)),  # as it is sent
-    )
-    return [items[i] for i in fitted.taken]
-
-
-def limit_categories(found: Recall, access: allowlists.Access) -> Iterator[Memory]:
-    """Yield the hits, of each category no more than may enter a context."""
-    taken: Counter[str] = Counter()
-    for memory in found.memories:
-        category = access.category(memory.category or memory.kind)
-        taken[category.name] += 1
-        is_whole = category.context == "all" or category.rag_length == allowlists.ALL
-        if is_whole or taken[category.name] <= category.rag_length:
-            yield memory
-
-
-def _to_item(memory: Memory, category: str, *, is_full: bool) -> dict[str, Any]:
-    item: dict[str, Any] = {"id": memory.id, "category": category}
-    if not is_full:
-        return {**item, "text": render.bullet(memory, category)}
-    return {
-        **item,
-        "kind": memory.kind,
-        "text": memory.text,
-        "summary": memory.summary or memory.text[:280],
-        "steps_text": memory.steps_text,
-        "told_by": render.teller(memory),
-        "tags": list(memory.tags),
-        "importance": memory.importance_level,
-        "confidence": memory.confidence,
-        "pinned": memory.pinned,
-        "created_at": memory.created_at.isoformat(),
-        "updated_at": memory.updated_at.isoformat(),
-    }

@@ -48,10 +48,10 @@ class PromotionReport:
 
 
 async def add(store: Store, scope: Scope, patch: Summary) -> Summary:
-    """Add the lists of a patch to the newest record of its name. Adding it again changes nothing.
+    """Add the lists of a patch to the newest record of its name. Adding it twice changes nothing.
 
     Raises InvalidInput if the evidence is not stored, or if a profile would be based on the words
-    of somebody else.
+    of someone else.
     """
     async with store.transaction(scope) as tx:
         return await merge(tx, scope, patch)
@@ -59,19 +59,24 @@ async def add(store: Store, scope: Scope, patch: Summary) -> Summary:
 
 async def merge(tx: Transaction, scope: Scope, patch: Summary) -> Summary:
     """Store a new version of a record, with the lists of a patch. Raises InvalidInput."""
-    seen = (await tx.checks(scope, messages=dict.fromkeys(patch.evidence_ids, ""))).seen
+    ids = patch.evidence_ids
+    checks = await tx.checks(scope, messages=dict.fromkeys(ids, ""))
     evidence: dict[str, str] = {}  # the memory of each id; a message stands for its memory
-    for id in patch.evidence_ids:
-        made = seen[id].outcome.ids if id in seen else ()
-        evidence[id] = [*made, id][0]
+    for id in ids:
+        evidence[id] = id
+        message = checks.seen.get(id)
+        if message is not None and message.outcome.ids:
+            evidence[id] = message.outcome.ids[0]
     memories = await tx.get(scope, list(evidence.values()))
     found = {memory.id: memory for memory in memories}
     for id, memory_id in evidence.items():
         if memory_id not in found:
             raise InvalidInput(f"No item with id {id!r}: evidence has to be stored first")
-        if patch.record_type == "user_profile" and not authority.is_persons(found[memory_id]):
+        is_own = authority.is_persons(found[memory_id])
+        if patch.record_type == "user_profile" and not is_own:
             raise InvalidInput(
-                f"Item {id!r} holds the words of somebody else: a profile rests on the person's own"
+                f"Item {id!r} holds the words of someone else:"
+                " a profile is based on the person's own words"
             )
     versions = await person.load_summaries(tx, scope, patch.record_type)
     for version in versions:
@@ -82,10 +87,14 @@ async def merge(tx: Transaction, scope: Scope, patch: Summary) -> Summary:
     for name, values in patch.data.items():
         before = tuple(old.data.get(name, ()))
         lists[name] = transitions.union(before, tuple(values))
-    ids = transitions.union(tuple(old.evidence_ids), tuple(evidence.values()))
-    record = replace(patch, data=lists, evidence_ids=ids)
+    evidence_ids = transitions.union(
+        tuple(old.evidence_ids),
+        tuple(evidence.values()),
+    )
+    at = patch.at
     if old.id != patch.id:
-        record = replace(record, at=max(patch.at, old.at + timedelta(microseconds=1)))
+        at = max(at, old.at + timedelta(microseconds=1))
+    record = replace(patch, data=lists, evidence_ids=evidence_ids, at=at)
     await person.save_summary(tx, record)
     return record
 
@@ -99,7 +108,7 @@ async def add_missing(
 ) -> list[str]:
     """Store imported versions that are not here yet; return why others are refused.
 
-    Without `any_speaker`, a profile has to rest on the person's own words.
+    Without `any_speaker`, a profile has to be based on the person's own words.
     """
     here: set[str] = set()
     for kind in LISTS:
@@ -111,10 +120,12 @@ async def add_missing(
             continue
         found = await tx.get(scope, record.evidence_ids)
         is_own = any_speaker or all(map(authority.is_persons, found))
-        if not {memory.id for memory in found}.issuperset(record.evidence_ids):
-            reasons.append(f"the {record.record_type} rests on memories that are not here")
+        missing = set(record.evidence_ids)
+        missing.difference_update(memory.id for memory in found)
+        if missing:
+            reasons.append(f"the {record.record_type} is based on memories that are not here")
         elif record.record_type == "user_profile" and not is_own:
-            reasons.append("a profile rests on the person's own words")
+            reasons.append("a profile is based on the person's own words")
         else:
             await person.save_summary(tx, record)
     return reasons
@@ -122,7 +133,10 @@ async def add_missing(
 
 def newest(versions: Sequence[Summary], name: str) -> Summary | None:
     """Return the last version of the record of that name."""
-    return next((version for version in versions if version.name == name.casefold()), None)
+    for version in versions:
+        if version.name == name.casefold():
+            return version
+    return None
 
 
 async def promote(
@@ -133,12 +147,16 @@ async def promote(
     now: datetime,
     erase: bool = False,
 ) -> PromotionReport:
-    """Write the items from before a time into the records they belong to, and archive or erase
-    them.
+    """Write older items into the records they belong to, and archive or erase them.
 
-    Pinned and manually saved items stay. Each few hundred items are one transaction.
+    Pinned and manually saved items stay. Each transaction covers a few hundred items.
     """
-    where = Filter(item_types=ITEM_TYPES, created_before=before, pinned=False, manually_saved=False)
+    where = Filter(
+        item_types=ITEM_TYPES,
+        created_before=before,
+        pinned=False,
+        manually_saved=False,
+    )
     items = await store.find_all(scope, where)
     items.sort(key=lambda item: (item.created_at, item.id))
     count = 0
@@ -148,21 +166,28 @@ async def promote(
     meta = {"state": "archived", "reason": reason}
     for portion in portions(items):
         async with store.transaction(scope) as tx:
-            stored = await tx.get(scope, [item.id for item in portion])
+            ids = [item.id for item in portion]
+            stored = await tx.get(scope, ids)
             batch = [item for item in stored if item.is_active and not item.on_purpose]
             for patch in _make_patches(batch, now):
                 await merge(tx, scope, patch)
                 written.add((patch.record_type, patch.name))
             changes: list[Change] = []
             for item in batch:
-                id = item.id
                 if erase:
-                    words += await tx.versions(scope, id)
-                    gone = Forget(memory_id=id, at=now, until=now, reason=reason, purged=True)
+                    words += await tx.versions(scope, item.id)
+                    gone = Forget(
+                        memory_id=item.id,
+                        at=now,
+                        until=now,
+                        reason=reason,
+                        purged=True,
+                    )
                     changes.append(gone)
                 else:
                     archived = transitions.archive(item, now)
-                    changes.append(Save(memory=archived, event="updated", meta=meta))
+                    save = Save(memory=archived, event="updated", meta=meta)
+                    changes.append(save)
             await tx.apply(changes)
         count += len(batch)
     projects = sum(kind == "project_memory" for kind, _ in written)
@@ -175,7 +200,7 @@ async def promote(
 
 
 def _make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
-    """Return what is to be added to which record; nothing for an item that belongs to none.
+    """Return what to add to each record. An item that belongs to no record is left out.
 
     An item belongs to the records of its projects, in the list that a tag or else its type names;
     without a project, a statement of the person belongs to their profile.
@@ -188,13 +213,19 @@ def _make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
             if tag.startswith(PROJECT_TAG) and name:
                 names[name] = None
         kind = "goals" if item.item_type == "project" else "next_steps"
-        kind = next((each for tag, each in _PROJECT_LISTS.items() if tag in item.tags), kind)
+        for tag, each in _PROJECT_LISTS.items():
+            if tag in item.tags:
+                kind = each
+                break
         for name in names:
-            found.setdefault(("project_memory", name), []).append((kind, item))
+            lines = found.setdefault(("project_memory", name), [])
+            lines.append((kind, item))
         if not names and item.item_type in _PROFILE_LISTS and authority.is_persons(item):
             kind = _PROFILE_LISTS[item.item_type]
-            kind = "do_not_assume" if "do_not_assume" in item.tags else kind
-            found.setdefault(("user_profile", "user"), []).append((kind, item))
+            if "do_not_assume" in item.tags:
+                kind = "do_not_assume"
+            lines = found.setdefault(("user_profile", "user"), [])
+            lines.append((kind, item))
     patches: list[Summary] = []
     for (record_type, name), lines in found.items():
         data: dict[str, list[str]] = {}

@@ -1,0 +1,149 @@
+"""The query for agents: limited to the categories that each may read, and to a budget of tokens."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..context import Context
+from ..errors import InvalidInput, NotAllowed
+from ..ingest import validation
+from ..retrieve import profiles, render
+from ..retrieve.profiles import Profile
+from ..settings import allowlists
+from ..types import Filter, Memory, Recall, Scope
+
+RETURNS = ("bullets", "full")
+PROFILE = "imp.bullets"
+_LABELS = {"agent_id": "agent", "run_id": "run", "actor_id": "actor", "role": "role"}
+_LEVELS = {"importance_min": 1, "importance_max": 5}  # the ends, which exclude nothing
+FILTERS = ("user_id", *_LABELS, "category", "pinned", *_LEVELS, "updated_after", "updated_before")
+_TINY = 1e-9  # a level ends where the next begins
+
+
+def limit(
+    ctx: Context,
+    scope: Scope,
+    agent: str,
+    categories: Sequence[str] | None,
+    filters: Mapping[str, Any] | None,
+    threshold: float | None,
+) -> tuple[Filter, Profile]:
+    """Return a filter for the allowed categories and the given filters, and the profile.
+
+    Without categories, these are all that the agent may read, except workflows. Raises NotAllowed,
+    InvalidInput.
+    """
+    if categories is not None:
+        validation.texts("categories", categories)
+    gate = profiles.Gate()
+    if threshold is not None:
+        validation.fields({"confidence": threshold})
+        gate = profiles.Gate(enough={"semantic": threshold})
+    access = ctx.allowlists
+    given: dict[str, Any] = {}
+    for name, value in (filters or {}).items():
+        if value is None:
+            continue
+        if name not in FILTERS:
+            known = ", ".join(FILTERS)
+            raise InvalidInput(f"No filter {name!r}: there are {known}")
+        given[name] = value
+    if given.get("user_id", scope.user) != scope.user:
+        raise NotAllowed(f"This is the memory of {scope.user!r}: no other user's can be read here")
+    wanted = list(access.allowed(agent, categories))
+    if not categories and allowlists.PROCEDURAL in wanted:
+        wanted.remove(allowlists.PROCEDURAL)
+    if "category" in given:
+        only = access.allowed(agent, [given["category"]])
+        wanted = [each for each in only if each in wanted or not categories]
+    if "pinned" in given:
+        validation.fields({"pinned": given["pinned"]})
+    limits: dict[str, float] = {}
+    for name, end in _LEVELS.items():
+        level = given.get(name, end)
+        if level == end:
+            continue
+        if isinstance(level, bool) or level not in (1, 2, 3, 4, 5):
+            raise InvalidInput(f"{name} is a level from 1 to 5, not {level!r}")
+        if end == 1:
+            level -= 1
+        limits[name] = level / 5 + _TINY
+    labels = {label: given.get(name) for name, label in _LABELS.items()}
+    after = given.get("updated_after")
+    before = given.get("updated_before")
+    where = Filter(
+        categories=allowlists.spellings(wanted),
+        pinned=given.get("pinned"),
+        labels=validation.labels(labels),
+        updated_after=validation.moment(after),
+        updated_before=validation.moment(before),
+        importance_min=limits.get("importance_min"),
+        importance_max=limits.get("importance_max"),
+    )
+    profile = replace(
+        profiles.find(ctx.profiles, PROFILE),
+        gate=gate,
+        workflows=allowlists.PROCEDURAL in where.categories,
+        related=0,
+    )
+    return where, profile
+
+
+def to_items(
+    ctx: Context,
+    found: Recall,
+    shape: str,
+    budget: int,
+) -> list[dict[str, Any]]:
+    """Return an answer as an agent reads it, within a budget of tokens."""
+    count = ctx.count_tokens
+    items: list[dict[str, Any]] = []
+    for memory in limit_categories(found, ctx.allowlists):
+        category = ctx.allowlists.category(memory.category or memory.kind)
+        item = _to_item(memory, category.name, is_full=shape == "full")
+        items.append(item)
+
+    def cost(item: dict[str, Any]) -> int:
+        sent = json.dumps(item, ensure_ascii=False)
+        return count(sent)
+
+    caps = render.Caps(tokens=budget)
+    fitted = render.fit(items, caps, lambda _: "", count, cost=cost)
+    return [items[i] for i in fitted.taken]
+
+
+def limit_categories(found: Recall, access: allowlists.Access) -> Iterator[Memory]:
+    """Yield the hits, of each category only as many as may enter a context."""
+    taken: Counter[str] = Counter()
+    for memory in found.memories:
+        category = access.category(memory.category or memory.kind)
+        name = category.name
+        most = category.rag_length
+        taken[name] += 1
+        is_whole = category.context == "all" or most == allowlists.ALL
+        if is_whole or taken[name] <= most:
+            yield memory
+
+
+def _to_item(memory: Memory, category: str, *, is_full: bool) -> dict[str, Any]:
+    item: dict[str, Any] = {"id": memory.id, "category": category}
+    if not is_full:
+        return {**item, "text": render.bullet(memory, category)}
+    return {
+        **item,
+        "kind": memory.kind,
+        "text": memory.text,
+        "summary": memory.summary or memory.text[:280],
+        "steps_text": memory.steps_text,
+        "told_by": render.teller(memory),
+        "tags": list(memory.tags),
+        "importance": memory.importance_level,
+        "confidence": memory.confidence,
+        "pinned": memory.pinned,
+        "created_at": memory.created_at.isoformat(),
+        "updated_at": memory.updated_at.isoformat(),
+    }
