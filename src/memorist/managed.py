@@ -73,7 +73,12 @@ class ManagedScope(Place):
         validation.number("limit", limit)
         return await links.related(self.ctx.store, await self.get(id), limit=limit)
 
-    async def history(self, id: str | None = None, *, limit: int = 100) -> list[HistoryEntry]:
+    async def history(
+        self,
+        id: str | None = None,
+        *,
+        limit: int = 100,
+    ) -> list[HistoryEntry]:
         """Return the history of one memory, or of the scope, newest first.
 
         The history of a memory remains when the memory is gone.
@@ -110,25 +115,50 @@ class ManagedScope(Place):
         validation.number("limit", limit)
         return await edit.list_conflicts(self.ctx.store, self.scope, limit=limit)
 
-    async def confirm(self, id: str, *, actor: str | None = None) -> Memory:
+    async def confirm(
+        self,
+        id: str,
+        *,
+        actor: str | None = None,
+    ) -> Memory:
         """Keep the newer memory of a conflict; the older one stays readable. Raises NotFound."""
         return await edit.decide(self.ctx, self.scope, id, actor, is_confirmed=True)
 
-    async def reject(self, id: str, *, actor: str | None = None) -> Memory:
+    async def reject(
+        self,
+        id: str,
+        *,
+        actor: str | None = None,
+    ) -> Memory:
         """Restore the older memory of a conflict and drop the newer one. Raises NotFound."""
         return await edit.decide(self.ctx, self.scope, id, actor, is_confirmed=False)
 
     edit = edit_memory
 
-    async def pin(self, id: str, *, actor: str | None = None) -> Memory:
+    async def pin(
+        self,
+        id: str,
+        *,
+        actor: str | None = None,
+    ) -> Memory:
         """Protect a memory from being trimmed, expired or left out. Raises NotFound."""
         return await edit.change(self, id, "updated", {"pinned": True}, actor)
 
-    async def unpin(self, id: str, *, actor: str | None = None) -> Memory:
+    async def unpin(
+        self,
+        id: str,
+        *,
+        actor: str | None = None,
+    ) -> Memory:
         """Remove the pin. Raises NotFound."""
         return await edit.change(self, id, "updated", {"pinned": False}, actor)
 
-    async def restore(self, id: str, *, actor: str | None = None) -> Memory:
+    async def restore(
+        self,
+        id: str,
+        *,
+        actor: str | None = None,
+    ) -> Memory:
         """Restore a memory that was trimmed, expired, archived or hidden.
 
         Raises NotFound; InvalidInput if there is nothing to restore.

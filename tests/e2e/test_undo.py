@@ -232,7 +232,7 @@ def test_a_forget_is_for_good(ana: Any) -> None:
         with pytest.raises(NotFound, match="forgotten"):
             ana.undo(operation)
     marked = ana.history(both)[0].meta["operation"]
-    with pytest.raises(InvalidInput, match="for good"):
+    with pytest.raises(InvalidInput, match="cannot be undone"):
         ana.undo(marked)
     assert len(ana.list(Filter(states=STATES), limit=10)) == 2
 

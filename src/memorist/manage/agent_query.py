@@ -52,8 +52,9 @@ def limit(
             known = ", ".join(FILTERS)
             raise InvalidInput(f"No filter {name!r}: there are {known}")
         given[name] = value
-    if given.get("user_id", scope.user) != scope.user:
-        raise NotAllowed(f"This is the memory of {scope.user!r}: no other user's can be read here")
+    user = scope.user
+    if given.get("user_id", user) != user:
+        raise NotAllowed(f"This is the memory of {user!r}: no other user's can be read here")
     wanted = list(access.allowed(agent, categories))
     if not categories and allowlists.PROCEDURAL in wanted:
         wanted.remove(allowlists.PROCEDURAL)
@@ -132,9 +133,9 @@ def limit_categories(found: Recall, access: allowlists.Access) -> Iterator[Memor
 def _to_item(memory: Memory, category: str, *, is_full: bool) -> dict[str, Any]:
     item: dict[str, Any] = {"id": memory.id, "category": category}
     if not is_full:
-        return {**item, "text": render.bullet(memory, category)}
-    return {
-        **item,
+        item["text"] = render.bullet(memory, category)
+        return item
+    full = {
         "kind": memory.kind,
         "text": memory.text,
         "summary": memory.summary or memory.text[:280],
@@ -147,3 +148,4 @@ def _to_item(memory: Memory, category: str, *, is_full: bool) -> dict[str, Any]:
         "created_at": memory.created_at.isoformat(),
         "updated_at": memory.updated_at.isoformat(),
     }
+    return item | full

@@ -1,7 +1,7 @@
 """Commands to the memory in a chat: "forget that", "turn memory off", "what do you remember?"
 
-The whole message has to be the command, so what is quoted, reported, negated or said in passing
-does nothing; and it has to be the person's own. No model is used. A reply about forgetting does not
+The whole message has to be the command, so what is quoted, reported, negated or mentioned does
+nothing; and it has to come from the person. No model is used. A reply about forgetting does not
 repeat what was forgotten.
 """
 
@@ -19,7 +19,7 @@ from ..types import Filter, Labels, Memory, frozen
 from . import edit, forget, recall
 from .privacy import INCOGNITO, Consent, Privacy
 
-LONGEST = 300  # characters; a longer message is no command
+LONGEST = 300  # characters; a longer message is not a command
 SHOWN = 10
 CHOICES = 4
 _HERE = r"(?: (?:for|in) this (?:chat|conversation|session|thread))"
@@ -80,12 +80,12 @@ _SWITCHED = {
 
 @frozen
 class Reply:
-    """What came of a command, and what to say to the person."""
+    """The result of a command, and what to say to the person."""
 
     command: str  # show · forget · pin · unpin · memory · incognito · consent
     say: str
-    done: bool  # False: it asks back, and nothing was changed
-    # what it was done to, or what there is to choose from: pass them as `about` next time
+    done: bool  # False: the reply is a question, and nothing was changed
+    # what was changed or shown, or what to choose from: pass them as `about` next time
     ids: tuple[str, ...] = ()
 
 
@@ -100,7 +100,7 @@ class Command:
 
 
 def parse(text: str) -> Command | None:
-    """Return the command that a message is, or None.
+    """Parse a message as a command; None if it is not one.
 
     >>> parse("Hey, could you please forget that?")
     Command(command='forget', which='that', topic='', field='')
@@ -113,7 +113,7 @@ def parse(text: str) -> Command | None:
     line = re.sub(r"[ \t]+", " ", line)
     for command, pattern in _compile():
         if found := pattern.fullmatch(line):
-            named = {name: value for name, value in found.groupdict().items() if value}
+            named = found.groupdict("")
             if _REPORTED.search(named.get("topic", "")):
                 return None
             if which := named.get("which", "").lower():
@@ -146,7 +146,7 @@ async def obey(
     name: str | None = None,
     about: Sequence[str] = (),
 ) -> Reply | None:
-    """Carry out what a person tells the memory in a chat; None if the text is no command.
+    """Carry out a command of a person in a chat; None if the text is not a command.
 
     "What do you remember about …?", "forget that", "pin this", "turn memory off", "start incognito
     for this chat" and the like, if they are the whole message. `about` names the memories or
@@ -195,10 +195,10 @@ class Chat(Place):
         return list(found)
 
     async def change(self, command: Command, about: Sequence[str]) -> Reply:
-        """Forget, pin or unpin what is meant; ask if that is not clear."""
+        """Forget, pin or unpin what the command refers to; ask if that is ambiguous."""
         user = self.scope.user
         verb = command.command
-        found = await self._find_meant(command, about)
+        found = await self._find_candidates(command, about)
         is_clear = len(found) == 1 or (found and command.which == "all")
         if command.topic or not is_clear:  # a search may find something else: the person looks
             say = "I cannot tell which memory you mean."
@@ -220,8 +220,8 @@ class Chat(Place):
             say = f"{'Pinned' if verb == 'pin' else 'No longer pinned'}:\n{_number(found)}"
         return Reply(command=verb, say=say, done=True, ids=_ids(found))
 
-    async def _find_meant(self, command: Command, about: Sequence[str]) -> list[Memory]:
-        """Return the memories that a command may mean: several if that is not clear."""
+    async def _find_candidates(self, command: Command, about: Sequence[str]) -> list[Memory]:
+        """Return the memories that a command may refer to: several if it is ambiguous."""
         if command.topic:
             return (await self.find(command.topic))[:CHOICES]
         session = self.labels.session
@@ -258,7 +258,7 @@ class Chat(Place):
         return Reply(command=what, say=say, done=True)
 
     async def decide(self, command: Command, about: Sequence[str]) -> Reply | None:
-        """Decide a proposal that the person has seen; one that they have not is shown first."""
+        """Decide a proposal that the person has seen; show one that they have not."""
         consent = Consent(*self.parts)
         field = command.field.lower()
         field = "preferred_name" if field.endswith("name") else field

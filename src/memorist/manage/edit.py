@@ -51,7 +51,7 @@ async def edit_memory(
     revision: int | None = None,
     actor: str | None = None,
 ) -> Memory:
-    """Change a memory. The id stays; the version before is kept and can still be read.
+    """Change a memory. The id stays; the previous version is kept and can still be read.
 
     Raises NotFound; Refused in an incognito session; InvalidInput if it is not the current version;
     RevisionConflict if `revision` is not its revision.
@@ -65,7 +65,8 @@ async def edit_memory(
     given = {"summary": summary, "category": category, "importance": importance, "tags": tags}
     fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     validation.fields(fields)
-    if (length := len(fields.get("summary", ""))) > LONGEST_SUMMARY:
+    length = len(fields.get("summary", ""))
+    if length > LONGEST_SUMMARY:
         raise InvalidInput(f"A summary has at most {LONGEST_SUMMARY} characters, not {length}")
     if "tags" in fields:
         lowered = map(str.lower, fields["tags"])
@@ -152,7 +153,7 @@ async def load(reading: Reader, scope: Scope, id: str) -> Memory:
 
 
 async def release_key(tx: Transaction, memory: Memory) -> Memory:
-    """Return the memory without its key if another active memory has that key by now."""
+    """Return the memory without its key if another active memory has that key now."""
     if memory.key is None or not memory.is_active:
         return memory
     found = await tx.by_key(memory.scope, [memory.key])
@@ -177,8 +178,11 @@ async def carry_versions(tx: Transaction, old: Memory, new: Memory) -> list[Save
                 ids.append(version.id)
                 found[version.id] = version
     after: State = "soft_deleted" if is_hidden else "superseded"
-    versions = [replace(each, state=after, purge_at=new.purge_at) for each in found.values()]
-    return [Save(memory=version, event=None) for version in versions]
+    saves: list[Save] = []
+    for version in found.values():
+        carried = replace(version, state=after, purge_at=new.purge_at)
+        saves.append(Save(memory=carried, event=None))
+    return saves
 
 
 def reword(memory: Memory, text: str, **fields: Any) -> Memory:
@@ -222,7 +226,7 @@ async def list_conflicts(
     limit: int,
     id: str | None = None,
 ) -> list[Conflict]:
-    """Return the conflicts that wait for a decision, newest first.
+    """Return the conflicts that await a decision, newest first.
 
     Those whose memories were changed since are left out.
     """
@@ -253,13 +257,13 @@ async def decide(
 ) -> Memory:
     """Keep the newer memory of a conflict, or make the older one current again.
 
-    A newer one that is rejected counts as if it had never held. Raises NotFound.
+    A newer one that is rejected counts as if it had never been valid. Raises NotFound.
     """
     async with ctx.store.transaction(scope) as tx:
         found = await list_conflicts(tx, scope, limit=1, id=str(id))
         if not found:
             raise NotFound(
-                f"Memory {id!r} contradicts nothing that waits for a decision: see `conflicts`"
+                f"Memory {id!r} is not in a conflict that awaits a decision: see `conflicts`"
             )
         new = found[0].new
         old = found[0].old
@@ -294,7 +298,7 @@ async def decide(
 
 
 async def find_evidence(store: Store, memory: Memory) -> Evidence:
-    """Return what a memory is based on, as far as it can still be read."""
+    """Return what a memory is based on, as far as it still exists."""
     messages = await store.messages(memory.scope, memory.source_ids)
     own = memory.source_message_id
     if own and own not in messages:
@@ -312,9 +316,11 @@ async def find_evidence(store: Store, memory: Memory) -> Evidence:
     memories = await store.get(memory.scope, memory.evidence_ids)
     found = {*messages, *(other.id for other in memories)}
     named = (*memory.source_ids, *memory.evidence_ids, *memory.evidence)
+    sources = [messages[id] for id in memory.source_ids if id in messages]
+    missing = [reference for reference in named if reference not in found]
     return Evidence(
         memory=memory,
-        messages=tuple(messages[id] for id in memory.source_ids if id in messages),
+        messages=tuple(sources),
         memories=tuple(memories),
-        missing=tuple(reference for reference in named if reference not in found),
+        missing=tuple(missing),
     )

@@ -133,7 +133,11 @@ async def forget(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
     return plan.report()
 
 
-async def make_plan(reading: Reader, scope: Scope, ids: Sequence[str]) -> Plan:
+async def make_plan(
+    reading: Reader,
+    scope: Scope,
+    ids: Sequence[str],
+) -> Plan:
     """Follow evidence and replaced statements from these memories, until nothing is added."""
     replaced: dict[str, None] = {}
     derived: dict[str, None] = {}
@@ -157,20 +161,20 @@ async def make_plan(reading: Reader, scope: Scope, ids: Sequence[str]) -> Plan:
         derived |= dict.fromkeys(alone)
         gone.update(alone)
         new += alone
-    left = {id: memory for id, memory in touched.items() if id not in gone}
-    changed = left
+    for id in gone:
+        touched.pop(id, None)
+    changed = touched
     while changed:  # what is based on a summary that changes
         summaries = [id for id, memory in changed.items() if memory.compression_source]
-        above = await _load_derived(reading, scope, summaries)
-        for id in gone.union(left):
-            above.pop(id, None)
-        left |= above
-        changed = above
+        changed = await _load_derived(reading, scope, summaries)
+        for id in gone.union(touched):
+            changed.pop(id, None)
+        touched = touched | changed
     return Plan(
         ids=tuple(ids),
         others=(*derived, *replaced),
         derived=tuple(derived),
-        flagged=tuple(left.values()),
+        flagged=tuple(touched.values()),
     )
 
 
@@ -180,10 +184,16 @@ def sources(memory: Memory) -> set[str]:
     return named - {memory.source_message_id or ""}
 
 
-async def _load_derived(reading: Reader, scope: Scope, ids: Sequence[str]) -> dict[str, Memory]:
+async def _load_derived(
+    reading: Reader,
+    scope: Scope,
+    ids: Sequence[str],
+) -> dict[str, Memory]:
+    """Return what is based on these memories, among others."""
     found: dict[str, Memory] = {}
     for start in range(0, len(ids), AT_ONCE):
-        where = Filter(derived_from=tuple(ids[start : start + AT_ONCE]), states=STATES)
+        some = tuple(ids[start : start + AT_ONCE])
+        where = Filter(derived_from=some, states=STATES)
         for memory in await reading.find_all(scope, where):
             found[memory.id] = memory
     return found
@@ -202,8 +212,10 @@ async def clear_copies(ctx: Context, words: Sequence[str]) -> None:
     """Remove words from the cache of vectors and from the journal."""
     if isinstance(ctx.embedder, Forgetful):
         await ctx.embedder.forget(words)
-    if ctx.settings.journal_dir is not None:
-        await asyncio.to_thread(Journal(ctx.settings.journal_dir).redact, words)
+    folder = ctx.settings.journal_dir
+    if folder is not None:
+        journal = Journal(folder)
+        await asyncio.to_thread(journal.redact, words)
 
 
 async def _erase(
@@ -268,7 +280,12 @@ def _without_sources(memory: Memory, gone: set[str], now: datetime) -> Memory:
     )
 
 
-async def _summarize_again(tx: Transaction, scope: Scope, plan: Plan, now: datetime) -> list[str]:
+async def _summarize_again(
+    tx: Transaction,
+    scope: Scope,
+    plan: Plan,
+    now: datetime,
+) -> list[str]:
     """Make summaries again from the sources that are left, and return the words of the old ones.
 
     The old ones are erased, because they may quote what was forgotten.

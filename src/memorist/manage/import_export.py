@@ -119,14 +119,15 @@ async def admit(
     A record that claims to be pinned or manually saved gets no exception.
     """
     ctx = how.ctx
-    drafts = [_to_draft(value) for value in values]
+    drafts = list(map(_to_draft, values))
     sessions = {draft.labels.session for draft in drafts}
     disabled, _ = await guard.load_disabled(ctx, ctx.store, scope, sessions)
     policy = validation.policy(ctx.policies, ctx.settings.policy)
     admitted: list[Any] = []
     reasons: list[str] = []
     for value, draft in zip(values, drafts, strict=True):
-        why = disabled.get(draft.labels.session, "")
+        labels = draft.labels
+        why = disabled.get(labels.session, "")
         if how.restore:
             why = why if why == guard.INCOGNITO else ""
         elif why != guard.INCOGNITO:
@@ -136,7 +137,7 @@ async def admit(
                 why += f"; {HOW_TO_RESTORE}"
         if isinstance(value, Memory) and not how.restore:
             low = guard.lower_authority(draft, policy, scope.user)
-            is_own = authority.is_own(draft.labels.role, draft.speaker, scope.user)
+            is_own = authority.is_own(labels.role, draft.speaker, scope.user)
             if low != draft or not is_own:
                 value = edit.reword(
                     value,
@@ -226,10 +227,11 @@ async def _store_memories(
             keys.add(memory.key)
             session = memory.labels.session
             if session is not None:
-                if session not in last:
-                    last[session] = await tx.last_sequence(scope, session)
-                last[session] += 1
-                memory = replace(memory, sequence=last[session])
+                number = last.get(session)
+                if number is None:
+                    number = await tx.last_sequence(scope, session)
+                last[session] = number + 1
+                memory = replace(memory, sequence=number + 1)
             event: HistoryEvent | None = "created"
             if memory.state == "superseded":
                 event = None
@@ -245,7 +247,11 @@ async def _store_memories(
     return outcomes
 
 
-async def _store_history(tx: Transaction, entries: Sequence[HistoryEntry], now: datetime) -> None:
+async def _store_history(
+    tx: Transaction,
+    entries: Sequence[HistoryEntry],
+    now: datetime,
+) -> None:
     """Add entries, without words that were forgotten here, and so that `undo` ignores them."""
     words: list[str] = []
     for entry in entries:

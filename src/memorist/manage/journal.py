@@ -87,7 +87,10 @@ async def append(
         await asyncio.to_thread(journal.redact, erased)
 
 
-async def find_erased(store: Store, written: Mapping[Scope, Mapping[str, str]]) -> list[str]:
+async def find_erased(
+    store: Store,
+    written: Mapping[Scope, Mapping[str, str]],
+) -> list[str]:
     """Return the texts, given by scope and id, whose memories no longer exist."""
     erased: list[str] = []
     for scope, by_id in written.items():

@@ -1,12 +1,12 @@
-"""What the person decides: whether memory is on, and what is known of them as a person.
+"""What the person decides: whether memory is on, and what is known about them.
 
 Memory is off if the environment, the settings, the space or an incognito session says so. Where it
 is off, nothing is stored automatically and nothing is recalled; reading, correcting, forgetting and
-saving on purpose still work. Of an incognito session nothing is stored at all.
+explicit saving still work. Nothing at all is stored of an incognito session.
 
-What is inferred of the person is a proposal whose value never changes, so what is approved is what
-was shown. What is denied, withdrawn or lapsed is erased; the history says what was decided and by
-whom, but not the value.
+What is inferred about the person is a proposal whose value never changes, so what is approved is
+what was shown. A proposal that is denied, withdrawn or lapsed is erased; the history says what was
+decided and by whom, but not the value.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _JOINERS = "\u200c\u200d"  # not visible either, but part of how some languages 
 
 
 async def find_disabled_reason(place: Place, session: str | None = None) -> str:
-    """Return why nothing is stored or recalled in this or another session; empty if it is."""
+    """Return why memory is off in this or another session; empty if it is on."""
     asked = place.labels.session if session is None else session
     disabled, _ = await load_disabled(place.ctx, place.ctx.store, place.scope, [asked])
     return disabled.get(asked, "")
@@ -64,13 +64,16 @@ class Privacy(Place):
         sharing: bool | None = None,
         actor: str | None = None,
     ) -> SpaceSettings:
-        """Turn memory in this space on or off, and likewise incognito sessions and sharing.
+        """Turn memory, incognito by default, and sharing on or off in this space.
 
-        With `incognito_default`, sessions begin incognito. Of a space that shares, the person's
+        With `incognito_default`, sessions begin incognito. From a space that shares, the person's
         other spaces may recall what is tagged `share:` and their name. Raises InvalidInput.
         """
-        given = {"memory_enabled": memory_enabled, "incognito_default": incognito_default}
-        given["sharing"] = sharing
+        given = {
+            "memory_enabled": memory_enabled,
+            "incognito_default": incognito_default,
+            "sharing": sharing,
+        }
         for name, value in given.items():
             if not isinstance(value, bool | None):
                 raise InvalidInput(f"{name} is True or False, not {value!r:.60}")
@@ -98,7 +101,7 @@ class Privacy(Place):
     async def _set_incognito(self, given: str | None, *, is_on: bool) -> None:
         named = self.labels.session if given is None else given
         if named is None:
-            raise InvalidInput("Say which session: name it, or open the scope with `session`")
+            raise InvalidInput("No session: pass its name, or open the scope with `session`")
         session = validation.name("session", named)
         if is_on:  # from this moment on, whether the store is available or not
             note_disabled(self.ctx, self.scope, session, INCOGNITO)
@@ -109,7 +112,7 @@ class Privacy(Place):
 
 
 async def trace(place: Place) -> dict[str, str]:
-    """Return the session as the history may name it: not at all if it is incognito."""
+    """Return the session for the history; empty if it is incognito."""
     session = place.labels.session
     if session is None or await find_disabled_reason(place) == INCOGNITO:
         return {}
@@ -123,7 +126,7 @@ async def refuse_incognito(place: Place) -> None:
 
 
 async def is_space_off(ctx: Context, scope: Scope) -> bool:
-    """Whether memory is off in a space, and not only incognito in its sessions."""
+    """Return whether memory is off in a space, and not only incognito in its sessions."""
     place = Place(ctx, scope, Labels())
     return await find_disabled_reason(place) not in ("", INCOGNITO)
 
@@ -140,10 +143,10 @@ async def list_sharing(ctx: Context, scope: Scope) -> list[Scope]:
 
 
 class Consent(Place):
-    """What is known of the person in one scope; nothing sensitive changes without their consent."""
+    """What is known about a person; nothing sensitive changes without their consent."""
 
     async def about(self) -> dict[str, str | builtins.list[str]]:
-        """Return what is in force, by field; `goals` is a list."""
+        """Return what is in effect, by field; `goals` is a list."""
         known: dict[str, str | builtins.list[str]] = {}
         goals: builtins.list[str] = []
         for each in _find_in_force(await proposals.load(self.ctx.store, self.scope)):
@@ -154,7 +157,7 @@ class Consent(Place):
         return {**known, "goals": goals} if goals else known
 
     async def list(self) -> builtins.list[Proposal]:
-        """Return what waits for a decision, oldest first; it lapses after seven days."""
+        """Return what awaits a decision, oldest first; it lapses after seven days."""
         now = self.ctx.clock()
         found = await proposals.load(self.ctx.store, self.scope)
         return [each for each in found if each.decided is None and now < each.lapses_at]
@@ -167,12 +170,12 @@ class Consent(Place):
         evidence: Sequence[str],
         actor: str | None = None,
     ) -> Proposal:
-        """Propose what was inferred of the person from these memories; `decided` if it is in force.
+        """Propose what was inferred about the person from these memories.
 
-        A sensitive field waits for `approve`. A benign one is in force if two statements of the
-        person support it, or a confident insight. Raises InvalidInput; NotAllowed if the evidence
-        is not the person's own words; ConsentMissing if they denied it before; Refused while
-        memory is off.
+        A sensitive field waits for `approve`. A benign one takes effect (it is `decided`) if two
+        statements of the person support it, or a confident insight. Raises InvalidInput; NotAllowed
+        if the evidence is not the person's own words; ConsentMissing if they denied it before;
+        Refused while memory is off.
         """
         text = _check_value(field, value)
         scope = self.scope
@@ -187,25 +190,20 @@ class Consent(Place):
             now = self.ctx.clock()
             found = await person.erase_lapsed(tx, now)
             given = await tx.get(scope, evidence)
-            signals = [each for each in given if each.is_active]
-            if missing := set(evidence).difference(each.id for each in signals):
-                raise InvalidInput(
-                    f"There is no memory {min(missing)!r} here to infer anything from"
-                )
-            if not all(map(authority.is_persons, signals)):
+            signals = {each.id: each for each in given if each.is_active}
+            if missing := set(evidence).difference(signals):
+                raise InvalidInput(f"No memory {min(missing)!r} here to infer anything from")
+            if not all(map(authority.is_persons, signals.values())):
                 raise NotAllowed(
-                    "What others said does not become known of the person: only their own words do"
+                    "Only the person's own words are evidence about them, not what others said"
                 )
             denied = normalize.wording(f"{field}: {text}")
             if denied in await tx.tombstones(scope, [denied], now):
-                raise ConsentMissing(
-                    f"The person said no to this {field}: it is not proposed again"
-                )
+                raise ConsentMissing(f"The person denied this {field}: it is not proposed again")
             # Stricter than what merges memories, because this is about the person.
             key = _key(field, text)
-            same = [each for each in found if _key(each.field, each.value) == key]
             for each in _find_in_force(found):
-                if each in same:
+                if _key(each.field, each.value) == key:
                     return each
             new = Proposal(
                 id=new_id(),
@@ -214,7 +212,11 @@ class Consent(Place):
                 at=now,
                 lapses_at=now + WAITS,
             )
-            known = next((each for each in same if each.decided is None), new)
+            known = new
+            for each in found:
+                if each.decided is None and _key(each.field, each.value) == key:
+                    known = each
+                    break
             made = replace(known, evidence=union(known.evidence, tuple(evidence)))
             if made == known:
                 return made
@@ -232,18 +234,18 @@ class Consent(Place):
         shown: str | None = None,
         actor: str | None = None,
     ) -> Proposal:
-        """Put a proposal in force, as it was shown. Raises NotFound if it does not wait.
+        """Approve a proposal as it was shown. Raises NotFound if it does not await a decision.
 
         With `shown`, raises InvalidInput unless that is its value.
         """
         return await self._decide(id, "approved", shown, actor)
 
     async def deny(self, id: str, *, actor: str | None = None) -> Proposal:
-        """Erase a proposal for good; the same is not proposed again. Raises NotFound."""
+        """Erase a proposal; the same value is not proposed again. Raises NotFound."""
         return await self._decide(id, "denied", None, actor)
 
     async def set(self, field: str, value: str, *, actor: str | None = None) -> Proposal:
-        """Store what the person says of themselves; it is in force at once. Raises InvalidInput."""
+        """Store what the person says about themselves, in effect at once. Raises InvalidInput."""
         text = _check_value(field, value)
         now = self.ctx.clock()
         await refuse_incognito(self)
@@ -261,7 +263,7 @@ class Consent(Place):
         return made
 
     async def withdraw(self, field: str, *, actor: str | None = None) -> int:
-        """Erase all values of a field, former and proposed ones included; return how many."""
+        """Erase all values of a field, also former and proposed ones; return how many."""
         _check_field(field)
         async with self.ctx.store.transaction(self.scope) as tx:
             found = await proposals.load(tx, self.scope)
@@ -292,14 +294,14 @@ class Consent(Place):
                 made = replace(made, decided=decision, decided_at=now)
                 await person.decide_proposal(tx, made, decision, at=now, actor=actor)
                 return made
-        state = "it was decided" if made else "it was decided, has lapsed, or never was"
+        state = "it was decided" if made else "it was decided, has lapsed, or never existed"
         raise NotFound(
-            f"No proposal {id!r} waits for a decision: {state}. See `memorist consent list`"
+            f"No proposal {id!r} awaits a decision: {state}. See `memorist consent list`"
         )
 
 
 def _is_corroborated(evidence: Iterable[Memory]) -> bool:
-    """Whether two statements of the person support something, or one confident insight."""
+    """Return whether two statements of the person support something, or a confident insight."""
     counts: dict[str, int] = {}  # how often each message was said
     for memory in evidence:
         if memory.kind != "insight":
@@ -327,17 +329,21 @@ def _key(field: str, value: str) -> str:
 
 def _check_field(field: object) -> None:
     if field not in FIELDS:
-        raise InvalidInput(f"No field {field!r:.60} of a person: there are {', '.join(FIELDS)}")
+        known = ", ".join(FIELDS)
+        raise InvalidInput(f"No field {field!r:.60} of a person: there are {known}")
 
 
 def _check_value(field: object, value: object) -> str:
-    """Return a value on one line, in which nothing is hidden from the person who is asked."""
+    """Return a value on one line that hides nothing from the person who is asked."""
     _check_field(field)
-    text = normalize.compose(value).strip() if isinstance(value, str) else ""
+    text = ""
+    if isinstance(value, str):
+        text = normalize.compose(value).strip()
     if not 1 <= len(text) <= LONGEST:
         raise InvalidInput(f"{field} is a text of 1 to {LONGEST} characters, not {value!r:.60}")
-    if any(unicodedata.category(each) in _HIDDEN and each not in _JOINERS for each in text):
-        raise InvalidInput(
-            f"{field} holds invisible characters: a person could not know what they agree to"
-        )
+    for each in text:
+        if unicodedata.category(each) in _HIDDEN and each not in _JOINERS:
+            raise InvalidInput(
+                f"{field} contains invisible characters: the person could not see what they approve"
+            )
     return text

@@ -105,7 +105,12 @@ async def look_up(
     return answer.memories
 
 
-async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recall) -> None:
+async def record_use(
+    ctx: Context,
+    query: Query,
+    profile: Profile,
+    answer: Recall,
+) -> None:
     """Record a search and which memories it returned.
 
     The caller waits until the scores are stored only if the profile says so.
@@ -115,7 +120,8 @@ async def record_use(ctx: Context, query: Query, profile: Profile, answer: Recal
     uses = []
     for hit in answer.hits:
         scores = access_scores(hit.memory, hit.relevance, now)
-        uses.append(MemoryAccess(memory_id=hit.memory.id, at=now, scores=scores))
+        use = MemoryAccess(memory_id=hit.memory.id, at=now, scores=scores)
+        uses.append(use)
     if uses and profile.scores_first:
         with suppress(ProviderFailed):  # an answer does not fail because of its statistics
             async with ctx.store.transaction(scope) as tx:

@@ -228,16 +228,18 @@ def _make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
             lines.append((kind, item))
     patches: list[Summary] = []
     for (record_type, name), lines in found.items():
-        data: dict[str, list[str]] = {}
-        for each in LISTS[record_type]:
-            data[each] = [item.text for kind, item in lines if kind == each]
+        data: dict[str, list[str]] = {each: [] for each in LISTS[record_type]}
+        ids: list[str] = []
+        for kind, item in lines:
+            data[kind].append(item.text)
+            ids.append(item.id)
         patch = Summary(
             id=new_id(),
             record_type=record_type,
             name=name,
             data=data,
             at=now,
-            evidence_ids=tuple(item.id for _, item in lines),
+            evidence_ids=tuple(ids),
         )
         patches.append(patch)
     return patches

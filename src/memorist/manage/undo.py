@@ -1,4 +1,4 @@
-"""Undoing: the history holds the fields before each change, and undoing is a change itself."""
+"""Undo: the history holds the fields before each change, and an undo is itself a change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..text import clock, tokens
 from ..types import CONTRADICTS, HistoryEvent, Memory, Scope, frozen
 from . import edit, privacy
 
-KEPT = timedelta(days=30)  # how long what was new can be restored after it was undone
+KEPT = timedelta(days=30)  # how long a memory can be restored after its creation was undone
 _EVENTS: dict[str, HistoryEvent] = {
     "active": "restored",
     "soft_deleted": "soft_deleted",
@@ -56,8 +56,8 @@ async def undo_changes(
 ) -> Undone:
     """Undo one operation of the history (`meta` names it), or everything a session did.
 
-    New memories are hidden and can be restored for 30 days; changed ones are as before. It is in
-    the history and can itself be undone; an erasure cannot. Raises NotFound; RevisionConflict if
+    New memories are hidden and can be restored for 30 days; changed ones are as before. An undo is
+    in the history and can itself be undone; an erasure cannot. Raises NotFound; RevisionConflict if
     something was changed later.
     """
     ctx = place.ctx
@@ -73,8 +73,8 @@ async def undo_changes(
     )
     operations, steps = await plan(ctx.store, now=ctx.clock())
     if dry_run:
-        memories = tuple(step.then for step in steps)
-        return Undone(operations=operations, memories=memories, dry_run=True)
+        before = [step.then for step in steps]
+        return Undone(operations=operations, memories=tuple(before), dry_run=True)
     texts: set[str] = set()
     for step in steps:
         if step.now.text != step.then.text:
@@ -91,11 +91,11 @@ async def undo_changes(
             reverted = await _revert(tx, step, vectors, ctx.index.model, actor, meta, now)
             for change in reverted:
                 if isinstance(change, Save) and change.event is None and change.memory.id in ids:
-                    continue  # it is put back itself, and not also stored as a version
+                    continue  # it is reverted itself, and not also stored as a version
                 changes.append(change)
         await tx.apply(changes)
-        memories = tuple(await tx.get(scope, ids))
-    return Undone(operations=operations, memories=memories)
+        memories = await tx.get(scope, ids)
+    return Undone(operations=operations, memories=tuple(memories))
 
 
 async def _plan(
@@ -108,23 +108,31 @@ async def _plan(
 ) -> tuple[tuple[str, ...], list[Step]]:
     """Return the operations that are undone, newest first, and how each memory was before."""
     since = await History(reading).since(scope, name, value)
-    mine = [entry for entry in since if entry.meta.get(name) == value]
-    if not mine:
+    ids: list[str] = []
+    chosen: set[str] = set()
+    operations: list[str] = []
+    for entry in since:
+        if entry.meta.get(name) != value:
+            continue
+        ids.append(entry.memory_id)
+        operations.append(entry.meta["operation"])
+        if not entry.meta.get("final"):
+            chosen.add(entry.id)
+        elif name == "operation":
+            raise InvalidInput(f"Operation {value!r} belongs to a forget, which cannot be undone")
+    if not ids:
         raise NotFound(
             f"No {name} {value!r} in the history of this scope, or what it did was forgotten since"
         )
-    if any(entry.meta.get("final") for entry in mine) and name == "operation":
-        raise InvalidInput(f"Operation {value!r} belongs to a forget, which is for good")
-    chosen = {entry.id for entry in mine if not entry.meta.get("final")}
     steps: list[Step] = []
-    ids = [entry.memory_id for entry in mine]
     for memory in await reading.get(scope, ids):
         entries = [entry for entry in since if entry.memory_id == memory.id]
         step = _go_back(memory, entries, chosen, now)
         if step.entries:
             steps.append(step)
-    operations = dict.fromkeys(entry.meta["operation"] for entry in reversed(mine))
-    return tuple(operations), steps
+    operations.reverse()
+    unique = dict.fromkeys(operations)
+    return tuple(unique), steps
 
 
 def _go_back(
@@ -146,9 +154,9 @@ def _go_back(
         if entry.id in chosen:
             for name in before:
                 if name in later and later[name] != tokens.field_value(then, name):
-                    why = "was changed again since, or this is undone already"
                     raise RevisionConflict(
-                        f"Memory {memory.id!r} {why}: undo the later change first"
+                        f"Memory {memory.id!r} was changed again since, or this is undone already:"
+                        " undo the later change first"
                     )
             then = tokens.with_fields(then, before)
             undone.append(entry)
@@ -167,8 +175,8 @@ async def _revert(
 ) -> list[Change]:
     """Return the changes that make a memory what it was, under a new revision.
 
-    A replaced text is kept as an earlier version. A decision about a conflict is open again, or
-    closed again if undoing it is undone.
+    A replaced text is kept as an earlier version. A decided conflict is open again, or closed again
+    if its reopening is undone.
     """
     old = step.now
     then = replace(step.then, revision=old.revision)
@@ -180,9 +188,13 @@ async def _revert(
     if decided:
         between = decided[-1]["between"]
         pair = {"from_id": between[0], "to_id": between[1], "type": CONTRADICTS}
-        is_open = decided[-1]["decision"] == "reopened"
-        changes.append(Unrelated(**pair) if is_open else Relation(**pair, at=now))
-        meta = {**meta, "decision": "closed" if is_open else "reopened", "between": between}
+        decision = "reopened"
+        if decided[-1]["decision"] == "reopened":
+            decision = "closed"
+            changes.append(Unrelated(**pair))
+        else:
+            changes.append(Relation(**pair, at=now))
+        meta = {**meta, "decision": decision, "between": between}
     changes += await edit.carry_versions(tx, old, then)
     if old.text == then.text:
         put = Save(
@@ -199,7 +211,7 @@ async def _revert(
     never: list[Change] = []
     for each in await tx.get(old.scope, refs):
         if each.superseded_by == old.id:
-            ended = replace(each, valid_to=each.valid_from)  # it holds no more
+            ended = replace(each, valid_to=each.valid_from)  # it is no longer valid
             never.append(Save(memory=ended, event=None))
     put = edit.to_save(
         then,
