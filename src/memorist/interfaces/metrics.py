@@ -1,4 +1,4 @@
-"""Prometheus metrics at `/metrics`: latencies of this process, and figures of the shared store.
+"""Prometheus metrics at `/metrics`: latencies of this process, and counts from the shared store.
 
 Nothing is pushed anywhere. No label contains a user, a session or the text of a memory.
 """
@@ -69,7 +69,7 @@ async def metrics(request: Request, access: Admin) -> Response:
 
 @frozen
 class Latency:
-    """How long the calls of one operation took in this process."""
+    """The latency of one operation in this process."""
 
     calls: int
     mean_ms: float
@@ -176,8 +176,8 @@ class Metrics:
         for name, (labels, _) in _GAUGES.items():
             if labels:
                 gauges[name].clear()
-        none_waits = Backlog(name="embed", waiting=0, running=0, failing=0, oldest=None)
-        for job in (none_waits, *jobs):
+        empty = Backlog(name="embed", waiting=0, running=0, failing=0, oldest=None)
+        for job in (empty, *jobs):
             age = (now - job.oldest).total_seconds() if job.oldest else 0
             figures = {
                 "waiting": job.waiting,

@@ -1,6 +1,6 @@
 """The Model Context Protocol: `memorist mcp` over stdio, and `/mcp` of the server.
 
-One server for both transports and both revisions of the protocol.
+One server handles both transports and both revisions of the protocol.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ the user. Forget, edit and resolve conflicts only as the user wants."""
 
 
 class MemoryServer(MCPServer[None]):
-    """An MCP server that tells models and clients what was wrong with a call."""
+    """An MCP server whose errors say what was wrong with a call."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         try:
@@ -58,11 +58,12 @@ class MemoryServer(MCPServer[None]):
                 raise ToolError(f"Error executing tool {name}: {cause}") from cause
             if not isinstance(cause, ValidationError):
                 raise
-            errors = cause.errors(include_url=False)  # without the values, which may be secret
-            found = "; ".join(
-                f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in errors
-            )
-            raise ToolError(f"Invalid arguments for {name}: {found[:1000]}") from cause
+            found = []
+            for each in cause.errors(include_url=False):
+                place = ".".join(map(str, each["loc"]))
+                found.append(f"{place}: {each['msg']}")  # without the value: it may be secret
+            text = "; ".join(found)
+            raise ToolError(f"Invalid arguments for {name}: {text[:1000]}") from cause
 
     async def read_resource(self, uri: Any, context: Any = None) -> Any:
         try:
@@ -145,7 +146,8 @@ def build_server(backend: Backend) -> MCPServer[None]:
 async def recall_context(about: str) -> str:
     """Start a task with what is already known about it."""
     try:
-        found = await tools.load_context(await authorize("ask"), about, CONTEXT_BUDGET)
+        call = await authorize("ask")
+        found = await call.load_context(about, CONTEXT_BUDGET)
     except MemoristError as error:
         code = INVALID_PARAMS if isinstance(error, InvalidInput) else INTERNAL_ERROR
         raise MCPError(code=code, message=str(error)) from error
@@ -169,7 +171,7 @@ async def serve_stdio(call: Call, *, agent: str | None = None) -> None:
         settings = client.settings
         rights: tuple[str, ...] = RIGHTS
         if agent is not None:
-            client.ctx.allowlists.allowed(agent)  # raises if the name is misspelt
+            client.ctx.allowlists.allowed(agent)  # raises if the name is unknown
             rights = ("ask", "remember")
         return Caller(
             name="local",
@@ -208,13 +210,13 @@ async def serve_http(app: Starlette, server: MCPServer[None]) -> AsyncIterator[N
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
             caller = await authenticate(HTTPConnection(scope))
             token = AccessToken(token="", client_id=caller.name, scopes=list(caller.rights))
-            scope["user"] = AuthenticatedUser(token)  # a session belongs to who started it
+            scope["user"] = AuthenticatedUser(token)  # a session belongs to its first caller
             scope["headers"] = [(name, value.strip()) for name, value in scope["headers"]]
             await manager.handle_request(scope, receive, send)
 
     route: Any = Route(PATH, endpoint=Endpoint())
     async with manager.run():
-        app.router.routes.insert(0, route)  # before the routes that match everything
+        app.router.routes.insert(0, route)  # before catch-all routes
         try:
             yield
         finally:

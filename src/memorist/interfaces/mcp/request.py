@@ -1,6 +1,6 @@
-"""A tool call: who makes it, on whose memories, and what it returns.
+"""A tool call: its caller, the scope it may use, and what it returns.
 
-The client is opened when it is first needed. Results are typed dictionaries with a schema; the
+The client is opened when it is first needed. Results are typed dictionaries with a schema. The
 texts in them are neutralized: they are data, never instructions.
 """
 
@@ -24,6 +24,7 @@ from ...types import Memory
 from ..rest.auth import Caller
 
 Request = ServerRequestContext[Any, Any]
+MAX_MEMORIES = 50  # in one result
 MAX_NAME = 60  # characters of a client's name
 # Since this revision, a question to the user is sent in the response to the request.
 ELICITS_IN_RESPONSE = "2026-07-28"
@@ -75,7 +76,7 @@ class ToolCall:
 
     @property
     def agent(self) -> str | None:
-        """The calling agent, if it has an allowlist."""
+        """Return the calling agent, if it has an allowlist."""
         agent = self.caller.agent
         return agent if agent in self.client.ctx.allowlists.allowlists else None
 
@@ -86,14 +87,31 @@ class ToolCall:
 
     @property
     def actor(self) -> str:
-        """The name for the history: the agent, or what the MCP client calls itself."""
+        """Return the name for the history: the agent, or the name of the MCP client."""
         params = self.request.session.client_params
         name = self.caller.agent or (params.client_info.name if params else "")
         return " ".join(name.split())[:MAX_NAME] or "mcp"
 
+    async def load_context(self, about: str, budget: int) -> ContextResult:
+        """Return what helps with a task, and the user's profile."""
+        scope = self.scope()
+        if self.agent is not None:
+            rows = await scope.query(
+                about,
+                agent=self.agent,
+                top_k=MAX_MEMORIES,
+                budget_tokens=budget,
+            )
+            lines = [f"- {row['text']}" for row in rows]
+            return ContextResult(context="\n".join(lines), person={}, note="")
+        recall = await scope.recall(about, budget=budget)
+        reason = await scope.privacy.disabled_reason()
+        profile = {} if reason else await scope.consent.about()
+        return ContextResult(context=recall.prompt(), person=profile, note=reason)
+
 
 async def authorize(right: str) -> ToolCall:
-    """Authorize the current request. Raises NotAllowed, and whatever opening the client raises."""
+    """Authorize the current request. Raises NotAllowed, and errors of opening the client."""
     backend, request = _current.get()
     client = await backend.client()
     caller = backend.authenticate(client, request)
@@ -102,7 +120,7 @@ async def authorize(right: str) -> ToolCall:
 
 
 def can_elicit() -> bool:
-    """Return whether the MCP client can put a question to the user."""
+    """Return whether the MCP client can ask the user a question."""
     _, request = _current.get()
     session = request.session
     capabilities = session.client_capabilities
@@ -183,7 +201,7 @@ class ProposalResult(TypedDict):
 
 
 def memory_item(memory: Memory) -> ToolMemory:
-    """Return a memory as tools return it."""
+    """Return a memory in the format of the tools."""
     return ToolMemory(
         id=memory.id,
         text=render.safe(render.concise(memory)),

@@ -15,6 +15,7 @@ from ...retrieve import render
 from ...types import Filter
 from .. import split_doc
 from .request import (
+    MAX_MEMORIES,
     ConflictItem,
     ConflictsResult,
     ContextResult,
@@ -25,23 +26,23 @@ from .request import (
     ProposalResult,
     QueryResult,
     RememberResult,
-    ToolCall,
     ToolMemory,
     authorize,
     can_elicit,
     memory_item,
 )
 
-MAX_MEMORIES = 50  # in one result
 Run = TypeVar("Run", bound=Callable[..., Any])
 
 Id = Annotated[
-    str, Field(description="Memory id, exactly as another tool returned it.", max_length=100)
+    str,
+    Field(description="Memory id, exactly as another tool returned it.", max_length=100),
 ]
 Ids = Annotated[
     list[Annotated[str, Field(max_length=100)]],
     Field(
-        description="Memory ids, exactly as another tool returned them.", max_length=MAX_MEMORIES
+        description="Memory ids, exactly as another tool returned them.",
+        max_length=MAX_MEMORIES,
     ),
 ]
 UpTo20 = Annotated[list[str] | None, Field(max_length=20)]
@@ -54,7 +55,11 @@ TOOLS: list[tuple[Callable[..., Any], ToolAnnotations]] = []  # with hints for M
 
 
 def tool(
-    title: str, *, read_only: bool = False, destructive: bool = False, idempotent: bool = True
+    title: str,
+    *,
+    read_only: bool = False,
+    destructive: bool = False,
+    idempotent: bool = True,
 ) -> Callable[[Run], Run]:
     """Register a function as a tool, described by its docstring."""
     hints = ToolAnnotations(
@@ -79,7 +84,10 @@ def tool(
 
 @tool("Search memory", read_only=True)
 async def memory_query(
-    query: str, limit: Limit = 8, budget: Budget = 1000, categories: list[str] | None = None
+    query: str,
+    limit: Limit = 8,
+    budget: Budget = 1000,
+    categories: list[str] | None = None,
 ) -> QueryResult:
     """Search what is stored about the user and their work. Call this before you answer anything
     that may depend on earlier conversations: preferences, decisions, names, dates, open tasks.
@@ -133,19 +141,8 @@ async def memory_context(about: str, budget: Budget = 1000) -> ContextResult:
     Args:
         about: A question or topic in plain words.
     """
-    return await load_context(await authorize("ask"), about, budget)
-
-
-async def load_context(call: ToolCall, about: str, budget: int) -> ContextResult:
-    scope = call.scope()
-    if call.agent is not None:
-        rows = await scope.query(about, agent=call.agent, top_k=MAX_MEMORIES, budget_tokens=budget)
-        lines = "\n".join(f"- {row['text']}" for row in rows)
-        return ContextResult(context=lines, person={}, note="")
-    recall = await scope.recall(about, budget=budget)
-    disabled_reason = await scope.privacy.disabled_reason()
-    profile = {} if disabled_reason else await scope.consent.about()
-    return ContextResult(context=recall.prompt(), person=profile, note=disabled_reason)
+    call = await authorize("ask")
+    return await call.load_context(about, budget)
 
 
 @tool("Remember")
@@ -187,13 +184,16 @@ async def memory_remember(
         evidence=evidence or (),
         at=at,
     )
-    outcomes = [
-        OutcomeItem(
-            status=each.status, ids=list(each.ids), reason=each.reason, supersedes=each.supersedes
+    result = RememberResult(outcomes=[])
+    for each in receipt.outcomes:
+        item = OutcomeItem(
+            status=each.status,
+            ids=list(each.ids),
+            reason=each.reason,
+            supersedes=each.supersedes,
         )
-        for each in receipt.outcomes
-    ]
-    return RememberResult(outcomes=outcomes)
+        result["outcomes"].append(item)
+    return result
 
 
 @tool("Edit a memory", idempotent=False)
@@ -205,7 +205,8 @@ async def memory_edit(id: Id, text: str) -> ToolMemory:
         text: The new text.
     """
     call = await authorize("write")
-    return memory_item(await call.scope().edit(id, text, actor=call.actor))
+    edited = await call.scope().edit(id, text, actor=call.actor)
+    return memory_item(edited)
 
 
 @tool("Pin or unpin a memory")
@@ -239,7 +240,8 @@ async def _confirm_forget(
         lines = [f"Move to the trash for {keep_days:g} days, with everything derived from it?"]
     scope = (await authorize("write")).scope()
     for id in ids:
-        text = render.safe(render.concise(await scope.get(id)))
+        memory = await scope.get(id)
+        text = render.safe(render.concise(memory))
         lines.append(f"• {text[:200]}")
     if await scope.consent.about():
         lines.append("The profile facts you approved are kept until you withdraw them.")
@@ -321,11 +323,12 @@ async def memory_conflicts(limit: Limit = 10) -> ConflictsResult:
         limit: Maximum number of memories to return.
     """
     scope = (await authorize("read")).scope()
-    conflicts = [
-        ConflictItem(id=each.id, newer=memory_item(each.new), older=memory_item(each.old))
-        for each in await scope.conflicts(limit=limit)
-    ]
-    return ConflictsResult(conflicts=conflicts)
+    result = ConflictsResult(conflicts=[])
+    for each in await scope.conflicts(limit=limit):
+        newer = memory_item(each.new)
+        older = memory_item(each.old)
+        result["conflicts"].append(ConflictItem(id=each.id, newer=newer, older=older))
+    return result
 
 
 @tool("Resolve a conflict")

@@ -1,7 +1,7 @@
-"""The HTTP server: REST, MCP and the web page over one client.
+"""The HTTP server: REST, MCP and the web page of one client.
 
 Most routes are entries of the verb table: they parse the arguments, call the client and return the
-result. Those with more to do are written by hand.
+result. The others are written by hand.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import asdict
+from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -43,12 +44,12 @@ from .auth import LABELS, Authenticator, Caller, ClientAccess, RateLimiter, Requ
 from .bodies import Id, Name, ScopeParams
 from .request import (
     AuthenticatedRoute,
-    Problem,
     Reader,
     RequestMiddleware,
     Writer,
     answer_error,
     declare,
+    describe,
     problem,
 )
 
@@ -60,7 +61,6 @@ _DESCRIPTION = (
     "labels select a part of their memory. Errors are `application/problem+json`. Requests that "
     "change something accept an `Idempotency-Key`: repeated within a day, they are done once."
 )
-_KEY = "Create one with `memorist keys create`. A server on localhost may be used without a key."
 memories = APIRouter(route_class=AuthenticatedRoute)
 ROUTERS = (memories, metrics.routes, dialects.routes)
 OWNERS: dict[str, Any] = {
@@ -70,7 +70,7 @@ OWNERS: dict[str, Any] = {
     "privacy": Privacy,
     "rest": sys.modules[__name__],  # functions below, which take the scope first
 }
-SHOWN: dict[Any, Any] = {  # results that are returned in another form
+SHOWN: dict[Any, Any] = {  # response models of results that are returned in another form
     type(None): None,
     Proposal: bodies.Decision,
     list[Event]: list[Annotated[dict[str, Any], BeforeValidator(asdict)]],
@@ -94,11 +94,12 @@ def add(verb: Verb) -> None:
     responses = NOTHING_NEW if result is Receipt else {}
     if verb.may_be_missing:
         responses = declare(404)
-    labels = set(LABELS).difference(argument.name for argument in verb.arguments)
+    own_names = [argument.name for argument in verb.arguments]
+    labels = set(LABELS).difference(own_names)
 
     async def endpoint(access: ClientAccess, response: Response, **values: Any) -> Any:
-        for given in (values.pop("query", ()), values.pop("body", ())):
-            values |= given
+        values |= values.pop("query", ())
+        values |= values.pop("body", ())
         place = {label: values.pop(label, None) for label in labels}
         if takes_actor:
             values["actor"] = access.caller.user
@@ -113,10 +114,10 @@ def add(verb: Verb) -> None:
             response.status_code = 200
         return with_etag(response, answer) if isinstance(answer, Memory) else answer
 
-    parameters = [
-        inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
-        for each, annotation in _endpoint_parameters(verb, name, method, path).items()
-    ]
+    parameters = []
+    for each, annotation in _endpoint_parameters(verb, name, method, path).items():
+        parameter = Parameter(each, Parameter.KEYWORD_ONLY, annotation=annotation)
+        parameters.append(parameter)
     endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     memories.add_api_route(
         path,
@@ -147,7 +148,9 @@ def _endpoint_parameters(verb: Verb, name: str, method: str, path: str) -> dict[
             parameters[argument.name] = kind
         elif not argument.cli_only:
             default = ... if argument.required else argument.route_default
-            fields[argument.name] = (kind | None if default is None else kind, default)
+            if default is None:
+                kind = kind | None
+            fields[argument.name] = (kind, default)
     title = verb.body or name.title().replace("_", "") + "Body"
     model: Any = getattr(bodies, title, None)
     has_body = method in ("POST", "PUT") and bool(fields or model)
@@ -157,7 +160,9 @@ def _endpoint_parameters(verb: Verb, name: str, method: str, path: str) -> dict[
         if verb.has_labels:
             base = bodies.LabeledBody
         about = verb.body_help or verb.help
-        parameters["body"] = model or create_model(title, __base__=base, __doc__=about, **fields)
+        if model is None:
+            model = create_model(title, __base__=base, __doc__=about, **fields)
+        parameters["body"] = model
         fields = {}
     if not (verb.whole_client or names_space):
         query = create_model(title, __base__=bodies.ScopeQuery, **fields)
@@ -173,8 +178,11 @@ def with_etag(response: Response, memory: Memory) -> Memory:
 
 async def summary(mine: ScopedClient) -> bodies.SpaceSummary:
     """Summarize what is stored in a space, for people to read."""
-    text = await mine.overview()
-    return bodies.SpaceSummary(space=mine.scope.space, summary=text, counts=await mine.stats())
+    return bodies.SpaceSummary(
+        space=mine.scope.space,
+        summary=await mine.overview(),
+        counts=await mine.stats(),
+    )
 
 
 async def list_entries(
@@ -245,13 +253,21 @@ async def undo(
 ) -> bodies.UndoResult:
     """Undo one operation of the history, or everything that a session did."""
     mine = access.caller.scope(access.client, body.space)
-    done = await mine.undo(**body.model_dump(exclude={"space"}), actor=access.caller.user)
-    ids = [memory.id for memory in done.memories]
-    return bodies.UndoResult(operations=list(done.operations), ids=ids, dry_run=done.dry_run)
+    options = body.model_dump(exclude={"space"})
+    done = await mine.undo(**options, actor=access.caller.user)
+    return bodies.UndoResult(
+        operations=list(done.operations),
+        ids=[memory.id for memory in done.memories],
+        dry_run=done.dry_run,
+    )
 
 
 async def feedback(
-    mine: ScopedClient, *, recalled: list[str], reply: str, used: list[str] | None
+    mine: ScopedClient,
+    *,
+    recalled: list[str],
+    reply: str,
+    used: list[str] | None,
 ) -> dict[str, str]:
     """Report which recalled memories a reply used: told, cited or echoed. No text is stored."""
     return await mine.feedback(recalled, used=used, reply=reply if used is None else None)
@@ -259,7 +275,8 @@ async def feedback(
 
 async def query(mine: ScopedClient, *, shape: str, **options: Any) -> list[dict[str, Any]]:
     """Answer the question of an agent, as bullets or in full. Its allowlist always applies."""
-    return await mine.query(**options, agent=mine.labels.agent or "", return_=shape)
+    agent = mine.labels.agent or ""
+    return await mine.query(**options, agent=agent, return_=shape)
 
 
 @memories.post("/v1/memory/say", response_model=bodies.CommandResult)
@@ -275,7 +292,8 @@ async def save_checkpoint(
     thread: Name, access: Writer, query: ScopeParams, body: bodies.CheckpointBody
 ) -> SavedCheckpoint:
     """Save the state of a thread. It replaces the previous checkpoint."""
-    return await access.scope(query).checkpoints.save(thread, body.model_dump())
+    checkpoints = access.scope(query).checkpoints
+    return await checkpoints.save(thread, body.model_dump())
 
 
 @memories.get(
@@ -368,16 +386,6 @@ def _method_not_allowed(request: Request, error: Exception) -> Response:
     if allowed:
         headers = {"Allow": ", ".join(sorted(allowed))}
     return problem(request, 405, f"{request.method} is not supported here", headers=headers)
-
-
-def describe(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document."""
-    document = FastAPI.openapi(app)
-    components = document["components"]
-    components["schemas"]["Problem"] = Problem.model_json_schema()
-    key = {"type": "http", "scheme": "bearer", "description": _KEY}
-    components["securitySchemes"] = {"key": key}
-    return document
 
 
 def routes() -> Iterator[AuthenticatedRoute]:

@@ -1,7 +1,8 @@
 """Authentication and rate limits.
 
-A caller is known by an API key, by a token that an identity provider signed, or by being on this
-machine. It does not depend on FastAPI's routing: REST, MCP and the web page share it.
+Callers authenticate with an API key or a token signed by an identity provider; a server on localhost
+may accept requests without either. REST, MCP and the web page share this module, so it does not
+depend on FastAPI's routing.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from ...storage.accounts import RIGHTS
 
 log = logging.getLogger("memorist.rest")
 ALGORITHMS = "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA".split()
-FRESH_SECONDS = 300.0  # how long loaded keys are used without loading them again
-RETRY_SECONDS = 10.0  # between two attempts to load them
-MAX_CALLERS = 10_000  # whose requests are counted; then the one not seen for longest starts over
+FRESH_SECONDS = 300.0  # after which the JWKS is loaded again
+RETRY_SECONDS = 10.0  # between two attempts to load it
+MAX_CALLERS = 10_000  # with a rate limit; the least recently seen is dropped first
 _WIDER = {"ask": "read", "remember": "write"}
 _NARROWER = {wide: narrow for narrow, wide in _WIDER.items()}
 _SCHEMES = ("bearer", "token")  # Mem0 clients send `Token`
@@ -99,7 +100,7 @@ class Caller:
 
 
 class Claims(BaseModel, strict=True):
-    """What a token says about its bearer."""
+    """The claims of a token."""
 
     sub: _NonEmpty
     tenant: _NonEmpty | None = None
@@ -122,7 +123,7 @@ class JwtVerifier:
             import jwt
         except ImportError as error:
             raise Misconfigured(
-                'Signed tokens need an extra: pip install "memorist[server]"'
+                'Support for signed tokens is not installed. Run: pip install "memorist[server]"'
             ) from error
         self._jwt = jwt
         self._settings = settings
@@ -135,7 +136,7 @@ class JwtVerifier:
         self._loaded_at = self._tried_at = -FRESH_SECONDS
 
     async def verify(self, token: str) -> Caller:
-        """Return the caller that a token names. Raises KeyRefused unless it is valid and for us."""
+        """Return the caller of a token. Raises KeyRefused unless it is valid for this server."""
         jwt = self._jwt
         settings = self._settings
         try:
@@ -215,7 +216,7 @@ class JwtVerifier:
 
 
 class Authenticator:
-    """Authenticates callers. Without credentials they are the local person, if there is one."""
+    """Authenticates callers. A request without credentials comes from `local`, if that is set."""
 
     def __init__(self, engine: Client, local: Caller | None = None) -> None:
         self._engine = engine
@@ -225,8 +226,8 @@ class Authenticator:
     async def verify(self, header: str | None) -> Caller:
         """Authenticate an `Authorization` header or a bare token. Raises KeyRefused.
 
-        No agent is an owner. An agent with an allowlist may only ask and remember: any other route
-        would show more than its list.
+        Agents never have the right `owner`. An agent with an allowlist may only ask and remember:
+        other routes would show more than its allowlist permits.
         """
         if header is None:
             if self.local is None:
@@ -266,9 +267,9 @@ class RateLimiter:
     buckets: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
 
     def take(self, caller: str) -> dict[str, str]:
-        """Count one request. Return headers that say how many are left, unless there is no limit.
+        """Count one request and return the rate limit headers, if there is a limit.
 
-        Raises HTTPException 429 if none is left.
+        Raises HTTPException 429 if it is exceeded.
         """
         capacity = self.per_minute
         if not capacity:
@@ -307,20 +308,20 @@ async def authenticate(connection: HTTPConnection) -> Caller:
 
 @dataclass(frozen=True, slots=True)
 class ClientAccess:
-    """The caller of a route, who has the right that it requires, and the client."""
+    """The client, and the caller of a route, who has the required right."""
 
     caller: Caller
     client: Client
 
     def scope(self, given: object) -> ScopedClient:
-        """Return the part of the caller's memory that a body or query names."""
+        """Return the scope that a body or query selects in the caller's memory."""
         labels = {name: getattr(given, name, None) for name in LABELS}
         return self.caller.scope(self.client, **labels)
 
 
 @dataclass(frozen=True)
 class Requires:
-    """The dependency of a route that requires a right. Its route class has checked it."""
+    """The dependency of a route that requires a right, which its route class checks."""
 
     right: str
 

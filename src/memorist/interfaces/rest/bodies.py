@@ -29,7 +29,7 @@ _VISIBLE = r"[^\s\u0000-\u0020\u0085\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206
 _NAME = rf"^[^\u0000]*{_VISIBLE}[^\u0000]*$"
 _WORD = r"^[^\u0000]*$"
 _ID = r"^[0-9A-Za-z_.:~-]{1,200}$"
-PATTERN_ERRORS = {  # messages for people instead of patterns
+PATTERN_ERRORS = {  # readable messages for patterns
     _VISIBLE: "Must contain a visible character",
     _NAME: "Must contain a visible character and no U+0000",
     _WORD: "Must not contain U+0000",
@@ -245,7 +245,7 @@ class UndoResult(BaseModel):
 
 
 class CommandResult(BaseModel):
-    """The result of a chat command; `command` is empty if the text was none."""
+    """The result of a chat command; `command` is empty if the text is not a command."""
 
     command: str
     say: str
@@ -277,6 +277,38 @@ class Decision(BaseModel):
     id: str
     field: str
     decided: str
+
+
+class MarkdownSnapshot(BaseModel):
+    """The Markdown snapshot."""
+
+    markdown: str
+
+
+class RefreshedSnapshot(BaseModel):
+    """The regenerated Markdown snapshot."""
+
+    ok: bool
+    markdown: str
+
+
+class GuildFacts(BaseModel):
+    """Durable facts of a guild that match a query."""
+
+    results: list[Memory]
+    queryText: str  # noqa: N815
+    guildId: str  # noqa: N815
+    channelId: str | None  # noqa: N815
+    limit: int
+
+
+class GuildQuery(BaseModel, extra="forbid"):
+    """What to search for in the durable facts of a guild."""
+
+    q: str = ""
+    guildId: OptionalName = None  # noqa: N815
+    channelId: OptionalName = None  # noqa: N815
+    limit: Annotated[int, Field(ge=1, le=24)] = 10
 
 
 # The types of arguments of verbs, by their kind.

@@ -1,8 +1,8 @@
-"""Routes of other systems, with the paths and bodies of their specifications: dialects, and Mem0.
+"""Routes with the paths and bodies of other systems: the Clanker dialect, and Mem0.
 
 Clients of the Mem0 platform work after changing the host and the key. A Mem0 `user_id` is a space
-of the key's user, so its users are separated from each other, and the key still decides whose
-memory it is. The other ids are labels. Ids returned here name their space.
+of the key's user: Mem0 users are isolated from each other, and the key still decides whose memory
+is used. The other ids are labels. Ids of memories returned here contain the space.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ...dialects.clanker import Clanker
 from ...errors import InvalidInput, NotAllowed, NotFound
 from ...scoped import ScopedClient
 from ...types import GUILD, STATES, Filter, Memory, Page
+from . import bodies
 from .auth import ClientAccess
 from .bodies import Count, Id, Name, OptionalName, Share, Text, Word, whole
 from .request import Admin, AuthenticatedRoute, Reader, Rememberer, Writer, declare
@@ -29,38 +30,6 @@ _SUPPORTED = (
     "Filters are user_id, agent_id, run_id and app_id, or AND of these: "
     "OR, NOT and other conditions are not supported"
 )
-
-
-class MarkdownSnapshot(BaseModel):
-    """The Markdown snapshot."""
-
-    markdown: str
-
-
-class RefreshedSnapshot(BaseModel):
-    """The regenerated Markdown snapshot."""
-
-    ok: bool
-    markdown: str
-
-
-class GuildFacts(BaseModel):
-    """Durable facts of a guild that match a query."""
-
-    results: list[Memory]
-    queryText: str  # noqa: N815
-    guildId: str  # noqa: N815
-    channelId: str | None  # noqa: N815
-    limit: int
-
-
-class GuildQuery(BaseModel, extra="forbid"):
-    """What to search for in the durable facts of a guild."""
-
-    q: str = ""
-    guildId: OptionalName = None  # noqa: N815
-    channelId: OptionalName = None  # noqa: N815
-    limit: Annotated[int, Field(ge=1, le=24)] = 10
 
 
 async def _require_operator(access: Admin) -> ClientAccess:
@@ -85,38 +54,50 @@ Operator = Annotated[ClientAccess, Depends(_require_operator)]
 
 
 @routes.get("/api/memory")
-async def snapshot(access: Operator) -> MarkdownSnapshot:
+async def snapshot(access: Operator) -> bodies.MarkdownSnapshot:
     """Return the Markdown snapshot about all users, as last written."""
-    return MarkdownSnapshot(markdown=await access.client.snapshot(refresh=False))
+    markdown = await access.client.snapshot(refresh=False)
+    return bodies.MarkdownSnapshot(markdown=markdown)
 
 
 @routes.post("/api/memory/refresh")
-async def refresh(access: Operator) -> RefreshedSnapshot:
+async def refresh(access: Operator) -> bodies.RefreshedSnapshot:
     """Regenerate the Markdown snapshot about all users."""
-    return RefreshedSnapshot(ok=True, markdown=await access.client.snapshot())
+    markdown = await access.client.snapshot()
+    return bodies.RefreshedSnapshot(ok=True, markdown=markdown)
 
 
 @routes.get("/api/memory/search", name="search")
-async def search_guild(access: GuildReader, query: Annotated[GuildQuery, Query()]) -> GuildFacts:
+async def search_guild(
+    access: GuildReader,
+    query: Annotated[bodies.GuildQuery, Query()],
+) -> bodies.GuildFacts:
     """Search the durable facts of a guild, about any subject. Empty without `q` or `guildId`."""
     bound = access.caller.space
     guild = query.guildId or ""
     if bound not in (None, guild):
         raise NotAllowed(f"This key is only for the guild {bound!r}")
     text = query.q.strip()
-    facts = GuildFacts(
-        results=[], queryText=text, guildId=guild, channelId=query.channelId, limit=0
+    facts = bodies.GuildFacts(
+        results=[],
+        queryText=text,
+        guildId=guild,
+        channelId=query.channelId,
+        limit=0,
     )
     if guild and text:
         facts.limit = query.limit
         facts.results = await Clanker(access.client).search_durable_facts(
-            guild, text, channel_id=query.channelId, limit=query.limit
+            guild,
+            text,
+            channel_id=query.channelId,
+            limit=query.limit,
         )
     return facts
 
 
 class Mem0Names(BaseModel):
-    """Whose memories: at least one, where all memories are meant."""
+    """Whose memories. Routes for all memories require at least one."""
 
     user_id: OptionalName = None
     agent_id: OptionalName = None
@@ -136,7 +117,7 @@ class Mem0Condition(Mem0Names, extra="forbid", strict=True):
 
 
 class Mem0Filters(Mem0Condition):
-    """Whose memories: flat, or as conditions that must all hold."""
+    """Whose memories: flat, or as conditions that must all be met."""
 
     AND: list[Mem0Condition] = []
 
@@ -168,6 +149,11 @@ class Mem0List(Mem0Body):
 
     categories: list[Word] | None = None
 
+    def where(self, mine: ScopedClient) -> Filter:
+        """Return the filter for memories in a scope."""
+        categories = tuple(self.categories or ())
+        return Filter(labels=mine.labels, categories=categories)
+
 
 class Mem0Search(Mem0List):
     """What to search for."""
@@ -193,8 +179,9 @@ def find_scope(access: ClientAccess, *given: Mem0Names | None) -> ScopedClient:
                 value = getattr(part, name, None)
                 if value and found.setdefault(name, value) != value:
                     raise InvalidInput(f"`{name}` has several values: send one request for each")
+    space = found.get("user_id")
     labels = {label: found.get(name) for name, label in _LABELS.items()}
-    return access.caller.scope(access.client, found.get("user_id"), **labels)
+    return access.caller.scope(access.client, space, **labels)
 
 
 def find_memory(access: ClientAccess, id: str) -> tuple[ScopedClient, str]:
@@ -202,8 +189,9 @@ def find_memory(access: ClientAccess, id: str) -> tuple[ScopedClient, str]:
     memory_id, _, encoded = id.partition("~")
     space = None
     if encoded:
+        padding = "=" * (-len(encoded) % 4)
         try:
-            space = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+            space = base64.urlsafe_b64decode(encoded + padding).decode()
         except ValueError as error:
             raise NotFound(f"No memory with id {id!r}") from error
     return access.caller.scope(access.client, space), memory_id
@@ -213,17 +201,25 @@ def external_id(access: ClientAccess, memory_id: str, space: str) -> str:
     """Return the id of a memory with its space, unless that is the default space."""
     if space == access.client.settings.space:
         return memory_id
-    return memory_id + "~" + base64.urlsafe_b64encode(space.encode()).decode().rstrip("=")
+    encoded = base64.urlsafe_b64encode(space.encode()).decode()
+    return f"{memory_id}~{encoded.rstrip('=')}"
 
 
 def to_item(access: ClientAccess, memory: Memory) -> dict[str, Any]:
-    """Return a memory as Mem0 describes it."""
+    """Return a memory in the format of Mem0."""
+    space = memory.scope.space
+    labels = {name: getattr(memory.labels, label) for name, label in _LABELS.items()}
+    metadata = {}
+    for tag in memory.tags:
+        name, is_pair, value = tag.partition("=")
+        if is_pair:
+            metadata[name] = value
     return {
-        "id": external_id(access, memory.id, memory.scope.space),
+        "id": external_id(access, memory.id, space),
         "memory": memory.text,
-        "user_id": memory.scope.space,
-        **{name: getattr(memory.labels, label) for name, label in _LABELS.items()},
-        "metadata": dict(tag.split("=", 1) for tag in memory.tags if "=" in tag),
+        "user_id": space,
+        **labels,
+        "metadata": metadata,
         "categories": [memory.category] if memory.category else [],
         "created_at": memory.created_at.isoformat(),
         "updated_at": memory.updated_at.isoformat(),
@@ -245,9 +241,12 @@ async def ping(access: Reader) -> dict[str, str | None]:
 async def add(access: Rememberer, body: Mem0Add) -> dict[str, Any]:
     """Remember messages. Metadata is stored as tags, in lower case."""
     mine = find_scope(access, body.filters, body)
-    at = None if body.timestamp is None else datetime.fromtimestamp(body.timestamp, UTC)
+    at = None
+    if body.timestamp is not None:
+        at = datetime.fromtimestamp(body.timestamp, UTC)
     messages = [{**each.model_dump(), "at": at} for each in body.messages]
-    tags = [f"{name}={value}" for name, value in (body.metadata or {}).items()]
+    metadata = body.metadata or {}
+    tags = [f"{name}={value}" for name, value in metadata.items()]
     receipt = await mine.remember(messages, tags=tags)
     results = []
     for outcome in receipt.outcomes:
@@ -263,14 +262,17 @@ async def add(access: Rememberer, body: Mem0Add) -> dict[str, Any]:
 async def search(access: Reader, body: Mem0Search) -> dict[str, list[dict[str, Any]]]:
     """Search memories."""
     mine = find_scope(access, body.filters)
-    where = Filter(labels=mine.labels, categories=tuple(body.categories or ()))
-    answer = await mine.recall(body.query, limit=body.top_k, rerank=body.rerank, where=where)
-    threshold = body.threshold or 0.0
-    results = [
-        {**to_item(access, hit.memory), "score": hit.relevance}
-        for hit in answer
-        if hit.relevance >= threshold
-    ]
+    answer = await mine.recall(
+        body.query,
+        limit=body.top_k,
+        rerank=body.rerank,
+        where=body.where(mine),
+    )
+    results = []
+    for hit in answer:
+        if hit.relevance >= (body.threshold or 0.0):
+            item = to_item(access, hit.memory)
+            results.append({**item, "score": hit.relevance})
     return {"results": results}
 
 
@@ -284,17 +286,17 @@ async def get_all(
 ) -> dict[str, Any]:
     """List memories, newest first, page by page."""
     mine = find_scope(access, body.filters)
-    where = Filter(labels=mine.labels, categories=tuple(body.categories or ()))
+    where = body.where(mine)
     found = await mine.list(where, limit=page_size)
     for _ in range(1, page):
         if found.cursor is None:
             found = Page(memories=())
             break
         found = await mine.list(where, limit=page_size, cursor=found.cursor)
-    count = len(await access.client.ctx.store.rows_where(mine.scope, where))
+    rows = await access.client.ctx.store.rows_where(mine.scope, where)
     link = f"{request.url.path}?page={{}}&page_size={page_size}"
     return {
-        "count": count,
+        "count": len(rows),
         "next": link.format(page + 1) if found.cursor else None,
         "previous": link.format(page - 1) if page > 1 else None,
         "results": [to_item(access, memory) for memory in found],
@@ -342,7 +344,8 @@ async def delete_entity(name: Name, access: Writer) -> dict[str, str]:
 
 async def forget_all(mine: ScopedClient) -> None:
     """Forget all memories with the labels of a scope, as of now."""
-    where = Filter(states=STATES, labels=mine.labels, created_before=mine.ctx.clock())
+    now = mine.ctx.clock()
+    where = Filter(states=STATES, labels=mine.labels, created_before=now)
     await mine.forget_where(where=where, dry_run=False, actor=mine.scope.user)
 
 
@@ -351,7 +354,8 @@ async def history(id: Id, access: Reader) -> list[dict[str, Any]]:
     """List the history of a memory, oldest first."""
     mine, memory_id = find_memory(access, id)
     entries = await mine.history(memory_id)
-    versions = [memory_id, *(entry.old_ref for entry in entries if entry.old_ref)]
+    old_refs = filter(None, (entry.old_ref for entry in entries))
+    versions = [memory_id, *old_refs]
     stored = await mine.ctx.store.get(mine.scope, versions)
     texts = {memory.id: memory.text for memory in stored}
     events: list[dict[str, Any]] = []
@@ -379,9 +383,15 @@ async def history(id: Id, access: Reader) -> list[dict[str, Any]]:
 @routes.get("/v1/entities/")
 async def entities(access: Reader) -> dict[str, Any]:
     """List all users (the spaces of the key's user) that have memories."""
+    caller = access.caller
     found = []
-    for space in await access.caller.spaces(access.client):
-        counts = await access.caller.scope(access.client, space).stats()
+    for space in await caller.spaces(access.client):
+        counts = await caller.scope(access.client, space).stats()
         entity = {"id": space, "name": space, "type": "user"}
         found.append({**entity, "total_memories": counts["memories"]})
-    return {"count": len(found), "next": None, "previous": None, "results": found}
+    return {
+        "count": len(found),
+        "next": None,
+        "previous": None,
+        "results": found,
+    }

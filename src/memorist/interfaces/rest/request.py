@@ -1,9 +1,8 @@
-"""What every REST request passes.
+"""How every REST request is handled.
 
 The middleware checks origin and size and sets a request id. The route class authenticates the
-caller before it reads the body, accepts only strict JSON, and answers a repeated request with the
-same `Idempotency-Key` without doing it again. Errors are `application/problem+json` (RFC 9457),
-without internals.
+caller before it reads the body, accepts only strict JSON, and does not repeat a request with the
+same `Idempotency-Key`. Errors are `application/problem+json` (RFC 9457), without internals.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -48,6 +47,7 @@ Writer = Annotated[ClientAccess, Depends(Requires("write"))]
 Admin = Annotated[ClientAccess, Depends(Requires("admin"))]
 Rememberer = Annotated[ClientAccess, Depends(Requires("remember"))]
 MEDIA = "application/problem+json"
+_KEY = "Create one with `memorist keys create`. A server on localhost may be used without a key."
 REPLAY_PERIOD = timedelta(days=1)  # how long an answer is replayed
 MAX_KEY_LENGTH = 200  # characters of an `Idempotency-Key`
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
@@ -77,6 +77,16 @@ def declare(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"content": content} for status in statuses}
 
 
+def describe(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document."""
+    document = FastAPI.openapi(app)
+    components = document["components"]
+    components["schemas"]["Problem"] = Problem.model_json_schema()
+    key = {"type": "http", "scheme": "bearer", "description": _KEY}
+    components["securitySchemes"] = {"key": key}
+    return document
+
+
 def problem(
     request: Request,
     status: int,
@@ -88,7 +98,8 @@ def problem(
 ) -> Response:
     """Return a problem as a response."""
     phrase = HTTPStatus(status).phrase
-    name = _WORDS.sub("-", kind or phrase.title().replace(" ", "")).lower()
+    camel_case = kind or phrase.title().replace(" ", "")
+    name = _WORDS.sub("-", camel_case).lower()
     body = {
         "type": f"urn:memorist:{name}",
         "title": phrase,
@@ -101,7 +112,7 @@ def problem(
 
 
 def answer_error(request: Request, error: Exception) -> Response:
-    """Answer a failed request. From 500 on, the error is only logged: it is for the operator."""
+    """Answer a failed request. Details of internal errors (5xx) are only logged."""
     if isinstance(error, HTTPException):
         return problem(request, error.status_code, str(error.detail), headers=error.headers)
     if isinstance(error, RequestValidationError):
@@ -111,7 +122,7 @@ def answer_error(request: Request, error: Exception) -> Response:
     headers = dict[str, str]()
     if status >= 500:
         detail = inspect.cleandoc(type(error).__doc__ or "")
-        # Its place, without its message: that may contain a memory.
+        # Log where it was raised, but not its message: that may contain a memory.
         where = "unknown"
         for frame, line in traceback.walk_tb(error.__traceback__):
             where = f"{frame.f_code.co_filename}:{line}"
@@ -130,9 +141,10 @@ def _answer_invalid(request: Request, error: RequestValidationError) -> Response
     """Answer a request that does not match the schema, without repeating its input."""
     found = []
     for each in error.errors()[:20]:
+        at = ".".join(map(str, each["loc"]))
         pattern = each.get("ctx", {}).get("pattern")
         why = PATTERN_ERRORS.get(pattern, str(each["msg"]))
-        found.append({"at": ".".join(map(str, each["loc"])), "why": why})
+        found.append({"at": at, "why": why})
     detail = f"{found[0]['at']}: {found[0]['why']}"
     return problem(request, 422, detail, kind="InvalidInput", errors=found)
 
@@ -157,9 +169,11 @@ class RequestMiddleware:
             return
         request = Request(scope)
         state: dict[str, Any] = scope.setdefault("state", {})
-        given = request.headers.get("x-request-id", "")
-        state["request_id"] = given if _REQUEST_ID.fullmatch(given) else str(uuid4())
-        request_id.set(state["request_id"])
+        id = request.headers.get("x-request-id", "")
+        if not _REQUEST_ID.fullmatch(id):
+            id = str(uuid4())
+        state["request_id"] = id
+        request_id.set(id)
         start = time.perf_counter()
         status = 0
         received = 0
@@ -169,8 +183,9 @@ class RequestMiddleware:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 sent = MutableHeaders(scope=message)
-                sent["X-Request-Id"] = state["request_id"]
-                for name, value in (_HEADERS | state.get("limit", {})).items():
+                sent["X-Request-Id"] = id
+                headers = _HEADERS | state.get("limit", {})
+                for name, value in headers.items():
                     sent.setdefault(name, value)
             await send(message)
 
@@ -191,11 +206,12 @@ class RequestMiddleware:
         finally:
             route = getattr(scope.get("route"), "path", "-")  # the path itself may contain a name
             caller = getattr(state.get("caller"), "name", None)
-            about = {"ms": round(1000 * (time.perf_counter() - start), 1), "caller": caller}
+            seconds = time.perf_counter() - start
+            about = {"ms": round(1000 * seconds, 1), "caller": caller}
             log.info("%s %s %d", scope["method"], route, status, extra={"about": about})
 
     def check(self, request: Request) -> None:
-        """Raise HTTPException for a request that is rejected unread."""
+        """Raise HTTPException if a request is rejected before its body is read."""
         headers = request.headers
         host = headers.get("host", "")
         try:
@@ -211,7 +227,8 @@ class RequestMiddleware:
         if is_cross_site and request.method not in ("GET", "HEAD", "OPTIONS"):
             raise HTTPException(403, "Cross-site requests may not change anything")
         length = headers.get("content-length", "0")
-        self.check_size(int(length) if length.isdigit() else sys.maxsize)
+        size = int(length) if length.isdigit() else sys.maxsize
+        self.check_size(size)
 
 
 class StrictRequest(Request):
@@ -222,8 +239,9 @@ class StrictRequest(Request):
             raise ValueError(f"{name} is not a JSON number")
 
         reasons = {RecursionError: "nested too deeply", UnicodeDecodeError: "not UTF-8"}
+        body = await self.body()
         try:
-            return json.loads((await self.body()).decode(), parse_constant=reject)
+            return json.loads(body.decode(), parse_constant=reject)
         except (RecursionError, ValueError) as error:
             reason = reasons.get(type(error), str(error)[:200])
             raise HTTPException(400, f"The body is not valid JSON: {reason}") from error
@@ -255,7 +273,8 @@ class AuthenticatedRoute(APIRoute):
                 for right in self.rights:
                     caller.require(right)
             strict = StrictRequest(request.scope, request.receive)
-            media = strict.headers.get("content-type", "").partition(";")[0].strip().lower()
+            media, _, _ = strict.headers.get("content-type", "").partition(";")
+            media = media.strip().lower()
             is_other = self.body_field is not None and media != "application/json"
             if is_other and (media or await strict.body()):
                 accept = {"Accept": "application/json"}
@@ -276,8 +295,8 @@ class AuthenticatedRoute(APIRoute):
     ) -> Response:
         """Answer a request, or replay the answer to the same request.
 
-        Of an answer only ids are stored: a memory is read again, the text of a chat command is
-        dropped.
+        Stored answers contain no text: a memory is read again when its answer is replayed, and the
+        reply to a chat command is dropped.
         """
         if not 1 <= len(key) <= MAX_KEY_LENGTH:
             raise HTTPException(422, f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters")
@@ -285,8 +304,14 @@ class AuthenticatedRoute(APIRoute):
         requests = engine.ctx.store.requests
         now = engine.ctx.clock()
         head = f"{request.method} {request.url}\n{request.headers.get('if-match', '')}\n"
-        digest = hashlib.sha256(head.encode() + await request.body()).hexdigest()
-        stored = await requests.begin(caller.name, key, digest, at=now, since=now - REPLAY_PERIOD)
+        content = head.encode() + await request.body()
+        stored = await requests.begin(
+            caller.name,
+            key,
+            hashlib.sha256(content).hexdigest(),
+            at=now,
+            since=now - REPLAY_PERIOD,
+        )
         if stored is not None:
             return await replay(engine, caller, stored)
         record = None
@@ -294,12 +319,14 @@ class AuthenticatedRoute(APIRoute):
             response = await answer(request)
             if response.status_code < 300:
                 body: Any = json.loads(bytes(response.body) or b"null")
-                saved: dict[str, Any] = {"status": response.status_code, "body": body}
+                saved: dict[str, Any] = {"status": response.status_code}
                 if self.response_model is Memory:
-                    del saved["body"]
-                    saved |= {"memory": body["id"], "space": body["scope"]["space"]}
-                elif isinstance(body, dict) and "say" in body:
-                    body["say"] = ""
+                    saved["memory"] = body["id"]
+                    saved["space"] = body["scope"]["space"]
+                else:
+                    saved["body"] = body
+                    if isinstance(body, dict) and "say" in body:
+                        body["say"] = ""
                 record = json.dumps(saved)
         finally:
             await requests.end(caller.name, key, record, begun=now)
@@ -325,7 +352,8 @@ async def replay(engine: Client, caller: Caller, stored: str) -> Response:
     headers = {"Idempotency-Replayed": "true"}
     body = saved.get("body")
     if "memory" in saved:
-        memory = await caller.scope(engine, saved["space"]).get(saved["memory"])
+        scope = caller.scope(engine, saved["space"])
+        memory = await scope.get(saved["memory"])
         body = storage.dump(memory)
         headers["ETag"] = f'"{memory.revision}"'
     content = b"" if body is None else json.dumps(body)

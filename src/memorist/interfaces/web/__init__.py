@@ -1,6 +1,7 @@
-"""The web page at `/` of the server, where people see and manage their memories.
+"""The web page at `/` of the server, where users see and manage their memories.
 
-Here is what all pages share: sessions, forms, cookies, the displayed scope, rendering, signing in.
+This module holds what all pages share: sessions, forms, cookies, the displayed scope, rendering and
+signing in.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class Sessions:
         self._keys.pop(id, None)
 
     def csrf_token(self, id: str) -> str:
-        """Return the token that forms of this session must carry."""
+        """Return the token that forms of this session must contain."""
         return hmac.new(self._secret, id.encode(), hashlib.sha256).hexdigest()
 
 
@@ -133,17 +134,17 @@ class PageRequest(Request):
 
     @property
     def csrf_token(self) -> str:
-        """The token that forms of this session must carry."""
+        """Return the token that forms of this session must contain."""
         return self.sessions.csrf_token(self.session_id)
 
     @property
     def id(self) -> str:
-        """The id in the path."""
+        """Return the id in the path."""
         return str(self.path_params["id"])
 
     @property
     def to(self) -> str:
-        """The page to show after this one."""
+        """Return the page to show after this one."""
         return self.fields.get("to", "/")
 
     def value(self, name: str) -> str:
@@ -179,13 +180,13 @@ class PageRequest(Request):
         return f"{self.url.path}?{query}" if query else self.url.path
 
     def previous_path(self) -> str:
-        """Return the page that the user came from, or the first one."""
+        """Return the page that the user came from, or the start page."""
         referer = self.headers.get("referer", "").partition("://")[2]
         path = referer.removeprefix(self.url.netloc)
         return path if _LOCAL_PATH.fullmatch(path) and path != self.url.path else "/"
 
     async def list_memories(self, where: Filter) -> Page:
-        """Return the memories on this page of a list."""
+        """Return one page of a list of memories."""
         cursor = self.value("after") or None
         return await self.memories.list(where, limit=PAGE_SIZE, cursor=cursor)
 
@@ -234,7 +235,7 @@ class PageRequest(Request):
         )
 
     def respond(self, template: str, status: int = 200, **values: Any) -> Response:
-        """Render a template, also where nobody is signed in."""
+        """Render a template. It may be a page for visitors who are not signed in."""
         message = self.cookies.get("memorist_note", "")
         page = templates.get_template(template)
         html = page.render(page=self, message=unquote(message), **values).encode("utf-8", "replace")
@@ -258,7 +259,7 @@ class PageRequest(Request):
     def redirect(
         self, path: str, message: str = "", *, seconds: int | None = None, **cookies: str
     ) -> Response:
-        """Redirect to a page of ours, with a message to show there, and set cookies.
+        """Redirect to a page of this server, with a message to show there, and set cookies.
 
         The message must not contain the text of a memory: browsers store cookies in files.
         """

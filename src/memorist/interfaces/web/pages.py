@@ -18,10 +18,9 @@ from ...dialects import catalog
 from ...errors import InvalidInput, NotAllowed, NotFound
 from ...storage.accounts import RIGHTS, Key
 from ...types import KINDS, STATES, Filter, Labels, Memory
-from . import PAGE_SIZE, PageRequest, Sessions, markup, route, routes, templates
+from . import PAGE_SIZE, PageRequest, Sessions, graph, route, routes, templates
 
 RECENT = 200  # memories searched for threads
-MAX_NODES = 36  # memories in the graph of related memories
 DAYS = 30
 TRASH_DAYS = 30
 _REMEMBERED = {
@@ -35,7 +34,7 @@ def mount(app: FastAPI) -> None:
     """Add the pages to a server."""
     app.state.sessions = Sessions()
     for name in templates.list_templates():
-        templates.get_template(name)  # compile now, so that the first visitor does not wait for it
+        templates.get_template(name)  # compile now, not for the first visitor
     for path, method, handle in routes:
         app.add_route(path, handle, methods=[method], include_in_schema=False)
 
@@ -52,7 +51,9 @@ async def search(page: PageRequest) -> Response:
         )
         parts: dict[str, None] = {}  # names in the order of their first use
         for hit in answer.hits:
-            parts |= {name: None for name, value in hit.parts.items() if round(value, 4)}
+            for name, value in hit.parts.items():
+                if round(value, 4):
+                    parts[name] = None
         return await page.render("search.html", answer=answer, parts=list(parts))
     kind = page.choose("kind", KINDS)
     tag = page.value("tag")
@@ -70,12 +71,15 @@ async def search(page: PageRequest) -> Response:
 async def remember(page: PageRequest) -> Response:
     """Remember a text."""
     text = page.value("text")
-    receipt = await page.memories.remember(text, tags=page.tags(), manually_saved=True)
+    tags = page.tags()
+    receipt = await page.memories.remember(text, tags=tags, manually_saved=True)
     outcome = receipt.outcomes[0]
     if not outcome.ids:
         return await page.render("refused.html", reason=outcome.reason)
-    message = f"{outcome.status.capitalize()}: {outcome.reason}."
-    return page.redirect(f"/m/{outcome.ids[0]}", _REMEMBERED.get(outcome.status, message))
+    message = _REMEMBERED.get(outcome.status)
+    if message is None:
+        message = f"{outcome.status.capitalize()}: {outcome.reason}."
+    return page.redirect(f"/m/{outcome.ids[0]}", message)
 
 
 @route("GET", "/m/{id}", "read")
@@ -84,12 +88,13 @@ async def show_memory(page: PageRequest) -> Response:
     memories = page.memories
     id = page.id
     evidence = await memories.why(id)
+    versions = Filter(versions_of=id, states=STATES)
     return await page.render(
         "memory.html",
         memory=evidence.memory,
         evidence=evidence,
         history=await memories.history(id),
-        older=await memories.list(Filter(versions_of=id, states=STATES)),
+        older=await memories.list(versions),
         related=await memories.related(id),
     )
 
@@ -99,7 +104,8 @@ async def pin(page: PageRequest) -> Response:
     """Pin or unpin a memory."""
     change = page.memories.unpin if page.value("off") else page.memories.pin
     memory = await change(page.id, actor=page.caller.user)
-    return page.redirect(f"/m/{memory.id}", "Pinned." if memory.pinned else "Unpinned.")
+    message = "Pinned." if memory.pinned else "Unpinned."
+    return page.redirect(f"/m/{memory.id}", message)
 
 
 @route("POST", "/m/{id}/edit", "write")
@@ -128,13 +134,19 @@ async def restore(page: PageRequest) -> Response:
 @route("GET", "/m/{id}/forget", "write")
 async def confirm_forget(page: PageRequest) -> Response:
     """Show what forgetting a memory would delete."""
-    found = await page.memories.get(page.id)
+    memories = page.memories
+    found = await memories.get(page.id)
     where = Filter(ids=(page.id,), states=STATES)
-    preview = await page.memories.forget_where(where=where, dry_run=True)
-    ids = (*preview.derived[:PAGE_SIZE], *preview.flagged[:PAGE_SIZE])
-    listed = await page.memories.ctx.store.get(page.memories.scope, ids)
-    texts = {each.id: each for each in listed}
-    return await page.render("forget.html", memory=found, preview=preview, texts=texts)
+    preview = await memories.forget_where(where=where, dry_run=True)
+    derived = preview.derived[:PAGE_SIZE]
+    flagged = preview.flagged[:PAGE_SIZE]
+    listed = await memories.ctx.store.get(memories.scope, (*derived, *flagged))
+    return await page.render(
+        "forget.html",
+        memory=found,
+        preview=preview,
+        texts={each.id: each for each in listed},
+    )
 
 
 @route("POST", "/m/{id}/forget", "write")
@@ -165,14 +177,21 @@ async def show_threads(page: PageRequest) -> Response:
         del counts[None]
         return await page.render("threads.html", counts=counts)
     where = Filter(labels=Labels(thread=name))
-    if not (await page.memories.list(where, limit=1)).memories:
+    first = await page.memories.list(where, limit=1)
+    if not first.memories:
         where = Filter(labels=Labels(session=name))
     found = await page.list_memories(where)
-    days: dict[str, list[Memory]] = {}
+    days = defaultdict[str, list[Memory]](list)
     for each in found:
-        days.setdefault(f"{each.occurred_at or each.created_at:%Y-%m-%d}", []).append(each)
-    changes = await page.memories.delta(since, thread=name)
-    return await page.render("thread.html", name=name, found=found, changes=changes, days=days)
+        day = f"{each.occurred_at or each.created_at:%Y-%m-%d}"
+        days[day].append(each)
+    return await page.render(
+        "thread.html",
+        name=name,
+        found=found,
+        changes=await page.memories.delta(since, thread=name),
+        days=days,
+    )
 
 
 @route("GET", "/decide", "read")
@@ -188,7 +207,7 @@ async def review(page: PageRequest) -> Response:
 
 
 def decide(page: PageRequest, **options: T) -> T:
-    """Return the option that the form chose. Raises InvalidInput."""
+    """Return the option chosen in the form. Raises InvalidInput."""
     decision = page.value("decision")
     if decision not in options:
         raise InvalidInput(f"decision must be {' or '.join(map(repr, options))}")
@@ -198,7 +217,8 @@ def decide(page: PageRequest, **options: T) -> T:
 @route("POST", "/conflicts/{id}", "write")
 async def resolve_conflict(page: PageRequest) -> Response:
     """Keep the newer statement, or restore the older one."""
-    resolve = decide(page, confirm=page.memories.confirm, reject=page.memories.reject)
+    memories = page.memories
+    resolve = decide(page, confirm=memories.confirm, reject=memories.reject)
     memory = await resolve(page.id, actor=page.caller.user)
     return page.redirect("/decide", f"Resolved. Memory {memory.id} was kept.")
 
@@ -217,7 +237,8 @@ async def answer_proposal(page: PageRequest) -> Response:
 @route("GET", "/trash", "read")
 async def show_trash(page: PageRequest) -> Response:
     """Show memories that can be restored."""
-    found = await page.list_memories(Filter(states=("soft_deleted", "archived")))
+    where = Filter(states=("soft_deleted", "archived"))
+    found = await page.list_memories(where)
     return await page.render("trash.html", found=found)
 
 
@@ -225,32 +246,18 @@ async def show_trash(page: PageRequest) -> Response:
 async def show_relations(page: PageRequest) -> Response:
     """Show a graph of related memories, around one memory or among the latest."""
     center = page.value("id")
-    memories = page.memories
-    depth, limit = (2, 6) if center else (1, 3)
-    if center:
-        found = {center: await memories.get(center)}
-    else:
-        latest = await memories.list(limit=MAX_NODES // 2)
-        found = {each.id: each for each in latest}
-    edges: dict[tuple[str, str], float] = {}
-    visited = 0
-    for _ in range(depth):
-        new = list(found)[visited:]
-        visited = len(found)
-        for id in new:
-            for related in await memories.related(id, limit=limit):
-                other = related.memory
-                if other.id in found or len(found) < MAX_NODES:
-                    found[other.id] = other
-                    edges[min(id, other.id), max(id, other.id)] = related.strength
+    found, edges = await graph.load_graph(page.memories, center)
     connected = {center}.union(*edges)
     shown = [id for id in found if id in connected]
-    weighted = [(*ids, strength) for ids, strength in edges.items()]
     points: dict[str, list[float]] = {}
     if edges:
-        points = await asyncio.to_thread(markup.compute_layout, shown, weighted)
+        points = await asyncio.to_thread(graph.compute_layout, shown, list(edges))
     return await page.render(
-        "relations.html", found=found, edges=weighted, points=points, center=center
+        "relations.html",
+        found=found,
+        edges=[(*ids, strength) for ids, strength in edges.items()],
+        points=points,
+        center=center,
     )
 
 
@@ -268,7 +275,10 @@ async def show_statistics(page: PageRequest) -> Response:
         counts["output tokens"][each.day] += each.tokens_out
 
     def count(*events: str) -> list[int]:
-        return [sum(counts[event][day] for event in events) for day in days]
+        totals = Counter[str]()
+        for event in events:
+            totals.update(counts[event])
+        return [totals[day] for day in days]
 
     is_admin = page.caller.has_right("admin")
     return await page.render(
@@ -284,16 +294,20 @@ async def show_statistics(page: PageRequest) -> Response:
 @route("GET", "/settings", "read")
 async def show_settings(page: PageRequest) -> Response:
     """Show the privacy settings of the space, and which space the page shows."""
-    spaces = {page.memories.scope.space, *await page.caller.spaces(page.engine)}
+    spaces = set(await page.caller.spaces(page.engine))
+    spaces.add(page.memories.scope.space)
     return await page.render("settings.html", spaces=sorted(spaces))
 
 
 @route("POST", "/settings", "write")
 async def save_settings(page: PageRequest) -> Response:
     """Save the privacy settings of the space."""
-    names = ("memory_enabled", "incognito_default", "sharing")
-    chosen = {name: bool(page.value(name)) for name in names}
-    await page.memories.privacy.set(**chosen, actor=page.caller.user)
+    await page.memories.privacy.set(
+        memory_enabled=bool(page.value("memory_enabled")),
+        incognito_default=bool(page.value("incognito_default")),
+        sharing=bool(page.value("sharing")),
+        actor=page.caller.user,
+    )
     return page.redirect("/settings", "Settings saved.")
 
 
@@ -334,9 +348,13 @@ async def list_keys(page: PageRequest) -> list[Key]:
 @route("GET", "/keys", "admin")
 async def show_keys(page: PageRequest, token: str = "") -> Response:
     """Show the API keys of this user, and the token of one that was just created."""
-    rights = [right for right in RIGHTS if right in page.caller.rights]
     keys = await list_keys(page)
-    return await page.render("keys.html", keys=keys[::-1], rights=rights, token=token)
+    return await page.render(
+        "keys.html",
+        keys=keys[::-1],
+        rights=[right for right in RIGHTS if right in page.caller.rights],
+        token=token,
+    )
 
 
 @route("POST", "/keys", "admin")
@@ -361,7 +379,8 @@ async def create_key(page: PageRequest) -> Response:
 @route("POST", "/keys/{id}/revoke", "admin")
 async def revoke_key(page: PageRequest) -> Response:
     """Revoke a key of this user."""
-    if page.id not in {key.id for key in await list_keys(page)}:
+    keys = await list_keys(page)
+    if page.id not in [key.id for key in keys]:
         raise NotFound("You have no key with this id")
     await page.engine.revoke_key(page.id)
     return page.redirect("/keys", "Key revoked.")
