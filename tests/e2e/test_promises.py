@@ -274,9 +274,9 @@ async def test_memories_without_vectors_are_found_and_the_answer_says_so(tmp_pat
 @pytest.mark.parametrize(
     ("as_of", "tags", "reason"),
     [
-        ("2020-01-01T00:00:00Z", (), "it did not hold at 2020-01-01T00:00:00+00:00"),
-        ("2100-01-01T00:00:00Z", ("work",), "the filter leaves it out"),
-        (None, ("work",), "the filter leaves it out"),
+        ("2020-01-01T00:00:00Z", (), "it was not valid at 2020-01-01T00:00:00+00:00"),
+        ("2100-01-01T00:00:00Z", ("work",), "it does not pass the filter"),
+        (None, ("work",), "it does not pass the filter"),
     ],
 )
 def test_why_not_tells_a_wrong_time_from_a_filter(

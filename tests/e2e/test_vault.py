@@ -596,7 +596,7 @@ async def test_without_a_re_ranker_similarity_and_importance_are_blended(
     await plain(engine, "green tea", importance=0.2)
     answer = await engine.scope(user="ana").recall("green tea", profile="mls.recall", rerank=True)
     assert answer.hits[0].parts == pytest.approx({"semantic": 0.8, "importance": 0.04}, abs=1e-6)
-    assert answer.legs["rerank"].startswith("no re-ranker is configured")
+    assert answer.legs["rerank"].startswith("no reranker is configured")
     assert contents(await vault.recall("green tea", "ana", reranker_enabled=True)) == ["green tea"]
 
 

@@ -487,7 +487,9 @@ def test_every_ranking_is_known_by_its_name(name: str) -> None:
 
 
 def test_an_unknown_ranking_names_those_that_exist() -> None:
-    with pytest.raises(InvalidInput, match=r"No profile 'best': there are clanker.hybrid"):
+    with pytest.raises(
+        InvalidInput, match=r"Unknown profile 'best'\. Choose one of: clanker.hybrid"
+    ):
         profiles.find(PROFILES, "best")
 
 
@@ -497,7 +499,7 @@ def test_an_unknown_ranking_names_those_that_exist() -> None:
 @pytest.mark.parametrize("field", ["weights", "sparse_weights"])
 def test_a_misspelt_weight_is_refused_with_the_name_that_was_meant(field: str) -> None:
     with pytest.raises(
-        InvalidInput, match=r"No feature 'semantik' .*Did you mean 'semantic'\?"
+        InvalidInput, match=r"Unknown feature 'semantik' .*Did you mean 'semantic'\?"
     ) as e:
         replace(THEORIA, **{field: {"relevance": 1.0, "semantik": 1.0}})
     assert all(name in str(e.value) for name in profiles.FEATURES)
@@ -506,14 +508,14 @@ def test_a_misspelt_weight_is_refused_with_the_name_that_was_meant(field: str) -
 @pytest.mark.parametrize("field", ["enough", "signal"])
 def test_a_misspelt_feature_of_a_gate_is_refused(field: str) -> None:
     with pytest.raises(
-        InvalidInput, match=r"No feature 'lexcal' in gate\. Did you mean 'lexical'\?"
+        InvalidInput, match=r"Unknown feature 'lexcal' in gate\. Did you mean 'lexical'\?"
     ):
         replace(CLANKER.gate, **{field: {"lexcal": 0.2}})
 
 
 def test_a_name_like_no_feature_is_refused_without_a_guess() -> None:
     with pytest.raises(
-        InvalidInput, match=r"No feature 'zzz' in profile 'mine'\. Features: sparse"
+        InvalidInput, match=r"Unknown feature 'zzz' in profile 'mine'\. Features: sparse"
     ):
         profiles.Profile(name="mine", weights={"zzz": 1.0})
 

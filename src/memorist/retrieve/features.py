@@ -1,9 +1,9 @@
-"""What a question asks for, and features: what speaks for a memory, as one number each.
+"""Parsing of questions, and features: one number each for how well a memory matches.
 
 `understand` parses the question: its terms, the people and times it names, and the text to embed.
 `SnapshotSearch` is one question against one snapshot. It computes the two legs once, and every
-feature from them and from the columns of the snapshot. Only `lexical`, `related` and `fused` come
-from elsewhere: they need texts, links or rankings.
+feature from them and from the columns of the snapshot. Only `lexical`, `related` and `fused` are
+computed elsewhere: they need texts, links or rankings.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ Column = NDArray[np.float64]  # one per candidate
 Places = Positions | slice  # positions for which a feature is wanted
 K1 = 1.2  # of BM25
 B = 0.9  # of BM25
-TOLD_WITHIN = timedelta(days=31)  # people tell what happened some weeks later
+TOLD_WITHIN = timedelta(days=31)  # events are often mentioned some weeks later
 _INSIGHT = KINDS.index("insight")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING = np.float32(0.0)
@@ -61,7 +62,7 @@ MOST_READ = 2000  # characters searched for names and dates: a pasted document i
 
 @frozen
 class ParsedQuestion:
-    """A question as the legs and features read it."""
+    """A parsed question, as the legs and features use it."""
 
     text: str
     terms: tuple[int, ...]  # ids of the distinct terms, in the order of the text
@@ -78,7 +79,7 @@ def understand(
     now: datetime | None = None,
     language: str = "english",
 ) -> ParsedQuestion:
-    """Read a question against the speakers of its scope.
+    """Parse a question, given the speakers of its scope.
 
     >>> question = understand("When did Caroline's dog run away?", ["Melanie", "Caroline"])
     >>> question.dense_text, question.speakers, question.asks_when
@@ -86,49 +87,63 @@ def understand(
     """
     head = text[:MOST_READ]
     named = named_speakers(head, speakers)
-    terms = dict.fromkeys(map(tokens.term_id, tokens.analyze(text, language)))
+    dense_text = text
+    if named:
+        dense_text = as_told(text, speakers[named[0]])
+    words = tokens.analyze(text, language)
+    terms = dict.fromkeys(map(tokens.term_id, words))
+    asks_assistant = _ASKS_ASSISTANT.search(head) is not None
+    if _TOLD_MYSELF.search(head):
+        asks_assistant = False
     return ParsedQuestion(
         text=text,
         terms=tuple(terms)[:MOST_TERMS],
-        dense_text=as_told(text, speakers[named[0]]) if named else text,
+        dense_text=dense_text,
         speakers=named,
         intervals=tuple(clock.intervals(head, now)),
         asks_when=clock.asks_when(head),
-        asks_assistant=bool(_ASKS_ASSISTANT.search(head) and not _TOLD_MYSELF.search(head)),
+        asks_assistant=asks_assistant,
     )
 
 
 def named_speakers(text: str, speakers: Sequence[str]) -> tuple[int, ...]:
-    """Return which speakers a text names, by first name or in full; a role is not a name.
+    """Return the speakers that a text names by first name or full name; a role is not a name.
 
     >>> named_speakers("Will Art come with MELANIE?", ["Melanie Roy", "Art", "Will", "user"])
     (1, 0)
     """
     by_word = _by_first_word(tuple(speakers))
+    if not by_word:
+        return ()
+    folded = text.casefold()
     found: dict[int, None] = {}
-    for at, match in enumerate(_WORD.finditer(text)) if by_word else ():
+    for at, match in enumerate(_WORD.finditer(text)):
         word = match[0]
         numbers = by_word.get(word.casefold())
         if numbers is None:
             continue
-        before = text[max(match.start() - 2, 0) : match.start()].strip()
-        is_marked = word[0].isupper() and at > 0 and before not in (".", "!", "?")
+        start = match.start()
+        before = text[max(start - 2, 0) : start].strip()
+        is_inside = at > 0 and before not in (".", "!", "?")
+        is_marked = is_inside and word[0].isupper()
         if is_marked or not is_common(word.casefold()):  # "will" needs a capital in a sentence
-            in_full = [n for n in numbers if speakers[n].casefold() in text.casefold()]
+            in_full = [n for n in numbers if speakers[n].casefold() in folded]
             found |= dict.fromkeys(in_full or numbers)
     return tuple(found)
 
 
 def as_told(text: str, speaker: str) -> str:
-    """Return the question in the words of the person it is about, who says "I" and "my".
+    """Return the question in the first person of the speaker it is about.
 
     >>> as_told("What did Caroline say about Melanie's book?", "Caroline")
     "What did I say about Melanie's book?"
     """
-    is_full = speaker.casefold() in text.casefold()
-    name = speaker if is_full else speaker.split()[0]
-    mine = re.sub(rf"\b{re.escape(name)}['’]s?(?!\w)", "my", text, flags=re.IGNORECASE)
-    return re.sub(rf"\b{re.escape(name)}\b", "I", mine, flags=re.IGNORECASE)
+    name = speaker
+    if speaker.casefold() not in text.casefold():
+        name = speaker.split()[0]
+    word = rf"(?i)\b{re.escape(name)}"
+    mine = re.sub(rf"{word}['’]s?(?!\w)", "my", text)
+    return re.sub(rf"{word}\b", "I", mine)
 
 
 @lru_cache(maxsize=64)
@@ -160,7 +175,7 @@ class SnapshotSearch:
 
     @cached_property
     def bm25(self) -> tuple[Scores, float]:
-        """BM25 of each position, and about the best that the terms of the question could reach."""
+        """BM25 of each position, and roughly the maximum for the terms of the question."""
         return bm25(self.snapshot, self.question.terms)
 
     @cached_property
@@ -185,7 +200,7 @@ class SnapshotSearch:
 
     @cached_property
     def own(self) -> Scores:
-        """How well each memory matches by its own words; 0 for what may not be returned."""
+        """How well each memory matches by itself; 0 for what may not be returned."""
         weights = self.profile.weights
         total = np.float32(weights.get("sparse", 0.0)) * self.sparse
         total += np.float32(weights.get("semantic", 0.0)) * self.semantic
@@ -193,38 +208,43 @@ class SnapshotSearch:
 
     @cached_property
     def around(self) -> Scores:
-        """The better match of the two turns around each: who speaks of a thing goes on about it."""
+        """The better match of the previous and the next turn, which are often on the same topic."""
         place = self.snapshot.neighbors
         padded = np.append(self.own, _NOTHING)
-        return np.maximum(padded.take(place.before), padded.take(place.after))
+        before = padded.take(place.before)
+        after = padded.take(place.after)
+        return np.maximum(before, after)
 
     @cached_property
     def session(self) -> Scores:
-        """The best match in the session of each."""
+        """The best match in the session of each position."""
         place = self.snapshot.neighbors
         best = np.zeros(len(place.starts) + 1, np.float32)
         if len(place.starts):
-            np.maximum.reduceat(self.own.take(place.order), place.starts, out=best[:-1])
+            ordered = self.own.take(place.order)
+            best[:-1] = np.maximum.reduceat(ordered, place.starts)
         return best.take(place.group)
 
     @cached_property
     def answers(self) -> Scores:
-        """The match of the turn before, if that ended in a question: the reply answers it.
+        """The match of the previous turn, if that ended in a question.
 
-        A reply of the assistant tells nothing about the person, so it counts only where the
-        assistant is asked about.
+        A reply of the assistant says nothing about the user, so it counts only if the question is
+        about the assistant.
         """
         snapshot = self.snapshot
         replies = snapshot.replies
         if not self.question.asks_assistant:
-            replies = replies[~snapshot.marked[FROM_ASSISTANT][replies]]
+            is_assistant = snapshot.marked[FROM_ASSISTANT]
+            replies = replies[~is_assistant[replies]]
+        questions = snapshot.neighbors.before[replies]
         found = np.zeros(snapshot.n, np.float32)
-        found[replies] = self.own[snapshot.neighbors.before[replies]]
+        found[replies] = self.own[questions]
         return found
 
 
 def bm25(snapshot: Snapshot, terms: Sequence[int]) -> tuple[Scores, float]:
-    """Score each position by BM25, and return about the best that these terms could reach.
+    """Return the BM25 score of each position, and roughly the maximum for these terms.
 
     The bound makes the scores of different questions comparable.
     """
@@ -244,47 +264,58 @@ def bm25(snapshot: Snapshot, terms: Sequence[int]) -> tuple[Scores, float]:
 
 
 def role(search: SnapshotSearch, at: Places) -> Bools:
-    """Mark what the side said that is not asked about: nearly always the assistant."""
+    """Mark what was said by the side that is not asked about, which is mostly the assistant."""
     marked = search.snapshot.marked
-    is_asked = search.question.asks_assistant and marked[FROM_ASSISTANT].any()
-    return marked[FROM_USER if is_asked else FROM_ASSISTANT][at]
+    side = FROM_ASSISTANT
+    if search.question.asks_assistant and marked[side].any():
+        side = FROM_USER
+    return marked[side][at]
 
 
 def speaker(search: SnapshotSearch, at: Places) -> Bools | None:
-    """Mark what the person said whom the question names, if it names exactly one."""
+    """Mark what was said by the person that the question names, if it names exactly one."""
     named = search.question.speakers
-    return search.snapshot.speaker[at] == named[0] if len(named) == 1 else None
+    if len(named) != 1:
+        return None
+    is_named: Bools = search.snapshot.speaker[at] == named[0]
+    return is_named
 
 
 def time(search: SnapshotSearch, at: Places) -> Scores | None:
-    """Return 1 for what was said in the time that the question names, 0.5 in the month after."""
+    """Return 1 for what was said in a period that the question names, 0.5 in the month after."""
+    intervals = search.question.intervals
+    if not intervals:
+        return None
     occurred = search.snapshot.occurred
-    known = occurred[occurred != NO_TIME] if search.question.intervals else occurred[:0]
+    known = occurred[occurred != NO_TIME]
     if not len(known):
         return None
-    first = _EPOCH + timedelta(microseconds=int(known.min())) - TOLD_WITHIN
-    last = _EPOCH + timedelta(microseconds=int(known.max()))
+    first = timedelta(microseconds=int(known.min()))
+    last = timedelta(microseconds=int(known.max()))
     wanted = occurred[at]
     found = np.zeros(len(wanted), np.float32)
-    stretches = []
-    for interval in search.question.intervals:
-        stretches += interval.within(first, last)
-    later = [(end, end + TOLD_WITHIN) for _, end in stretches]
-    for value, spans in ((0.5, later), (1.0, stretches)):
+    periods = []
+    for interval in intervals:
+        periods += interval.within(_EPOCH + first - TOLD_WITHIN, _EPOCH + last)
+    later = [(end, end + TOLD_WITHIN) for _, end in periods]
+    for value, spans in ((0.5, later), (1.0, periods)):
         for start, end in spans:
-            found[(wanted >= clock.micros(start)) & (wanted < clock.micros(end))] = value
+            has_begun = wanted >= clock.micros(start)
+            is_over = wanted >= clock.micros(end)
+            found[has_begun & ~is_over] = value
     return found
 
 
 def recency(search: SnapshotSearch, at: Places) -> NDArray[Any] | None:
-    """Return how new each is: 1 for now, towards 0 with age; a date in the future is now."""
+    """Return how recent each memory is, from 1 for now towards 0; a future date counts as now."""
     fading = search.profile.recency
     now = clock.micros(search.now)
     if fading is None:
         return None
     if fading.shape == "half_life":
         today = np.float32(now / 86_400_000_000)
-        days = np.maximum(today - search.snapshot.days[at], _NOTHING)
+        passed = today - search.snapshot.days[at]
+        days = np.maximum(passed, _NOTHING)
         half_life = np.float32(fading.scale / 86_400)
         return np.asarray(np.exp2(-days / half_life))
     micros = np.maximum(now - search.snapshot.created[at], 0)
@@ -295,11 +326,14 @@ def recency(search: SnapshotSearch, at: Places) -> NDArray[Any] | None:
 
 
 def channel(search: SnapshotSearch, at: Places) -> Column | None:
-    """Return 1 in the channel of the question, 0.25 for what belongs to none, 0 elsewhere."""
+    """Return 1 in the channel of the question, 0.25 without a channel, 0 in other channels."""
     if search.channel == -1:
         return None
     there = search.snapshot.channel[at]
-    return np.where(there == search.channel, 1.0, np.where(there == -1, 0.25, 0.0))
+    found = np.zeros(len(there))
+    found[there == -1] = 0.25
+    found[there == search.channel] = 1.0
+    return found
 
 
 def level(search: SnapshotSearch, at: Places) -> Column:
@@ -310,12 +344,12 @@ def level(search: SnapshotSearch, at: Places) -> Column:
 
 
 def relevance(search: SnapshotSearch, at: Places) -> Scores:
-    """Return the semantic score of memories with a vector, if any matches, else the sparse one."""
+    """Return the semantic score where a memory has a vector and any matches, else the sparse."""
     by_meaning = search.snapshot.embedded[at] & search.semantic.any()
     return np.where(by_meaning, search.semantic[at], search.sparse[at])
 
 
-# One number per place, or None where the feature says nothing about this question.
+# One number per position, or None if the feature does not apply to the question.
 Feature = Callable[[SnapshotSearch, Places], NDArray[Any] | None]
 COMPUTED: dict[str, Feature] = {
     "sparse": lambda search, at: search.sparse[at],
@@ -343,38 +377,46 @@ COMPUTED: dict[str, Feature] = {
 
 
 def compute(search: SnapshotSearch, positions: Positions) -> dict[str, Column]:
-    """Return the features that are used, of some positions, exact enough to be added up."""
+    """Return the features that the profile uses, at some positions, in double precision."""
     found = {}
     for name, feature in COMPUTED.items():
-        if name in search.used:
-            column = feature(search, positions)
-            nothing = np.zeros(len(positions))
-            found[name] = nothing if column is None else column.astype(np.float64)
+        if name not in search.used:
+            continue
+        column = feature(search, positions)
+        if column is None:
+            column = np.zeros(len(positions))
+        found[name] = column.astype(np.float64)
     return found
 
 
 def lexical(profile: Profile, question: str, memories: Sequence[Memory]) -> Column:
-    """Return how much of the question's words each memory shares, from 0 to 1.
+    """Return the share of the words of the question that each memory contains.
 
     In the compact form, the first words of at least three letters count, and a memory whose text or
     evidence contains the whole question has 1.
     """
     is_compact = profile.lexical == "compact"
     asked = normalize.compact(question)
-    wanted = _long_words(asked, 32) if is_compact else set(tokens.words(question))
-    shares = []
-    for memory in memories:
+    wanted = set(tokens.words(question))
+    if is_compact:
+        wanted = _long_words(asked, 32)
+    shares = np.zeros(len(memories))
+    for i, memory in enumerate(memories):
         fact = ""
         if is_compact:
             fact = normalize.compact(f"{memory.text} {memory.evidence_text or ''}")
             words = _long_words(fact, 96)
         else:
-            words = set(tokens.words(f"{memory.text} {' '.join(memory.tags)}"))
-        share = len(wanted & words) / len(wanted) if wanted else 0.0
-        shares.append(1.0 if asked and asked in fact else share)
-    return np.array(shares, np.float64)
+            tags = " ".join(memory.tags)
+            words = set(tokens.words(f"{memory.text} {tags}"))
+        if wanted:
+            shares[i] = len(wanted & words) / len(wanted)
+        if asked and asked in fact:
+            shares[i] = 1.0
+    return shares
 
 
 def _long_words(text: str, most: int) -> set[str]:
-    words = dict.fromkeys(word for word in text.split() if len(word) >= 3)
-    return set(list(words)[:most])
+    words = dict.fromkeys(text.split())
+    long = (word for word in words if len(word) >= 3)
+    return set(islice(long, most))

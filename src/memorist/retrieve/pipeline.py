@@ -1,4 +1,4 @@
-"""Recall, from top to bottom."""
+"""The recall pipeline, from top to bottom."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from .profiles import Profile
 from .render import RENDERERS, Caps, fit
 from .score import Candidate, Candidates
 
-# Of a scope whose vectors another index holds:
+# For a scope whose vectors are in another index:
 PROPOSED = 200  # rows that the index proposes
-BY_WORDS = 200  # best matches by words, which are compared, too
-EXACT = 2_000  # if a filter lets through no more than this, all of it is compared
+BY_WORDS = 200  # best matches by words, which are also compared
+EXACT = 2_000  # if no more memories than this pass the filter, all of them are compared
 
 
 async def recall(
@@ -37,7 +37,7 @@ async def recall(
     *,
     revision: int | None = None,
 ) -> Recall:
-    """Answer a question from memory; `revision` is that of the scope, if it was read just now."""
+    """Answer a question from memory. Pass the `revision` of the scope if it was just read."""
     if not query.text.strip():
         return Recall(query=query, profile=profile.name, hits=(), text="", tokens=0)
     search, legs = await prepare(ctx, query, profile, now, revision)
@@ -54,10 +54,19 @@ async def recall(
             ranked,
             semantic=is_semantic,
         )
-    ranked, weak = score.keep(profile, ranked, semantic=is_semantic, chance=is_chance)
+    ranked, weak = score.keep(
+        profile,
+        ranked,
+        semantic=is_semantic,
+        chance=is_chance,
+    )
     if profile.diversity is not None:
-        most = 4 * query.limit
-        ranked = reorder.diversify(ranked, search.snapshot, profile.diversity, k=most)
+        ranked = reorder.diversify(
+            ranked,
+            search.snapshot,
+            profile.diversity,
+            k=4 * query.limit,
+        )
     if profile.sources_first:
         ranked = score.put_repeats_last(ranked, query.limit)
     if profile.preferences_first:
@@ -85,7 +94,7 @@ async def prepare(
     now: datetime,
     revision: int | None = None,
 ) -> tuple[SnapshotSearch, dict[str, str]]:
-    """Read the question against the scope as it is now, and tell which legs can answer."""
+    """Parse the question against the current scope. Return the search and the status of its legs."""
     snapshot = await ctx.index.current(query.scope, ctx.store, revision)
     states = query.where.states
     if query.include_compressed:
@@ -96,12 +105,18 @@ async def prepare(
     if not query.where.is_plain:
         where = replace(query.where, states=())
         rows = await ctx.store.rows_where(query.scope, where)
-        usable = usable & np.isin(snapshot.row, np.array(rows, np.int64))
+        is_found = np.isin(snapshot.row, np.array(rows, np.int64))
+        usable = usable & is_found
     if not profile.working_elsewhere:
-        here = snapshot.session == snapshot.code("session", query.labels.session)
-        usable = usable & ((snapshot.kind != WORKING) | here)
-    speakers = tuple(snapshot.codes["speaker"])
-    question = understand(query.text, speakers, now, ctx.settings.language)
+        session = snapshot.code("session", query.labels.session)
+        is_elsewhere = (snapshot.kind == WORKING) & (snapshot.session != session)
+        usable = usable & ~is_elsewhere
+    question = understand(
+        query.text,
+        tuple(snapshot.codes["speaker"]),
+        now,
+        ctx.settings.language,
+    )
     search = SnapshotSearch(
         profile=profile,
         snapshot=snapshot,
@@ -136,12 +151,12 @@ async def _load_nearest(
     search: SnapshotSearch,
     vector: Vectors,
 ) -> tuple[SnapshotSearch, str]:
-    """Add the vectors near the question, and return "ok" or what is wrong.
+    """Add the vectors near the question, for a scope whose vectors are in another index.
 
-    For a scope whose vectors another index holds. The index only proposes rows: what is not in the
-    scope is dropped, and every cosine is computed again from the store's own vectors. The best
-    matches by words are compared, too, so that without the index, or with a stale one, an answer is
-    poorer but never wrong.
+    Return the search, and "ok" or what is wrong. The index only proposes rows: rows outside the
+    scope are dropped, and every cosine is computed from the vectors in the store. The best matches
+    by words are also compared, so that without the index, or with a stale one, an answer is poorer
+    but never wrong.
     """
     snapshot = search.snapshot
     compared = np.flatnonzero(search.usable)
@@ -151,8 +166,13 @@ async def _load_nearest(
         scope = query.scope
         try:
             if ctx.external_index is None:
-                near = ctx.store.nearest(scope, vector, model=snapshot.model, limit=PROPOSED)
-                rows = [row for row, _ in await near]
+                near = await ctx.store.nearest(
+                    scope,
+                    vector,
+                    model=snapshot.model,
+                    limit=PROPOSED,
+                )
+                rows = [row for row, _ in near]
             else:
                 rows, status = await ctx.external_index.nearest(
                     scope,
@@ -168,24 +188,34 @@ async def _load_nearest(
         matching = compared[scores[compared] > 0]
         order = np.argsort(-scores[matching], kind="stable")
         compared = matching[order[:BY_WORDS]]
-    distinct = list(dict.fromkeys([*rows, *snapshot.row[compared].tolist()]))
-    vectors = await ctx.store.vectors(query.scope, distinct, model=snapshot.model)
-    return replace(search, snapshot=snapshot.with_vectors(vectors)), status
+    distinct = dict.fromkeys([*rows, *snapshot.row[compared].tolist()])
+    vectors = await ctx.store.vectors(
+        query.scope,
+        list(distinct),
+        model=snapshot.model,
+    )
+    extended = snapshot.with_vectors(vectors)
+    return replace(search, snapshot=extended), status
 
 
-def select(search: SnapshotSearch, query: Query, *, everything: bool = False) -> Candidates:
-    """Find candidates: a few more than are wanted, or everything that matches."""
+def select(
+    search: SnapshotSearch,
+    query: Query,
+    *,
+    everything: bool = False,
+) -> Candidates:
+    """Select candidates: a few more than requested, or everything that matches."""
     profile = search.profile
     limit = query.limit
     pool = max(30, 4 * limit)
     if everything:
         pool = search.snapshot.n
     elif profile.candidates in ("dense", "recent"):
-        pool = 0  # these specifications say how many
+        pool = 0  # their specifications define the number
     elif profile.candidates == "blend" and not profile.rerank and profile.diversity is None:
         pool = limit + 2
     if profile.sources_first and search.snapshot.marked[IS_EXTRACTED].any():
-        pool *= 2  # some will be put last
+        pool *= 2  # some are moved to the end later
     if profile.candidates == "blend":
         return score.select_best(search, pool=pool)
     return score.select_by_legs(search, limit=limit, pool=pool)
@@ -198,10 +228,10 @@ async def read(
     store: Reader,
     legs: dict[str, str],
 ) -> Candidates:
-    """Read the memories, and add the features that need them, where the profile uses such.
+    """Load the memories, and add the features of the profile that need them.
 
-    A memory that was just erased or altered on disk is left out; `legs` then tells about the
-    damage.
+    Memories that were just erased or are damaged on disk are left out; damage is reported in
+    `legs`.
     """
     rows = search.snapshot.row[found.positions].tolist()
     try:
@@ -212,16 +242,22 @@ async def read(
         for row in rows:
             with suppress(StoreDamaged):
                 memories |= await store.at_rows(query.scope, [row])
-    there = [i for i, row in enumerate(rows) if row in memories]
+    there = []
+    loaded = []
+    for i, row in enumerate(rows):
+        if row in memories:
+            there.append(i)
+            loaded.append(memories[row])
     if len(there) < len(rows):
         found = found.pick(there)
-    found = replace(found, memories=[memories[rows[i]] for i in there])
+    found = replace(found, memories=loaded)
     if "lexical" in search.used:
         shares = features.lexical(search.profile, query.text, found.memories)
         found.features["lexical"] = shares
     if "related" in search.used:
-        strongest = dict.fromkeys([memory.id for memory in found.memories], 0.0)
-        for link in await store.links(query.scope, list(strongest)) if strongest else ():
+        strongest = {memory.id: 0.0 for memory in loaded}
+        links = await store.links(query.scope, list(strongest)) if strongest else []
+        for link in links:
             for end in {link.from_id, link.to_id} & strongest.keys():
                 strongest[end] = max(strongest[end], link.strength)
         found.features["related"] = np.array(list(strongest.values()))
@@ -234,14 +270,28 @@ def _select_fitting(
     query: Query,
     count: Callable[[str], int],
 ) -> tuple[tuple[Hit, ...], list[Cut], str]:
-    """Return the hits that fit into the budget, what was cut, and the text."""
-    caps = Caps(limit=query.limit, tokens=query.budget, chars=query.max_chars)
-    cost = None if profile.budget_of == "rendered" else lambda memory: max(1, count(memory.text))
+    """Return the hits that fit into the budget, what was cut, and the rendered text."""
+    caps = Caps(
+        limit=query.limit,
+        tokens=query.budget,
+        chars=query.max_chars,
+    )
+
+    def measure(memory: Memory) -> int:
+        return max(1, count(memory.text))
+
     memories = [each.memory for each in ranked]
-    fitted = fit(memories, caps, RENDERERS[profile.render], count, cost=cost)
+    fitted = fit(
+        memories,
+        caps,
+        RENDERERS[profile.render],
+        count,
+        cost=None if profile.budget_of == "rendered" else measure,
+    )
     cut = []
     for i, reason in fitted.cut.items():
-        cut.append(Cut(id=memories[i].id, reason=reason, score=ranked[i].score))
+        each = ranked[i]
+        cut.append(Cut(id=each.memory.id, reason=reason, score=each.score))
     hits = []
     for i in fitted.taken:
         each = ranked[i]
@@ -263,15 +313,17 @@ async def _add_related(
     hits: Sequence[Hit],
     text: str,
 ) -> tuple[tuple[Memory, ...], str]:
-    """Return what the hits are linked to, nearest first, as far as it fits, and the text with it.
+    """Return the memories linked to the hits that fit, nearest first, and the text with them.
 
-    Only what the filter lets through, and no how-to.
+    They have to pass the filter, and workflows are left out.
     """
     own = [hit.memory.id for hit in hits]
     ends: dict[str, None] = {}
     for link in await ctx.store.links(query.scope, own):
         ends |= {link.from_id: None, link.to_id: None}
-    ids = tuple(id for id in ends if id not in own)
+    for id in own:
+        ends.pop(id, None)
+    ids = tuple(ends)
     if not ids:
         return (), text
     where = replace(query.where, ids=ids)
@@ -281,8 +333,11 @@ async def _add_related(
     near = near[: profile.related]
 
     def render(memories: Sequence[Memory]) -> str:
-        lines = [f"{RENDERERS[profile.render]([memory])} (related)" for memory in memories]
-        return "\n".join([text, *lines])
+        lines = [text]
+        for memory in memories:
+            line = RENDERERS[profile.render]([memory])
+            lines.append(f"{line} (related)")
+        return "\n".join(lines)
 
     caps = Caps(tokens=query.budget, chars=query.max_chars)
     fitted = fit(near, caps, render, ctx.count_tokens)
@@ -303,11 +358,10 @@ async def explain(
     answer = await recall(ctx, query, profile, now)
     for rank, hit in enumerate(answer.hits, 1):
         if hit.memory.id == id:
-            why = "it was returned"
             return Reason(
                 id=id,
                 returned=True,
-                reason=why,
+                reason="it was returned",
                 rank=rank,
                 score=hit.score,
                 parts=hit.parts,
@@ -318,7 +372,8 @@ async def explain(
         found = await read(found, search, query, ctx.store, legs)
     parts, total = score.score_all(profile, found)
     rows = await ctx.store.rows_where(query.scope, Filter(ids=(id,), states=()))
-    places = np.flatnonzero(np.isin(search.snapshot.row[found.positions], rows))
+    found_rows = search.snapshot.row[found.positions]
+    places = np.flatnonzero(np.isin(found_rows, rows))
     if not len(places):
         return Reason(id=id, returned=False, reason=_why_absent(memory, query))
     i = int(places[0])
@@ -326,13 +381,13 @@ async def explain(
     reasons = [cut.reason for cut in answer.cut if cut.id == id]
     if not answer.hits:
         reasons += [cut.reason for cut in answer.cut]
-        reasons.append("nothing that is remembered counts as evidence")
+        reasons.append("no memory counts as evidence")
     if better:
-        reasons.append(f"{better} memories fit the question better")
+        reasons.append(f"{better} memories match the question better")
     return Reason(
         id=id,
         returned=False,
-        reason=[*reasons, "others fit the question as well"][0],
+        reason=[*reasons, "others match the question equally well"][0],
         rank=better + 1,
         score=float(total[i]),
         parts={name: float(column[i]) for name, column in parts.items() if column[i]},
@@ -346,9 +401,9 @@ def _why_absent(memory: Memory, query: Query) -> str:
         begins = memory.valid_from is None or memory.valid_from <= then
         ends = memory.valid_to is not None and memory.valid_to <= then
         if not begins or ends:
-            return f"it did not hold at {then.isoformat()}"
+            return f"it was not valid at {then.isoformat()}"
     elif states and memory.state not in states:
-        return f"it is {memory.state}; only {', '.join(states)} memories were asked for"
+        return f"it is {memory.state}; only {', '.join(states)} memories were requested"
     if not query.where.is_plain:
-        return "the filter leaves it out"
-    return "it shares no word with the question, and its meaning is not near to it"
+        return "it does not pass the filter"
+    return "it shares no word with the question, and its meaning is not similar"

@@ -1,7 +1,7 @@
-"""Ranking profiles: how recall finds, scores, gates, selects and renders, as data.
+"""Ranking profiles: how recall selects, scores, gates and renders memories, as data.
 
-`default` is tuned by measuring; dialects define others, in `dialects/catalog.toml`. Change a profile
-for one call with `dataclasses.replace(profile, …)`.
+`default` is tuned by measurements; dialects define others in `dialects/catalog.toml`. Change a
+profile for one call with `dataclasses.replace(profile, …)`.
 """
 
 from __future__ import annotations
@@ -54,24 +54,24 @@ def _check_features(what: str, names: Iterable[str]) -> None:
         if name not in FEATURES:
             known = ", ".join(FEATURES)
             hint = _hint(name, FEATURES)
-            raise InvalidInput(f"No feature {name!r} in {what}.{hint} Features: {known}")
+            raise InvalidInput(f"Unknown feature {name!r} in {what}.{hint} Features: {known}")
 
 
 @frozen
 class Recency:
-    """How fast a memory fades: 1 for now, towards 0 with age."""
+    """How fast recency decreases with age, from 1 for now towards 0."""
 
     shape: Literal["hyperbolic", "exponential", "half_life"]
-    # Seconds. `half_life` counts from when it was said, the others from when it was stored.
+    # Seconds. The age for `half_life` starts when it was said, for the others when it was stored.
     scale: float
 
 
 @frozen
 class Gate:
-    """What is too weak to be returned. Any `enough` passes alone, `strong` with any `signal`."""
+    """What is strong enough to be returned: any `enough` alone, or `strong` with any `signal`."""
 
     importance_min: float = 0.0  # pinned memories pass
-    grows: bool = False  # the best match has to stand out from chance, which grows with the scope
+    grows: bool = False  # the best match has to exceed a floor that grows with the scope
     floor: float | None = None  # of the score
     share_of_best: float | None = None  # of the best score, below which a candidate is noise
     enough: Mapping[str, float] = field(default_factory=dict)
@@ -94,18 +94,18 @@ class Profile:
     rrf_k: int = 60  # of reciprocal rank fusion, whose score is the feature `fused`
     lexical: Literal["words", "compact"] = "words"
     recency: Recency | None = None
-    shortest: int = 0  # characters of a question from which on it is embedded
-    semantic_weight: float | None = None  # mixes both halves, each scaled to its best candidate
-    only_semantic: bool = False  # rank by the semantic half alone
+    shortest: int = 0  # characters; shorter questions are not embedded
+    semantic_weight: float | None = None  # mixes both scores, each scaled to its best candidate
+    only_semantic: bool = False  # rank by the semantic score alone
     gate: Gate = Gate()
     gate_without_semantic: Gate | None = None
     diversity: float | None = None  # MMR's λ: 1 relevance alone, 0 diversity alone
     rerank: bool = False  # the reranker's score replaces the score
     preferences_first: bool = False
-    sources_first: bool = False  # a fact comes last if the turn it was extracted from answers
-    workflows: bool = False  # how-to memories are left out unless a profile wants them
+    sources_first: bool = False  # a fact comes last if the turn it was extracted from is returned
+    workflows: bool = False  # whether workflows are returned
     working_elsewhere: bool = True  # working memories of other sessions count too
-    related: int = 0  # at most so many linked memories come along, within the budget
+    related: int = 0  # most linked memories that are added, within the budget
     limit: int = 10
     most: int = 50  # hits at most, where only a budget is given
     budget: int | None = None  # tokens
@@ -120,7 +120,7 @@ class Profile:
 
     @property
     def feature_names(self) -> set[str]:
-        """Features that a weight or a gate names."""
+        """Features that are used in a weight or a gate."""
         names = {*self.weights, *(self.sparse_weights or ())}
         for gate in (self.gate, self.gate_without_semantic or self.gate):
             names |= {*gate.enough, *gate.signal}
@@ -142,14 +142,14 @@ DEFAULT = Profile(
         "neighbours": 0.3,  # the better match of the turns before and after
         "answers": 0.2,  # the turn before asks what the question asks
         "session": 0.2,  # the best match of the session
-        "summary": 0.7,  # its own match again: as much as the three above give to a turn
+        "summary": 0.7,  # its own match again: as much as the three above add to a turn
         "speaker": 0.2,  # said by the one person whom the question names
         "time": 0.2,  # said in the time that the question names
-        "tells_when": 0.1,  # the question asks when, and this names a time
+        "tells_when": 0.1,  # the question asks when, and the memory names a time
         "question": -0.15,  # the turn only asks
         "role": -0.3,  # said by the side that is not asked about
         "insight": -0.2,  # inferred, not said
-        "recency": 0.01,  # a larger weight drowns what fits
+        "recency": 0.01,  # a larger weight hides better matches
     },
     recency=Recency(shape="half_life", scale=30 * DAY),
     gate=Gate(grows=True, floor=0.0, share_of_best=0.25),
@@ -162,5 +162,6 @@ def find(profiles: Mapping[str, Profile], name: str) -> Profile:
     """Return the profile of that name. Raises InvalidInput."""
     if name not in profiles:
         known = ", ".join(sorted(profiles))
-        raise InvalidInput(f"No profile {name!r}: there are {known}.{_hint(name, profiles)}")
+        hint = _hint(name, profiles)
+        raise InvalidInput(f"Unknown profile {name!r}.{hint} Choose one of: {known}")
     return profiles[name]

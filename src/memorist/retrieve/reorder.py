@@ -1,9 +1,10 @@
-"""Reorder the best candidates: by a reranker, for diversity, or with preferences first."""
+"""Reorder the best candidates: with a reranker, for diversity, or with preferences first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import compress
 
 import numpy as np
 
@@ -16,9 +17,9 @@ from .features import Column
 from .profiles import Profile
 from .score import Candidate
 
-SIMILARITY = 0.8  # the mix that replaces a reranker: this much of similarity
-IMPORTANCE = 0.2  # and this much of importance
-MOST_PREFERENCES = 100  # that are read, where all of them come first
+SIMILARITY = 0.8  # weight of similarity in the score without a reranker
+IMPORTANCE = 0.2  # weight of importance in it
+MOST_PREFERENCES = 100  # preferences that are read at most, where all of them come first
 _TIE = 1e-9
 
 
@@ -30,30 +31,36 @@ async def rerank(
     *,
     semantic: bool,
 ) -> tuple[list[Candidate], str]:
-    """Return the candidates in the order of the reranker, and "ok" or why it could not rank them.
+    """Return the candidates in the order of the reranker, and "ok" or why it failed.
 
-    Without a reranker, a profile that would rank by it alone mixes similarity and importance; the
-    others stay as they are. Equals are ordered by the newer change.
+    Without a reranker, the default ranking stays; other profiles mix similarity and importance. Of
+    equals, the most recently changed comes first.
     """
+    leg = "semantic" if semantic else "sparse"
+    texts = [each.memory.text for each in candidates]
+    reranked: list[float] | None = None
+    status = "ok"
     try:
         if reranker is None:
-            raise ProviderFailed("no re-ranker is configured: set `reranker`")
-        scores = await reranker.score(question, [each.memory.text for each in candidates])
-        parts = [{"rerank": value} for value in scores.tolist()]
-        status = "ok"
+            raise ProviderFailed("no reranker is configured: set `reranker`")
+        scores = await reranker.score(question, texts)
+        reranked = scores.tolist()
     except ProviderFailed as error:
         status = str(error)
         if profile.candidates == "blend":
             return candidates, status
-        leg = "semantic" if semantic else "sparse"
-        parts = []
-        for each in candidates:
-            similarity = SIMILARITY * each.features[leg]
-            parts.append({leg: similarity, "importance": IMPORTANCE * each.memory.importance})
     scored = []
-    for each, named in zip(candidates, parts, strict=True):
-        nonzero = {name: part for name, part in named.items() if part}
-        scored.append(replace(each, parts=nonzero, score=sum(named.values())))
+    for i, each in enumerate(candidates):
+        if reranked is not None:
+            parts = {"rerank": reranked[i]}
+        else:
+            parts = {
+                leg: SIMILARITY * each.features[leg],
+                "importance": IMPORTANCE * each.memory.importance,
+            }
+        nonzero = {name: part for name, part in parts.items() if part}
+        changed = replace(each, parts=nonzero, score=sum(parts.values()))
+        scored.append(changed)
     scored.sort(key=lambda c: (-c.score, -c.memory.updated_at.timestamp(), c.memory.id))
     return scored, status
 
@@ -68,10 +75,20 @@ def diversify(
     """Return the best k candidates in the order of maximal marginal relevance."""
     if len(candidates) < 2:
         return candidates
-    values = np.array([each.score for each in candidates])
-    tags = [frozenset(each.memory.tags) for each in candidates]
-    positions = np.array([each.position for each in candidates], np.intp)
-    chosen = order(values, snapshot.vectors(positions), tags, trade=trade, k=k)
+    values = []
+    tags = []
+    positions = []
+    for each in candidates:
+        values.append(each.score)
+        tags.append(frozenset(each.memory.tags))
+        positions.append(each.position)
+    chosen = order(
+        np.array(values),
+        snapshot.vectors(np.array(positions, np.intp)),
+        tags,
+        trade=trade,
+        k=k,
+    )
     return [candidates[i] for i in chosen]
 
 
@@ -83,11 +100,12 @@ def order(
     trade: float,
     k: int,
 ) -> list[int]:
-    """Choose k places, each for its value and against what was chosen before.
+    """Choose k indices by maximal marginal relevance (MMR).
 
-    Of two memories that say the same, the second is worth less. `trade` is λ: 1 counts value alone,
-    0 difference alone. A row of zeros has no vector and is compared by tags. Of equals the one that
-    shares the fewest tags with those chosen comes first, then the one that came first.
+    Each is chosen by its value, minus its similarity to those chosen before. `trade` is λ: 1 uses
+    the value alone, 0 the difference alone. A row of zeros is a missing vector and is compared by
+    tags. Of equals, the one that shares the fewest tags with those chosen comes first, then the
+    first in the list.
 
     >>> unit = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], np.float32)
     >>> order(np.array([1.0, 0.9, 0.5]), unit, [frozenset()] * 3, trade=0.5, k=2)
@@ -100,14 +118,17 @@ def order(
         similar[i] = similar[:, i] = [tag_overlap(tags[i], other) for other in tags]
     low = values.min()
     spread = values.max() - low
-    worth = (values - low) / spread if spread else np.ones(len(values))
+    worth = np.ones(len(values))
+    if spread:
+        worth = (values - low) / spread
     left = list(range(len(values)))
     chosen: list[int] = []
     chosen_tags: set[str] = set()
     nearest = np.zeros(len(values))
     while left and len(chosen) < k:
         marginal = trade * worth[left] - (1 - trade) * nearest[left]
-        tied = [left[i] for i in np.flatnonzero(marginal >= marginal.max() - _TIE)]
+        is_best = marginal >= marginal.max() - _TIE
+        tied = compress(left, is_best)
         pick = min(tied, key=lambda i: (len(tags[i] & chosen_tags), -values[i], i))
         chosen.append(pick)
         chosen_tags |= tags[pick]
@@ -117,7 +138,7 @@ def order(
 
 
 def tag_overlap(a: frozenset[str], b: frozenset[str]) -> float:
-    """Return shared tags over all tags.
+    """Return the Jaccard similarity of two sets of tags.
 
     >>> tag_overlap(frozenset("ab"), frozenset("bc"))
     0.3333333333333333
@@ -134,13 +155,19 @@ async def put_preferences_first(
     kinds = query.where.kinds
     if kinds and "procedural" not in kinds:
         return ranked
-    found = {each.memory.id: each for each in ranked}
-    there = [each.memory for each in ranked if each.memory.kind == "procedural"]
+    found: dict[str, Candidate] = {}
+    others = []
+    for each in ranked:
+        if each.memory.kind == "procedural":
+            found[each.memory.id] = each
+        else:
+            others.append(each)
+    candidates = list(found.values())
     if query.as_of is None:
         where = replace(query.where, kinds=("procedural",))
         most = max(query.limit, MOST_PREFERENCES)
-        there = [*await store.page(query.scope, where, limit=most)]
-    there.sort(key=lambda memory: memory.updated_at, reverse=True)
-    wanted = [memory for memory in there if memory.procedural_form != "workflow"]
-    first = [found.get(memory.id) or Candidate(memory=memory) for memory in wanted]
-    return first + [each for each in ranked if each.memory.kind != "procedural"]
+        page = await store.page(query.scope, where, limit=most)
+        candidates = [found.get(memory.id) or Candidate(memory=memory) for memory in page]
+    candidates.sort(key=lambda each: each.memory.updated_at, reverse=True)
+    preferences = [each for each in candidates if each.memory.procedural_form != "workflow"]
+    return preferences + others

@@ -1,9 +1,8 @@
-"""The scoring engine: a score is a weighted sum of features, so that it can be taken apart again.
+"""The scoring engine: a score is a weighted sum of features, so that it can be explained.
 
-Every profile finds its candidates here and is scored here. The two legs of the default profile are
-compared on an absolute scale: BM25 as a share of what the question's terms could reach, cosine as
-it
-is. The weights are round numbers set by hand and checked on parts of LoCoMo and iKAT; no weight is
+All profiles select and score their candidates here. The two legs of the default profile have an
+absolute scale: BM25 as a share of the maximum for the terms of the question, and the plain cosine.
+The weights are round numbers set by hand and checked on parts of LoCoMo and iKAT; no weight is
 fitted to data.
 """
 
@@ -12,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,12 +23,12 @@ from .profiles import Gate, Profile
 T = TypeVar("T")
 PER_LEG = 100  # of each leg's ranking, where rankings are fused
 _EVERYTHING = slice(None)
-_LEAST = 0.001  # a best score below this is not stretched to 1
+_LEAST = 0.001  # a best score below this is not scaled to 1
 
 
 @frozen
 class Candidates:
-    """The candidates of one question as columns, with their memories once they are read."""
+    """The candidates of one question as columns, with their memories once they are loaded."""
 
     positions: Positions  # in the snapshot
     relevance: Column  # similarity, as a hit reports it
@@ -38,11 +37,12 @@ class Candidates:
 
     @property
     def has_semantic(self) -> bool:
-        """Whether the dense leg found anything at all: one switch for all candidates."""
-        return bool(np.any(self.features.get("semantic", np.empty(0)) > 0))
+        """Whether the dense leg found any candidate."""
+        semantic = self.features.get("semantic", np.empty(0))
+        return bool(np.any(semantic > 0))
 
     def pick(self, order: Sequence[int] | Positions) -> Candidates:
-        """Return some of the candidates, before they are read, in the given order."""
+        """Return some of the candidates, in the given order, without their memories."""
         return Candidates(
             positions=self.positions[order],
             relevance=self.relevance[order],
@@ -62,7 +62,7 @@ class Candidate:
     position: int = -1  # in the snapshot; -1 if it was not found there
 
 
-# Finding candidates
+# Selecting candidates
 
 
 def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
@@ -73,7 +73,7 @@ def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
     slack = 0.0
     for name, weight in profile.weights.items():
         if name == "recency":
-            slack = abs(weight)  # a number from 0 to 1 each: enough to know it of the candidates
+            slack = abs(weight)  # it is between 0 and 1, so computing it for candidates is enough
         elif name in COMPUTED and name not in ("sparse", "semantic"):
             column = COMPUTED[name](search, _EVERYTHING)
             if column is not None:
@@ -82,17 +82,20 @@ def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
     total = np.where(is_supported, total, np.float32(-np.inf))
     least = lower_bound(total, pool) - slack
     positions = np.flatnonzero((total >= least) & is_supported)
-    similar = search.cosine[positions].astype(np.float64)
-    features = compute(search, positions)
-    found = Candidates(positions=positions, relevance=similar, features=features)
+    found = Candidates(
+        positions=positions,
+        relevance=search.cosine[positions].astype(np.float64),
+        features=compute(search, positions),
+    )
     _, score = score_all(profile, found)
     rows = search.snapshot.row[positions]  # the same in every process
-    order = np.lexsort((rows, -np.round(score, 7)))
+    rounded = np.round(score, 7)
+    order = np.lexsort((rows, -rounded))
     return found.pick(order[:pool])
 
 
 def lower_bound(scores: Scores, count: int) -> float:
-    """Return a number that at least `count` scores reach and few others, without sorting them all.
+    """Return a bound that at least `count` scores reach, and few more, without sorting all.
 
     >>> lower_bound(np.arange(100, dtype=np.float32), 2)
     94.0
@@ -105,15 +108,23 @@ def lower_bound(scores: Scores, count: int) -> float:
     return float(np.partition(best, -count)[-count])
 
 
-def select_by_legs(search: SnapshotSearch, *, limit: int, pool: int) -> Candidates:
-    """Choose candidates by one leg, both, or the calendar, as the profile says."""
+def select_by_legs(
+    search: SnapshotSearch,
+    *,
+    limit: int,
+    pool: int,
+) -> Candidates:
+    """Select candidates by one leg, by both, or by date, as the profile says."""
     kind = search.profile.candidates
     snapshot = search.snapshot
     fused: dict[int, float] = {}
     scores, _ = search.bm25
     if kind == "fused":
         most = max(pool, PER_LEG)
-        legs = [_rank_leg(search, leg, most) for leg in (scores, search.semantic)]
+        legs = [
+            _rank_leg(search, scores, most),
+            _rank_leg(search, search.semantic, most),
+        ]
         fused = reciprocal_rank(legs, k=search.profile.rrf_k)
         positions = np.array(list(fused), np.intp)
     elif kind == "dense":
@@ -124,27 +135,33 @@ def select_by_legs(search: SnapshotSearch, *, limit: int, pool: int) -> Candidat
     else:
         positions = np.flatnonzero(search.usable)
         if kind == "recent":
-            newest = np.lexsort((snapshot.row[positions], -snapshot.updated[positions]))
+            rows = snapshot.row[positions]
+            updated = snapshot.updated[positions]
+            newest = np.lexsort((rows, -updated))
             most = max(pool, min(180, 12 * limit))
             positions = positions[newest][:most]
     features = compute(search, positions)
     features["fused"] = np.array([fused.get(each, 0.0) for each in positions.tolist()])
-    similar = relevance(search, positions).astype(np.float64)
-    return Candidates(positions=positions, features=features, relevance=similar)
+    return Candidates(
+        positions=positions,
+        features=features,
+        relevance=relevance(search, positions).astype(np.float64),
+    )
 
 
 def _rank_leg(search: SnapshotSearch, scores: Scores, most: int) -> list[int]:
     """Return usable positions with a score above 0, best first, equals by row."""
     usable = scores * search.usable
-    least = lower_bound(usable, most)
-    found = np.flatnonzero((usable > 0) & (usable >= least))
+    is_high = usable >= lower_bound(usable, most)
+    found = np.flatnonzero((usable > 0) & is_high)
     rows = search.snapshot.row[found]
-    order = np.lexsort((rows, -scores[found]))[:most]
-    return [int(each) for each in found[order]]
+    order = np.lexsort((rows, -scores[found]))
+    best: list[int] = found[order[:most]].tolist()
+    return best
 
 
 def reciprocal_rank(rankings: Sequence[Sequence[T]], *, k: int = 60) -> dict[T, float]:
-    """Score items by how high they stand in each ranking.
+    """Score items by their rank in each ranking.
 
     >>> reciprocal_rank([["a", "b"], ["b"]], k=1)
     {'b': 0.8333333333333333, 'a': 0.5}
@@ -152,7 +169,8 @@ def reciprocal_rank(rankings: Sequence[Sequence[T]], *, k: int = 60) -> dict[T, 
     scores: dict[T, float] = {}
     for ranking in rankings:
         for rank, item in enumerate(ranking, 1):
-            scores[item] = scores.get(item, 0.0) + 1.0 / (k + rank)
+            scores.setdefault(item, 0.0)
+            scores[item] += 1.0 / (k + rank)
     return dict(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
@@ -160,13 +178,16 @@ def reciprocal_rank(rankings: Sequence[Sequence[T]], *, k: int = 60) -> dict[T, 
 
 
 def score_all(profile: Profile, found: Candidates) -> tuple[dict[str, Column], Column]:
-    """Return the parts of each score, by name, and their sum."""
+    """Return the parts of all scores, by name, and their sums."""
     weights = profile.weights
     has_semantic = found.has_semantic
     if profile.sparse_weights is not None and not has_semantic:
         weights = profile.sparse_weights
     features = found.features
-    parts = {name: weights[name] * features[name] for name in weights if name in features}
+    parts = {}
+    for name, weight in weights.items():
+        if name in features:
+            parts[name] = weight * features[name]
     total = np.zeros(len(found.positions))
     if parts:
         total = np.sum(list(parts.values()), axis=0)
@@ -176,8 +197,12 @@ def score_all(profile: Profile, found: Candidates) -> tuple[dict[str, Column], C
     return parts, total
 
 
-def mix(deterministic: Column, semantic: Column, weight: float) -> dict[str, Column]:
-    """Scale two halves so that the best candidate of each has 1, and mix them by the weight.
+def mix(
+    deterministic: Column,
+    semantic: Column,
+    weight: float,
+) -> dict[str, Column]:
+    """Scale both columns to a maximum of 1, and mix them by the weight.
 
     >>> halves = mix(np.array([0.8, 0.4]), np.array([0.6, 0.3]), 0.5)
     >>> {name: half.tolist() for name, half in halves.items()}
@@ -192,56 +217,70 @@ def mix(deterministic: Column, semantic: Column, weight: float) -> dict[str, Col
 
 
 def rank(profile: Profile, found: Candidates) -> list[Candidate]:
-    """Return the candidates best first, equals in the order of the profile."""
-    parts, total = score_all(profile, found)
+    """Return the candidates, best first; the profile orders equals."""
+    columns, total = score_all(profile, found)
+    parts = _to_lists(columns)
+    features = _to_lists(found.features)
     scores = total.tolist()
-    features = {name: column.tolist() for name, column in found.features.items()}
-    named = {name: column.tolist() for name, column in parts.items()}
     is_semantic = profile.only_semantic and found.has_semantic
     ranked = []
     for i, memory in enumerate(found.memories):
+        if is_semantic and scores[i] <= 0:
+            continue
         candidate = Candidate(
             memory=memory,
             position=int(found.positions[i]),
             score=scores[i],
-            parts={name: column[i] for name, column in named.items() if column[i]},
+            parts={name: column[i] for name, column in parts.items() if column[i]},
             features={name: column[i] for name, column in features.items()},
             relevance=float(found.relevance[i]),
         )
-        if scores[i] > 0 or not is_semantic:
-            ranked.append(candidate)
-    if profile.ties == "row":
-        ranked.sort(key=lambda c: c.memory.id)
-    elif profile.ties == "newest":
-        ranked.sort(key=lambda c: (c.memory.created_at, c.memory.id), reverse=True)
-    else:
-        ranked.sort(key=lambda c: c.memory.source_message_id or c.memory.id, reverse=True)
-        ranked.sort(key=lambda c: (c.memory.importance, c.memory.created_at), reverse=True)
-    digits = 6 if profile.ties == "newest" else 7  # as many as 32-bit features have
-    ranked.sort(key=lambda c: -round(c.score, digits))
+        ranked.append(candidate)
+    ranked.sort(key=lambda each: _tie_breaker(profile, each.memory), reverse=profile.ties != "row")
+    digits = 6 if profile.ties == "newest" else 7  # the precision of 32-bit features
+    ranked.sort(key=lambda each: -round(each.score, digits))
     return ranked
 
 
+def _to_lists(columns: Mapping[str, Column]) -> dict[str, list[float]]:
+    return {name: column.tolist() for name, column in columns.items()}
+
+
+def _tie_breaker(profile: Profile, memory: Memory) -> tuple[Any, ...]:
+    if profile.ties == "row":
+        return (memory.id,)
+    if profile.ties == "newest":
+        return (memory.created_at, memory.id)
+    return (
+        memory.importance,
+        memory.created_at,
+        memory.source_message_id or memory.id,
+    )
+
+
 def put_repeats_last(ranked: list[Candidate], limit: int) -> list[Candidate]:
-    """Put a fact last if the turns it was extracted from are among the first themselves."""
+    """Move a fact to the end if the turns it was extracted from are among the first."""
     first = {each.memory.id for each in ranked[:limit]}
 
     def is_repeated(candidate: Candidate) -> bool:
-        sources = candidate.memory.evidence_ids
-        return bool(candidate.memory.evidence_text and sources) and first.issuperset(sources)
+        memory = candidate.memory
+        sources = memory.evidence_ids
+        if not memory.evidence_text or not sources:
+            return False
+        return first.issuperset(sources)
 
     return sorted(ranked, key=is_repeated)
 
 
-# What is strong enough
+# Gates
 
 
 def floor(count: int) -> float:
-    """Return the evidence below which a scope of so many memories has nothing to say.
+    """Return the least evidence for an answer from a scope with `count` memories.
 
-    The best of many unrelated memories looks better than the best of a few, and in a short list
-    even a faint match may be meant; so the floor rises with the size of the scope, steeply at
-    first. It is for both legs together: where there is no vector, a shared word is evidence enough.
+    The best of many unrelated memories scores higher than the best of a few, and in a small scope
+    even a weak match may be relevant, so the floor rises with the size of the scope, steeply at
+    first. It applies to the sum of both legs: without a vector, a shared word is enough.
 
     >>> [round(floor(n), 2) for n in (10, 34, 100, 600, 100_000)]
     [0.03, 0.12, 0.25, 0.25, 0.3]
@@ -254,9 +293,11 @@ def floor(count: int) -> float:
 
 
 def is_chance(search: SnapshotSearch, candidates: Sequence[Candidate]) -> bool:
-    """Whether the best match is no better than the best of so many unrelated memories would be."""
+    """Return whether the best match is not better than the best unrelated memory would be."""
     snapshot = search.snapshot
-    if search.profile.candidates != "blend" or search.vector is None or snapshot.unembedded:
+    if search.profile.candidates != "blend":
+        return False
+    if search.vector is None or snapshot.unembedded:
         return False
     evidence = 0.0
     for each in candidates:
@@ -272,38 +313,39 @@ def keep(
     semantic: bool,
     chance: bool,
 ) -> tuple[list[Candidate], list[Cut]]:
-    """Return those that pass the gate of the profile, in their order, and why the others do not."""
+    """Return the candidates that pass the gate of the profile, and why the others do not."""
     gate = profile.gate
     if not semantic and profile.gate_without_semantic is not None:
         gate = profile.gate_without_semantic
     best = max((each.score for each in candidates), default=0.0)
     is_weak = gate.grows and chance
     strong = [not is_weak and passes(gate, each, best) for each in candidates]
-    if not gate.strict and not any(strong):
-        strong = [True] * len(candidates)
+    everything = not gate.strict and not any(strong)
     kept = []
     cut = []
     for each, is_strong in zip(candidates, strong, strict=True):
         memory = each.memory
         reason = ""
-        if not is_strong:
+        if not is_strong and not everything:
             reason = "its score is too low to count as evidence"
         elif memory.importance < gate.importance_min and not memory.pinned:
             reason = f"its importance is below {gate.importance_min}"
         elif memory.procedural_form == "workflow" and not profile.workflows:
-            reason = "how-to memories have to be asked for"
-        if reason:
-            cut.append(Cut(id=memory.id, reason=reason, score=each.score))
-        else:
+            reason = "workflows are returned only on request"
+        if not reason:
             kept.append(each)
+            continue
+        dropped = Cut(id=memory.id, reason=reason, score=each.score)
+        cut.append(dropped)
     return kept, cut
 
 
 def passes(gate: Gate, candidate: Candidate, best: float) -> bool:
-    """Whether a candidate is strong enough, beside the best score."""
+    """Return whether a candidate is strong enough, given the best score."""
+    features = candidate.features
 
     def reaches(least: Mapping[str, float]) -> bool:
-        return any(candidate.features.get(name, 0.0) >= least[name] for name in least)
+        return any(features.get(name, 0.0) >= least[name] for name in least)
 
     score = candidate.score
     least = -math.inf if gate.floor is None else gate.floor
