@@ -1,4 +1,4 @@
-"""Integrations with agent frameworks. They share the calls to the event loop of a memory."""
+"""Integrations with agent frameworks, and how they run calls on the event loop of a memory."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 class Bridge:
-    """Runs coroutines on the event loop of a scope; that of a scope of `memorist.aio` is the
-    running one.
+    """Runs coroutines on the event loop of a scope. For a scope of `memorist.aio` that is the
+    running loop.
     """
 
     def __init__(self, scope: ScopedClient | BlockingScope) -> None:
@@ -28,7 +28,7 @@ class Bridge:
             self._loop = asyncio.get_running_loop()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine and return its result. Raises MemoristError on the loop itself."""
+        """Run a coroutine and return its result. Raises MemoristError if called on the loop."""
         future = self._submit(work)
         if future is None:
             work.close()

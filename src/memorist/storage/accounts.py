@@ -1,5 +1,5 @@
-"""What belongs to no scope: API keys, the answers that their bearers were given, and what language
-models cost. Of secrets and requests only keyed digests are stored."""
+"""Data outside of scopes: API keys, answers to idempotent requests, and the token usage of language
+models. Secrets and requests are stored as keyed digests only."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from . import rows
 from .database import EVERY, Database, execute
 from .queries import Reader
 
-RIGHTS = ("read", "write", "owner", "admin")  # owner: acts for the person, as importing does
-RIGHTS = ("read", "write", "owner", "admin")  # owner: acts for the person, as importing does
-ABANDONED = timedelta(minutes=5)  # after which a request without an answer may be made again
+RIGHTS = ("read", "write", "owner", "admin")  # owner: acts for the person, e.g. imports
+ABANDONED = timedelta(minutes=5)  # after which a request without an answer may be repeated
 _KEY = """SELECT id, name, user_id, created_at, tenant, space, agent,
 '["' || replace(rights, ' ', '", "') || '"]', expires_at, revoked_at FROM api_keys"""
 _ADD = """INSERT INTO api_keys
@@ -38,8 +37,8 @@ WHERE scope = ? AND day = ? AND task = ? AND model = ?"""
 
 @frozen
 class Key:
-    """An API key: who its bearer is, and what they may do. Its secret is shown once and stored
-    as a digest."""
+    """An API key: the user it authenticates and their rights. The secret is shown once and stored as
+    a digest."""
 
     id: str
     name: str
@@ -53,12 +52,13 @@ class Key:
     revoked_at: datetime | None = None
 
     def is_good(self, now: datetime) -> bool:
-        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+        is_expired = self.expires_at is not None and self.expires_at <= now
+        return self.revoked_at is None and not is_expired
 
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Tables in which nothing is found by its scope."""
+    """Base of the tables that are not read by scope."""
 
     database: Database
     reader: Reader
@@ -69,23 +69,33 @@ class Keys(Accounts):
 
     async def add(self, key: Key, secret: str) -> None:
         """Store a key."""
-        owner = (key.name, key.tenant, key.user, key.space, key.agent, " ".join(key.rights))
-        times = (clock.iso(key.created_at), key.expires_at and clock.iso(key.expires_at))
-        await execute(self.database, _ADD, (key.id, self.reader.digest(secret), *owner, *times))
+        values = (
+            key.id,
+            self.reader.digest(secret),
+            key.name,
+            key.tenant,
+            key.user,
+            key.space,
+            key.agent,
+            " ".join(key.rights),
+            clock.iso(key.created_at),
+            key.expires_at and clock.iso(key.expires_at),
+        )
+        await execute(self.database, _ADD, values)
 
     async def get(self, id: str, secret: str) -> Key | None:
-        """Return the key with that id and secret; also one that is revoked or has expired."""
+        """Return the key with this id and secret, even if it is revoked or expired."""
         sql = f"{_KEY} WHERE id = ? AND digest = ?"
         found = await self.database.rows(sql, (id, self.reader.digest(secret)))
         return rows.parse(Key, found[0]) if found else None
 
     async def list(self) -> list[Key]:
-        """Return all keys, oldest first, revoked ones too."""
+        """Return all keys, oldest first, including revoked ones."""
         found = await self.database.rows(f"{_KEY} ORDER BY created_at, id")
-        return [rows.parse(Key, row) for row in found]
+        return rows.parse_all(Key, found)
 
     async def revoke(self, id: str, at: datetime) -> bool:
-        """Revoke a key; False if it does not exist or was revoked before."""
+        """Revoke a key. Return False if it does not exist or is revoked already."""
         sql = "UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL RETURNING id"
         return bool(await execute(self.database, sql, (clock.iso(at), id)))
 
@@ -95,13 +105,19 @@ class Requests(Accounts):
     gets the same answer."""
 
     async def begin(
-        self, caller: str, key: str, request: str, *, at: datetime, since: datetime
+        self,
+        caller: str,
+        key: str,
+        request: str,
+        *,
+        at: datetime,
+        since: datetime,
     ) -> str | None:
-        """Note that a caller makes a request under a key of their own; None if it is new.
+        """Record that a caller makes a request with an idempotency key. Return None if it is new.
 
-        Otherwise return the answer it was given, "pending" while there is none, or an empty text if
-        it was another request. Requests from before `since` are deleted, and pending ones that were
-        abandoned.
+        Otherwise return the stored answer, "pending" while there is none, or an empty text if the
+        key was used for a different request. Requests before `since` and abandoned ones are
+        deleted.
         """
         digest = self.reader.digest(request)
         lost = "DELETE FROM answered WHERE caller = ? AND key = ? AND answer IS NULL AND at < ?"
@@ -120,13 +136,15 @@ class Requests(Accounts):
         if new:
             return None
         earlier, answer = found[0]
-        return "" if earlier != digest else answer or "pending"
+        if earlier != digest:
+            return ""
+        return answer or "pending"
 
     async def end(self, caller: str, key: str, answer: str | None, *, begun: datetime) -> None:
-        """Store the answer, which holds ids and no text; None if the request failed and may be made
-        again.
+        """Store the answer, which contains ids but no text; None if the request failed and may be
+        repeated.
 
-        It answers the request that began then: nothing happens if another one has begun since.
+        Does nothing if the request that began at `begun` was replaced by a newer one.
         """
         sql = "DELETE FROM answered"
         values: tuple[str, ...] = (caller, key, clock.iso(begun))
@@ -140,10 +158,10 @@ class UsageLedger(Accounts):
     """Reserves and counts the tokens of language models."""
 
     async def reserve(self, usage: LlmUsage, *, user_cap: int, tenant_cap: int) -> bool:
-        """Reserve tokens for a call, if the user and the tenant have so many left on that day (0:
-        no cap).
+        """Reserve tokens for a call. Return False if that would exceed the daily cap of the user or
+        the tenant (0: no cap).
 
-        What is used and reserved never exceeds a cap, however many processes ask at a time.
+        Used and reserved tokens together never exceed a cap, even with concurrent processes.
         """
         scope = usage.scope
         key = (scope.tenant, scope.user, scope.space)
@@ -159,17 +177,17 @@ class UsageLedger(Accounts):
         return True
 
     async def settle(self, usage: LlmUsage) -> None:
-        """Replace what was reserved for a call by what it cost."""
+        """Replace the tokens reserved for a call by those it used."""
         number = await self.reader.number(usage.scope)
         cost = (usage.tokens_in, usage.tokens_out, usage.reserved)
         call = (number, usage.day, usage.task, usage.model)
         await execute(self.database, _SETTLE, (*cost, *call), scope=number)
 
     async def list(self, scope: Scope | None, since: str) -> list[LlmUsage]:
-        """Return what was used from that day on, by scope, day, task and model."""
+        """Return the usage since a day, by scope, day, task and model."""
         number = EVERY if scope is None else await self.reader.number(scope)
         sql = f"""SELECT s.tenant, s.user_id, s.space, p.day, p.task, p.model, p.calls, p.tokens_in,
         p.tokens_out, p.reserved FROM {_TABLE} WHERE p.day >= ? AND (p.scope = ? OR ? = {EVERY})
         ORDER BY p.day, 1, 2, 3, p.task, p.model"""
         found = await self.database.rows(sql, (since, number, number), scope=number)
-        return [rows.parse(LlmUsage, (rows.scope_of(row), *row[3:])) for row in found]
+        return rows.parse_all(LlmUsage, ((rows.scope_of(row), *row[3:]) for row in found))

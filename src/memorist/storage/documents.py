@@ -1,5 +1,5 @@
-"""JSON documents that an agent stores itself: checkpoints of threads, and documents under
-namespaces and keys of its own (LangGraph calls them items)."""
+"""JSON documents that agents store: checkpoints of threads, and documents with a namespace and a
+key (LangGraph calls them items)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RETURNING thread_id, created_at, updated_at"""
 
 
 class Document(NamedTuple):
-    """One document."""
+    """A JSON document with its dates."""
 
     namespace: str
     key: str
@@ -52,22 +52,34 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The documents of one scope. Expired ones are not found, and are deleted with the next
-    write."""
+    """The documents of one scope. Expired ones are not returned; the next write deletes them."""
 
     store: Store
     scope: Scope
 
     async def get(self, keys: Sequence[DocumentKey], now: datetime) -> dict[DocumentKey, Document]:
+        """Return the documents with these keys."""
         column = "(i.namespace, i.key)"
-        found = await self.store.rows_in(self.scope, _DOCUMENT, column, keys, clock.iso(now))
+        at = clock.iso(now)
+        found = await self.store.rows_in(
+            self.scope,
+            _DOCUMENT,
+            column,
+            keys,
+            at,
+        )
         return {(row[0], row[1]): Document(*row) for row in found}
 
     async def under(
-        self, prefix: str, now: datetime, *, limit: int | None = None, offset: int = 0
+        self,
+        prefix: str,
+        now: datetime,
+        *,
+        limit: int | None = None,
+        offset: int = 0,
     ) -> list[Document]:
-        """Return the documents in a namespace and in those below it, in the order in which they
-        were first stored."""
+        """Return the documents in a namespace and those below it, in the order in which they were
+        first stored."""
         within, values = _within(prefix)
         page = "" if limit is None else f" LIMIT {int(limit)} OFFSET {int(offset)}"
         sql = f"{_DOCUMENT}{within} ORDER BY i.created_at, i.namespace, i.key{page}"
@@ -75,11 +87,14 @@ class Documents:
         return [Document(*row) for row in found]
 
     async def vectors(
-        self, prefix: str, model: str, now: datetime
+        self,
+        prefix: str,
+        model: str,
+        now: datetime,
     ) -> list[tuple[DocumentKey, bytes]]:
-        """Return the vectors of one model in a namespace and in those below it."""
+        """Return the vectors of one model in a namespace and those below it."""
         within, values = _within(prefix)
-        # Few have expired: to leave them out is cheaper than a join.
+        # Few have expired: excluding them is cheaper than a join.
         sql = f"""SELECT i.namespace, i.key, i.embedding FROM item_vectors i
         WHERE i.scope = ?{within} AND i.model = ? AND (i.namespace, i.key) NOT IN
         (SELECT namespace, key FROM items WHERE scope = ? AND expires_at <= ?)"""
@@ -88,6 +103,7 @@ class Documents:
         return [((row[0], row[1]), row[2]) for row in found]
 
     async def namespaces(self, now: datetime) -> list[str]:
+        """Return the namespaces that have documents."""
         sql = f"SELECT DISTINCT i.namespace FROM items i WHERE i.scope = ? AND {_ALIVE}"
         return [row[0] for row in await self.store.rows(self.scope, sql, (clock.iso(now),))]
 
@@ -100,13 +116,16 @@ class Documents:
         model: str = "",
         vectors: Mapping[tuple[str, ...], NDArray[np.float32]] | None = None,
     ) -> None:
-        """Make all the changes, or none of them. A document replaces the one before and keeps its
-        first date; the vectors are of one model, by namespace, key and field."""
-        documents = [(*put, _until(put.ttl_minutes, now)) for put in puts]
+        """Apply all changes or none. A document replaces the previous one and keeps its creation
+        date; the vectors are of one model, by namespace, key and field."""
         embedded = []
         for field, vector in (vectors or {}).items():
             embedded.append((*field, model, np.asarray(vector, "<f4").tobytes()))
-        stale = [*deletes, *(put[:2] for put in puts)]
+        documents = []
+        stale = list(deletes)
+        for put in puts:
+            documents.append((*put, _until(put.ttl_minutes, now)))
+            stale.append((put.namespace, put.key))
         async with self.store.transaction(self.scope) as tx:
             await tx.create_scope()
             await _delete_expired(tx, now)
@@ -118,22 +137,21 @@ class Documents:
                 tx.connection.wipe_after_commit()
 
     async def refresh(self, read: Iterable[Document], now: datetime) -> None:
-        """Extend the life of documents that were read, for as long as they were given when they
-        were stored."""
-        lasting = [each for each in read if each.ttl_minutes is not None]
-        if not lasting:
+        """Extend the lifetime of documents that were read by the TTL they were stored with."""
+        expiring = [each for each in read if each.ttl_minutes is not None]
+        if not expiring:
             return
         sql = f"UPDATE items SET expires_at = ? {_BY_KEY} AND ttl_minutes = ?"
         async with self.store.transaction(self.scope) as tx:
             number = await tx.number(self.scope)
             values = []
-            for each in lasting:
+            for each in expiring:
                 until = _until(each.ttl_minutes, now)
                 values.append((until, number, each.namespace, each.key, each.ttl_minutes))
             await tx.write([(sql, values)])
 
     async def sweep(self, now: datetime) -> int:
-        """Remove what has expired; return how many documents that were."""
+        """Delete expired documents and return how many."""
         async with self.store.transaction(self.scope) as tx:
             await tx.create_scope()
             return await _delete_expired(tx, now)
@@ -149,8 +167,10 @@ async def _delete_expired(tx: Transaction, now: datetime) -> int:
 
 
 def _within(prefix: str) -> tuple[str, list[str]]:
-    """Return the condition for a namespace and those below it, as one range of the key: `/` comes
-    right after the dot, and some before it."""
+    """Return the condition for a namespace and those below it, as one range of the key.
+
+    `/` follows the dot in the order of characters; some others come before it.
+    """
     if not prefix:
         return "", []
     sql = " AND i.namespace >= ? AND i.namespace < ? AND (i.namespace = ? OR i.namespace >= ?)"
@@ -163,7 +183,7 @@ def _until(ttl_minutes: float | None, now: datetime) -> str | None:
 
 @frozen
 class SavedCheckpoint:
-    """A thread that has a checkpoint."""
+    """A thread that has a saved checkpoint."""
 
     thread: str
     created_at: datetime
@@ -172,13 +192,18 @@ class SavedCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class ThreadCheckpoints:
-    """One JSON document for each thread of a scope. What another scope saved is not found."""
+    """One JSON document for each thread of a scope."""
 
     store: Store
     scope: Scope
 
-    async def save(self, thread: str, data: str, at: datetime) -> SavedCheckpoint:
-        """Store the document durably, in place of the one before."""
+    async def save(
+        self,
+        thread: str,
+        data: str,
+        at: datetime,
+    ) -> SavedCheckpoint:
+        """Store the document of a thread durably. It replaces the previous one."""
         now = clock.iso(at)
         values = (new_id(), self.scope.user, thread, data, now, now)
         async with self.store.transaction(self.scope) as tx:
@@ -187,7 +212,7 @@ class ThreadCheckpoints:
         return rows.parse(SavedCheckpoint, found[0])
 
     async def load(self, thread: str) -> str | None:
-        """Return a document equal to the one that was saved last."""
+        """Return the document of a thread as it was last saved."""
         sql = """SELECT checkpoint_data FROM supervisor_checkpoints
         WHERE scope = ? AND user_id = ? AND thread_id = ?"""
         found = await self.store.rows(self.scope, sql, (self.scope.user, thread))
@@ -196,14 +221,14 @@ class ThreadCheckpoints:
         return found[0][0] if found else None
 
     async def list(self, *, limit: int) -> builtins.list[SavedCheckpoint]:
-        """Return which threads have a checkpoint, the one saved last first."""
+        """Return the threads that have a checkpoint, most recently saved first."""
         sql = """SELECT thread_id, created_at, updated_at FROM supervisor_checkpoints
         WHERE scope = ? ORDER BY updated_at DESC, id DESC LIMIT ?"""
         found = await self.store.rows(self.scope, sql, (limit,))
-        return [rows.parse(SavedCheckpoint, row) for row in found]
+        return rows.parse_all(SavedCheckpoint, found)
 
     async def delete(self, thread: str) -> bool:
-        """Delete a checkpoint; False if there was none."""
+        """Delete a checkpoint. Return False if there was none."""
         sql = """DELETE FROM supervisor_checkpoints
         WHERE scope = ? AND user_id = ? AND thread_id = ? RETURNING id"""
         async with self.store.transaction(self.scope) as tx:

@@ -1,5 +1,5 @@
-"""Erasing a memory: its text is removed wherever it is stored. The transaction runs the batches
-made here."""
+"""Erase a memory: remove its text wherever it is stored. The transaction runs the batches that are
+built here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BY_ID = (
     "UPDATE change_log SET meta = '{}' WHERE scope = ? AND memory_id = ?",
     "UPDATE events SET category = NULL WHERE scope = ? AND memory_id = ?",
 )
-SOURCE_FORGOTTEN = "source_forgotten"  # in a long-term record: ids of its sources that are erased
+SOURCE_FORGOTTEN = "source_forgotten"  # in a long-term record: ids of its erased sources
 
 
 class Erased(NamedTuple):
@@ -45,18 +45,24 @@ class Erased(NamedTuple):
 
 
 async def find(reader: Reader, scope: Scope, id: str) -> list[Erased]:
-    """Return the rows of a memory and of its earlier versions, that of the memory first."""
+    """Return the rows of a memory and its earlier versions, the memory itself first."""
     sql = """SELECT row, id, source_ids, source_message_id, text, coalesce(thread, session), kind
     FROM memories WHERE scope = ? AND {} = ?"""
-    both = f"{sql.format('id')} UNION ALL {sql.format('superseded_by')}"  # OR would use no index
+    both = (
+        f"{sql.format('id')} UNION ALL {sql.format('superseded_by')}"  # OR would not use an index
+    )
     found = await reader.rows(scope, both, (id, await reader.number(scope), id))
-    return sorted((Erased(*row) for row in found), key=lambda each: each.id != id)
+    return sorted(map(Erased._make, found), key=lambda each: each.id != id)
 
 
 async def prepare(
-    reader: Reader, scope: Scope, change: Forget, gone: Sequence[Erased], changed: int
+    reader: Reader,
+    scope: Scope,
+    change: Forget,
+    gone: Sequence[Erased],
+    changed: int,
 ) -> tuple[list[Batch], list[LogRow]]:
-    """Return the batches that erase rows and what rests on them alone, and what is logged of it."""
+    """Return the batches that erase rows and everything derived only from them, and the log rows."""
     number = await reader.number(scope)
     batches: list[Batch] = []
     log: list[LogRow] = []
@@ -71,7 +77,13 @@ async def prepare(
         wordings = {normalize.wording(text) for text in texts}
         batches += detach_summaries(number, summaries, ids, wordings)
         for proposal in await proposals.unsupported(reader, scope, ids):
-            withdrawn, entry = proposals.decide(scope, number, proposal, "withdrawn", change.at)
+            withdrawn, entry = proposals.decide(
+                scope,
+                number,
+                proposal,
+                "withdrawn",
+                change.at,
+            )
             batches += withdrawn
             log.append(rows.entry_row(number, entry))
     batches += delete_rows(number, changed, gone)
@@ -97,45 +109,53 @@ async def prepare(
 
 
 def tombstones(
-    reader: Reader, number: int, texts: Collection[str], until: datetime | None
+    reader: Reader,
+    number: int,
+    texts: Collection[str],
+    until: datetime | None,
 ) -> Batch:
-    """Return the batch that leaves a keyed digest of each text; the longer time counts."""
+    """Return the batch that stores a keyed digest of each text; the later end counts."""
     end = clock.iso(until) if until else None
-    digests = [reader.digest(normalize.wording(text)) for text in texts]
-    return _TOMBSTONE, [(number, digest, end) for digest in digests]
+    values = []
+    for text in texts:
+        digest = reader.digest(normalize.wording(text))
+        values.append((number, digest, end))
+    return _TOMBSTONE, values
 
 
 def delete_rows(number: int, changed: int, gone: Sequence[Erased]) -> list[Batch]:
-    """Return the batches that remove rows, vectors, relations, and their text in history and
-    messages."""
-    by_row = [(number, each.row) for each in gone]
-    by_id = [(number, each.id) for each in gone]
+    """Return the batches that delete rows, their vectors and relations, and their text in history
+    and messages."""
+    erased = []
+    by_row = []
+    by_id = []
     sources: set[str] = set()
     for each in gone:
+        erased.append((number, each.row, changed))
+        by_row.append((number, each.row))
+        by_id.append((number, each.id))
         sources.update(parse_ids(each.source_ids))
         sources.add(each.source_message_id or "")
+    messages = [(number, source) for source in sorted(sources) if source]
     batches: list[Batch] = [
-        (
-            "INSERT INTO erased (scope, row, changed) VALUES (?, ?, ?)",
-            [(*each, changed) for each in by_row],
-        ),
+        ("INSERT INTO erased (scope, row, changed) VALUES (?, ?, ?)", erased),
         ("DELETE FROM vectors WHERE scope = ? AND memory = ?", by_row),
         ("DELETE FROM memories WHERE scope = ? AND row = ?", by_row),
-        (
-            "UPDATE messages SET text = NULL, name = NULL WHERE scope = ? AND id = ?",
-            [(number, source) for source in sorted(sources) if source],
-        ),
+        ("UPDATE messages SET text = NULL, name = NULL WHERE scope = ? AND id = ?", messages),
     ]
     return batches + [(sql, by_id) for sql in _BY_ID]
 
 
 def detach_summaries(
-    number: int, summaries: Rows, ids: Sequence[str], texts: Collection[str]
+    number: int,
+    summaries: Rows,
+    ids: Sequence[str],
+    texts: Collection[str],
 ) -> list[Batch]:
-    """Return the batches that delete long-term records that rest on these memories alone, and mark
+    """Return the batches that delete long-term records derived only from these memories, and mark
     the others.
 
-    Those that stay lose the reference and the lines with these texts.
+    The others lose the reference and the lines with these texts.
     """
     gone = []
     changed = []
@@ -157,7 +177,7 @@ def detach_summaries(
 
 
 def parse_ids(text: str) -> list[str]:
-    """Return a list of ids, or an empty one where the row was altered."""
+    """Return a list of ids, or an empty one if the row was altered."""
     with suppress(ValueError):
         found = json.loads(text)
         if isinstance(found, list):

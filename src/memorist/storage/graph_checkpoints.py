@@ -1,13 +1,13 @@
-"""Checkpoints of LangGraph graphs: the state after each step, the values of its channels, the
+"""Checkpoints of LangGraph graphs: the state after each step, the values of its channels and the
 writes of its tasks.
 
-The value of a channel is stored once for each version, however many checkpoints share it.
+Each version of a channel value is stored once, even if many checkpoints share it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from ..types import Scope
 from .store import Store
 from .transaction import Transaction
 
-Typed = tuple[str, bytes]  # how something was serialized, and the bytes
+Typed = tuple[str, bytes]  # the format of a serialized value, and its bytes
 # The thread and the namespace with the checkpoint, or with the channel and the version of a value.
 GraphKey = tuple[str, ...]
 _PAGE = 10  # checkpoints read at a time, with their values
@@ -70,14 +70,14 @@ class GraphState(NamedTuple):
     ns: str
     id: str
     parent: str | None
-    # Their versions; None where the writes of older checkpoints make up the value.
+    # Their versions; None where the value is built from the writes of older checkpoints.
     channels: Mapping[str, str | None]
     data: Typed
 
 
 class TaskWrite(NamedTuple):
-    """What one task wrote to one channel. A negative place is a mark of the graph's own, and may
-    be written again."""
+    """What a task wrote to a channel. A negative place is a special write of LangGraph, such as an
+    error, and may be overwritten."""
 
     task: str
     place: int
@@ -87,7 +87,7 @@ class TaskWrite(NamedTuple):
 
 
 class StoredCheckpoint(NamedTuple):
-    """One checkpoint with all that belongs to it; writes in the order in which their tasks ran."""
+    """One checkpoint with its values, and its writes in the order in which their tasks ran."""
 
     state: GraphState
     values: Mapping[str, Typed]
@@ -108,22 +108,28 @@ class GraphCheckpoints:
         metadata: Mapping[str, str],
         run: str | None = None,
     ) -> None:
-        """Store a checkpoint. `dump` returns the values of channels; it is asked for those whose
-        version is not stored yet."""
+        """Store a checkpoint. `dump` returns the values of the channels whose version is not stored
+        yet."""
         channels = json.dumps(dict(state.channels), sort_keys=True)
         row = (*state[:4], run, channels, json.dumps(dict(metadata)), *state.data)
         keys = _value_keys(state)
         async with self.store.transaction(self.scope) as tx:
             await tx.create_scope()
             stored = set(await tx.rows_in(self.scope, _STORED, _VALUE, keys.values()))
-            values = dump([name for name, key in keys.items() if key not in stored])
+            missing = [name for name, key in keys.items() if key not in stored]
+            values = dump(missing)
             new = [(*keys[name], *value) for name, value in values.items()]
             await tx.write_each(_PUT_VALUE, new)
             await tx.write_each(_PUT, [row])
 
-    async def write(self, thread: str, ns: str, id: str, writes: Iterable[TaskWrite]) -> None:
-        """Store what a task wrote. The same again changes nothing, except for marks of the
-        graph's own."""
+    async def write(
+        self,
+        thread: str,
+        ns: str,
+        id: str,
+        writes: Iterable[TaskWrite],
+    ) -> None:
+        """Store what a task wrote. Repeating it changes nothing, except for special writes."""
         values = [(thread, ns, id, *write[:4], *write.data) for write in writes]
         async with self.store.transaction(self.scope) as tx:
             await tx.create_scope()
@@ -139,7 +145,7 @@ class GraphCheckpoints:
         """Yield the checkpoints of a `thread`, an `ns`, with an `id`, or `before` one, newest
         first.
 
-        What is None does not restrict; metadata is compared as the text of its JSON.
+        None does not restrict; metadata is compared as JSON text.
         """
         sql = f"{_STATE}, type, data FROM graph_checkpoints WHERE scope = ?"
         values: list[Any] = []
@@ -148,9 +154,12 @@ class GraphCheckpoints:
                 sql += f" AND {_CONDITIONS[name]}"
                 values.append(value)
         for name, value in (metadata or {}).items():
-            is_value = "IS NULL" if value is None else "= ?"
-            sql += f" AND metadata ->> CAST(? AS TEXT) {is_value}"
-            values += [name] if value is None else [name, value]
+            values.append(name)
+            if value is None:
+                sql += " AND metadata ->> CAST(? AS TEXT) IS NULL"
+            else:
+                sql += " AND metadata ->> CAST(? AS TEXT) = ?"
+                values.append(value)
         after: tuple[str, ...] = ()
         left = 1 << 62 if limit is None else limit
         while left > 0:
@@ -158,7 +167,7 @@ class GraphCheckpoints:
             bound = " AND (checkpoint_id, thread_id, ns) < (?, ?, ?)" if after else ""
             page = f"{sql}{bound} ORDER BY checkpoint_id DESC, thread_id DESC, ns DESC LIMIT ?"
             found = await self.store.rows(self.scope, page, (*values, *after, size))
-            states = [_state(row) for row in found]
+            states = list(map(_state, found))
             for checkpoint in await self._fill(states):
                 yield checkpoint
                 left -= 1
@@ -201,7 +210,12 @@ class GraphCheckpoints:
             found[channel] = (value, since)
         return found
 
-    async def _ancestors(self, thread: str, ns: str, id: str | None) -> AsyncIterator[GraphState]:
+    async def _ancestors(
+        self,
+        thread: str,
+        ns: str,
+        id: str | None,
+    ) -> AsyncIterator[GraphState]:
         """Yield the checkpoints that one followed, or the newest, nearest first, without data."""
         while True:
             only = "" if id is None else "AND checkpoint_id = ?"
@@ -214,7 +228,7 @@ class GraphCheckpoints:
             id = page[-1][2]
 
     async def _fill(self, states: Sequence[GraphState]) -> list[StoredCheckpoint]:
-        """Return checkpoints with their values and writes, without those that were removed."""
+        """Return checkpoints with their values and writes, without those removed since."""
         keys = [_value_keys(state) for state in states]
         values = await self._values(chain(*map(dict.values, keys)))
         writes = await self._writes(states)
@@ -227,7 +241,7 @@ class GraphCheckpoints:
             sql = "SELECT 1 FROM graph_checkpoints WHERE scope = ?"
             if await self.store.rows_in(self.scope, sql, _CHECKPOINT, [state[:3]]):
                 raise StoreDamaged(
-                    f"Checkpoint {state.id!r} of thread {state.thread!r} lost values:"
+                    f"Values of checkpoint {state.id!r} of thread {state.thread!r} are missing:"
                     " use an older one"
                 )
         return filled
@@ -238,19 +252,25 @@ class GraphCheckpoints:
         return {row[:4]: (row[4], row[5]) for row in stored}
 
     async def _writes(self, states: Iterable[GraphState]) -> dict[GraphKey, list[TaskWrite]]:
-        """Return what was written to checkpoints, in the order in which the tasks ran."""
+        """Return the writes of checkpoints, in the order in which their tasks ran."""
         sql = """SELECT task_path, task_id, idx, thread_id, ns, checkpoint_id, channel, type, data
         FROM graph_writes WHERE scope = ?"""
         keys = [state[:3] for state in states]
         found = await self.store.rows_in(self.scope, sql, _CHECKPOINT, keys)
         writes: dict[GraphKey, list[TaskWrite]] = {}
         for path, task, place, *key, channel, type, data in sorted(found, key=lambda row: row[:3]):
-            write = TaskWrite(task, place, path, channel, (type, data))
+            write = TaskWrite(
+                task,
+                place,
+                path,
+                channel,
+                (type, data),
+            )
             writes.setdefault(tuple(key), []).append(write)
         return writes
 
     async def delete_threads(self, threads: Sequence[str]) -> None:
-        """Remove all that is stored of some threads."""
+        """Delete everything that is stored of threads."""
         async with self.store.transaction(self.scope) as tx:
             tx.connection.wipe_after_commit()
             gone = [(thread,) for thread in threads]
@@ -258,14 +278,14 @@ class GraphCheckpoints:
                 await tx.write_each(f"DELETE FROM {table} {_THREAD}", gone)
 
     async def delete_runs(self, runs: Sequence[str]) -> None:
-        """Remove the checkpoints that some runs made, with what was written to them."""
+        """Delete the checkpoints of runs, with their writes."""
         sql = "SELECT thread_id, ns, checkpoint_id FROM graph_checkpoints WHERE scope = ?"
         async with self.store.transaction(self.scope) as tx:
             tx.connection.wipe_after_commit()
             await _remove(tx, await tx.rows_in(self.scope, sql, "run_id", runs))
 
     async def copy_thread(self, source: str, target: str) -> None:
-        """Copy all that is stored of a thread; what the target has already stays as it is."""
+        """Copy everything that is stored of a thread; existing rows of the target are kept."""
         async with self.store.transaction(self.scope) as tx:
             number = await tx.create_scope()
             for table, columns in _TABLES.items():
@@ -274,14 +294,15 @@ class GraphCheckpoints:
                 await tx.rows(self.scope, sql, (target, number, source))
 
     async def keep_latest(self, threads: Sequence[str]) -> None:
-        """Remove all but the newest checkpoint in each namespace, and those its values are made
-        up from."""
+        """Delete all but the newest checkpoint in each namespace and those its values are built
+        from."""
         async with self.store.transaction(self.scope) as tx:
             tx.connection.wipe_after_commit()
             for thread in threads:
                 states = {state[:3]: state for state in await _load_states(tx, thread)}
+                latest = {ns: states[thread, ns, id] for _, ns, id in sorted(states)}
                 kept: set[GraphKey] = set()
-                for newest in {state.ns: state for _, state in sorted(states.items())}.values():
+                for newest in latest.values():
                     state: GraphState | None = newest
                     sought = set(newest.channels)
                     while state is not None:
@@ -293,7 +314,7 @@ class GraphCheckpoints:
 
 
 def _value_keys(state: GraphState) -> dict[str, GraphKey]:
-    """Return the keys of the values that a checkpoint has itself, by channel."""
+    """Return the keys of the values that a checkpoint stores itself, by channel."""
     keys: dict[str, GraphKey] = {}
     for channel, version in state.channels.items():
         if version is not None:
@@ -301,13 +322,13 @@ def _value_keys(state: GraphState) -> dict[str, GraphKey]:
     return keys
 
 
-async def _load_states(tx: Transaction, thread: str) -> list[GraphState]:
+async def _load_states(tx: Transaction, thread: str) -> Iterator[GraphState]:
     sql = f"{_STATE} FROM graph_checkpoints {_THREAD}"
-    return [_state(row) for row in await tx.rows(tx.scope, sql, (thread,))]
+    return map(_state, await tx.rows(tx.scope, sql, (thread,)))
 
 
 async def _remove(tx: Transaction, keys: Sequence[Sequence[Any]]) -> None:
-    """Remove checkpoints with their writes, and the values that no checkpoint shares any more."""
+    """Delete checkpoints with their writes, and the values that no other checkpoint uses."""
     for table in ("graph_checkpoints", "graph_writes"):
         sql = f"DELETE FROM {table} {_THREAD} AND ns = ? AND checkpoint_id = ?"
         await tx.write_each(sql, keys)
@@ -321,4 +342,11 @@ async def _remove(tx: Transaction, keys: Sequence[Sequence[Any]]) -> None:
 
 def _state(row: Sequence[Any]) -> GraphState:
     thread, ns, id, parent, channels, *data = row
-    return GraphState(thread, ns, id, parent, json.loads(channels), tuple(data) or ("", b""))
+    return GraphState(
+        thread,
+        ns,
+        id,
+        parent,
+        json.loads(channels),
+        tuple(data) or ("", b""),
+    )

@@ -1,10 +1,10 @@
-"""What happened, written beside what was changed and in the same transaction: history, thread
-changes, events.
+"""History, thread changes and events: the log of what happened, written in the same transaction as
+the change.
 
-The payload of an entry is sealed when it is written. Later, a job or a check links the entries to a
-chain, so that none is altered, lost or moved unnoticed. The chain covers the seal and not the
-payload: forgetting can empty the payload and leave the chain whole. It still shows that something
-happened, when and by whom.
+The payload of an entry is sealed when it is written. Later, a job or a check links the entries into
+a hash chain, so that altered, lost or moved entries are detected. The chain covers the seal, not the
+payload: forgetting can clear the payload without breaking the chain, which still shows that
+something happened, when and by whom.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FOREVER = datetime.max.replace(tzinfo=UTC)
 class ThreadChange:
     """One change of a thread."""
 
-    revision: int  # of the thread; each change has one of its own
+    revision: int  # of the thread; unique for each change
     memory_id: str
     event: str  # created · updated · merged · deleted · soft_deleted · restored
     at: datetime
@@ -49,7 +49,7 @@ class Updates:
     since: int
     revision: int  # of the last of these changes: ask again from here
     changes: tuple[ThreadChange, ...]
-    text: str  # the header to put before the model; empty if nothing changed
+    text: str  # the header for the prompt; empty if nothing changed
     more: int = 0  # changes that came after these
 
 
@@ -71,58 +71,75 @@ class History:
     reader: Reader
 
     async def entries(
-        self, scope: Scope, memory_id: str | None = None, *, limit: int = 100
+        self,
+        scope: Scope,
+        memory_id: str | None = None,
+        *,
+        limit: int = 100,
     ) -> list[HistoryEntry]:
-        """Return what happened to one memory, or in the scope, newest first."""
+        """Return the history of one memory, or of the scope, newest first."""
         only, values = ("", ()) if memory_id is None else ("AND memory_id = ?", (memory_id,))
         sql = f"{_ENTRY} WHERE scope = ? {only} ORDER BY row DESC LIMIT ?"
         found = await self.reader.rows(scope, sql, (*values, limit))
-        return [rows.parse(HistoryEntry, row) for row in found]
+        return rows.parse_all(HistoryEntry, found)
 
     async def since(
-        self, scope: Scope, name: Literal["operation", "session"], value: str
+        self,
+        scope: Scope,
+        name: Literal["operation", "session"],
+        value: str,
     ) -> list[HistoryEntry]:
-        """Return what happened since the first entry of an operation or a session, oldest first."""
+        """Return the entries since the first one of an operation or session, oldest first."""
         sql = f"""{_ENTRY} WHERE scope = ? AND row >= (SELECT min(row) FROM history
         WHERE scope = ? AND meta ->> '{name}' = ?) ORDER BY row"""
         found = await self.reader.rows(scope, sql, (await self.reader.number(scope), value))
-        return [rows.parse(HistoryEntry, row) for row in found]
+        return rows.parse_all(HistoryEntry, found)
 
     async def events(
-        self, scope: Scope, *, node: str | None, op: str | None, limit: int
+        self,
+        scope: Scope,
+        *,
+        node: str | None,
+        op: str | None,
+        limit: int,
     ) -> list[Event]:
         """Return events, newest first."""
         sql = f"""{_EVENT} WHERE scope = ? AND user_id = ? AND node = coalesce(?, node)
         AND op = coalesce(?, op) ORDER BY ts DESC, id DESC LIMIT ?"""
         found = await self.reader.rows(scope, sql, (scope.user, node, op, limit))
-        return [rows.parse(Event, row) for row in found]
+        return rows.parse_all(Event, found)
 
     async def event_counts(
-        self, scope: Scope | None, since: datetime, until: datetime = FOREVER
+        self,
+        scope: Scope | None,
+        since: datetime,
+        until: datetime = FOREVER,
     ) -> list[EventCount]:
         """Count events from `since` on and before `until`, by day, in one scope or in all."""
         connection = self.reader.connection
         times = (clock.iso(since), clock.iso(until))
         sql = f"""SELECT {connection.dialect.day.format("ts")}, node, op, status, count(*)
         FROM events WHERE {{}} AND ts >= ? AND ts < ? GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"""
-        if scope is None:  # by the index of nodes and times: older events are not looked at
+        if scope is None:  # uses the index of nodes and times: older events are not read
             sql = sql.format(f"node IN ({placeholders(NODES)})")
             found = await connection.rows(sql, (*NODES, *times), scope=EVERY)
         else:
             sql = sql.format("scope = ? AND user_id = ?")
             found = await self.reader.rows(scope, sql, (scope.user, *times))
-        return [rows.parse(EventCount, row) for row in found]
+        return rows.parse_all(EventCount, found)
 
 
 async def thread_changes(
-    reader: Reader, scope: Scope, thread: str, since: int
+    reader: Reader,
+    scope: Scope,
+    thread: str,
+    since: int,
 ) -> list[ThreadChange]:
-    """Return the changes of a thread after a revision, oldest first, as far back as they are
-    stored."""
+    """Return the changes of a thread after a revision that are still stored, oldest first."""
     sql = """SELECT rev, memory_id, event, ts FROM change_log
     WHERE scope = ? AND thread_id = ? AND rev > ? ORDER BY rev"""
     found = await reader.rows(scope, sql, (thread, since))
-    return [rows.parse(ThreadChange, row) for row in found]
+    return rows.parse_all(ThreadChange, found)
 
 
 async def shown_revision(reader: Reader, scope: Scope, thread: str) -> int:
@@ -133,7 +150,7 @@ async def shown_revision(reader: Reader, scope: Scope, thread: str) -> int:
 
 
 async def chain(reader: Reader, scope: Scope) -> list[Batch]:
-    """Return the batches that link the entries written since the last time, oldest first."""
+    """Return the batches that link the entries written since the last run, oldest first."""
     number = await reader.number(scope)
     heads = await reader.rows(scope, "SELECT head FROM scopes WHERE id = ?")
     head = heads[0][0] if heads else None
@@ -151,6 +168,11 @@ async def chain(reader: Reader, scope: Scope) -> list[Batch]:
     ]
 
 
-def link(secret: bytes, before: str | None, entry: Sequence[Any], seal: str) -> str:
-    """Return the digest of an entry together with the digest of the one before."""
+def link(
+    secret: bytes,
+    before: str | None,
+    entry: Sequence[Any],
+    seal: str,
+) -> str:
+    """Return the digest of an entry together with that of the previous entry."""
     return rows.keyed_digest(secret, repr((before, *entry, seal)))

@@ -1,4 +1,4 @@
-"""What the person decided, and what is derived about them: settings of a space, incognito sessions,
+"""Decisions of the person and records derived about them: settings of a space, incognito sessions,
 decisions on proposals, long-term records."""
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Summary:
 async def save_setting(
     tx: Transaction, name: str, value: bool, *, at: datetime, actor: str | None = None
 ) -> None:
-    """Set a setting of the space."""
+    """Store a setting of the space."""
     number = await tx.create_scope()
     entry = HistoryEntry(
         id=clock.new_id(),
@@ -64,8 +64,8 @@ async def save_setting(
 async def set_incognito(tx: Transaction, session: str, is_on: bool, *, at: datetime) -> None:
     """Begin or end the incognito mode of a session.
 
-    The session's name is stored as a digest, and nothing in the history; incognito sessions are
-    counted by day.
+    The name of the session is stored as a digest only. Nothing is written to the history; incognito
+    sessions are counted by day.
     """
     number = await tx.create_scope()
     delete = "DELETE FROM incognito_sessions WHERE scope = ? AND session = ?"
@@ -83,10 +83,10 @@ async def set_incognito(tx: Transaction, session: str, is_on: bool, *, at: datet
 async def decide_proposal(
     tx: Transaction, proposal: Proposal, decision: str, *, at: datetime, actor: str | None = None
 ) -> None:
-    """Store a proposal as it now is; one that is denied, withdrawn or lapsed is deleted with its
+    """Store a proposal after a decision. A denied, withdrawn or lapsed one is deleted with its
     text."""
     number = await tx.create_scope()
-    if decision == "denied":  # the person is never asked the same again
+    if decision == "denied":  # the person is not asked again
         await tx.add_tombstones([f"{proposal.field}: {proposal.value}"], None)
     if decision in proposals.GONE:
         tx.connection.wipe_after_commit()
@@ -95,7 +95,7 @@ async def decide_proposal(
 
 
 async def erase_lapsed(tx: Transaction, now: datetime) -> list[Proposal]:
-    """Erase the proposals that have lapsed; return those that wait or are in force."""
+    """Erase lapsed proposals; return those that are pending or in force."""
     left: list[Proposal] = []
     for each in await proposals.load(tx, tx.scope):
         if each.is_lapsed(now):
@@ -108,12 +108,20 @@ async def erase_lapsed(tx: Transaction, now: datetime) -> list[Proposal]:
 async def load_summaries(reader: Reader, scope: Scope, record_type: str) -> list[Summary]:
     """Return long-term records, newest first."""
     found = await reader.rows(scope, _SUMMARIES, (record_type,))
-    return [rows.parse(Summary, row) for row in found]
+    return rows.parse_all(Summary, found)
 
 
 async def save_summary(tx: Transaction, summary: Summary) -> None:
-    """Store a record, unless a newer one with its id is stored."""
+    """Store a record, unless a newer one with the same id is stored."""
     number, _ = await tx.next_revision()
     evidence = json.dumps(list(summary.evidence_ids))
-    about = (summary.record_type, summary.name, rows.dump_json(summary.data), evidence)
-    await tx.touch((_SUMMARY, [(summary.id, number, *about, clock.iso(summary.at))]))
+    values = (
+        summary.id,
+        number,
+        summary.record_type,
+        summary.name,
+        rows.dump_json(summary.data),
+        evidence,
+        clock.iso(summary.at),
+    )
+    await tx.touch((_SUMMARY, [values]))

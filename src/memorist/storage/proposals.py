@@ -1,5 +1,4 @@
-"""Proposals for the user context: values that were inferred, and what the person decided about
-them."""
+"""Proposals for the user context: inferred values, and what the person decided about them."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _INSERT = """INSERT INTO consent_queue
 
 @frozen
 class Proposal:
-    """A value for a field of the user context, and what the person decided. Its value never
+    """A value for a field of the user context and the decision about it. The value never
     changes."""
 
     id: str
@@ -32,17 +31,17 @@ class Proposal:
     at: datetime
     lapses_at: datetime
     evidence: tuple[str, ...] = ()  # the memories it was inferred from
-    decided: str | None = None  # approved · corroborated · told; None while it waits
+    decided: str | None = None  # approved · corroborated · told; None while it is pending
     decided_at: datetime | None = None
 
     def is_lapsed(self, now: datetime) -> bool:
-        """Whether the person did not decide in time."""
+        """Return whether the person did not decide in time."""
         return self.decided is None and self.lapses_at <= now
 
 
 async def load(reader: Reader, scope: Scope) -> list[Proposal]:
-    """Return the proposals that wait or are in force, oldest first. Raises StoreDamaged for an
-    altered one."""
+    """Return the proposals that are pending or in force, oldest first. Raises StoreDamaged if one
+    was altered."""
     sql = """SELECT id, field, proposal, decided, created_at, lapses_at FROM consent_queue
     WHERE scope = ? ORDER BY created_at, id"""
     found = []
@@ -66,7 +65,7 @@ async def load(reader: Reader, scope: Scope) -> list[Proposal]:
 
 
 async def unsupported(reader: Reader, scope: Scope, gone: Collection[str]) -> list[Proposal]:
-    """Return the proposals inferred from these memories alone, unless the person agreed to them."""
+    """Return the proposals inferred only from these memories that the person did not approve."""
     found: list[Proposal] = []
     with suppress(StoreDamaged):  # an altered proposal does not prevent forgetting
         for each in await load(reader, scope):
@@ -85,8 +84,8 @@ def decide(
     at: datetime,
     actor: str | None = None,
 ) -> tuple[list[Batch], HistoryEntry]:
-    """Return the batches that store a proposal after a decision, or delete it together with its
-    text, and the entry of the history.
+    """Return the batches that store a proposal after a decision, or delete it with its text, and the
+    history entry.
 
     Decisions are proposed, supported, approved, corroborated, told, denied, lapsed and withdrawn.
     """
@@ -115,5 +114,5 @@ def decide(
 
 
 def _seal(id: str, field: str, decided: str | None, words: Sequence[Any], scope: Scope) -> str:
-    """Return a digest of the text, so that nothing is approved but what was shown."""
+    """Return a digest that ensures that only the value that was shown can be approved."""
     return rows.row_hash((id, field, decided, *words), scope).hex()

@@ -346,7 +346,7 @@ class Reader:
         only, values = ("", ()) if from_id is None else (" AND r.from_id = ?", (from_id,))
         sql = f"{_RELATIONS}{only} ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
         found = await self.rows(scope, sql, (type, *values, limit))
-        return [rows.parse(Relation, row) for row in found]
+        return rows.parse_all(Relation, found)
 
     async def links(self, scope: Scope, ids: Sequence[str]) -> list[Relation]:
         """Return the `related_to` relations from or to these memories whose other end is active,

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
 from numbers import Real
@@ -241,6 +241,11 @@ def parse(kind: Callable[..., Value], row: Sequence[Any]) -> Value:
         read = _READERS.get(re.split(r"\W", str(field.type))[0])
         made[field.name] = value if read is None or value is None else read(value)
     return kind(**made)
+
+
+def parse_all(kind: Callable[..., Value], found: Iterable[Sequence[Any]]) -> list[Value]:
+    """Return rows as values, see `parse`."""
+    return [parse(kind, row) for row in found]
 
 
 def vector_row(model: str | None, vector: Any, number: int, memory_id: str) -> tuple[Any, ...]:

@@ -1,5 +1,5 @@
-"""Scan everything that is stored: check it for rows that were altered, references that lead nowhere
-and a history with gaps, or export it as plain values, in an order in which it can be imported."""
+"""Scan the whole store: check it for altered rows, dangling references and gaps in the history, or
+export it as plain values, in an order in which it can be imported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ORPHANS = {
     "vectors without a memory in their scope": f"""SELECT count(*) FROM vectors v
         WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE {_SAME})""",
     "vectors of a wrong size": "SELECT count(*) FROM vectors WHERE {dimensions} <> dims",
-    "memories that are called embedded and have no vector": f"""SELECT count(*) FROM memories m
+    "memories that are marked as embedded but have no vector": f"""SELECT count(*) FROM memories m
         WHERE needs_embedding = 0 AND NOT EXISTS (SELECT 1 FROM vectors v WHERE {_SAME})""",
     "memories without a history": """SELECT count(*) FROM memories m WHERE superseded_by IS NULL
         AND NOT EXISTS (SELECT 1 FROM history h WHERE h.memory_id = m.id AND h.scope = m.scope)""",
@@ -50,10 +50,10 @@ Records = AsyncIterator[tuple[str, dict[str, Any]]]
 
 
 async def check(store: Store) -> list[str]:
-    """Return what is wrong with the stored data; an empty list if nothing is.
+    """Return the problems found in the stored data.
 
-    What was added to the history since the last time is linked to its chain, so that the next check
-    notices whether anything is missing.
+    History entries added since the last check are linked to the chain, so that the next check
+    detects missing ones.
     """
     try:
         found = await store.database.rows(store.database.dialect.integrity)
@@ -71,13 +71,13 @@ async def check(store: Store) -> list[str]:
             if not broken:
                 async with store.transaction(scope) as tx:
                     await tx.link_history()
-    except (StoreDamaged, InvalidInput) as error:  # it cannot even be read to the end
+    except (StoreDamaged, InvalidInput) as error:  # the data cannot be read to the end
         return [str(error)]
     return problems
 
 
 async def read_pages(store: Store, scope: Scope, sql: str) -> AsyncIterator[Rows]:
-    """Yield the rows of a query by their number, some at a time."""
+    """Yield the rows of a query in pages, by row number."""
     after = 0
     while page := await store.rows(scope, sql, (after,)):
         yield page
@@ -85,7 +85,7 @@ async def read_pages(store: Store, scope: Scope, sql: str) -> AsyncIterator[Rows
 
 
 def find_altered(page: Rows, scope: Scope, language: str) -> list[str]:
-    """Return rows that were altered, and terms that do not belong to their text."""
+    """Report altered rows, and index terms that do not match their text."""
     problems = []
     for _, *row, terms, flags in page:
         try:
@@ -93,15 +93,19 @@ def find_altered(page: Rows, scope: Scope, language: str) -> list[str]:
         except MemoristError as error:
             problems.append(str(error))
             continue
-        if (terms, flags) != (tokens.terms_of(memory, language), tokens.flags_of(memory)):
-            wrong = f"The terms of memory {memory.id!r} are not those of its text"
-            problems.append(f"{wrong}: run `memorist index --force`")
+        has_terms = terms == tokens.terms_of(memory, language)
+        if not has_terms or flags != tokens.flags_of(memory):
+            problems.append(
+                f"The terms of memory {memory.id!r} do not match its text:"
+                " run `memorist index --force`"
+            )
     return problems
 
 
 async def verify_history(store: Store, scope: Scope) -> list[str]:
-    """Return which entries of the history were altered, removed or moved."""
-    head = (await store.rows(scope, "SELECT head FROM scopes WHERE id = ?"))[0][0]
+    """Report history entries that were altered, removed or moved."""
+    heads = await store.rows(scope, "SELECT head FROM scopes WHERE id = ?")
+    head = heads[0][0]
     sql = """SELECT memory_id, max(row) FROM history
     WHERE scope = ? AND event = 'DELETE' GROUP BY memory_id"""
     erased: dict[str, int] = dict(await store.rows(scope, sql))
@@ -109,37 +113,51 @@ async def verify_history(store: Store, scope: Scope) -> list[str]:
     last: str | None = None
     secret = store.database.secret
     async for page in read_pages(store, scope, _ENTRIES):
-        problems += await asyncio.to_thread(find_broken, secret, page, last, head, erased)
-        last = next((row[1] for row in reversed(page) if row[1]), last)
+        problems += await asyncio.to_thread(
+            find_broken,
+            secret,
+            page,
+            last,
+            head,
+            erased,
+        )
+        for row in page:
+            last = row[1] or last
     if last != head:
         problems.append(f"The end of the history of {scope.user!r} is missing: restore a backup")
     return problems
 
 
 def find_broken(
-    secret: bytes, page: Rows, before: str | None, head: str | None, erased: Mapping[str, int]
+    secret: bytes,
+    page: Rows,
+    before: str | None,
+    head: str | None,
+    erased: Mapping[str, int],
 ) -> list[str]:
-    """Return what is wrong with entries that follow each other, given the digest before the first,
-    and that of the last entry in the chain.
+    """Report broken entries among consecutive ones; `before` is the digest before the first, `head`
+    that of the last entry in the chain.
 
-    A row is its number, digest, seal, payload, whether the memories it names all exist, and the
-    values that the chain covers. `erased` maps a memory to the row in which it was last erased:
-    until then its payloads may be empty.
+    A row is its number, digest, seal, payload, whether all memories it names exist, and the values
+    that the chain covers. `erased` maps a memory to the row in which it was last erased: payloads up
+    to there may be empty.
     """
     problems = []
     for number, digest, seal, meta, is_kept, *entry in page:
         if digest is None and seal is None and before is None:  # older than the chain
             continue
-        was_erased = any(erased.get(id or "", -1) >= number for id in (entry[1], entry[3]))
+        memory_erased = erased.get(entry[1], -1)
+        old_erased = erased.get(entry[3], -1)
+        was_erased = number <= max(memory_erased, old_erased)
         may_be_empty = meta == history.EMPTY and (was_erased or not is_kept)
         try:
             is_sealed = rows.seal(secret, meta) == seal
-        except (ValueError, TypeError):  # it is not even JSON
+        except (ValueError, TypeError):  # not JSON
             is_sealed = False
         is_pending = digest is None and before == head
         if not is_pending and digest != history.link(secret, before, entry, seal):
             problems.append(
-                f"Entry {entry[0]} of the history was altered, or one before it is missing or was "
+                f"Entry {entry[0]} of the history was altered, or an earlier one is missing or was "
                 "moved: restore a backup"
             )
         elif not is_sealed and not may_be_empty:
@@ -151,7 +169,7 @@ def find_broken(
 
 
 async def export(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
-    """Yield the format, and then the records of one scope, or of all, as plain values."""
+    """Yield the format, then the records of one scope or of all, as plain values."""
     yield {"record_type": "memorist", "data": {"format": FORMAT}}
     for each in [scope] if scope is not None else await store.scopes():
         for records in (_history_and_memories, _messages, _summaries, _proposals):
@@ -162,8 +180,7 @@ async def export(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, A
 
 
 async def _history_and_memories(store: Store, scope: Scope) -> Records:
-    """Yield rows as values. One that cannot be read is reported: the others are more than
-    nothing."""
+    """Yield the rows as plain values. A row that cannot be read is reported as damaged."""
     readers: dict[str, tuple[str, Callable[[Sequence[Any]], dict[str, Any]]]] = {
         "history": (_HISTORY, lambda row: _plain(rows.parse(HistoryEntry, row[1:]))),
         "memory": (_MEMORIES, lambda row: dump(rows.memory(row[1:-2], scope))),
@@ -194,11 +211,17 @@ async def _messages(store: Store, scope: Scope) -> Records:
         yield "message", message
 
 
-async def original_text(store: Store, scope: Scope, message: str, memory_id: str) -> str | None:
-    """Return the version of a memory that is the message word for word."""
+async def original_text(
+    store: Store,
+    scope: Scope,
+    message: str,
+    memory_id: str,
+) -> str | None:
+    """Return the version of a memory whose text is exactly that of the message."""
     for text in await store.versions(scope, memory_id):
-        seen = (await store.checks(scope, messages={message: normalize.digest(text)})).seen
-        if message in seen and seen[message].same:
+        checks = await store.checks(scope, messages={message: normalize.digest(text)})
+        seen = checks.seen.get(message)
+        if seen and seen.same:
             return text
     return None
 
@@ -220,7 +243,7 @@ async def _proposals(store: Store, scope: Scope) -> Records:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """Return the fields of a value: times as text, tuples as lists."""
+    """Return the fields of a value, with times as text and tuples as lists."""
     plain = asdict(value)
     for name, part in plain.items():
         if isinstance(part, datetime):

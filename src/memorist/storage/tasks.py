@@ -1,13 +1,13 @@
-"""Work that waits in the store: tasks, and memories without a vector. A claim is a lease, so
-nothing is done twice.
+"""Work queues in the store: tasks, and memories without a vector. A claim is a lease, so nothing is
+done twice.
 
-A task that was begun before, and perhaps killed its worker, comes after those that were not. A
-lease that ends later than one could that begins now was given before the clock was set back: it
-counts for nothing.
+Tasks that were started before come last, since one may have crashed its worker. A lease that ends
+later than one that starts now was granted before the clock was set back: it is ignored.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -25,8 +25,8 @@ from .rows import placeholders, portions
 from .transaction import Transaction
 
 MAX_ATTEMPTS = 8  # of a task with a key, before it is set aside
-SEEDED = 1000  # scopes that get a recurring task at a time
-RECENT = 1000  # events from which the figures of embedding come
+SEEDED = 1000  # scopes that get a recurring task in one transaction
+RECENT = 1000  # events that the embedding statistics are computed from
 _CLAIM = """
 WITH free AS (
   SELECT m.scope, m.name, m.key FROM tasks m WHERE m.name IN ({names}) AND m.due_at <= ?
@@ -86,7 +86,7 @@ RETURNING memory"""
 
 @frozen
 class NewTask:
-    """Work to do in a scope at some time. If the same waits already, the earlier time counts."""
+    """Work to do in a scope. If the same task is queued already, the earlier time counts."""
 
     name: str
     due_at: datetime
@@ -96,29 +96,29 @@ class NewTask:
 
 @frozen
 class Task:
-    """A task that was claimed, until its lease ends."""
+    """A claimed task, until its lease ends."""
 
     scope: Scope
     name: str
     key: str  # what it is about; empty for a recurring task
-    payload: Mapping[str, Any]  # ids and numbers, never text, which could be forgotten meanwhile
+    payload: Mapping[str, Any]  # ids and numbers, never text, which could be forgotten
     due_at: datetime
-    attempts: int  # how often it was begun, this time included
-    lease: str  # names this claim
+    attempts: int  # how often it was started, including this time
+    lease: str  # id of this claim
 
 
 @frozen
 class Backlog:
-    """How many tasks of one name wait."""
+    """The number of queued tasks of one name."""
 
     name: str
     waiting: int  # due and not claimed
     running: int  # claimed
-    failing: int  # begun before and not finished
-    oldest: datetime | None  # since when the oldest one is due
-    set_aside: int = 0  # of the failing: begun too often, until `run_jobs(retry=True)`
-    p95_seconds: float | None = None  # of embedding: from being stored to having a vector, recently
-    failure_rate: float | None = None  # of embedding: the share of batches that failed, recently
+    failing: int  # started before and not finished
+    oldest: datetime | None  # when the oldest one became due
+    set_aside: int = 0  # of the failing: started too often, until `run_jobs(retry=True)`
+    p95_seconds: float | None = None  # embedding: from storing to having a vector, recently
+    failure_rate: float | None = None  # embedding: share of recent batches that failed
 
 
 @frozen
@@ -138,13 +138,18 @@ class Tasks:
     reader: Reader
 
     async def claim(
-        self, names: Sequence[str], *, now: datetime, limit: int, lease_seconds: float
+        self,
+        names: Sequence[str],
+        *,
+        now: datetime,
+        limit: int,
+        lease_seconds: float,
     ) -> list[Task]:
-        """Claim tasks of these names that are due, in all scopes, for so long.
+        """Claim due tasks of these names in all scopes.
 
-        Longest due first, but those that were begun before come last, so that none holds up the
-        others. One with a key that was begun eight times without being finished is set aside:
-        nobody gets it.
+        Longest due first, but those that were started before come last, so that none blocks the
+        others. One with a key that was started eight times without being finished is set aside and
+        not handed out.
         """
         dialect = self.database.dialect
         lease = new_id()
@@ -156,35 +161,45 @@ class Tasks:
         )
         values = (*names, clock.iso(now), lease_seconds, limit, lease, lease_seconds)
         found = await execute(self.database, sql, values, scope=EVERY)
-        claimed = [rows.parse(Task, (rows.scope_of(row), *row[3:], lease)) for row in found]
-        return sorted(claimed, key=lambda task: (task.due_at, task.name, task.key))
+        tasks = [rows.parse(Task, (rows.scope_of(row), *row[3:], lease)) for row in found]
+        return sorted(tasks, key=lambda task: (task.due_at, task.name, task.key))
 
     async def renew(self, task: Task, *, lease_seconds: float) -> bool:
-        """Extend the lease of a task; False if it was lost or finished."""
-        return await self._update(
-            task, f"UPDATE tasks SET until = {self.database.dialect.now} + ?", lease_seconds
-        )
+        """Extend the lease of a task. Return False if it was lost or finished."""
+        sql = f"UPDATE tasks SET until = {self.database.dialect.now} + ?"
+        return await self._update(task, sql, lease_seconds)
 
-    async def postpone(self, task: Task, *, due_at: datetime, failed: bool = True) -> None:
-        """Give a task back for a later time, unless its lease was lost. One that did not fail
-        counts as not begun."""
+    async def postpone(
+        self,
+        task: Task,
+        *,
+        due_at: datetime,
+        failed: bool = True,
+    ) -> None:
+        """Return a task to the queue for later, unless its lease was lost. One that did not fail
+        counts as not started."""
         sql = "UPDATE tasks SET due_at = ?, attempts = attempts - ?, lease = NULL, until = NULL"
         await self._update(task, sql, clock.iso(due_at), 0 if failed else 1)
 
     async def _update(self, task: Task, sql: str, *values: object) -> bool:
-        """Update a claimed task; False if its lease was lost."""
+        """Update a claimed task. Return False if its lease was lost."""
         number = await self.reader.number(task.scope)
         sql += " WHERE scope = ? AND name = ? AND key = ? AND lease = ? RETURNING key"
         key = (number, task.name, task.key, task.lease)
         return bool(await execute(self.database, sql, (*values, *key), scope=number))
 
     async def seed(
-        self, name: str, *, due: Callable[[Scope], datetime], latest: datetime, whole: bool = False
+        self,
+        name: str,
+        *,
+        due: Callable[[Scope], datetime],
+        latest: datetime,
+        whole: bool = False,
     ) -> int:
-        """Give a recurring task to each scope that lacks it, or to one scope for all; return how
-        many got one.
+        """Add a recurring task to each scope that lacks it, or to one scope for all; return how
+        many were added.
 
-        One that is due after `latest` was postponed by a clock that was ahead: it is due then.
+        A task due after `latest` was postponed by a clock that was ahead: it becomes due then.
         """
         late = f"""UPDATE tasks SET due_at = ? WHERE name = ? AND key = '' AND due_at > ?
         AND {self._free}"""
@@ -205,7 +220,7 @@ class Tasks:
                 return total
 
     async def retry(self, names: Sequence[str], *, now: datetime) -> int:
-        """Make tasks that were set aside due again; return how many there were."""
+        """Make tasks that were set aside due again; return how many."""
         if not names:
             return 0
         sql = f"""UPDATE tasks SET attempts = 0, due_at = ? WHERE name IN ({placeholders(names)})
@@ -217,8 +232,8 @@ class Tasks:
         return _FREE.format(now=self.database.dialect.now)
 
     async def backlog(self, now: datetime) -> list[Backlog]:
-        """Return how many tasks wait, by name, in all scopes; `embed` counts memories without a
-        vector."""
+        """Return the number of queued tasks by name, in all scopes; `embed` counts memories without
+        a vector."""
         at = clock.iso(now)
         found, ((waiting, oldest, running),), recent = await self.database.read(
             [
@@ -229,13 +244,15 @@ class Tasks:
             scope=EVERY,
         )
         if waiting or recent:
-            failed = {row[1] for row in recent if row[0] == "error"}
-            tried = {row[1] for row in recent if row[0] in ("ok", "error")}
-            rate = len(failed) / len(tried) if tried else None
+            times: dict[str, set[str]] = defaultdict(set)  # of batches, by status
+            for row in recent:
+                times[row[0]].add(row[1])
+            tried = len(times["ok"] | times["error"])
+            rate = len(times["error"]) / tried if tried else None
             seconds = _p95([_seconds_to_embed(row) for row in recent if row[2]])
             embed = ("embed", waiting - running, running, 0, oldest, 0, seconds, rate)
             found.insert(0, embed)
-        return [rows.parse(Backlog, row) for row in found]
+        return rows.parse_all(Backlog, found)
 
 
 async def add(tx: Transaction, *tasks: NewTask) -> None:
@@ -251,9 +268,9 @@ async def add(tx: Transaction, *tasks: NewTask) -> None:
 
 
 async def finish(tx: Transaction, task: Task, *, again_at: datetime | None = None) -> None:
-    """Finish a claimed task with this transaction, for good or until it is due again.
+    """Finish a claimed task in this transaction, permanently or until it is due again.
 
-    Raises RevisionConflict if its lease was lost; then nothing of the transaction is committed.
+    Raises RevisionConflict if the lease was lost; then the transaction is rolled back.
     """
     number = await tx.number(tx.scope)
     sql = "DELETE FROM tasks"
@@ -270,13 +287,14 @@ async def finish(tx: Transaction, task: Task, *, again_at: datetime | None = Non
 
 
 def _seconds_to_embed(row: Sequence[Any]) -> float:
-    """Return the seconds from when a memory got its text to when it got its vector."""
-    at, created, updated = (rows.moment(each) for each in row[1:4])
-    return max(0.0, (at - (updated if updated <= at else created)).total_seconds())
+    """Return the seconds between storing the text of a memory and storing its vector."""
+    at, created, updated = map(rows.moment, row[1:4])
+    start = updated if updated <= at else created
+    return max(0.0, (at - start).total_seconds())
 
 
 def _p95(values: Sequence[float]) -> float | None:
-    """Return the value that 95 in 100 do not exceed.
+    """Return the 95th percentile.
 
     >>> _p95([float(n) for n in range(1, 101)])
     95.0
@@ -291,11 +309,15 @@ class EmbeddingQueue:
     database: Database
 
     async def count(
-        self, model: str, *, everything: bool = False, dimensions: int | None = None
+        self,
+        model: str,
+        *,
+        everything: bool = False,
+        dimensions: int | None = None,
     ) -> int:
-        """Return how many memories this model has not embedded yet, or how many there are.
+        """Count the memories that this model has not embedded yet, or all memories.
 
-        Where `dimensions` are given, a vector of another size counts as none.
+        With `dimensions`, vectors of another size do not count.
         """
         only, values = ("", ()) if everything else (_UNEMBEDDED, (model, dimensions))
         sql = f"SELECT count(*) FROM memories m WHERE m.state <> 'soft_deleted' {only}"
@@ -314,11 +336,10 @@ class EmbeddingQueue:
         after: int = 0,
         dimensions: int | None = None,
     ) -> list[tuple[int, Memory]]:
-        """Claim memories as `count` counts them, by row number; after the lease, those that were
-        not embedded are free again.
+        """Claim the memories that `count` counts, by row number. Those that are not embedded when
+        the lease ends can be claimed again.
 
-        `waiting` asks only for those that no model has embedded, which is fast however many others
-        there are.
+        `waiting` selects only those that no model has embedded, which is fast in a large store.
         """
         only, values = ("", ()) if everything else (_UNEMBEDDED, (model, dimensions))
         only = f"AND m.needs_embedding = 1 {only}" if waiting else only
@@ -331,7 +352,8 @@ class EmbeddingQueue:
         claimed: list[tuple[int, Memory]] = []
         async with self.database.transaction() as connection:
             found = await connection.rows(sql, (*free, *claim), scope=EVERY)
-            for some in portions(sorted(row[0] for row in found)):
+            numbers = sorted(row[0] for row in found)
+            for some in portions(numbers):
                 sql = f"""{_MEMORIES} WHERE {dialect.row} IN ({placeholders(some)})
                 ORDER BY {dialect.row}"""
                 page = await connection.rows(sql, some, scope=EVERY)
@@ -341,12 +363,12 @@ class EmbeddingQueue:
         return claimed
 
     async def release(self, worker: str) -> None:
-        """Give back what this worker has claimed."""
+        """Release the claims of a worker."""
         sql = "DELETE FROM claims WHERE worker = ?"
         await execute(self.database, sql, (worker,), scope=EVERY)
 
     async def drop_vectors(self, keep: str) -> int:
-        """Delete the vectors of all models but one; return how many there were."""
+        """Delete the vectors of all models but one; return how many."""
         others = "FROM vectors WHERE model <> ?"
         queries = [(f"SELECT count(*) {others}", (keep,)), (f"DELETE {others}", (keep,))]
         async with self.database.transaction() as connection:
@@ -355,13 +377,17 @@ class EmbeddingQueue:
 
 
 async def save_embeddings(tx: Transaction, made: Sequence[Embedding]) -> None:
-    """Store vectors of memories that had none."""
+    """Store vectors of memories that were stored without one."""
     if not made:
         return
     number, changed = await tx.next_revision()
-    vectors = [rows.vector_row(each.model, each.vector, number, each.memory_id) for each in made]
+    ids = []
+    vectors = []
+    for each in made:
+        ids.append(each.memory_id)
+        vectors.append(rows.vector_row(each.model, each.vector, number, each.memory_id))
     done = []
-    for memory in await tx.get(tx.scope, [each.memory_id for each in made]):
+    for memory in await tx.get(tx.scope, ids):
         row_hash = rows.values(replace(memory, needs_embedding=False))[len(rows.HASHED)]
         done.append((row_hash, changed, number, memory.id))
     sql = """UPDATE memories SET needs_embedding = 0, row_hash = ?, changed = ?

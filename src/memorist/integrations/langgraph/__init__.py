@@ -1,11 +1,11 @@
-"""LangGraph's interfaces over a memory: `MemoristSaver` stores checkpoints of graphs, durable and
-shared by processes, `MemoristStore` items of agents.
+"""LangGraph interfaces of a memory: `MemoristSaver` stores checkpoints of graphs, durable and shared
+by processes; `MemoristStore` stores items of agents.
 
-Both belong to one scope: nothing of another user's graph is found, whatever its thread or namespace
-is called. A checkpoint names the types of its values, and by default LangGraph's serializer imports
-and calls whatever it names: anyone who can write a row or pass on an archive could run code. Only
-known types are restored here: plain data, those of LangGraph and LangChain, and those that the
-application lists.
+Both belong to one scope: graphs of another user are not visible, even if threads or namespaces have
+the same name. A checkpoint names the types of its values, and by default LangGraph's serializer
+imports and calls them: anyone who can write a row or provide an archive could run code. Only known
+types are restored here: plain data, types of LangGraph and LangChain, and those that the application
+lists.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class StrictSerializer(JsonPlusSerializer):
     """LangGraph's serializer with a strict allowlist.
 
     `allowed_types` are classes, or pairs of a module and a name. Raises NotAllowed if a checkpoint
-    names another one: it is neither imported nor called, and the checkpoint stays as it is.
+    names another type, which is neither imported nor called. The checkpoint is not changed.
     """
 
     def __init__(self, allowed_types: Iterable[type | tuple[str, ...]] = ()) -> None:
@@ -87,7 +87,7 @@ class StrictSerializer(JsonPlusSerializer):
             _blocked.reset(token)
         if blocked:
             raise NotAllowed(
-                f"A checkpoint holds a value of type {', '.join(blocked)}, which is not on the"
+                f"A checkpoint contains a value of type {', '.join(blocked)}, which is not on the"
                 " allowlist. If you trust its source, add the type:"
                 " MemoristSaver(scope, allowed_types=[…])"
             )
@@ -95,7 +95,7 @@ class StrictSerializer(JsonPlusSerializer):
 
 
 def _collect_blocked_types(event: SerdeEvent) -> None:
-    """Collect what LangGraph left out of the value that is being restored."""
+    """Collect the types that LangGraph refused while a value is restored."""
     blocked = _blocked.get()
     if blocked is not None and event["kind"] in ("msgpack_blocked", "msgpack_method_blocked"):
         blocked.append(f"{event['module']}.{event['name']}"[:100])
@@ -110,7 +110,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
 
     When a call returns, what it stored is durable. Raises InvalidInput for values that cannot be
     serialized or are larger than `max_checkpoint_mb`, StoreUnavailable, and NotAllowed if a
-    checkpoint names a type that is neither plain data, nor LangGraph's or LangChain's own, nor in
+    checkpoint names a type that is not plain data, not one of LangGraph or LangChain, and not in
     `allowed_types`. A custom `serde` is trusted.
     """
 
@@ -122,7 +122,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         serde: SerializerProtocol | None = None,
     ) -> None:
         super().__init__(serde=serde or StrictSerializer(allowed_types))
-        self._inner = self  # whose async methods `verb` and `stream` run on the loop
+        self._inner = self  # `verb` and `stream` run its async methods on the loop
         self._loop = Bridge(scope)
         self._wait = self._loop.wait
         ctx = self._loop.scope.ctx
@@ -153,21 +153,31 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Store a checkpoint; values whose version is stored already are not written again."""
+        """Store a checkpoint. Values whose version is already stored are not written again."""
         thread, ns = _place(config)
         id = checkpoint["id"]
         values = checkpoint["channel_values"]
         versions = checkpoint["channel_versions"]
         about: Mapping[str, Any] = get_checkpoint_metadata(config, metadata)
         # The version of each channel that has a value; None for those built from older writes.
-        built = [name for name in about.get(_COUNTERS) or () if name in versions]
-        channels: dict[str, str | None] = dict.fromkeys(built)
+        counters = about.get(_COUNTERS) or {}
+        channels: dict[str, str | None] = {}
         for name, version in versions.items():
             if name in values:
                 channels[name] = json.dumps(version)
-        bare = {name: value for name, value in checkpoint.items() if name != "channel_values"}
+            elif name in counters:
+                channels[name] = None
+        bare = dict(checkpoint)
+        del bare["channel_values"]
         ((_, data),) = self._dump([("checkpoint", {"checkpoint": bare, "metadata": about})])
-        state = GraphState(thread, ns, id, get_checkpoint_id(config), channels, data)
+        state = GraphState(
+            thread,
+            ns,
+            id,
+            get_checkpoint_id(config),
+            channels,
+            data,
+        )
         run = about.get("run_id")
 
         def dump(names: Sequence[str]) -> dict[str, Typed]:
@@ -193,11 +203,19 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         made: list[TaskWrite] = []
         for number, (channel, data) in enumerate(self._dump(writes)):
             place = WRITES_IDX_MAP.get(channel, number)
-            made.append(TaskWrite(task_id, place, task_path, channel, data))
+            made.append(
+                TaskWrite(
+                    task_id,
+                    place,
+                    task_path,
+                    channel,
+                    data,
+                )
+            )
         id = get_checkpoint_id(config)
         if id is None:
             raise InvalidInput(
-                "Writes belong to a checkpoint: the config has to name its checkpoint_id"
+                "Writes belong to a checkpoint: the config must contain its checkpoint_id"
             )
         await self._wait(self._graphs.write(*_place(config), id, made))
 
@@ -236,18 +254,18 @@ class MemoristSaver(BaseCheckpointSaver[str]):
             yield self._tuple(page[0])
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Delete everything of a thread."""
+        """Delete everything that is stored of a thread."""
         await self._wait(self._graphs.delete_threads([thread_name(str(thread_id))]))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of runs, with their writes.
 
-        A delta channel of a later run that was built from them starts anew.
+        A delta channel of a later run that was built from them starts empty.
         """
         await self._wait(self._graphs.delete_runs([str(run) for run in run_ids]))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy everything of a thread to another."""
+        """Copy everything that is stored of a thread to another thread."""
         source = thread_name(str(source_thread_id))
         target = thread_name(str(target_thread_id))
         await self._wait(self._graphs.copy_thread(source, target))
@@ -256,11 +274,11 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         """Delete all checkpoints (`delete`) or all but the newest of each namespace
         (`keep_latest`).
 
-        Ancestors that the values of a delta channel are built from stay, too.
+        Ancestors that the values of a delta channel are built from are kept as well.
         """
         threads = [thread_name(str(thread)) for thread in thread_ids]
         if strategy not in ("keep_latest", "delete"):
-            raise InvalidInput(f"No prune strategy {strategy!r}: choose keep_latest or delete")
+            raise InvalidInput(f"Unknown prune strategy {strategy!r}: use keep_latest or delete")
         graphs = self._graphs
         prune = graphs.keep_latest if strategy == "keep_latest" else graphs.delete_threads
         await self._wait(prune(threads))
@@ -268,7 +286,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return what the values of delta channels are built from: a first value, and the writes
+        """Return what the values of delta channels are built from: an initial value and the writes
         since.
         """
         id = get_checkpoint_id(config)
@@ -292,7 +310,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return a version that sorts after the current one and differs from that of any fork."""
-        if isinstance(current, (int, float)):  # a thread that another saver began
+        if isinstance(current, (int, float)):  # a thread of another saver
             return current + 1
         number = int(current.split(".")[0]) if current else 0
         return f"{number + 1:032}.{secrets.token_hex(8)}"
@@ -321,7 +339,8 @@ class MemoristSaver(BaseCheckpointSaver[str]):
             ) from error
 
     def _dump(self, values: Iterable[tuple[str, Any]]) -> builtins.list[tuple[str, Typed]]:
-        """Serialize named values. Raises InvalidInput if one cannot be, or all are too large."""
+        """Serialize named values. Raises InvalidInput if one cannot be serialized, or if they are
+        too large together."""
         dumped: builtins.list[tuple[str, Typed]] = []
         for name, value in values:
             try:
@@ -342,8 +361,8 @@ class MemoristSaver(BaseCheckpointSaver[str]):
 def migrate(source: BaseCheckpointSaver[Any], target: MemoristSaver) -> int:
     """Copy everything from another saver, oldest first; return the number of checkpoints.
 
-    Threads continue where they stopped. Copying again changes nothing, so it may be repeated after
-    a failure.
+    Threads continue where they stopped. Copying again changes nothing, so it can be repeated after a
+    failure.
     """
     tuples = builtins.list(source.list(None))
     for each in reversed(tuples):
@@ -355,8 +374,16 @@ def migrate(source: BaseCheckpointSaver[Any], target: MemoristSaver) -> int:
         for position, (task, channel, value) in enumerate(each.pending_writes or ()):
             place = WRITES_IDX_MAP.get(channel, position)
             ((_, dumped),) = target._dump([(channel, value)])
-            # A tuple has no path: the position keeps the order.
-            writes.append(TaskWrite(task, place, f"{position:08}", channel, dumped))
+            # Pending writes have no task path: the position preserves their order.
+            writes.append(
+                TaskWrite(
+                    task,
+                    place,
+                    f"{position:08}",
+                    channel,
+                    dumped,
+                )
+            )
         id = each.config["configurable"]["checkpoint_id"]
         target._loop.run(target._graphs.write(*_place(each.config), id, writes))
     return len(tuples)
@@ -377,7 +404,7 @@ def _config(thread: str, ns: str, id: str) -> RunnableConfig:
 
 
 def _words(metadata: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return metadata as JSON texts that are equal for equal values; None stays None.
+    """Return metadata as JSON texts; equal values have equal texts, and None stays None.
 
     >>> _words({"b": {"d": 1.0, "c": [True]}, "a": 2.0, "e": None})
     {'b': '{"c": [true], "d": 1.0}', 'a': '2', 'e': None}
