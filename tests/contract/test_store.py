@@ -25,10 +25,18 @@ from memorist.errors import (
 )
 from memorist.jobs.vectors import backfill
 from memorist.ports import Delta
-from memorist.storage import Forget, Relation, Save, SeenMessage, Unrelated, person, proposals
+from memorist.storage import (
+    Forget,
+    Relation,
+    Save,
+    SeenMessage,
+    SpaceSettings,
+    Unrelated,
+    person,
+    proposals,
+)
 from memorist.storage.person import Summary
 from memorist.storage.proposals import Proposal
-from memorist.storage.queries import SpaceSettings
 from memorist.storage.scan import check, export
 from memorist.storage.store import MemoryAccess, Store
 from memorist.storage.tasks import Embedding

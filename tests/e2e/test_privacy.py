@@ -21,7 +21,7 @@ from memorist.errors import InvalidInput, Refused, StoreUnavailable
 from memorist.ingest.guard import INCOGNITO, OFF
 from memorist.interfaces.cli import app
 from memorist.scoped import ScopedClient
-from memorist.storage.queries import SpaceSettings
+from memorist.storage import SpaceSettings
 
 TEA = "I drink green tea in the morning."
 WORDS = ("Quetzalwort", "quetzalwort", "Ypsilonburg", "ypsilonburg", "chat-zq77")

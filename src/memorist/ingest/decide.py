@@ -15,8 +15,7 @@ from typing import Any
 
 from ..context import Context
 from ..index import Snapshot
-from ..storage import Change, Event, Relation, Save, SeenMessage
-from ..storage.queries import Checks
+from ..storage import Change, Checks, Event, Relation, Save, SeenMessage
 from ..text import compare, contradictions, entities, normalize
 from ..text.clock import new_id
 from ..text.statements import parse

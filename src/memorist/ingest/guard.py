@@ -18,8 +18,8 @@ from unicodedata import normalize as to_form
 
 from ..context import Context
 from ..errors import StoreUnavailable
-from ..storage import Event
-from ..storage.queries import Checks, Reader
+from ..storage import Checks, Event
+from ..storage.queries import Reader
 from ..text import authority, normalize
 from ..text.entities import is_common
 from ..text.tokens import load_patterns

@@ -23,9 +23,8 @@ from ..ingest import validation
 from ..ingest.guard import INCOGNITO as INCOGNITO
 from ..ingest.guard import load_disabled, note_disabled
 from ..ingest.transitions import union
-from ..storage import person, proposals
+from ..storage import SpaceSettings, person, proposals
 from ..storage.proposals import Proposal
-from ..storage.queries import SpaceSettings
 from ..text import authority, normalize
 from ..text.clock import new_id
 from ..types import Labels, Memory, Scope

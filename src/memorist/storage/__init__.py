@@ -1,5 +1,5 @@
-"""What a transaction is asked to do, as values; and values as plain data for files and wires, and
-back, checked on the way in."""
+"""Values that the store reads and writes, among them the changes of a transaction, and their
+conversion to and from JSON."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _adapters: dict[type[Any], Any] = {}
 
 @frozen
 class Save:
-    """Store this memory as it now is, new or changed."""
+    """Store a new or changed memory."""
 
     memory: Memory
-    event: HistoryEvent | None  # None: nothing happened to it (an earlier version)
+    event: HistoryEvent | None  # None: not a change (an earlier version)
     vector: Any = None  # float32
-    model: str | None = None  # that made the vector
-    old_ref: str | None = None  # where the version before this one is stored
+    model: str | None = None  # that computed the vector
+    old_ref: str | None = None  # where the previous version is stored
     actor: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
 @frozen
 class Forget:
-    """Erase a memory's content everywhere; a tombstone prevents automatic re-creation until
+    """Erase a memory's content everywhere; a tombstone prevents automatic re-creation before
     `until`."""
 
     memory_id: str
@@ -38,7 +38,7 @@ class Forget:
     until: datetime | None
     reason: str = ""
     actor: str | None = None
-    purged: bool = False  # it had expired: it leaves no tombstone
+    purged: bool = False  # it had expired, so it leaves no tombstone
 
 
 @frozen
@@ -54,7 +54,7 @@ class Relation:
 
 @frozen
 class Unrelated:
-    """One memory is not related to another any more."""
+    """One memory is no longer related to another."""
 
     from_id: str
     to_id: str
@@ -63,8 +63,7 @@ class Unrelated:
 
 @frozen
 class Event:
-    """One thing that a part of the system did: enough to count it and to see when, never any
-    content."""
+    """One operation of a part of the system: its kind, time and status, never any content."""
 
     node: Node
     op: Op
@@ -78,7 +77,7 @@ class Event:
 
 @frozen
 class HistoryEntry:
-    """One line of the history."""
+    """One entry of the history."""
 
     id: str
     memory_id: str
@@ -95,27 +94,57 @@ Change: TypeAlias = Save | Forget | Relation | Unrelated | Event
 
 @frozen
 class SeenMessage:
-    """A message and its outcome, stored so that the same message again gets the same answer."""
+    """A message and its outcome, stored so that repeating the message returns the same outcome."""
 
     id: str
     message: Message
     outcome: Outcome
     digest: str  # of the content; the store keeps only a keyed digest of it
-    keep_text: bool  # the memories do not hold it word for word
+    keep_text: bool  # the memories do not contain the exact text
+
+
+@frozen
+class SeenBefore:
+    """A message that was stored earlier."""
+
+    same: bool  # with the same content
+    outcome: Outcome
+
+
+@frozen
+class SpaceSettings:
+    """The person's settings for a space."""
+
+    memory_enabled: bool = True
+    incognito_default: bool = False  # sessions are incognito unless turned off for one
+    sharing: bool = False  # the person's other spaces may recall memories tagged `share:SPACE`
+
+
+@frozen
+class Checks:
+    """What is read, in one statement, to decide whether something may be stored."""
+
+    settings: SpaceSettings = SpaceSettings()
+    incognito: frozenset[str | None] = frozenset()  # of the given sessions
+    tombstones: frozenset[str] = frozenset()  # of the given texts, those that were forgotten
+    seen: Mapping[str, SeenBefore] = field(default_factory=dict)  # messages, by id
+    same: frozenset[str] = frozenset()  # of the given content hashes, those that a memory has
+    sequences: Mapping[str, int] = field(default_factory=dict)  # highest number by session
+    revision: int = 0  # of the scope; increases with each committed change
 
 
 def _adapter(kind: type[Any]) -> Any:
     if kind not in _adapters:
-        from pydantic import TypeAdapter  # slow to import, and only needed at the edges
+        from pydantic import TypeAdapter  # slow to import, and needed only for conversion
 
         _adapters[kind] = TypeAdapter(kind)
     return _adapters[kind]
 
 
 def dump(value: Any, *, strict: bool = False) -> dict[str, Any]:
-    """Return a value as JSON: times as ISO 8601 text, tuples as lists.
+    """Return a value as JSON data: times as ISO 8601 text, tuples as lists.
 
-    A field of the wrong type is a warning, or a ValueError if `strict`.
+    A field of the wrong type causes a warning, or a ValueError if `strict`.
     """
     warnings = "error" if strict else "warn"
     plain: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json", warnings=warnings)
@@ -123,7 +152,7 @@ def dump(value: Any, *, strict: bool = False) -> dict[str, Any]:
 
 
 def load(kind: type[Value], data: Mapping[str, Any]) -> Value:
-    """Return the value that `dump` was given. Raises InvalidInput, naming the field."""
+    """Return the value for data from `dump`. Raises InvalidInput, naming the field."""
     from pydantic import ValidationError
 
     try:

@@ -1,5 +1,4 @@
-"""Reading one scope, inside a transaction or outside of one, in SQL that every engine
-understands."""
+"""Read one scope, inside or outside a transaction, with SQL that every engine understands."""
 
 from __future__ import annotations
 
@@ -9,16 +8,15 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import field
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
 from ..errors import InvalidInput
-from ..ports import Delta
+from ..ports import Delta, IndexRow
 from ..text import clock
-from ..types import RELATED, Filter, Memory, Message, Outcome, Page, Scope, frozen
-from . import Relation, rows
+from ..types import RELATED, Filter, Memory, Message, Page, Scope
+from . import Checks, Relation, SeenBefore, SpaceSettings, rows
 from .database import Readable, Rows, Values
 from .rows import placeholders, portions
 
@@ -46,38 +44,8 @@ _CHECKS = {
 }
 
 
-@frozen
-class SeenBefore:
-    """A message that was stored earlier."""
-
-    same: bool  # with the same content
-    outcome: Outcome
-
-
-@frozen
-class SpaceSettings:
-    """What the person has decided about remembering in a space."""
-
-    memory_enabled: bool = True
-    incognito_default: bool = False  # a session is incognito unless that was ended for it
-    sharing: bool = False  # the person's other spaces may recall what is tagged `share:SPACE`
-
-
-@frozen
-class Checks:
-    """What decides whether something may be stored, read together."""
-
-    settings: SpaceSettings = SpaceSettings()
-    incognito: frozenset[str | None] = frozenset()  # of the sessions that were asked about
-    tombstones: frozenset[str] = frozenset()  # those of the texts that were forgotten
-    seen: Mapping[str, SeenBefore] = field(default_factory=dict)  # messages, by id
-    same: frozenset[str] = frozenset()  # those of the content hashes that some memory has
-    sequences: Mapping[str, int] = field(default_factory=dict)  # the highest, by session
-    revision: int = 0  # of the scope; it grows with each committed change
-
-
 class Reader:
-    """Reads one scope at a time. What is in another scope is not found, whatever its id."""
+    """Reads one scope at a time. Memories of other scopes are never found, not even by id."""
 
     def __init__(self, connection: Readable, numbers: MutableMapping[Scope, int]) -> None:
         self.connection = connection
@@ -87,7 +55,8 @@ class Reader:
         """Return the number of a scope, or -1 if nothing was ever stored in it."""
         if scope not in self.numbers:
             sql = "SELECT id FROM scopes WHERE tenant = ? AND user_id = ? AND space = ?"
-            found = await self.connection.rows(sql, (scope.tenant, scope.user, scope.space))
+            key = (scope.tenant, scope.user, scope.space)
+            found = await self.connection.rows(sql, key)
             if not found:
                 return -1
             self.numbers[scope] = found[0][0]
@@ -101,38 +70,46 @@ class Reader:
         return await self.connection.rows(sql, (number, *values), scope=number)
 
     async def rows_in(
-        self, scope: Scope, sql: str, column: str, wanted: Iterable[Any], *before: Any
+        self,
+        scope: Scope,
+        sql: str,
+        column: str,
+        wanted: Iterable[Any],
+        *before: Any,
     ) -> Rows:
-        """Run a query about one scope for values of a column, or of several together, some at a
-        time."""
+        """Run a query about one scope for values of a column, or for tuples of several columns, in
+        portions."""
         found: Rows = []
-        for some in portions(list(dict.fromkeys(wanted))):
-            values = list(some)
-            marks = placeholders(some)
-            if isinstance(some[0], tuple):
-                values = list(chain(*some))
-                each = f"({placeholders(some[0])})"
-                marks = f"VALUES {placeholders(some, each)}"
-            found += await self.rows(scope, f"{sql} AND {column} IN ({marks})", (*before, *values))
+        unique = dict.fromkeys(wanted)
+        for portion in portions(list(unique)):
+            values = list(portion)
+            marks = placeholders(portion)
+            if isinstance(portion[0], tuple):
+                values = list(chain(*portion))
+                each = f"({placeholders(portion[0])})"
+                marks = f"VALUES {placeholders(portion, each)}"
+            query = f"{sql} AND {column} IN ({marks})"
+            found += await self.rows(scope, query, (*before, *values))
         return found
 
     def digest(self, text: str) -> str:
-        """Return a keyed digest: without the key nobody can test a guess against it."""
+        """Return a keyed digest: without the key, a guess cannot be tested against it."""
         text_bytes = text.encode("utf-8", "surrogatepass")
         return hmac.new(self.connection.secret, text_bytes, hashlib.sha256).hexdigest()
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> list[Memory]:
-        """Return the memories with these ids, in any state, in the order of the ids, without the
-        missing.
+        """Return the memories with these ids, in any state, in the order of the ids; missing ones
+        are left out.
 
-        Each row is checked against its hash: raises StoreDamaged rather than return altered text.
+        Each row is checked against its hash. Raises StoreDamaged if one was altered.
         """
         found = {memory.id: memory for memory in await self._memories(scope, "id", ids)}
         return [found[id] for id in dict.fromkeys(ids) if id in found]
 
     async def _memories(self, scope: Scope, column: str, wanted: Iterable[Any]) -> list[Memory]:
         sql = f"SELECT {_COLUMNS} FROM memories WHERE scope = ?"
-        return [rows.memory(row, scope) for row in await self.rows_in(scope, sql, column, wanted)]
+        found = await self.rows_in(scope, sql, column, wanted)
+        return [rows.memory(row, scope) for row in found]
 
     async def at_rows(self, scope: Scope, numbers: Sequence[int]) -> dict[int, Memory]:
         """Return the memories at these row numbers, checked like `get`."""
@@ -141,20 +118,26 @@ class Reader:
         return {row[0]: rows.memory(row[1:], scope) for row in found}
 
     async def page(
-        self, scope: Scope, where: Filter, *, limit: int, cursor: str | None = None
+        self,
+        scope: Scope,
+        where: Filter,
+        *,
+        limit: int,
+        cursor: str | None = None,
     ) -> Page:
         """Return memories that pass a filter, newest first; pages never repeat or skip a memory."""
         before = 2**62
         if cursor:
             if not re.fullmatch(r"r\d{1,18}", str(cursor)):
-                raise InvalidInput(f"{cursor!r} is not a cursor: pass that of the page before")
+                raise InvalidInput(f"{cursor!r} is not a cursor: pass that of the previous page")
             before = int(cursor[1:])
         condition, values = rows.condition(where, self.connection.dialect)
         sql = f"""SELECT row, {_COLUMNS} FROM memories WHERE scope = ? AND row < ?
         AND {condition} ORDER BY row DESC LIMIT ?"""
         found = await self.rows(scope, sql, (before, *values, limit + 1))
         memories = tuple(rows.memory(row[1:], scope) for row in found[:limit])
-        return Page(memories, f"r{found[limit - 1][0]}" if len(found) > limit else None)
+        has_more = len(found) > limit
+        return Page(memories, f"r{found[limit - 1][0]}" if has_more else None)
 
     async def find_all(self, scope: Scope, where: Filter) -> list[Memory]:
         """Return all memories that pass a filter, newest first."""
@@ -172,25 +155,31 @@ class Reader:
         return [row[0] for row in await self.rows(scope, sql, values)]
 
     def held_revision(self, number: int) -> int | None:
-        """Return the revision of a scope if a transaction knows it: nobody else can change it."""
+        """Return the revision of a scope whose write lock is held, so that it cannot change."""
         return None
 
     async def changed_since(
-        self, scope: Scope, revision: int, *, model: str, limit: int, after: int = 0
+        self,
+        scope: Scope,
+        revision: int,
+        *,
+        model: str,
+        limit: int,
+        after: int = 0,
     ) -> Delta:
-        """Return what changed after a revision, in pages of at most `limit` rows, by row number."""
+        """Return the changes after a revision, in pages of at most `limit` rows, by row number."""
         number = await self.number(scope)
         if number < 0:
             return Delta(revision=0)
-        # The plus keeps the planner from an index: of a long delta the rows need not be sorted, and
-        # for a short one it must not go through all rows.
+        # The plus keeps the planner from using an index on that column: a long delta is read in row
+        # order without sorting, and a short one without scanning all rows.
         is_short = revision and not after
         changed = "m.changed > ? AND +m.row > ?" if is_short else "+m.changed > ? AND m.row > ?"
         sql = f"""SELECT {_INDEX}, v.embedding FROM memories m
         LEFT JOIN vectors v ON v.scope = ? AND v.memory = m.row AND v.model = ?
         WHERE m.scope = ? AND {changed}"""
         values: tuple[Any, ...] = (number, model, number, revision, after)
-        if is_short:  # erased rows, and hidden ones among the others
+        if is_short:  # with erased rows; soft-deleted ones are among the others
             sql += f" UNION ALL SELECT {_ERASED} FROM erased e WHERE e.scope = ? AND e.changed > ?"
             values += (number, revision)
         else:
@@ -207,20 +196,26 @@ class Reader:
         if now == revision:
             return Delta(revision=now)
         is_full = len(found) == limit
-        gone = [row[0] for row in found if row[1] in _GONE]
-        total = len(found) - len(gone)
+        changed_rows: list[IndexRow] = []
+        gone: list[int] = []
+        for row in found:
+            if row[1] in _GONE:
+                gone.append(row[0])
+            else:
+                changed_rows.append(rows.index_row(row))
+        total = len(changed_rows)
         if is_full and not after:
             total, gone = await self._count_changes(number, revision)
         return Delta(
             revision=now,
-            rows=[rows.index_row(row) for row in found if row[1] not in _GONE],
+            rows=changed_rows,
             gone=gone,
             next=found[-1][0] if is_full else None,
             total=total,
         )
 
     async def _count_changes(self, number: int, revision: int) -> tuple[int, list[int]]:
-        """Count the rows that changed since a revision, and return all that are gone."""
+        """Return the number of rows that changed since a revision, and all rows that are gone."""
         changed = "FROM memories WHERE scope = ? AND changed > ? AND state"
         count = f"SELECT count(*) {changed} <> 'soft_deleted'"
         gone = f"""SELECT row FROM erased WHERE scope = ? AND changed > ?
@@ -244,7 +239,7 @@ class Reader:
         return [memory for memory in found if memory.is_active]
 
     async def by_key(self, scope: Scope, keys: Iterable[str]) -> dict[str, Memory]:
-        """Return active memories by their key."""
+        """Return active memories by key."""
         found = await self._memories(scope, "key", keys)
         return {memory.key: memory for memory in found if memory.is_active and memory.key}
 
@@ -258,13 +253,13 @@ class Reader:
         hashes: Collection[str] = (),
         now: datetime | None = None,
     ) -> Checks:
-        """Return what decides whether something may be stored, in one statement.
+        """Read what decides whether something may be stored, in one statement.
 
         That is the settings of the space, which of the sessions are incognito (None: no session),
-        which of the texts (normalized for comparison) were forgotten and must not come back yet,
-        what became of messages that were stored before (`messages` maps their ids to digests of
-        their content), and, if content hashes are given, which of them are known and how far the
-        sessions are numbered.
+        which of the texts (normalized for comparison) were forgotten and must not be stored again
+        yet, the outcomes of messages that were stored before (`messages` maps their ids to digests
+        of their content), and, if content hashes are given, which of them exist and the highest
+        sequence number of each session.
         """
         number = await self.number(scope)
         if number < 0:
@@ -294,7 +289,8 @@ class Reader:
             if kind == "tombstone" and keys:
                 values.append(clock.iso(now or _LONG_AGO))
         by_kind: dict[str, dict[str, list[str]]] = defaultdict(dict)
-        for kind, key, *rest in await self.read_checks(number, " UNION ALL ".join(parts), values):
+        sql = " UNION ALL ".join(parts)
+        for kind, key, *rest in await self.read_checks(number, sql, values):
             by_kind[kind][key] = rest
         settings = {}
         for name, (value, _) in by_kind["setting"].items():
@@ -303,13 +299,16 @@ class Reader:
         is_default = settings.get("incognito_default", False)
         incognito = set()
         for session in asked:
-            is_marked = marks.get((session, not is_default), "") in by_kind["session"]
+            mark = marks.get((session, not is_default), "")
+            is_marked = mark in by_kind["session"]
             if is_marked != is_default:
                 incognito.add(session)
         seen = {}
         for id, (kept, outcome) in by_kind["message"].items():
-            same = kept == self.digest(messages[id])
-            seen[id] = SeenBefore(same=same, outcome=rows.load_outcome(outcome, id))
+            seen[id] = SeenBefore(
+                same=kept == self.digest(messages[id]),
+                outcome=rows.load_outcome(outcome, id),
+            )
         sequences = by_kind["sequence"].items()
         return Checks(
             settings=SpaceSettings(**settings),
@@ -325,27 +324,40 @@ class Reader:
         return await self.connection.rows(sql, values, scope=number)
 
     async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> frozenset[str]:
-        """Return those of the texts (normalized) that were forgotten and must not come back yet."""
-        return (await self.checks(scope, texts=texts, now=now)).tombstones
+        """Return those of the texts (normalized) that were forgotten and must not be stored yet."""
+        found = await self.checks(scope, texts=texts, now=now)
+        return found.tombstones
 
     def session_mark(self, session: str, is_on: bool) -> str:
-        """Return the digest for a session that is incognito, or is not although the others are."""
-        return self.digest(f"{'incognito' if is_on else 'open'}\0{session}")
+        """Return the digest that marks a session as incognito, or as excepted from incognito."""
+        word = "incognito" if is_on else "open"
+        return self.digest(f"{word}\0{session}")
 
     async def versions(self, scope: Scope, id: str) -> list[str]:
         """Return the texts of a memory, earliest version first, even if a row was altered."""
-        # OR would use no index. The memory itself comes last, whatever its row.
+        # OR would not use an index. The memory itself comes last, regardless of its row.
         sql = f"""SELECT text, {2**62} FROM memories WHERE scope = ? AND id = ? UNION ALL
         SELECT text, row FROM memories WHERE scope = ? AND superseded_by = ? ORDER BY 2"""
-        return [row[0] for row in await self.rows(scope, sql, (id, await self.number(scope), id))]
+        number = await self.number(scope)
+        found = await self.rows(scope, sql, (id, number, id))
+        return [row[0] for row in found]
 
     async def relations(
-        self, scope: Scope, type: str, *, limit: int, from_id: str | None = None
+        self,
+        scope: Scope,
+        type: str,
+        *,
+        limit: int,
+        from_id: str | None = None,
     ) -> list[Relation]:
         """Return the relations of a type in a scope, or of one memory, newest first."""
-        only, values = ("", ()) if from_id is None else (" AND r.from_id = ?", (from_id,))
-        sql = f"{_RELATIONS}{only} ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
-        found = await self.rows(scope, sql, (type, *values, limit))
+        sql = _RELATIONS
+        values = [type]
+        if from_id is not None:
+            sql += " AND r.from_id = ?"
+            values.append(from_id)
+        sql += " ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
+        found = await self.rows(scope, sql, (*values, limit))
         return rows.parse_all(Relation, found)
 
     async def links(self, scope: Scope, ids: Sequence[str]) -> list[Relation]:
@@ -366,7 +378,7 @@ class Reader:
         return int(found[0][0]) if found else -1
 
     async def messages(self, scope: Scope, ids: Sequence[str]) -> dict[str, Message]:
-        """Return messages by id, as far as the store keeps their text apart from their memories."""
+        """Return those messages by id whose text is stored separately from their memories."""
         sql = """SELECT text, id, role, name, at, session FROM messages
         WHERE scope = ? AND text IS NOT NULL"""
         found = await self.rows_in(scope, sql, "id", ids)
@@ -376,4 +388,5 @@ class Reader:
         """Return the pairs of memories that a model compared since then, with their rounded
         cosine."""
         sql = "SELECT id_a, id_b, score FROM pair_fingerprints WHERE scope = ? AND checked_at >= ?"
-        return {(a, b, score) for a, b, score in await self.rows(scope, sql, (clock.iso(since),))}
+        found = await self.rows(scope, sql, (clock.iso(since),))
+        return {(a, b, score) for a, b, score in found}

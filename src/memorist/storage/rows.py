@@ -1,6 +1,6 @@
-"""Memories as rows and rows as memories: the only module that knows the order of the columns.
+"""Convert between memories and rows. Only this module knows the order of the columns.
 
-Also filters as conditions in SQL, and rows of other tables as values.
+Also converts filters to SQL conditions, and rows of other tables to values.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _FLAGS = "pinned manually_saved compression_source needs_embedding".split()
 _TIMES = "occurred_at valid_from valid_to created_at updated_at purge_at".split()
 _LISTS = "tags source_ids evidence evidence_ids".split()
 _NAMED = (*_TEXTS, *_NUMBERS, *_INTEGERS, *_FLAGS, *_TIMES, *_LISTS, "importance_parts", "simhash")
-# Everything that says what is remembered, in this order, goes into the hash of the row.
+# The content of a memory, in this order, goes into the hash of the row.
 HASHED = ("id", *LABELS, *_NAMED)
-# What changes with every recall is not hashed.
+# Columns that change with every recall are not hashed.
 _USE = ("last_accessed", "access_count", "last_scores")
 COLUMNS = (*HASHED, "row_hash", *_USE)
 _WRITTEN = ("scope", "changed", *COLUMNS, "flags", "terms")
@@ -51,7 +51,7 @@ SELECT scope, row, ?, ?, ? FROM memories WHERE scope = ? AND id = ?
 ON CONFLICT (scope, memory, model)
 DO UPDATE SET dims = excluded.dims, embedding = excluded.embedding"""
 _AFTER_LABELS = 1 + len(LABELS)
-# What the index reads of a memory, with the types that its columns return.
+# The columns that the index reads, with the types of their values.
 _INDEX = """row int, state str, session str?, sequence int?, speaker str?, channel str?, kind str,
     occurred_at str?, created_at str, updated_at str, valid_from str?, valid_to str?,
     importance float, confidence float, pinned int, simhash int, flags int, terms bytes"""
@@ -59,11 +59,11 @@ INDEX_COLUMNS = [each.split()[0] for each in _INDEX.split(",")]
 _TYPES: dict[str, Any] = {"int": int, "str": str, "float": float, "bytes": bytes}
 _TYPES |= {f"{name}?": (kind, NoneType) for name, kind in _TYPES.items()}
 _INDEX_TYPES = [*(_TYPES[each.split()[1]] for each in _INDEX.split(",")), _TYPES["bytes?"]]
-# How the reason of an outcome named the replaced memory in version 0.1.
+# Reasons of version 0.1 that name the replaced memory.
 _REPLACED = re.compile(r"it (?:takes the place of|contradicts) ([^\s:]+)")
 ALTERED = "A row was altered on disk: run `memorist check`, and restore a backup"
 
-# The conditions of a filter by its fields; {in} stands for the values, the rest for the dialect.
+# SQL conditions by field of a filter; {in} stands for the values, other fields for the dialect.
 _CONDITIONS = {
     "ids": "id IN ({in})",
     "kinds": "kind IN ({in})",
@@ -101,23 +101,24 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def values(memory: Memory) -> tuple[Any, ...]:
-    """Return a memory as the values of `COLUMNS`. Raises InvalidInput for a value that would not
-    come back equal."""
+    """Return a memory as the values of `COLUMNS`. Raises InvalidInput for a value that could not be
+    read back unchanged."""
     hashed: list[Any] = [memory.id]
     hashed += [getattr(memory.labels, name) for name in LABELS]
     hashed += [getattr(memory, name) for name in _TEXTS]
     for name, text in zip(HASHED, hashed, strict=False):
         if text is not None and not isinstance(text, str):
-            raise InvalidInput(f"{name} is text, not {type(text).__name__}")
+            raise InvalidInput(f"{name} must be text, not {type(text).__name__}")
     for name in _NUMBERS:
         number = getattr(memory, name)
-        if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number):
-            raise InvalidInput(f"{name} is a finite number, not {number!r:.60}")
+        is_number = isinstance(number, Real) and not isinstance(number, bool)
+        if not is_number or not math.isfinite(number):
+            raise InvalidInput(f"{name} must be a finite number, not {number!r:.60}")
         hashed.append(float(number) + 0.0)  # as the column returns it: never an int, never -0.0
     for name in _INTEGERS:
         number = getattr(memory, name)
         if isinstance(number, bool) or not isinstance(number, int | None):
-            raise InvalidInput(f"{name} is a whole number, not {number!r:.60}")
+            raise InvalidInput(f"{name} must be a whole number, not {number!r:.60}")
         hashed.append(number)
     hashed += [int(getattr(memory, name)) for name in _FLAGS]
     for name in _TIMES:
@@ -130,8 +131,14 @@ def values(memory: Memory) -> tuple[Any, ...]:
     hashed.append(to_signed(memory.simhash))
     scores = dump_json(memory.last_scores) if memory.last_scores else None
     accessed = memory.last_accessed and clock.iso(memory.last_accessed)
-    use = (accessed, memory.access_count, scores)
-    return (*hashed, row_hash(tuple(hashed), memory.scope), *use)
+    digest = row_hash(tuple(hashed), memory.scope)
+    return (
+        *hashed,
+        digest,
+        accessed,
+        memory.access_count,
+        scores,
+    )
 
 
 def memory(row: Sequence[Any], scope: Scope) -> Memory:
@@ -151,11 +158,16 @@ def memory(row: Sequence[Any], scope: Scope) -> Memory:
     made["importance_parts"] = loaded(made["importance_parts"])
     made["simhash"] = to_unsigned(made["simhash"])
     made["last_scores"] = loaded(made["last_scores"]) if made["last_scores"] else None
-    return Memory(id=row[0], scope=scope, labels=Labels(*row[1:_AFTER_LABELS]), **made)
+    return Memory(
+        id=row[0],
+        scope=scope,
+        labels=Labels(*row[1:_AFTER_LABELS]),
+        **made,
+    )
 
 
 def to_signed(value: int) -> int:
-    """Return the fingerprint as the signed 64-bit number that a database keeps.
+    """Return the fingerprint as the signed 64-bit number that a database stores.
 
     >>> to_signed(2**64 - 1), to_signed(5)
     (-1, 5)
@@ -164,7 +176,7 @@ def to_signed(value: int) -> int:
 
 
 def to_unsigned(value: int) -> int:
-    """Return the fingerprint that a database kept as a signed number.
+    """Return the fingerprint that a database stored as a signed number.
 
     >>> to_unsigned(-1) == 2**64 - 1, to_unsigned(5)
     (True, 5)
@@ -173,36 +185,42 @@ def to_unsigned(value: int) -> int:
 
 
 def row_hash(hashed: tuple[Any, ...], scope: Scope) -> bytes:
-    """Return a digest of a row's values and of its scope: one flipped bit changes it."""
+    """Return a digest of a row's values and its scope; any flipped bit changes it."""
     whole = (scope.tenant, scope.user, scope.space, *hashed)
-    return hashlib.blake2b(repr(whole).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    data = repr(whole).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def index_row(row: Sequence[Any]) -> IndexRow:
-    """Return a row of `INDEX_COLUMNS` and a vector. Raises StoreDamaged."""
+    """Return a row of `INDEX_COLUMNS` and a vector as a value. Raises StoreDamaged."""
     is_typed = all(map(isinstance, row, _INDEX_TYPES))
     if not is_typed or not 0 <= row[16] < 256 or len(row[17]) % 5:
         raise StoreDamaged(ALTERED)
     times: list[int | None] = []
     try:
         for at in row[7:12]:
-            since = None if at is None else datetime.fromisoformat(at) - _EPOCH
-            times.append(None if since is None else since // _MICROSECOND)
+            micros = None
+            if at is not None:
+                micros = (datetime.fromisoformat(at) - _EPOCH) // _MICROSECOND
+            times.append(micros)
     except (ValueError, TypeError) as error:
         raise StoreDamaged(ALTERED) from error
+    pinned = bool(row[14])
     simhash = to_unsigned(row[15])
-    return IndexRow._make([*row[:7], *times, *row[12:14], bool(row[14]), simhash, *row[16:]])
+    made = [*row[:7], *times, *row[12:14], pinned, simhash, *row[16:]]
+    return IndexRow._make(made)
 
 
 async def read_one(
     self: Readable, sql: str, values: Values = (), *, scope: int | None = None
 ) -> Rows:
-    """Run one statement by `read`: the method `rows` of every engine."""
-    return (await self.read([(sql, values)], scope=scope))[0]
+    """Run one statement with `read`. This is the `rows` method of every engine."""
+    (found,) = await self.read([(sql, values)], scope=scope)
+    return found
 
 
 def condition(where: Filter, dialect: Dialect) -> tuple[str, list[Any]]:
-    """Return a filter as a condition and its values; it always holds for an empty filter.
+    """Return a filter as a condition and its values; an empty filter is always true.
 
     >>> from .sqlite import DIALECT
     >>> condition(Filter(kinds=("semantic",), pinned=True), DIALECT)
@@ -213,7 +231,8 @@ def condition(where: Filter, dialect: Dialect) -> tuple[str, list[Any]]:
     clauses: list[str] = []
     given: list[Any] = []
     for name, clause in _CONDITIONS.items():
-        value = getattr(where.labels if name in LABELS else where, name)
+        source = where.labels if name in LABELS else where
+        value = getattr(source, name)
         if isinstance(value, datetime):
             value = clock.iso(value)
         elif isinstance(value, bool):
@@ -223,7 +242,7 @@ def condition(where: Filter, dialect: Dialect) -> tuple[str, list[Any]]:
         wanted = list(value) if isinstance(value, tuple | list) else [value]
         if not wanted or value is None:
             continue
-        if len(wanted) > _FEW:  # a statement takes 32,766 values and no more
+        if len(wanted) > _FEW:  # a statement takes at most 32,766 values
             wanted = [json.dumps(wanted)]
             words["in"] = f"SELECT value FROM {dialect.each.format('?')}"
         else:
@@ -234,11 +253,12 @@ def condition(where: Filter, dialect: Dialect) -> tuple[str, list[Any]]:
 
 
 def parse(kind: Callable[..., Value], row: Sequence[Any]) -> Value:
-    """Return a row as a value whose fields have the order of its columns: columns of times and JSON
-    are read as their types say. Raises StoreDamaged."""
+    """Return a row as a value whose fields are in the order of its columns. Times and JSON are
+    parsed according to the type of the field. Raises StoreDamaged."""
     made = {}
     for field, value in zip(fields(kind), row, strict=True):  # type: ignore[arg-type]
-        read = _READERS.get(re.split(r"\W", str(field.type))[0])
+        type_name = re.split(r"\W", str(field.type))[0]
+        read = _READERS.get(type_name)
         made[field.name] = value if read is None or value is None else read(value)
     return kind(**made)
 
@@ -255,14 +275,22 @@ def vector_row(model: str | None, vector: Any, number: int, memory_id: str) -> t
 
 
 def event_row(number: int, user: str, event: Event) -> LogRow:
-    """Return an event as it is logged."""
-    logged = asdict(event) | {"at": clock.iso(event.at)}
-    return LogRow(scope=number, user=user, event_id=clock.new_id(), **logged)
+    """Return an event as a row of the log."""
+    logged = asdict(event)
+    logged["at"] = clock.iso(event.at)
+    return LogRow(
+        scope=number,
+        user=user,
+        event_id=clock.new_id(),
+        **logged,
+    )
 
 
 def entry_row(number: int, entry: HistoryEntry) -> LogRow:
-    """Return an entry of the history as it is logged."""
-    logged = asdict(entry) | {"at": clock.iso(entry.at), "meta": dump_json(entry.meta)}
+    """Return a history entry as a row of the log."""
+    logged = asdict(entry)
+    logged["at"] = clock.iso(entry.at)
+    logged["meta"] = dump_json(entry.meta)
     return LogRow(scope=number, **logged)
 
 
@@ -281,7 +309,7 @@ def placeholders(values: Sequence[Any], each: str = "?") -> str:
 
 
 def portions(values: Sequence[Item], size: int = 500) -> list[Sequence[Item]]:
-    """Split values into portions that one statement can take.
+    """Split values into portions that fit into one statement.
 
     >>> portions("abc", 2)
     ['ab', 'c']
@@ -290,7 +318,7 @@ def portions(values: Sequence[Item], size: int = 500) -> list[Sequence[Item]]:
 
 
 def scope_of(row: Sequence[Any]) -> Scope:
-    """Return the scope whose names a row begins with."""
+    """Return the scope in the first three columns of a row."""
     tenant, user, space = row[:3]
     return Scope(tenant=tenant, user=user, space=space)
 
@@ -304,7 +332,7 @@ def loaded(text: str) -> Any:
 
 
 def moment(text: str) -> datetime:
-    """Return the value of a column of times. Raises StoreDamaged."""
+    """Return the value of a time column. Raises StoreDamaged."""
     try:
         at = datetime.fromisoformat(text)
         return at if at.tzinfo is UTC else clock.utc(at)
@@ -318,18 +346,19 @@ def dump_json(value: Mapping[str, Any]) -> str:
 
 
 def seal(secret: bytes, meta: str) -> str:
-    """Return a keyed digest of JSON; it does not depend on how an engine formats it."""
-    return keyed_digest(secret, json.dumps(json.loads(meta, parse_int=float), sort_keys=True))
+    """Return a keyed digest of JSON that does not depend on how an engine formats it."""
+    value = json.loads(meta, parse_int=float)
+    return keyed_digest(secret, json.dumps(value, sort_keys=True))
 
 
 def keyed_digest(secret: bytes, text: str) -> str:
-    """Return a digest that cannot be made without the key of the database."""
+    """Return a digest that can only be computed with the key of the database."""
     plain = text.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(plain, key=secret[:64], digest_size=16).hexdigest()
 
 
 def dump_outcome(outcome: Outcome) -> str:
-    """Return what the column of a message keeps of its outcome."""
+    """Return an outcome as the JSON that is stored with its message."""
     kept: list[Any] = [outcome.status, list(outcome.ids), outcome.reason]
     if outcome.supersedes is not None:
         kept.append(outcome.supersedes)
@@ -337,7 +366,7 @@ def dump_outcome(outcome: Outcome) -> str:
 
 
 def load_outcome(text: str, message_id: str) -> Outcome:
-    """Return the outcome that the column of a message holds. Raises StoreDamaged."""
+    """Return the outcome that is stored with a message. Raises StoreDamaged."""
     found = loaded(text)
     if not (isinstance(found, list) and len(found) in (3, 4)):
         raise StoreDamaged(ALTERED)
@@ -347,7 +376,7 @@ def load_outcome(text: str, message_id: str) -> Outcome:
 
 
 def upgrade_outcome(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an outcome, where version 0.1 wrote it, by their new names.
+    """Return the fields of an outcome, converted if version 0.1 wrote it.
 
     >>> old = {"status": "superseded", "reason": "it takes the place of m1"}
     >>> upgrade_outcome(old)["supersedes"]
