@@ -25,6 +25,7 @@ from .bodies import Count, Id, Name, OptionalName, Share, Text, Word, whole
 from .request import Admin, AuthenticatedRoute, Reader, Rememberer, Writer, declare
 
 routes = APIRouter(route_class=AuthenticatedRoute)
+Json = dict[str, Any]
 _LABELS = {"agent_id": "agent", "run_id": "run", "app_id": "channel"}
 _SUPPORTED = (
     "Filters are user_id, agent_id, run_id and app_id, or AND of these: "
@@ -140,7 +141,7 @@ class Mem0Add(Mem0Names, Mem0Body):
     """Messages to remember, and whose they are: here, or in `filters`."""
 
     messages: Annotated[list[Mem0Message], Field(min_length=1, max_length=1000)]
-    metadata: dict[str, Any] | None = None
+    metadata: Json | None = None
     timestamp: Annotated[int, Field(ge=0, lt=2**33), whole] | None = None
 
 
@@ -205,7 +206,7 @@ def external_id(access: ClientAccess, memory_id: str, space: str) -> str:
     return f"{memory_id}~{encoded.rstrip('=')}"
 
 
-def to_item(access: ClientAccess, memory: Memory) -> dict[str, Any]:
+def to_item(access: ClientAccess, memory: Memory) -> Json:
     """Return a memory in the format of Mem0."""
     space = memory.scope.space
     labels = {name: getattr(memory.labels, label) for name, label in _LABELS.items()}
@@ -238,7 +239,7 @@ async def ping(access: Reader) -> dict[str, str | None]:
 
 
 @routes.post("/v3/memories/add/")
-async def add(access: Rememberer, body: Mem0Add) -> dict[str, Any]:
+async def add(access: Rememberer, body: Mem0Add) -> Json:
     """Remember messages. Metadata is stored as tags, in lower case."""
     mine = find_scope(access, body.filters, body)
     at = None
@@ -259,7 +260,7 @@ async def add(access: Rememberer, body: Mem0Add) -> dict[str, Any]:
 
 
 @routes.post("/v3/memories/search/")
-async def search(access: Reader, body: Mem0Search) -> dict[str, list[dict[str, Any]]]:
+async def search(access: Reader, body: Mem0Search) -> dict[str, list[Json]]:
     """Search memories."""
     mine = find_scope(access, body.filters)
     answer = await mine.recall(
@@ -283,7 +284,7 @@ async def get_all(
     body: Mem0List,
     page: Annotated[int, Query(ge=1, le=1000)] = 1,
     page_size: Annotated[int, Query(ge=1, le=100)] = 100,
-) -> dict[str, Any]:
+) -> Json:
     """List memories, newest first, page by page."""
     mine = find_scope(access, body.filters)
     where = body.where(mine)
@@ -304,7 +305,7 @@ async def get_all(
 
 
 @routes.get("/v1/memories/{id}/", responses=declare(404))
-async def get(id: Id, access: Reader) -> dict[str, Any]:
+async def get(id: Id, access: Reader) -> Json:
     """Return one memory."""
     mine, memory_id = find_memory(access, id)
     return to_item(access, await mine.get(memory_id))
@@ -350,7 +351,7 @@ async def forget_all(mine: ScopedClient) -> None:
 
 
 @routes.get("/v1/memories/{id}/history/")
-async def history(id: Id, access: Reader) -> list[dict[str, Any]]:
+async def history(id: Id, access: Reader) -> list[Json]:
     """List the history of a memory, oldest first."""
     mine, memory_id = find_memory(access, id)
     entries = await mine.history(memory_id)
@@ -358,7 +359,7 @@ async def history(id: Id, access: Reader) -> list[dict[str, Any]]:
     versions = [memory_id, *old_refs]
     stored = await mine.ctx.store.get(mine.scope, versions)
     texts = {memory.id: memory.text for memory in stored}
-    events: list[dict[str, Any]] = []
+    events: list[Json] = []
     new = texts.get(memory_id)
     for entry in entries:  # newest first
         old = None if entry.event == "ADD" else new
@@ -381,7 +382,7 @@ async def history(id: Id, access: Reader) -> list[dict[str, Any]]:
 
 
 @routes.get("/v1/entities/")
-async def entities(access: Reader) -> dict[str, Any]:
+async def entities(access: Reader) -> Json:
     """List all users (the spaces of the key's user) that have memories."""
     caller = access.caller
     found = []
