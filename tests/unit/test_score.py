@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from memorist.index.arrays import Neighbors
-from memorist.index.snapshot import NO_TIME
 from memorist.retrieve.features import SnapshotSearch, bm25, understand
 from memorist.retrieve.profiles import DEFAULT
 from memorist.retrieve.score import floor, reciprocal_rank, score_all, select_best
 from memorist.text import clock, tokens
+from memorist.text.clock import NO_TIME
 
 MAY, JUNE = datetime(2023, 5, 8, tzinfo=UTC), datetime(2023, 6, 8, tzinfo=UTC)
 NOW = datetime(2023, 9, 1, tzinfo=UTC)

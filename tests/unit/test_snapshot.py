@@ -14,8 +14,7 @@ import pytest
 
 from memorist.errors import StoreDamaged
 from memorist.index import Snapshot, SnapshotCache, snapshot
-from memorist.index.arrays import Matrix, products
-from memorist.index.snapshot import Columns
+from memorist.index.arrays import Columns, Matrix, products
 from memorist.storage import Forget, Save
 from memorist.storage.store import Store
 from memorist.storage.tasks import Embedding

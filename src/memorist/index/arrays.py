@@ -1,17 +1,19 @@
-"""The arrays of a snapshot beside its columns: vectors, postings of terms, and neighbors."""
+"""The arrays of a snapshot: columns, vectors, postings, and neighbors."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import StoreDamaged
 from ..ports import Vectors
-from ..text import tokens
+from ..text import clock, tokens
+from ..types import KINDS, STATES
 
 Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
@@ -19,12 +21,65 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Positions = NDArray[np.intp]  # in a snapshot
-_FEW = 4  # vectors, up to which one product per row is as fast as a matrix product
-_SPARE = 0.125  # room for rows to come, as a share of those there
+_FEW = 4  # up to this many vectors, one product per row is as fast as a matrix product
+_LAST = 2**31 - 1  # largest sequence number in a session
+_NAMES = {"state": STATES, "kind": KINDS}  # columns whose numbers stand for names
+_MISSING = {
+    "sequence": -1,
+    "occurred": clock.NO_TIME,
+    "valid_from": clock.NO_TIME,
+    "valid_to": 2**63 - 1,
+}
+_SPARE = 0.125  # spare room for more rows, as a share of the existing rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """One value per position."""
+
+    row: Longs  # number of the row in the store
+    state: Bytes
+    kind: Bytes
+    flags: Bytes  # bits, as in `text.tokens`
+    pinned: Bools
+    embedded: Bools
+    session: Ints  # codes; -1 means none
+    sequence: Ints
+    speaker: Ints
+    channel: Ints
+    occurred: Longs  # microseconds since 1970, or NO_TIME
+    created: Longs
+    updated: Longs
+    valid_from: Longs
+    valid_to: Longs
+    importance: Floats
+    confidence: Floats
+    simhash: NDArray[np.uint64]
+    length: Floats  # terms of the text
+
+
+DTYPES: dict[str, type[np.generic]] = {
+    name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(Columns).items()
+}
+
+
+def to_numbers(column: str, values: Sequence[Any]) -> Sequence[Any]:
+    """Return the values of a column as numbers. Raises StoreDamaged."""
+    if names := _NAMES.get(column):
+        for name in values:
+            if name not in names:
+                wrong = f"{name!r:.60} is not one of {', '.join(names)}"
+                raise StoreDamaged(f"A memory was altered on disk: {wrong}")
+        return [names.index(name) for name in values]
+    if column in _MISSING:
+        values = [_MISSING[column] if value is None else value for value in values]
+    if column == "sequence":
+        return [max(-1, min(place, _LAST)) for place in values]
+    return values
 
 
 class Matrix:
-    """Rows that are only ever added. A snapshot sees the first n, so adding more changes none."""
+    """Rows that are only added. A snapshot uses the first n, so adding more does not change it."""
 
     def __init__(self, dimensions: int, capacity: int = 0) -> None:
         self.rows = np.empty((capacity, dimensions), np.float32)  # spare room included
@@ -34,7 +89,7 @@ class Matrix:
     def add(self, n: int, new: Vectors, *, expected: int = 0) -> Matrix:
         """Return a matrix with `new` after the first n rows: this one if there is room.
 
-        `expected` is how many rows there will be in the end, where that is known.
+        `expected` is the final number of rows, if known.
         """
         total = n + len(new)
         with self._lock:
@@ -42,9 +97,11 @@ class Matrix:
                 self.rows[n:total] = new
                 self._used = total
                 return self
-        room = total + int(_SPARE * total) if n else total
+        room = total
         if expected >= total:
             room = expected
+        elif n:
+            room += int(_SPARE * total)
         larger = Matrix(self.rows.shape[1], room)
         larger.rows[:n] = self.rows[:n]
         larger.rows[n:total] = new
@@ -53,11 +110,10 @@ class Matrix:
 
 
 def products(rows: Vectors, asked: Vectors) -> Vectors:
-    """Multiply each row with one vector, or with each column of several.
+    """Multiply each row by one vector, or by each column of several.
 
-    Few vectors are multiplied row by row, in this thread: for a whole matrix the threads of a BLAS
-    spin on for tens of milliseconds after each question, on cores that the other parts of a recall
-    need.
+    A few vectors are multiplied row by row, in this thread: after a matrix product, BLAS threads
+    spin for tens of milliseconds on cores that the other parts of a recall need.
 
     >>> products(np.eye(2, dtype=np.float32), np.array([3, 4], np.float32)).tolist()
     [3.0, 4.0]
@@ -66,18 +122,19 @@ def products(rows: Vectors, asked: Vectors) -> Vectors:
         return np.asarray(np.vecdot(rows, asked))
     if asked.shape[1] > _FEW:
         return rows @ asked
-    return np.asarray(np.vecdot(rows[:, None], np.ascontiguousarray(asked.T)))
+    vectors = np.ascontiguousarray(asked.T)
+    return np.asarray(np.vecdot(rows[:, None], vectors))
 
 
 @dataclass(frozen=True, slots=True)
 class PartialVectors:
-    """The vectors of some positions, ascending, where a scope is too large to hold all."""
+    """The vectors of some positions, ascending, of a scope that is too large to hold all."""
 
     positions: Positions
     vectors: Vectors
 
     def similarity(self, vector: Vectors, n: int) -> Floats:
-        """Return the cosine of n positions to a vector or each column; 0 where none is known.
+        """Return the cosine of n positions to a vector or each column; 0 where unknown.
 
         >>> known = PartialVectors(np.array([2]), np.array([[0.6, 0.8]], np.float32))
         >>> known.similarity(np.array([1, 0], np.float32), 3).tolist()
@@ -88,10 +145,13 @@ class PartialVectors:
         return near
 
     def at(self, positions: Positions) -> Vectors:
-        """Return the vectors at these positions, zero where none is known."""
-        found = np.zeros((len(positions), self.vectors.shape[1]), np.float32)
+        """Return the vectors at these positions; zero where unknown."""
+        shape = (len(positions), self.vectors.shape[1])
+        found = np.zeros(shape, np.float32)
         if len(self.positions):
-            places = np.minimum(np.searchsorted(self.positions, positions), len(self.positions) - 1)
+            last = len(self.positions) - 1
+            places = np.searchsorted(self.positions, positions)
+            places = np.minimum(places, last)
             known = self.positions[places] == positions
             found[known] = self.vectors[places[known]]
         return found
@@ -106,11 +166,17 @@ class Segment(NamedTuple):
 
     @staticmethod
     def of(packed: Sequence[bytes], first: int) -> Segment:
-        """Build the postings of texts that stand at `first` and after."""
-        parts = [Segment(np.empty(0, np.uint32), np.empty(0, np.int32), np.empty(0, np.uint8))]
+        """Build the postings of texts at the positions from `first` on."""
+        empty = Segment(
+            np.empty(0, np.uint32),
+            np.empty(0, np.int32),
+            np.empty(0, np.uint8),
+        )
+        parts = [empty]
         for position, each in enumerate(packed, first):
             terms, counts = tokens.unpack(each)
-            parts.append(Segment(terms, np.full(len(terms), position, np.int32), counts))
+            positions = np.full(len(terms), position, np.int32)
+            parts.append(Segment(terms, positions, counts))
         return Segment.join(parts)
 
     @staticmethod
@@ -121,30 +187,36 @@ class Segment(NamedTuple):
         return Segment._make(array[order] for array in arrays)
 
 
-def add_segment(segments: tuple[Segment, ...], new: Segment) -> tuple[Segment, ...]:
-    """Join segments of like size, so that there are few and each posting is copied seldom."""
-    kept = [*segments, new]
-    while len(kept) > 1 and len(kept[-2].terms) <= 2 * len(kept[-1].terms):
-        kept[-2:] = [Segment.join(kept[-2:])]
-    return tuple(kept)
+def add_segment(
+    segments: tuple[Segment, ...],
+    new: Segment,
+) -> tuple[Segment, ...]:
+    """Add a segment, and join segments of similar size.
+
+    This keeps their number low and copies each posting rarely.
+    """
+    kept = list(segments)
+    while kept and len(kept[-1].terms) <= 2 * len(new.terms):
+        new = Segment.join([kept.pop(), new])
+    return (*kept, new)
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbors:
-    """The sessions of what is alive; a memory without a session stands alone.
+    """The sessions of the memories alive; a memory without a session is one of its own.
 
-    `before`, `after` and `group` have one number per position; one past the last stands for none.
+    `before`, `after` and `group` have one number per position; the number after the last means none.
     """
 
-    order: Positions  # positions by session and place in it
+    order: Positions  # positions by session and sequence
     starts: Positions  # where in `order` each session begins
-    before: Positions  # position of the turn before, in the same session
+    before: Positions  # position of the previous turn in the same session
     after: Positions
-    group: Positions  # which of the sessions
+    group: Positions  # index of the session
 
     @staticmethod
     def of(order: Ints, session: Ints) -> Neighbors:
-        """Find the sessions among ordered positions, by the session of each position.
+        """Find the sessions of ordered positions, given the session code of each position.
 
         >>> found = Neighbors.of(np.array([2, 0, 1], np.int32), np.array([7, -1, 7], np.int32))
         >>> found.starts.tolist(), found.before.tolist(), found.group.tolist()
@@ -152,11 +224,22 @@ class Neighbors:
         """
         none = len(session)
         ordered = session[order]
-        joined = (ordered[1:] == ordered[:-1]) & (ordered[1:] >= 0)
-        starts = np.concatenate(([0], np.flatnonzero(~joined) + 1))[: len(order)]
+        is_same = ordered[1:] == ordered[:-1]
+        joined = is_same & (ordered[1:] >= 0)
+        breaks = np.flatnonzero(~joined) + 1
+        starts = np.concatenate(([0], breaks))[: len(order)]
+        earlier = order[:-1][joined]
+        later = order[1:][joined]
         before, after = np.full((2, none), none, np.intp)
-        before[order[1:][joined]] = order[:-1][joined]
-        after[order[:-1][joined]] = order[1:][joined]
+        before[later] = earlier
+        after[earlier] = later
+        sizes = np.diff(starts, append=len(order))
         group = np.full(none, len(starts), np.intp)
-        group[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
-        return Neighbors(order.astype(np.intp), starts, before, after, group)
+        group[order] = np.repeat(np.arange(len(starts)), sizes)
+        return Neighbors(
+            order.astype(np.intp),
+            starts,
+            before,
+            after,
+            group,
+        )

@@ -1,4 +1,4 @@
-"""A scope at one revision, as arrays, and the cache of scopes. The store is the source of truth."""
+"""Snapshots of scopes as arrays, and their cache. The store is the source of truth."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import StoreDamaged
 from ..ports import ChangeSource, IndexRow, Vectors
 from ..text import clock
 from ..text.tokens import ENDS_ASKING, FLAGS
 from ..types import KINDS, STATES, Scope
 from .arrays import (
+    DTYPES,
     Bools,
-    Bytes,
+    Columns,
     Floats,
     Ints,
-    Longs,
     Matrix,
     Neighbors,
     PartialVectors,
@@ -33,48 +32,17 @@ from .arrays import (
     Segment,
     add_segment,
     products,
+    to_numbers,
 )
 
-NO_TIME = clock.NO_TIME
-ACTIVE, COMPRESSED, SUPERSEDED = (STATES.index(s) for s in ("active", "compressed", "superseded"))
+ACTIVE = STATES.index("active")
+COMPRESSED = STATES.index("compressed")
+SUPERSEDED = STATES.index("superseded")
 WORKING = KINDS.index("working")
-TOGETHER = 32  # vectors compared at a time: bounds the memory that it needs
+TOGETHER = 32  # vectors compared at a time, to limit the memory needed
 PAGE = 2048  # rows read from the store at a time
 _MICROS_A_DAY = 86_400_000_000
-_LAST = 2**31 - 1  # place in a session
-_NAMES = {"state": STATES, "kind": KINDS}  # columns whose numbers stand for names
-_MISSING = {"sequence": -1, "occurred": NO_TIME, "valid_from": NO_TIME, "valid_to": 2**63 - 1}
-_UNIT = 0.01  # how far the square of a vector's length may be from 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Columns:
-    """One value per position."""
-
-    row: Longs  # number of the row in the store
-    state: Bytes
-    kind: Bytes
-    flags: Bytes  # as `text.index` sets them
-    pinned: Bools
-    embedded: Bools
-    session: Ints  # codes; -1 means none
-    sequence: Ints
-    speaker: Ints
-    channel: Ints
-    occurred: Longs  # microseconds since 1970, or NO_TIME
-    created: Longs
-    updated: Longs
-    valid_from: Longs
-    valid_to: Longs
-    importance: Floats
-    confidence: Floats
-    simhash: NDArray[np.uint64]
-    length: Floats  # terms of the text
-
-
-_DTYPES: dict[str, type[np.generic]] = {
-    name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(Columns).items()
-}
+_UNIT = 0.01  # tolerance of the squared length of a vector, which should be 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,19 +52,20 @@ class Snapshot(Columns):
     model: str
     dimensions: int
     revision: int
-    matrix: Matrix | None  # of all vectors; None if another index holds them and `partial` some
+    matrix: Matrix | None  # all vectors; None if they are in another index, and `partial` has some
     segments: tuple[Segment, ...]
-    present: Bools  # not replaced, not gone
-    alive: Bools  # counts for this question
-    codes: Mapping[str, Mapping[str, int]]  # of sessions, speakers and channels
+    present: Bools  # neither replaced nor erased
+    alive: Bools  # can be an answer
+    codes: Mapping[str, Mapping[str, int]]  # numbers of the sessions, speakers and channels
     partial: PartialVectors
-    sum: NDArray[np.float64]  # of the active vectors; without a matrix, of all that were ever added
+    sum: NDArray[np.float64]  # of the active vectors; without a matrix, of all vectors ever added
 
     @staticmethod
     def empty(model: str, dimensions: int, *, lean: bool = False) -> Snapshot:
-        """Return a snapshot of nothing yet; a lean one will hold no vectors."""
+        """Return an empty snapshot; a lean one does not hold vectors."""
         nothing = np.empty(0, np.bool_)
-        columns: dict[str, Any] = {name: np.empty(0, dtype) for name, dtype in _DTYPES.items()}
+        columns: dict[str, Any] = {name: np.empty(0, dtype) for name, dtype in DTYPES.items()}
+        no_vectors = np.empty((0, dimensions), np.float32)
         return Snapshot(
             **columns,
             model=model,
@@ -107,7 +76,7 @@ class Snapshot(Columns):
             present=nothing,
             alive=nothing,
             codes={"session": {}, "speaker": {}, "channel": {}},
-            partial=PartialVectors(np.empty(0, np.intp), np.empty((0, dimensions), np.float32)),
+            partial=PartialVectors(np.empty(0, np.intp), no_vectors),
             sum=np.zeros(dimensions),
         )
 
@@ -125,7 +94,7 @@ class Snapshot(Columns):
 
     @cached_property
     def unembedded(self) -> int:
-        """How many memories alive the dense leg cannot see."""
+        """Number of memories alive without a vector."""
         return int((self.alive & ~self.embedded).sum())
 
     @property
@@ -134,19 +103,21 @@ class Snapshot(Columns):
 
     @cached_property
     def length_share(self) -> Floats:
-        """The length of each text as a share of the mean."""
+        """The length of each text relative to the mean."""
         return self.length / max(self.mean_length, 1e-9)
 
     @property
     def size(self) -> int:
         """Bytes held."""
-        arrays: list[NDArray[Any]] = [self.present, self.alive]
-        arrays += [getattr(self, name) for name in _DTYPES]
+        size = self.present.nbytes + self.alive.nbytes
+        for name in DTYPES:
+            size += getattr(self, name).nbytes
         for segment in self.segments:
-            arrays += segment
+            for array in segment:
+                size += array.nbytes
         if self.matrix is not None:
-            arrays.append(self.matrix.rows)
-        return sum(array.nbytes for array in arrays)
+            size += self.matrix.rows.nbytes
+        return size
 
     @cached_property
     def marked(self) -> Mapping[int, Bools]:
@@ -155,7 +126,7 @@ class Snapshot(Columns):
 
     @cached_property
     def replies(self) -> Positions:
-        """The positions of turns whose turn before ends in a question."""
+        """The positions of turns whose previous turn ends with a question."""
         asking = np.append(self.marked[ENDS_ASKING], False)
         return np.flatnonzero(asking[self.neighbors.before])
 
@@ -164,7 +135,7 @@ class Snapshot(Columns):
         return -1 if name is None else self.codes[column].get(name, -2)
 
     def postings(self, term: int) -> tuple[Ints, Floats]:
-        """Return where a term occurs among what is alive, and how often."""
+        """Return the positions alive at which a term occurs, and how often."""
         wanted = np.uint32(term)
         found = [np.empty(0, np.int32)]
         often = [np.empty(0, np.uint8)]
@@ -187,12 +158,13 @@ class Snapshot(Columns):
         return products(self.matrix.rows[: self.n], vector)
 
     def similarities(self, vectors: Iterable[Vectors | None]) -> Iterator[Floats]:
-        """Yield the cosines of every position to each vector; 0 if either is missing."""
+        """Yield the cosines of all positions to each vector; 0 if either is missing."""
         nothing = np.zeros(self.dimensions, np.float32)
         known = [nothing if each is None else each for each in vectors]
         for start in range(0, len(known), TOGETHER):
-            few = np.stack(known[start : start + TOGETHER], axis=1)
-            yield from np.ascontiguousarray(self.similarity(few).T)
+            few = known[start : start + TOGETHER]
+            cosines = self.similarity(np.stack(few, axis=1))
+            yield from np.ascontiguousarray(cosines.T)
 
     def vectors(self, positions: Positions) -> Vectors:
         """Return the vectors at these positions, zero where there is none."""
@@ -201,14 +173,15 @@ class Snapshot(Columns):
         return self.matrix.rows[positions]
 
     def with_vectors(self, vectors: Mapping[int, bytes]) -> Snapshot:
-        """Return the scope with the vectors of these rows; rows of other scopes are left out."""
+        """Return the scope with the vectors of these rows; rows of other scopes are ignored."""
         positions = self.positions(list(vectors))
-        made = self._unit([vectors[row] for row in self.row[positions].tolist()])
+        rows = self.row[positions].tolist()
+        made = self._unit([vectors[row] for row in rows])
         return replace(self, partial=PartialVectors(positions, made))
 
     @cached_property
     def neighbors(self) -> Neighbors:
-        """What is alive by session, place in it, and row."""
+        """The memories alive, ordered by session, sequence and row."""
         positions = np.flatnonzero(self.alive).astype(np.int32)
         session = self.session[positions]
         sequence = self.sequence[positions]
@@ -217,25 +190,31 @@ class Snapshot(Columns):
 
     @cached_property
     def days(self) -> Floats:
-        """When each was said, in days since 1970; minus infinity where that is unknown."""
-        known = np.where(self.occurred == NO_TIME, -np.inf, self.occurred.astype(np.float64))
-        return (known / _MICROS_A_DAY).astype(np.float32)
+        """When each was said, in days since 1970; minus infinity if unknown."""
+        micros = self.occurred.astype(np.float64)
+        micros[self.occurred == clock.NO_TIME] = -np.inf
+        days = micros / _MICROS_A_DAY
+        return days.astype(np.float32)
 
     @cached_property
     def centroid(self) -> Vectors | None:
-        """The mean direction of what is active, or None where nothing is embedded."""
+        """The mean direction of the active vectors; None if there are none."""
         if self.matrix is None:
             return self.sum.astype(np.float32) if self.sum.any() else None
         count = int(np.count_nonzero(self.alive & self.embedded))
         return (self.sum / count).astype(np.float32) if count else None
 
     def positions(self, rows: Sequence[int]) -> Positions:
-        """Return the current positions of the given rows; those that are gone are left out."""
-        return np.flatnonzero(np.isin(self.row, np.asarray(rows, np.int64)) & self.present)
+        """Return the current positions of the given rows; rows without one are left out."""
+        wanted = np.asarray(rows, np.int64)
+        is_found = np.isin(self.row, wanted)
+        return np.flatnonzero(is_found & self.present)
 
     def view(self, states: Sequence[str], as_of: datetime | None = None) -> Snapshot:
-        """Return the scope with other memories alive: those in these states, or valid at a time."""
-        wanted = np.isin(self.state, [STATES.index(s) for s in states or STATES if s in STATES])
+        """Return the scope with other memories alive: in these states, or valid at a time."""
+        names = states or STATES
+        known = [number for number, name in enumerate(STATES) if name in names]
+        wanted = np.isin(self.state, known)
         if as_of is not None:
             then = clock.micros(as_of)
             wanted = np.isin(self.state, [ACTIVE, COMPRESSED, SUPERSEDED])
@@ -243,21 +222,27 @@ class Snapshot(Columns):
         return replace(self, alive=self.present & wanted)
 
     def extend(
-        self, rows: Sequence[IndexRow], gone: Sequence[int], revision: int, *, expected: int = 0
+        self,
+        rows: Sequence[IndexRow],
+        gone: Sequence[int],
+        revision: int,
+        *,
+        expected: int = 0,
     ) -> Snapshot:
-        """Return the snapshot after some rows changed and others went.
+        """Return the snapshot after some rows changed and others were erased.
 
-        `expected` is how many rows it will have in the end, where that is known.
+        `expected` is the final number of rows, if known.
         """
-        stale = self.positions([*(row.row for row in rows), *gone])
-        present = np.concatenate([self.present, np.ones(len(rows), np.bool_)])
-        present[stale] = False
         values: dict[str, Any] = dict.fromkeys(IndexRow._fields, ())
         if rows:
             values |= zip(IndexRow._fields, zip(*rows, strict=True), strict=True)
+        stale = self.positions([*values["row"], *gone])
+        new = np.ones(len(rows), np.bool_)
+        present = np.concatenate([self.present, new])
+        present[stale] = False
         codes = {}
         for column, held in self.codes.items():
-            known = dict(held)  # a snapshot in use keeps its own
+            known = dict(held)  # a copy, because snapshots are immutable
             for name in dict.fromkeys(values[column]):
                 if name is not None:
                     known.setdefault(name, len(known))
@@ -267,15 +252,15 @@ class Snapshot(Columns):
         values["embedded"] = vectors.any(axis=1)
         values["length"] = [sum(packed[len(packed) // 5 * 4 :]) for packed in values["terms"]]
         columns: dict[str, Any] = {}
-        for name, dtype in _DTYPES.items():
-            added = np.array(_numbers(name, values[name]), dtype)
+        for name, dtype in DTYPES.items():
+            added = np.array(to_numbers(name, values[name]), dtype)
             columns[name] = np.concatenate([getattr(self, name), added])
         alive = present & (columns["state"] == ACTIVE)
         matrix = self.matrix
         total = self.sum
         counted = vectors
         if matrix is not None:
-            lost = stale[self.alive[stale]]  # what has no vector adds zeros
+            lost = stale[self.alive[stale]]  # missing vectors are zero
             total = total - matrix.rows[lost].sum(axis=0, dtype=np.float64)
             counted = vectors[alive[self.n :]]
             matrix = matrix.add(self.n, vectors, expected=expected)
@@ -293,54 +278,54 @@ class Snapshot(Columns):
         )
 
     def _unit(self, found: Sequence[bytes | None]) -> Vectors:
-        """Return the vectors; zero where there is none, or one whose length is not 1."""
-        size = 4 * self.dimensions
+        """Return the vectors; zero where one is missing or its length is not 1."""
         nothing = bytes(4 * self.dimensions)
-        blobs = (each if each is not None and len(each) == size else nothing for each in found)
-        made = np.frombuffer(b"".join(blobs), "<f4").reshape(-1, self.dimensions)
+        blobs = []
+        for each in found:
+            if each is None or len(each) != len(nothing):
+                each = nothing
+            blobs.append(each)
+        flat = np.frombuffer(b"".join(blobs), "<f4")
+        made = flat.reshape(-1, self.dimensions)
         with np.errstate(all="ignore"):
-            is_unit = np.abs(np.einsum("ij,ij->i", made, made) - 1) < _UNIT
+            squares = np.einsum("ij,ij->i", made, made)
+            is_unit = np.abs(squares - 1) < _UNIT
         return made if is_unit.all() else np.where(is_unit[:, None], made, np.float32(0))
 
 
-def _numbers(column: str, values: Sequence[Any]) -> Sequence[Any]:
-    """Return the values of a column as the snapshot holds them. Raises StoreDamaged."""
-    if names := _NAMES.get(column):
-        for name in values:
-            if name not in names:
-                wrong = f"{name!r:.60} is none of {', '.join(names)}"
-                raise StoreDamaged(f"A memory was altered on disk: {wrong}")
-        return [names.index(name) for name in values]
-    if column in _MISSING:
-        values = [_MISSING[column] if value is None else value for value in values]
-    if column == "sequence":
-        return [max(-1, min(place, _LAST)) for place in values]
-    return values
-
-
 class SnapshotCache:
-    """The snapshots of the scopes in use, within a bound of bytes."""
+    """The snapshots of the scopes in use, up to a number of bytes."""
 
     def __init__(
-        self, *, model: str, dimensions: int, limit_bytes: int, lean_from: int | None = None
+        self,
+        *,
+        model: str,
+        dimensions: int,
+        limit_bytes: int,
+        lean_from: int | None = None,
     ) -> None:
         self.model = model
         self.dimensions = dimensions
-        self._lean_from = lean_from  # rows of a scope whose vectors are left to another index
+        self._lean_from = (
+            lean_from  # scopes with this many rows have their vectors in another index
+        )
         self._limit = limit_bytes
         self._size = 0
         self._held: OrderedDict[Scope, Snapshot] = OrderedDict()
 
     async def current(
-        self, scope: Scope, source: ChangeSource, revision: int | None = None
+        self,
+        scope: Scope,
+        source: ChangeSource,
+        revision: int | None = None,
     ) -> Snapshot:
-        """Return the scope as the source sees it now, or saw it at `revision`, just read."""
+        """Return the current snapshot of the scope. Pass its `revision` if it was just read."""
         snapshot = self._held.get(scope)
         if snapshot is not None and snapshot.revision == revision:
             self._held.move_to_end(scope)
             return snapshot
         if snapshot is None or snapshot.n > 1024 + 1.5 * snapshot.present.sum():
-            lean = self._lean_from == 0  # mostly replaced rows: start over
+            lean = self._lean_from == 0  # most rows are replaced: rebuild
             snapshot = Snapshot.empty(self.model, self.dimensions, lean=lean)
         latest = await _catch_up(snapshot, scope, source, self._lean_from)
         if self._held.get(scope) is not latest:
@@ -353,43 +338,61 @@ class SnapshotCache:
         return latest
 
     def peek(self, scope: Scope) -> Snapshot | None:
-        """Return the scope as it was when it was last read; None if it is not held."""
+        """Return the cached snapshot of the scope, which may be stale; None if it is not cached."""
         return self._held.get(scope)
 
     def drop(self, scope: Scope) -> None:
-        """Release a scope; it is read again when it is needed."""
+        """Remove a scope from the cache."""
         dropped = self._held.pop(scope, None)
         if dropped is not None:
             self._size -= dropped.size
 
 
 async def _catch_up(
-    snapshot: Snapshot, scope: Scope, source: ChangeSource, lean_from: int | None
+    snapshot: Snapshot,
+    scope: Scope,
+    source: ChangeSource,
+    lean_from: int | None,
 ) -> Snapshot:
-    delta = await source.changed_since(scope, snapshot.revision, model=snapshot.model, limit=PAGE)
+    delta = await source.changed_since(
+        scope,
+        snapshot.revision,
+        model=snapshot.model,
+        limit=PAGE,
+    )
     if delta.revision == snapshot.revision:
         return snapshot
     rows = snapshot.n + delta.total
     if lean_from is not None and not snapshot.is_lean and rows >= max(lean_from, 1):
         lean = Snapshot.empty(snapshot.model, snapshot.dimensions, lean=True)
-        return await _catch_up(lean, scope, source, lean_from)  # it grew too large: start over
+        return await _catch_up(lean, scope, source, lean_from)  # it is too large now: rebuild
     since = snapshot.revision
     first = delta.revision
     expected = rows if delta.next is not None else 0
     while True:
-        # What changes meanwhile is newer than the first page, so it is read again next time.
-        extend = partial(snapshot.extend, delta.rows, delta.gone, first, expected=expected)
+        # Concurrent changes are newer than the first page, so they are read again next time.
+        extend = partial(
+            snapshot.extend,
+            delta.rows,
+            delta.gone,
+            first,
+            expected=expected,
+        )
         snapshot = await asyncio.to_thread(extend) if len(delta.rows) > 512 else extend()
         if delta.next is None:
             if expected:
                 await asyncio.to_thread(_release_memory)
             return snapshot
         delta = await source.changed_since(
-            scope, since, after=delta.next, model=snapshot.model, limit=PAGE
+            scope,
+            since,
+            after=delta.next,
+            model=snapshot.model,
+            limit=PAGE,
         )
 
 
 def _release_memory() -> None:
-    """Return freed memory to the system after reading a large scope; the C library keeps it."""
+    """Return freed memory to the operating system after reading a large scope."""
     with suppress(OSError, AttributeError, TypeError):  # only glibc has this
         ctypes.CDLL(None).malloc_trim(0)

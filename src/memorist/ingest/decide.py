@@ -364,7 +364,7 @@ def build_memory(chunk: Chunk, batch: Batch) -> Memory:
         base_importance=importance,
         importance_parts=parts,
         metadata_confidence=confidence,
-        tags=transitions.union(tuple(named), tags),
+        tags=tuple(dict.fromkeys([*named, *tags])),
         source_message_id=draft.message_id,
         simhash=chunk.simhash,
         content_hash=chunk.content_hash,

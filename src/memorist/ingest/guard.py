@@ -200,12 +200,9 @@ def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
                 events.append(event)
             continue
         item.draft = lower_authority(draft, policy, user)
-        if authority.is_own(labels.role, draft.speaker, user):
-            continue
-        for name in _CLAIMS:
-            claim = getattr(draft, name)
-            if claim is not None and claim != getattr(item.draft, name):
-                item.note = LOWERED
+        claims = [getattr(draft, name) not in (None, getattr(item.draft, name)) for name in _CLAIMS]
+        if any(claims) and not authority.is_own(labels.role, draft.speaker, user):
+            item.note = LOWERED
     return events
 
 

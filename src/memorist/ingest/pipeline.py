@@ -278,11 +278,15 @@ def _find_same_subject(snapshot: Snapshot, clause: ClauseParts) -> Bools:
     """Mark the memories with the same subject and verb, whose vectors may be far from the chunk."""
     verb = clause.verb.removesuffix("s")
     words = (*clause.subject.split(), _SAID_AS.get(verb, verb))
-    groups = list(filter(None, map(tokens.analyze, words)))
+    groups = []
+    for word in words:
+        terms = tokens.analyze(word)
+        if terms:
+            groups.append(list(map(tokens.term_id, terms)))
     marked = np.full(snapshot.n, bool(groups))
-    for terms in groups:
+    for ids in groups:
         here = np.zeros(snapshot.n, np.bool_)
-        for term in map(tokens.term_id, terms):
+        for term in ids:
             positions, _ = snapshot.postings(term)
             here[positions] = True
         marked &= here

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..index.arrays import Bools, Positions
-from ..index.snapshot import NO_TIME, Snapshot
+from ..index.snapshot import Snapshot
 from ..ports import Vectors
 from ..text import clock, normalize, tokens
 from ..text.clock import Interval
@@ -287,7 +287,7 @@ def time(search: SnapshotSearch, at: Places) -> Scores | None:
     if not intervals:
         return None
     occurred = search.snapshot.occurred
-    known = occurred[occurred != NO_TIME]
+    known = occurred[occurred != clock.NO_TIME]
     if not len(known):
         return None
     first = timedelta(microseconds=int(known.min()))
