@@ -26,7 +26,7 @@ ROOT = str(Path(memorist.__file__).parent) + "/"
 OPENING = {
     *(
         ("storage/sqlite/connection.py", name)
-        for name in ("use_wal", "connect", "translated", "wait")
+        for name in ("use_wal", "connect", "translate_errors", "wait")
     ),
 }
 RESUMES = 0x2A0  # flags of code that can go on after a pause: a coroutine or generator

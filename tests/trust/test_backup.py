@@ -108,7 +108,7 @@ def test_a_backup_that_cannot_be_made_leaves_nothing_and_says_why(
     fill(place, tmp_path, 3)
     (tmp_path / "there.db").write_text("something else")
     with memorist.open(place, embedder="hashing", state_dir=tmp_path, spool_dir=tmp_path) as memory:
-        with pytest.raises(InvalidInput, match="exists already"):
+        with pytest.raises(InvalidInput, match="already exists"):
             memory.backup(tmp_path / "there.db")
         with pytest.raises(StoreUnavailable, match="nowhere' does not exist"):
             memory.backup(tmp_path / "nowhere" / "copy.db")
@@ -122,7 +122,7 @@ def test_a_backup_does_not_inherit_the_log_of_an_earlier_file(
     fill(place, tmp_path, 3)
     (tmp_path / f"copy.db{end}").write_bytes(b"left behind")
     with memorist.open(place, embedder="hashing", state_dir=tmp_path, spool_dir=tmp_path) as memory:
-        with pytest.raises(InvalidInput, match=f"copy.db{end}' exists already"):
+        with pytest.raises(InvalidInput, match=f"copy.db{end}' already exists"):
             memory.backup(tmp_path / "copy.db")
         assert not (tmp_path / "copy.db").exists()
 

@@ -114,7 +114,8 @@ class _Run:
         store = self.ctx.store
         asked = await store.compared_since(self.scope, self.now - ASK_AGAIN)
         today = await store.compared_since(self.scope, self.now - DAILY)
-        most = self.ctx.settings.consolidate_pairs - len(today)
+        allowed = self.ctx.settings.consolidate_pairs
+        most = allowed - len(today)
         chosen: list[Pair] = []
         counts: Counter[str] = Counter()
         for each in undecided:
@@ -128,7 +129,8 @@ class _Run:
             if max(old_count, new_count) >= MAX_PER_MEMORY:
                 continue
             if await asyncio.to_thread(self.matters, pair):
-                counts.update((pair.old.id, pair.new.id))
+                counts[pair.old.id] += 1
+                counts[pair.new.id] += 1
                 chosen.append(pair)
         for batch in batches(chosen):
             try:
@@ -137,7 +139,7 @@ class _Run:
                 await self.write(None, compared=batch)
 
     def matters(self, pair: Pair) -> bool:
-        """Whether anything can follow from the model's answer."""
+        """Return whether the model's answer could lead to a change."""
         old, new = pair.statements
         longest = max(len(old.text), len(new.text))
         if longest > MAX_CHARS or pairs.choose(pair) is None:
@@ -204,7 +206,7 @@ class _Run:
         return pairs.recreate(pair, text, self.now)
 
     async def was_undone(self, pair: Pair) -> bool:
-        """Whether a change to either memory was undone; then only a person may merge them."""
+        """Return whether a change to either memory was undone; then they are not merged."""
         history = self.ctx.store.history
         entries: list[HistoryEntry] = []
         for memory in (pair.old, pair.new):

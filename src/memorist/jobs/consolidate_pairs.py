@@ -157,7 +157,7 @@ def make_pair(a: Memory, b: Memory, cosine: float) -> Pair | None:
 
 
 def is_same(pair: Pair, bands: Bands) -> bool:
-    """Whether rules find that both state the same fact."""
+    """Return whether both state the same fact according to the rules."""
     if pair.old.content_hash == pair.new.content_hash:
         return True
     old, new = pair.statements

@@ -1,5 +1,5 @@
-"""The storage port: what differs between SQLite and PostgreSQL. All other SQL is understood by
-both. Numbered migrations bring either to the newest schema."""
+"""The storage port: what differs between SQLite and PostgreSQL. All other SQL works on both.
+Numbered migrations bring each to the newest schema."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Batch: TypeAlias = tuple[str, Sequence[Values]]  # one statement, run once for e
 _MIGRATIONS = (
     "CREATE TABLE migrations (number INTEGER PRIMARY KEY, name TEXT, checksum TEXT NOT NULL)"
 )
-EVERY = 0  # stands for all scopes, whose numbers begin with 1
+EVERY = 0  # all scopes; their numbers start at 1
 
 
 class LogRow(NamedTuple):
-    """What is logged of one change: as an entry of the history if it has an `id`, as an event
-    if it has an `event_id`, as the next change of its thread if it has a `line_id`."""
+    """The log of one change: a history entry if it has an `id`, an event if it has an `event_id`,
+    the next change of its thread if it has a `line_id`."""
 
     scope: int
     at: str | None = None
-    revision: int = 0  # of the scope from now on, unless that is higher already
+    revision: int = 0  # new revision of the scope, unless that is already higher
     memory_id: str | None = None
     id: str | None = None
     event: str | None = None
@@ -57,7 +57,7 @@ class LogRow(NamedTuple):
 
 @frozen
 class Dialect:
-    """SQL that engines write differently. For both, times are sortable text and JSON is text in
+    """SQL that differs between engines. With both, times are sortable text and JSON is text in
     Python."""
 
     lower: str  # a text in lower case, in any script
@@ -65,23 +65,23 @@ class Dialect:
     head: str  # the first id in a message's outcome
     now: str  # seconds since 1970, by the clock of the database
     dimensions: str  # of a stored vector
-    row: str  # the number of a memory's row, in queries that go through all scopes in its order
+    row: str  # the number of a memory's row, in queries over all scopes that are ordered by it
     skip_locked: str  # leave out rows that another transaction has locked
-    lock: str  # lock a table against other writers; empty where there is one writer anyway
+    lock: str  # lock a table against other writers; empty if the engine has only one writer
     day: str  # the day of a time, in UTC
     columns: str  # query for the names of a table's columns
     size: str  # query for the bytes that the database takes
-    integrity: str  # query for the problems that the engine itself finds, "ok" where there are none
+    integrity: str  # query for problems that the engine finds, "ok" if there are none
     log: Callable[[Sequence[LogRow]], list[Batch]]  # batches that write to the log
-    renumber: tuple[str, ...] = ()  # run after rows were inserted together with their numbers
+    renumber: tuple[str, ...] = ()  # run after rows were inserted with explicit numbers
 
 
 class Readable(Protocol):
-    """What reads from a database, in a transaction or outside of one.
+    """Reads from a database, inside or outside a transaction.
 
     `scope` is the number of the scope whose rows a statement is about, or EVERY. An engine may hide
-    all other rows, so without it a statement sees only tables that belong to no scope (or what it
-    saw before).
+    all other rows, so without it a statement sees only tables that do not belong to a scope (or, in
+    a transaction, the scope of the previous statement).
     """
 
     @property
@@ -93,7 +93,7 @@ class Readable(Protocol):
         ...
 
     async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
-        """Run several statements in one trip to the database and return the rows of each."""
+        """Run several statements in one round trip to the database and return the rows of each."""
         ...
 
     async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
@@ -105,24 +105,23 @@ class Connection(Readable, Protocol):
     """Statements inside one transaction."""
 
     async def run(self, batches: Sequence[Batch], *, scope: int | None = None) -> None:
-        """Run several batches in one trip to the database, in order."""
+        """Run several batches in one round trip to the database, in order."""
         ...
 
     def wipe_after_commit(self) -> None:
-        """Leave no trace of deleted text in the database's files once this transaction is
-        committed."""
+        """Remove all traces of deleted text from the database's files after the commit."""
         ...
 
     def notify_after_commit(self, scope: int, revision: int) -> None:
-        """Wake those who wait for changes once this transaction is committed."""
+        """Wake processes that wait for changes after the commit."""
         ...
 
 
 class Database(Readable, Protocol):
     """A transactional SQL database. Every implementation passes the tests in tests/contract.
 
-    Raises StoreUnavailable if it cannot be reached, StoreFull if there is no room, StoreDamaged if
-    its contents cannot be trusted. Any number of processes may use one database at a time.
+    Raises StoreUnavailable if it cannot be reached, StoreFull if the disk is full, StoreDamaged if
+    its contents cannot be trusted. Any number of processes may use one database at the same time.
     """
 
     def transaction(
@@ -131,13 +130,12 @@ class Database(Readable, Protocol):
         """Run the body in one transaction: commit durably when it ends, roll back if it raises.
 
         Writers of one scope are serialized; without a scope the transaction sees all of them.
-        `number` is that of the scope, where it is known.
+        `number` is the number of the scope, if it is known.
         """
         ...
 
     def try_lock(self, name: str) -> AbstractAsyncContextManager[bool]:
-        """Hold a named lock for the length of the body; yields False if another process holds
-        it."""
+        """Hold a named lock while the body runs; yields False if another process holds it."""
         ...
 
     async def nearest(
@@ -148,20 +146,20 @@ class Database(Readable, Protocol):
         ...
 
     async def wait_for_change(self, seconds: float) -> None:
-        """Wait until something may have changed in some scope, at most for so long."""
+        """Wait until something may have changed in some scope, or the time is up."""
         ...
 
     async def backup(self, path: Path) -> None:
-        """Write a complete copy as one SQLite file, while others may write."""
+        """Write a complete copy as one SQLite file. Writes may continue during the copy."""
         ...
 
     async def vacuum(self) -> None:
-        """Give unused space back and leave no trace of deleted text."""
+        """Release unused space and remove all traces of deleted text."""
         ...
 
     def make_room(self) -> bool:
-        """Release the space reserved for a full disk, so that forgetting works; False if there
-        is none."""
+        """Release the space reserved for a full disk, so that forgetting works; return False if
+        there is none."""
         ...
 
     async def close(self) -> None: ...
@@ -170,7 +168,7 @@ class Database(Readable, Protocol):
 async def execute(
     database: Database, sql: str, values: Values = (), *, scope: int | None = None
 ) -> Rows:
-    """Run one statement in a transaction of its own."""
+    """Run one statement in a separate transaction."""
     async with database.transaction() as connection:
         return await connection.rows(sql, values, scope=scope)
 
@@ -180,12 +178,12 @@ def parse_secret(rows: Rows, place: str) -> bytes:
     try:
         return bytes.fromhex(rows[0][0])
     except (IndexError, TypeError, ValueError) as error:
-        raise StoreDamaged(f"{place!r} has lost its key: restore a backup") from error
+        raise StoreDamaged(f"The key in {place!r} is missing: restore a backup") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step of the schema. A database stores which steps made it, with their checksums."""
+    """One step of the schema. A database stores the steps that were applied, with checksums."""
 
     number: int
     name: str
@@ -218,7 +216,8 @@ def shipped_migrations(package: str) -> list[Migration]:
 
 
 def plan(steps: Iterable[Migration], **meta: str) -> Iterator[Query]:
-    """Yield the statements of steps; the first step also lists the steps and makes the key."""
+    """Yield the statements of steps; the first step also creates the migrations table and the
+    key."""
     for step in steps:
         if step.number == 1:
             yield _MIGRATIONS, ()
@@ -234,7 +233,7 @@ def plan(steps: Iterable[Migration], **meta: str) -> Iterator[Query]:
 def missing_migrations(
     done: Mapping[int, str], steps: Sequence[Migration], place: str
 ) -> list[Migration]:
-    """Return the steps still to do.
+    """Return the steps that were not applied yet.
 
     Raises MigrationNeeded for a database from a newer version, StoreDamaged for an altered one.
     """
@@ -242,7 +241,7 @@ def missing_migrations(
     newest = max(done, default=0)
     if newest > max(known):
         raise MigrationNeeded(
-            f"{place!r} was made by a newer Memorist (schema {newest}): upgrade with pip"
+            f"{place!r} was created by a newer Memorist (schema {newest}): upgrade with pip"
         )
     for number, checksum in done.items():
         if known.get(number) != checksum:

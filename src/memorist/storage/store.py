@@ -1,6 +1,6 @@
-"""The store: memories and everything beside them, in any database that implements the port.
+"""The store: memories and related data, in any database that implements the port.
 
-What recall used is written back off the hot path: a recall does not wait for a disk.
+Accesses are recorded off the hot path: a recall does not wait for the disk.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .tasks import EmbeddingQueue, Tasks
 from .transaction import Transaction
 
 PAGE = 500
-MOST_ACCESSES = 256  # held back before they are written
+MOST_ACCESSES = 256  # buffered before they are written
 FLUSH_SECONDS = 1.0
-RECENCY_TAU = timedelta(days=7)  # after that, the recency of a memory has fallen to 1/e
+RECENCY_TAU = timedelta(days=7)  # the recency of a memory falls to 1/e in this time
 _TERMS = f"""SELECT row, {", ".join(rows.COLUMNS)} FROM memories WHERE scope = ? AND row > ?
 ORDER BY row LIMIT {PAGE}"""
 _MOST_RECALLED = """SELECT row FROM (
@@ -43,11 +43,11 @@ last_accessed = CASE WHEN ? THEN ? ELSE last_accessed END WHERE scope = ? AND id
 
 
 class Store(Reader):
-    """Stores memories. Reads any scope outside a transaction, and opens transactions on one.
+    """Stores memories. Reads any scope outside a transaction, and opens transactions on one scope.
 
-    Raises StoreUnavailable if the database cannot be reached, StoreFull if there is no room,
-    StoreDamaged if what it holds cannot be trusted. Any number of processes may use one store at a
-    time.
+    Raises StoreUnavailable if the database cannot be reached, StoreFull if the disk is full,
+    StoreDamaged if its contents cannot be trusted. Any number of processes may use one store at the
+    same time.
     """
 
     def __init__(self, database: Database, *, language: str = "english") -> None:
@@ -64,8 +64,8 @@ class Store(Reader):
 
     @classmethod
     async def open(cls, database: Database, *, language: str = "english") -> Store:
-        """Open a store; terms of another language or version are made again. Closes the database
-        if that fails."""
+        """Open a store; recompute terms of another language or version. Closes the database if
+        that fails."""
         store = cls(database, language=language)
         try:
             await store._update_terms()
@@ -80,11 +80,15 @@ class Store(Reader):
 
         Commits durably when the body ends, and rolls back if it raises.
         """
-        found: dict[Scope, int] = {}  # numbers that count for others when this has committed
+        found: dict[Scope, int] = {}  # shared with others only after the commit
         number = self.numbers.get(scope)
         async with self.database.transaction(scope, number=number) as connection:
-            numbers = ChainMap(found, self.numbers)
-            tx = Transaction(connection, numbers, scope=scope, language=self.language)
+            tx = Transaction(
+                connection,
+                ChainMap(found, self.numbers),
+                scope=scope,
+                language=self.language,
+            )
             yield tx
             if tx.failure is not None:
                 raise tx.failure
@@ -93,8 +97,9 @@ class Store(Reader):
             self.on_commit(scope, tx.applied)
 
     async def name(self) -> str:
-        """Return a short name that no other store has, for what is derived from this one."""
-        return hashlib.blake2b(self.database.secret, digest_size=6, person=b"name").hexdigest()
+        """Return a short unique name of this store, for data derived from it."""
+        digest = hashlib.blake2b(self.database.secret, digest_size=6, person=b"name")
+        return digest.hexdigest()
 
     async def scopes(self) -> list[Scope]:
         """Return all scopes in which something was stored."""
@@ -102,24 +107,28 @@ class Store(Reader):
         return [rows.scope_of(row) for row in found]
 
     async def nearest(
-        self, scope: Scope, vector: Vectors, *, model: str, limit: int
+        self,
+        scope: Scope,
+        vector: Vectors,
+        *,
+        model: str,
+        limit: int,
     ) -> list[tuple[int, float]]:
-        """Return row numbers with their cosine, nearest first, where the database searches
-        vectors itself."""
+        """Return row numbers with their cosine, nearest first, if the database searches vectors
+        itself."""
         number = await self.number(scope)
         if number < 0:
             return []
         return await self.database.nearest(number, vector, model=model, limit=limit)
 
     async def index_position(self, scope: Scope, name: str) -> int:
-        """Return how far a vector index has followed the scope: a revision, 0 if it has not
-        begun."""
+        """Return the revision of a scope that a vector index has reached; 0 if none."""
         sql = "SELECT revision FROM index_positions WHERE scope = ? AND name = ?"
         found = await self.rows(scope, sql, (name,))
         return found[0][0] if found else 0
 
     async def set_index_position(self, scope: Scope, name: str, revision: int) -> None:
-        """Store how far a vector index has followed the scope."""
+        """Store the revision of a scope that a vector index has reached."""
         number = await self.number(scope)
         sql = """INSERT INTO index_positions (scope, name, revision) VALUES (?, ?, ?)
         ON CONFLICT (scope, name) DO UPDATE SET revision = excluded.revision"""
@@ -131,7 +140,7 @@ class Store(Reader):
         return [row[0] for row in found]
 
     async def stats(self, scope: Scope | None, model: str) -> dict[str, Any]:
-        """Return counts, sizes and what still needs work, of one scope or of all."""
+        """Return counts, sizes and pending work of one scope or of all."""
         number = EVERY
         where = ""
         values: tuple[int, ...] = ()
@@ -167,14 +176,14 @@ class Store(Reader):
         }
 
     async def is_unfinished(self) -> bool:
-        """Check whether a copy into this store was begun and not finished."""
+        """Return whether a copy into this store was started and not finished."""
         return bool(await self.database.rows("SELECT 1 FROM meta WHERE key = 'copying'"))
 
     async def close(self) -> None:
         await self.database.close()
 
     async def _update_terms(self) -> None:
-        """Analyze all texts again if that was done by another version or for another language."""
+        """Recompute the terms of all texts if they are of another version or language."""
         wanted = f"{tokens.ANALYSIS}:{self.language}"
         sql = "SELECT 1 FROM meta WHERE key = 'analysis' AND value = ?"
         if await self.database.rows(sql, (wanted,)):
@@ -188,8 +197,8 @@ class Store(Reader):
 
 
 async def _update_terms(tx: Transaction) -> None:
-    """Write all memories of a scope again; those without a fingerprint or a vector are marked to
-    get one."""
+    """Rewrite all memories of a scope with new terms. Missing fingerprints are computed, and
+    memories without a vector are marked for embedding."""
     number, changed = await tx.next_revision()
     after = 0
     while page := await tx.rows(tx.scope, _TERMS, (after,)):
@@ -198,8 +207,9 @@ async def _update_terms(tx: Transaction) -> None:
         for row in page:
             with suppress(StoreDamaged):  # `check` reports it; the others can still be found
                 memories[row[0]] = rows.memory(row[1:], tx.scope)
-        known = "SELECT DISTINCT memory FROM vectors WHERE scope = ?"
-        embedded = {row[0] for row in await tx.rows_in(tx.scope, known, "memory", memories)}
+        sql = "SELECT DISTINCT memory FROM vectors WHERE scope = ?"
+        found = await tx.rows_in(tx.scope, sql, "memory", memories)
+        embedded = {row[0] for row in found}
         written = []
         for row_number, memory in memories.items():
             updated = replace(
@@ -214,7 +224,7 @@ async def _update_terms(tx: Transaction) -> None:
 
 @frozen
 class MemoryAccess:
-    """A memory was recalled: no new revision, no history."""
+    """A memory was recalled. This does not create a revision or a history entry."""
 
     memory_id: str
     at: datetime
@@ -236,7 +246,7 @@ def access_scores(memory: Memory, relevance: float, now: datetime) -> dict[str, 
 
 
 class AccessLog:
-    """Collects accesses and events and writes them a moment later; `flush` writes them now."""
+    """Buffers accesses and events and writes them shortly after; `flush` writes them now."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -245,7 +255,7 @@ class AccessLog:
         self._hurry = asyncio.Event()
 
     def note(self, scope: Scope, uses: Sequence[MemoryAccess | Event]) -> None:
-        """Write these later."""
+        """Buffer accesses or events to be written later."""
         if not uses:
             return
         self._waiting.setdefault(scope, []).extend(uses)
@@ -255,17 +265,19 @@ class AccessLog:
             self._hurry.set()
 
     async def flush(self) -> None:
-        """Write what is waiting; a failure loses statistics, never a memory."""
+        """Write the buffer. A failure loses statistics, never a memory."""
         waiting = self._waiting
         self._waiting = {}
         for scope, uses in waiting.items():
             with suppress(MemoristError):
+                events = [use for use in uses if isinstance(use, Event)]
+                accesses = [use for use in uses if isinstance(use, MemoryAccess)]
                 async with self._store.transaction(scope) as tx:
-                    await tx.apply([each for each in uses if isinstance(each, Event)])
-                    await record_access(tx, [use for use in uses if isinstance(use, MemoryAccess)])
+                    await tx.apply(events)
+                    await record_access(tx, accesses)
 
     async def close(self) -> None:
-        """Write what is waiting; a write that is under way is not interrupted."""
+        """Write the buffer and stop. A write in progress is not interrupted."""
         self._hurry.set()
         if self._task is not None:
             await self._task
@@ -280,11 +292,17 @@ class AccessLog:
 
 
 async def record_access(tx: Transaction, uses: Sequence[MemoryAccess]) -> None:
-    """Store when memories were recalled, and with which scores."""
+    """Store when memories were recalled and with which scores."""
     number = await tx.number(tx.scope)
     values = []
     for use in uses:
-        is_used = use.accessed
-        when = (int(is_used), is_used, clock.iso(use.at))
-        values.append((rows.dump_json(use.scores), *when, number, use.memory_id))
+        row = (
+            rows.dump_json(use.scores),
+            int(use.accessed),
+            use.accessed,
+            clock.iso(use.at),
+            number,
+            use.memory_id,
+        )
+        values.append(row)
     await tx.write([(_ACCESSED, values)])

@@ -1,4 +1,4 @@
-"""Changing one scope, inside a transaction that holds the scope's write lock."""
+"""Change one scope, in a transaction that holds the scope's write lock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from . import (
 from .database import Batch, Connection, LogRow, Rows, Values
 from .queries import Reader
 
-CAPACITY = "capacity"  # the reason why a memory is hidden in a full scope
+CAPACITY = "capacity"  # reason for hiding a memory of a full scope
 THREAD_CHANGES_KEPT = 1000  # of each thread
 _DELETE_STALE_VECTORS = """DELETE FROM vectors WHERE scope = ? AND memory =
 (SELECT row FROM memories WHERE scope = ? AND id = ? AND text <> ?)"""
@@ -48,7 +48,7 @@ FROM thread_revision t WHERE t.scope = change_log.scope
 AND t.thread_id = change_log.thread_id) - ?"""
 _STATE = """SELECT 'scope', CASE WHEN EXISTS (SELECT 1 FROM tombstones t WHERE t.scope = s.id)
 THEN 'yes' ELSE '' END, CAST(revision AS TEXT), '' FROM scopes s WHERE s.id = ?"""
-# An event of a memory in the words of the history, and of the events.
+# The names of a memory's events in the history and in the event log.
 _WORDS: dict[str | None, tuple[str, Op]] = {
     "created": ("ADD", "create"),
     "updated": ("UPDATE", "update"),
@@ -62,9 +62,9 @@ _WORDS: dict[str | None, tuple[str, Op]] = {
 
 
 class Transaction(Reader):
-    """Reads and writes under the scope's write lock: what it read cannot change before it commits.
+    """Reads and writes under the scope's write lock: what it reads cannot change before it commits.
 
-    After a write that failed, nothing of the transaction is committed, even if the error is caught.
+    After a failed write, nothing of the transaction is committed, even if the error is caught.
     """
 
     connection: Connection
@@ -80,7 +80,7 @@ class Transaction(Reader):
         super().__init__(connection, numbers)
         self.scope = scope
         self.language = language
-        self.operation = new_id()  # the name of this transaction in the history
+        self.operation = new_id()  # identifies this transaction in the history
         self.applied: list[Change] = []
         self.failure: BaseException | None = None
         self._revision: int | None = None  # of the scope, before this transaction
@@ -88,7 +88,7 @@ class Transaction(Reader):
         self._is_changed = False
 
     async def apply(self, changes: Sequence[Change]) -> None:
-        """Make all the changes together with their history, or none of them."""
+        """Apply all changes together with their history, or none of them."""
         if self.failure is not None:
             raise self.failure
         try:
@@ -101,11 +101,10 @@ class Transaction(Reader):
             if kinds[Save]:
                 await self._save(kinds[Save], events)
             elif events and await self.number(self.scope) >= 0:
-                # Where nothing was ever stored there is nothing to report.
+                # Nothing is reported of a scope in which nothing was ever stored.
                 number = await self.number(self.scope)
-                await self._write_log(
-                    rows.event_row(number, self.scope.user, event) for event in events
-                )
+                user = self.scope.user
+                await self._write_log([rows.event_row(number, user, event) for event in events])
             if related := kinds[Relation] + kinds[Unrelated]:
                 await self._relate(related)
             for forget in kinds[Forget]:
@@ -121,15 +120,18 @@ class Transaction(Reader):
         if number < 0:
             key = (self.scope.tenant, self.scope.user, self.scope.space)
             sql = "INSERT INTO scopes (tenant, user_id, space) VALUES (?, ?, ?) RETURNING id"
-            number = self.numbers[self.scope] = int((await self.connection.rows(sql, key))[0][0])
+            ((created,),) = await self.connection.rows(sql, key)
+            number = int(created)
+            self.numbers[self.scope] = number
             self._revision = 0
         return number
 
     async def next_revision(self) -> tuple[int, int]:
-        """Return the scope's number, and the revision that all changes of this transaction bear."""
+        """Return the scope's number and the revision of all changes of this transaction."""
         number = await self.create_scope()
         if self._revision is None:
-            self._note_state(await self.connection.rows(_STATE, (number,), scope=number))
+            found = await self.connection.rows(_STATE, (number,), scope=number)
+            self._note_state(found)
         assert self._revision is not None
         if not self._is_changed:
             self._is_changed = True
@@ -162,33 +164,37 @@ class Transaction(Reader):
         return await super().tombstones(scope, texts, now)
 
     async def write(self, batches: Iterable[Batch]) -> None:
-        """Run batches about this scope, in order, in one trip to the database."""
+        """Run batches about this scope, in order, in one round trip to the database."""
         wanted = [(sql, values) for sql, values in batches if values]
         if not wanted:
             return
         try:
-            await self.connection.run(wanted, scope=await self.number(self.scope))
+            number = await self.number(self.scope)
+            await self.connection.run(wanted, scope=number)
         except BaseException as error:
             self.failure = error
             raise
 
     async def write_each(self, sql: str, values: Iterable[Values]) -> None:
-        """Run a statement for each set of values; the number of the scope is the first value of
-        each."""
+        """Run a statement for each set of values, with the number of the scope as the first value
+        of each."""
         number = await self.number(self.scope)
-        await self.write([(sql, [(number, *each) for each in values])])
+        batch = [(number, *each) for each in values]
+        await self.write([(sql, batch)])
 
     async def _write_log(self, log: Iterable[LogRow], *batches: Batch) -> None:
-        """Run batches, and write to the log in the same trip."""
+        """Run batches and write to the log in one round trip."""
         sealed = []
         for row in log:
             if row.meta is not None:
-                row = row._replace(seal=rows.seal(self.connection.secret, row.meta))
+                seal = rows.seal(self.connection.secret, row.meta)
+                row = row._replace(seal=seal)
             sealed.append(row)
-        await self.write([*batches, *self.connection.dialect.log(sealed)])
+        logged = self.connection.dialect.log(sealed)
+        await self.write([*batches, *logged])
 
     async def touch(self, *batches: Batch, entries: Sequence[HistoryEntry] = ()) -> None:
-        """Run batches as a change of the scope, and append entries to the history."""
+        """Run batches as a change of the scope and append entries to the history."""
         number, changed = await self.next_revision()
         log = [rows.entry_row(number, entry) for entry in entries]
         move = "UPDATE scopes SET revision = ? WHERE id = ?"
@@ -198,33 +204,37 @@ class Transaction(Reader):
         if any(save.memory.scope != self.scope for save in saves):
             raise InvalidInput("A memory can only be written to its own scope")
         number, changed = await self.next_revision()
-        known = [save.memory for save in saves if save.event != "created"]
         changing = [save.memory.id for save in saves if save.event not in (None, "created")]
         before = {memory.id: memory for memory in await self.get(self.scope, changing)}
+        stale = []  # a vector belongs to one text, regardless of the model
         vectors = []
         wanted = []
+        reported = []
+        replacing = set()  # a thread reports a memory once: as created, not as superseded
         for save in saves:
             memory = save.memory
+            if save.event != "created":
+                stale.append((number, number, memory.id, memory.text))
             if save.vector is not None:
                 vectors.append(rows.vector_row(save.model, save.vector, number, memory.id))
             is_wanted = memory.manually_saved or memory.pinned or save.event == "restored"
             if memory.state == "active" and is_wanted:
-                wanted.append((number, self.digest(normalize.wording(memory.text))))
-        reported = [save for save in saves if save.event is not None]
-        replacing = set()  # a thread reports a memory once: as created, not as superseded
-        for save in reported:
+                wording = normalize.wording(memory.text)
+                wanted.append((number, self.digest(wording)))
+            if save.event is not None:
+                reported.append(save)
             if save.event in ("created", "merged"):
-                replacing.add((save.memory.id, _thread_of(save.memory)))
+                replacing.add((memory.id, _thread_of(memory)))
         log = [self._save_row(number, save, replacing, before) for save in reported]
         log += [rows.event_row(number, self.scope.user, event) for event in events]
-        # Without an entry to report, the log still moves the scope to its new revision.
+        # If there is nothing to report, the log still sets the new revision of the scope.
         log = log or [LogRow(scope=number)]
         log[0] = log[0]._replace(revision=changed)
-        stale = [(number, number, memory.id, memory.text) for memory in known]
+        stored = [self.memory_row(save.memory, number, changed) for save in saves]
         await self._write_log(
             log,
-            (_DELETE_STALE_VECTORS, stale),  # a vector belongs to one text, whatever its model
-            (rows.UPSERT, [self.memory_row(save.memory, number, changed) for save in saves]),
+            (_DELETE_STALE_VECTORS, stale),
+            (rows.UPSERT, stored),
             (rows.INSERT_VECTOR, vectors),
             ("DELETE FROM tombstones WHERE scope = ? AND digest = ?", wanted),
         )
@@ -242,8 +252,8 @@ class Transaction(Reader):
         replacing: Collection[tuple[str, str | None]],
         before: dict[str, Memory],
     ) -> LogRow:
-        """Return what is logged of a saved memory. The history gets what is needed to undo it:
-        operation, session, the fields before."""
+        """Return the row of the log for a saved memory. The history gets what undo needs: the
+        operation, the session and the previous values of changed fields."""
         memory = save.memory
         word, op = _WORDS[save.event]
         undo: dict[str, Any] = {"operation": self.operation}
@@ -254,7 +264,7 @@ class Transaction(Reader):
             undo["before"] = tokens.changed_fields(before[memory.id], memory)
         if op == "update" and "pinned" in save.meta:
             op = "pin" if memory.pinned else "unpin"
-        # A full scope is trimmed by the one that filled it, and not by a worker.
+        # A full scope is trimmed by the write that filled it, not by a worker.
         is_trimmed = save.meta.get("reason") == CAPACITY
         is_workers = save.actor == "worker" or (op == "ttl" and not is_trimmed)
         thread = _thread_of(memory)
@@ -280,24 +290,29 @@ class Transaction(Reader):
         if save.event == "superseded" and is_replaced:
             return row
         line = "updated" if save.event == "superseded" else save.event
-        return row._replace(line_id=new_id(), line_event=line, line_meta=rows.dump_json(save.meta))
+        return row._replace(
+            line_id=new_id(),
+            line_event=line,
+            line_meta=rows.dump_json(save.meta),
+        )
 
     async def import_history(self, entries: Sequence[HistoryEntry]) -> None:
-        """Append entries from elsewhere to the history; those that exist already stay as they
-        are."""
+        """Append entries of another store to the history; existing ones are left alone."""
         sql = "SELECT id FROM history WHERE scope = ?"
         ids = [entry.id for entry in entries]
-        known = {row[0] for row in await self.rows_in(self.scope, sql, "id", ids)}
-        await self.touch(entries=[entry for entry in entries if entry.id not in known])
+        found = await self.rows_in(self.scope, sql, "id", ids)
+        known = {row[0] for row in found}
+        new = [entry for entry in entries if entry.id not in known]
+        await self.touch(entries=new)
 
     async def link_history(self) -> None:
-        """Link the entries of the history that were written since the last time to its chain."""
+        """Link history entries that are not yet part of the hash chain."""
         await self.write(await history.chain(self, self.scope))
 
     async def _forget(self, change: Forget) -> None:
-        """Erase a memory with its earlier versions, and what rests on it alone."""
+        """Erase a memory with its earlier versions, and what was derived only from it."""
         gone = await erase.find(self, self.scope, change.memory_id)
-        if not gone:  # another process was faster
+        if not gone:  # another process has already erased it
             return
         _, changed = await self.next_revision()
         batches, log = await erase.prepare(self, self.scope, change, gone, changed)
@@ -325,44 +340,56 @@ class Transaction(Reader):
         values = []
         for seen in messages:
             message = seen.message
-            at = clock.iso(message.at) if message.at else None
-            text = message.content if seen.keep_text else None
-            said = (message.session, message.role, message.name, at, text)
-            outcome = rows.dump_outcome(seen.outcome)
-            values.append((number, seen.id, *said, self.digest(seen.digest), outcome))
+            row = (
+                number,
+                seen.id,
+                message.session,
+                message.role,
+                message.name,
+                clock.iso(message.at) if message.at else None,
+                message.content if seen.keep_text else None,
+                self.digest(seen.digest),
+                rows.dump_outcome(seen.outcome),
+            )
+            values.append(row)
         await self.touch((_MESSAGE, values))
 
     async def record_comparisons(
-        self, pairs: Iterable[tuple[str, str, float]], now: datetime
+        self,
+        pairs: Iterable[tuple[str, str, float]],
+        now: datetime,
     ) -> None:
         """Store which pairs of memories a model compared: two ids, the smaller one first, and
-        their cosine, rounded to two places."""
-        await self.write_each(_COMPARED, [(*pair, clock.iso(now)) for pair in pairs])
+        their cosine, rounded to two decimals."""
+        at = clock.iso(now)
+        await self.write_each(_COMPARED, [(*pair, at) for pair in pairs])
 
     async def add_tombstones(self, texts: Collection[str], until: datetime | None) -> None:
-        """Prevent automatic re-creation of texts until then, or for ever."""
+        """Prevent automatic re-creation of texts until a time, or forever."""
         self._has_tombstones = True
-        await self.write([erase.tombstones(self, await self.create_scope(), texts, until)])
+        number = await self.create_scope()
+        await self.write([erase.tombstones(self, number, texts, until)])
 
     async def mark_shown(self, thread: str, revision: int) -> None:
-        """Store up to which revision the changes of a thread were shown."""
+        """Record the revision up to which the changes of a thread were shown."""
         number = await self.number(self.scope)
         sql = "UPDATE thread_revision SET shown = ? WHERE scope = ? AND thread_id = ? AND shown < ?"
         await self.write([(sql, [(revision, number, thread, revision)])])
 
     async def delete_old(self, before: datetime) -> None:
-        """Delete events and comparisons from before a time, tombstones that ended before it, and
-        all but the last changes of each thread; link the history."""
+        """Delete events and comparisons older than a time, tombstones that expired before it, and
+        all but the latest changes of each thread; link the history."""
         number = await self.number(self.scope)
         times = {"events": "ts", "pair_fingerprints": "checked_at", "tombstones": "until"}
         old = [(number, clock.iso(before))]
         batches: list[Batch] = [(_OLD_THREAD_CHANGES, [(number, THREAD_CHANGES_KEPT)])]
         for table, column in times.items():
-            batches.append((f"DELETE FROM {table} WHERE scope = ? AND {column} < ?", old))
+            sql = f"DELETE FROM {table} WHERE scope = ? AND {column} < ?"
+            batches.append((sql, old))
         await self.write(batches)
         await self.link_history()
 
 
 def _thread_of(memory: Memory) -> str | None:
-    """Return the thread whose changes a change of this memory belongs to."""
+    """Return the thread whose change log a change of this memory belongs to."""
     return memory.labels.thread or memory.labels.session

@@ -27,9 +27,9 @@ from .connection import (
     ANSWER_SECONDS,
     Notifier,
     Pool,
-    answered,
-    connected,
     hide_password,
+    limit_wait,
+    open_connection,
 )
 from .pipeline import adapters
 
@@ -65,7 +65,7 @@ ON CONFLICT (scope, thread_id) DO UPDATE SET rev = thread_revision.rev + 1
 RETURNING scope, thread_id, rev)
 INSERT INTO change_log (id, scope, thread_id, rev, memory_id, event, meta, ts)
 SELECT ?::uuid, scope, thread_id, rev, ?::text, ?::text, ?::jsonb, ?::timestamptz FROM line"""
-# The tables of the log, by the field without which a row is not written to one: statement, values.
+# Statement and values for each table of the log, by the field that a row needs to be written to it.
 _LOG = {
     "revision": (_MOVE, "revision scope revision"),
     "id": (
@@ -82,27 +82,27 @@ _FEW = """SELECT count(*) FROM
 (SELECT 1 FROM vectors WHERE scope = ? AND model = ? LIMIT ?) few"""
 _EXACT = """SELECT v.memory, 1 - (v.embedding <=> ?) FROM vectors v
 WHERE v.scope = ? AND v.model = ? AND v.dims = ? ORDER BY 2 DESC, 1 LIMIT ?"""
-# The index is only found with its condition in so many words; what it gives is scored anew with
-# whole numbers.
+# The planner uses the partial index only if its condition is spelled out as literals. Candidates are
+# scored again in full precision.
 _NEAR = """WITH near AS MATERIALIZED (SELECT memory, embedding FROM vectors
 WHERE scope = ? AND model = {model} AND dims = {dims}
 ORDER BY (embedding::halfvec({dims})) <=> (?::vector::halfvec({dims})) LIMIT ?)
 SELECT memory, 1 - (embedding <=> ?) FROM near ORDER BY 2 DESC, 1 LIMIT ?"""
 _SEARCH_SETTINGS = """SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),
 set_config('hnsw.ef_search', ?, true)"""
-_WIDER = 4  # times as many candidates as are wanted, to be scored anew
-_PORTION = 256  # statements that travel together
+_WIDER = 4  # times as many candidates as requested, to be scored again
+_PORTION = 256  # statements per round trip
 
 
 @frozen
 class ServerInfo:
-    """What is read of a database when it is opened."""
+    """What is read from a database when it is opened."""
 
-    place: str  # the address, as it may be printed
+    place: str  # the URL without its password
     dialect: Dialect
-    role: str  # used in transactions: the one that logged in may be above row-level security
-    path: str  # where tables and types are looked for
-    vector: int  # the number of pgvector's type
+    role: str  # for transactions: the one that logged in may bypass row-level security
+    path: str  # search path for tables and types
+    vector: int  # OID of pgvector's type
     secret: bytes
 
     def settings(self, scope: int | None) -> Query:
@@ -128,7 +128,7 @@ class PostgresConnection:
         self.changed: tuple[int, int] | None = None
 
     async def wait(self, answer: Awaitable[T]) -> T:
-        async with answered(self._info.place):
+        async with limit_wait(self._info.place):
             return await answer
 
     async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
@@ -153,14 +153,14 @@ class PostgresConnection:
             await self.wait(pipeline.repeat(self._connection, together))
 
     def _show_scope(self, scope: int | None) -> list[Query]:
-        """Return the statement that makes another scope visible, if it is another than before."""
+        """Return the statement that makes a scope visible, unless it already is."""
         if scope is None or scope == self._scope:
             return []
         self._scope = scope
         return [self._info.settings(scope)]
 
     def wipe_after_commit(self) -> None:
-        """Do nothing: the files are the server's."""
+        """Do nothing: the server manages its files."""
 
     def notify_after_commit(self, scope: int, revision: int) -> None:
         self.changed = (scope, revision)
@@ -191,7 +191,7 @@ class PostgresDatabase:
 
     async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
         statements = [self.info.settings(scope), *queries]
-        async with self.pool.lease() as connection, answered(self.info.place):
+        async with self.pool.lease() as connection, limit_wait(self.info.place):
             return (await pipeline.exchange(connection, statements))[1:]
 
     @asynccontextmanager
@@ -202,7 +202,7 @@ class PostgresDatabase:
             async with self._begin(EVERY) as connection:
                 yield connection
         else:
-            # Those who wait for their turn here hold no connection.
+            # Tasks that wait for their turn do not hold a connection.
             turn = self._turns.setdefault(scope, asyncio.Lock())
             lock = lock_number(scope.tenant, scope.user, scope.space)
             async with turn, self._begin(number, lock) as connection:
@@ -224,14 +224,14 @@ class PostgresDatabase:
             committing = asyncio.ensure_future(connection.wait(pipeline.commit(leased)))
             try:
                 await asyncio.shield(committing)
-            except asyncio.CancelledError:  # a commit must not be cut in the middle
+            except asyncio.CancelledError:  # a commit must not be interrupted
                 with suppress(Exception):
                     await committing
                 raise
 
     @asynccontextmanager
     async def try_lock(self, name: str) -> AsyncIterator[bool]:
-        """Hold the lock in a transaction that does nothing else, so it ends with the connection."""
+        """Hold the lock in a separate transaction, so it is released with the connection."""
         async with self._begin(None) as connection:
             endless = "SELECT set_config('idle_in_transaction_session_timeout', '0', true)"
             lock = "SELECT pg_try_advisory_xact_lock(?)"
@@ -249,7 +249,7 @@ class PostgresDatabase:
             if found[0][0] < self.hnsw_from:
                 values = (wanted, scope, model, len(wanted), limit)
                 return await self.rows(_EXACT, values, scope=scope)
-            self._large.add((scope, model))  # it is taken to stay so
+            self._large.add((scope, model))  # assumed to stay large
         quoted = "'" + model.replace("'", "''") + "'"
         statement = _NEAR.format(model=quoted, dims=len(wanted))
         wider = _WIDER * limit
@@ -267,16 +267,16 @@ class PostgresDatabase:
             await copy.back_up(connection, path)
 
     async def vacuum(self) -> None:
-        """Give unused space back; each table is locked while it is rewritten."""
+        """Release unused space; each table is locked while it is rewritten."""
         found = await self.rows(f"SELECT relname FROM pg_class WHERE {_OURS} AND relkind = 'r'")
-        async with connected(self.url) as connection:
+        async with open_connection(self.url) as connection:
             await connection.execute("SET statement_timeout = 0")
             for (name,) in found:
                 statement = f"VACUUM (FULL, ANALYZE) {migrate.SCHEMA}.{name}"
                 await connection.execute(statement.encode())
 
     def make_room(self) -> bool:
-        return False  # the disk is the server's
+        return False  # the server manages its disk
 
     async def close(self) -> None:
         await self._notifier.close()
@@ -284,9 +284,9 @@ class PostgresDatabase:
 
 
 async def read_info(url: str) -> ServerInfo:
-    """Read what the statements of every transaction depend on."""
+    """Read what the settings of every transaction depend on."""
     place = hide_password(url)
-    async with connected(url) as connection, answered(place):
+    async with open_connection(url) as connection, limit_wait(place):
         path = await migrate.search_path(connection)
         await pipeline.rows(connection, "SELECT set_config('search_path', ?, false)", path)
         role = migrate.ROLE if await migrate.is_above(connection) else "none"
@@ -305,7 +305,7 @@ async def read_info(url: str) -> ServerInfo:
 
 
 def choose_dialect(collations: set[str]) -> Dialect:
-    """Return the SQL of a server with these collations."""
+    """Return the dialect of a server with these collations."""
     collation = next((f' COLLATE "{name}"' for name in _COLLATIONS if name in collations), "")
     return Dialect(
         lower=f"lower({{}}{collation})",
@@ -313,7 +313,7 @@ def choose_dialect(collations: set[str]) -> Dialect:
         head="{} -> 1 ->> 0",
         now="extract(epoch FROM clock_timestamp())::double precision",
         dimensions="vector_dims(embedding)",
-        row="(m.row + 0)",  # has an index of its own, which a query within one scope cannot take
+        row="(m.row + 0)",  # has a separate index, which queries within one scope cannot use
         skip_locked="FOR NO KEY UPDATE OF m SKIP LOCKED",
         lock="LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE",
         day="to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD')",
@@ -328,7 +328,7 @@ def choose_dialect(collations: set[str]) -> Dialect:
 
 
 def log_batches(rows: Sequence[LogRow]) -> list[Batch]:
-    """Return a batch for each of the tables that the log consists of."""
+    """Return a batch for each table of the log."""
     batches: list[Batch] = []
     for needed, (sql, fields) in _LOG.items():
         pick = attrgetter(*fields.split())
@@ -337,6 +337,6 @@ def log_batches(rows: Sequence[LogRow]) -> list[Batch]:
 
 
 def lock_number(*names: str) -> int:
-    """Return the number of a lock; two names that share one only wait for each other."""
+    """Return the number of an advisory lock; names with the same number share the lock."""
     digest = hashlib.blake2b(repr(names).encode("ascii", "backslashreplace"), digest_size=8)
     return int.from_bytes(digest.digest(), "big", signed=True)

@@ -1,10 +1,8 @@
-"""Connections to PostgreSQL: how they are opened and shared, how processes tell each other about
-changes, and how errors become ours.
+"""Connect to PostgreSQL: a connection pool, notifications between processes, error translation.
 
-A pool of our own, because one that connects in the background cannot say why it has no connection,
-and lets every caller wait for the same timeout. Nothing is kept in a session: each transaction
-begins with its own settings, so a pooler between us and the server may hand out another connection
-each time.
+The pool is our own, because one that connects in the background cannot report why it has no
+connection, and every caller waits for the same timeout. There is no session state: each transaction
+starts with its own settings, so a pooler such as PgBouncer may use another connection each time.
 """
 
 from __future__ import annotations
@@ -36,8 +34,8 @@ from . import pipeline
 from .pipeline import Connection
 
 CONNECT_SECONDS = 5
-ANSWER_SECONDS = 30  # for one statement, waiting for locks included
-_GRACE_SECONDS = 5  # after which a server that should have given up is taken for gone
+ANSWER_SECONDS = 30  # for one statement, including waiting for locks
+_GRACE_SECONDS = 5  # after its own timeout, before a server is considered gone
 _IDLE_SECONDS = 300
 CHANNEL = "memorist"
 _ASYNC_COMMIT = "SELECT set_config('synchronous_commit', 'off', true)"
@@ -50,12 +48,12 @@ _USUAL = {
     "application_name": "memorist",
     "tcp_user_timeout": "15000",
 }
-# The first that fits, so the particular stands before the general.
+# The first match is used, so specific errors come before general ones.
 _ERRORS: tuple[tuple[Any, type[MemoristError], str], ...] = (
     (
         (errors.DiskFull, errors.OutOfMemory),
         StoreFull,
-        "{place} has no room left: nothing was written. Free some space and retry",
+        "{place} is out of disk space or memory: nothing was written. Free some and retry",
     ),
     (
         (errors.DataCorrupted, errors.IndexCorrupted),
@@ -70,18 +68,18 @@ _ERRORS: tuple[tuple[Any, type[MemoristError], str], ...] = (
     (
         errors.DuplicateSchema,
         Misconfigured,
-        "{place} holds the tables of version 0.1 and another schema with the new name: "
-        "rename or drop that one ({said})",
+        "{place} has the tables of version 0.1 and another schema with the new name: "
+        "rename or drop that schema ({said})",
     ),
     (
         errors.InsufficientPrivilege,
         Misconfigured,
-        "{place} does not allow this: grant it to the user you log in as ({said})",
+        "{place} does not permit this: grant the privilege to the user you log in as ({said})",
     ),
     (
         (errors.QueryCanceled, errors.LockNotAvailable),
         StoreUnavailable,
-        f"{{place}} was busy for {ANSWER_SECONDS} s and gave up: retry",
+        f"{{place}} was busy for {ANSWER_SECONDS} s and canceled the statement: retry",
     ),
     (
         errors.ProgramLimitExceeded,
@@ -91,13 +89,13 @@ _ERRORS: tuple[tuple[Any, type[MemoristError], str], ...] = (
     (
         (errors.ReadOnlySqlTransaction, psycopg.OperationalError),
         StoreUnavailable,
-        "{place} went away: whether a change that was under way is stored is not known. "
-        "Check that the server runs, and retry ({said})",
+        "The connection to {place} was lost: it is not known whether a change in progress was "
+        "stored. Check that the server runs, and retry ({said})",
     ),
     (
         psycopg.IntegrityError,
         RevisionConflict,
-        "This contradicts what is already stored: read it again and repeat it ({said})",
+        "This conflicts with stored data: read it again and repeat the change ({said})",
     ),
     (psycopg.DataError, InvalidInput, "PostgreSQL cannot store a value: {said}"),
     (psycopg.Error, ProviderFailed, "PostgreSQL reported: {said}"),
@@ -110,13 +108,13 @@ _ERRORS: tuple[tuple[Any, type[MemoristError], str], ...] = (
     (
         UnicodeEncodeError,
         InvalidInput,
-        "A name or an id holds half a surrogate pair: it cannot be stored",
+        "A name or an id contains an unpaired surrogate: it cannot be stored",
     ),
 )
 
 
 class Pool:
-    """Connections that are open and idle, and a limit to how many are in use."""
+    """Idle connections, and a limit on how many are in use."""
 
     def __init__(self, url: str, adapters: AdaptersMap) -> None:
         self.url = url
@@ -128,8 +126,7 @@ class Pool:
 
     @asynccontextmanager
     async def lease(self) -> AsyncIterator[Connection]:
-        """Yield a connection for the length of a block; one that was interrupted or lost is not
-        used again."""
+        """Yield a connection for a block; one that was interrupted or lost is not reused."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await self._free.acquire()
@@ -142,7 +139,7 @@ class Pool:
             try:
                 yield connection
             except BaseException as error:
-                # What was interrupted may still be under way: only what failed is rolled back.
+                # An interrupted statement may still be running: roll back only after a failure.
                 has_failed = isinstance(error, Exception)
                 if not has_failed or isinstance(error, StoreUnavailable):
                     await asyncio.shield(connection.close())
@@ -158,11 +155,11 @@ class Pool:
             raise MemoristError("This memory is closed: open it again")
         while self._idle:
             _, connection = self._idle.pop()
-            # Whether the server has hung up, as far as can be seen without asking it.
+            # Detect a connection that the server closed, without a round trip.
             with suppress(psycopg.Error):
                 if not connection.closed:
-                    connection.pgconn.consume_input()  # what it sent last,
-                    connection.pgconn.consume_input()  # and that it sent no more
+                    connection.pgconn.consume_input()  # reads what the server sent last
+                    connection.pgconn.consume_input()  # raises at the end of the stream
                     return connection
             await connection.close()
         return await connect(self.url, self.adapters)
@@ -190,16 +187,15 @@ class Pool:
 
 
 class Notifier:
-    """Announces changes made here, and waits for those made elsewhere, with LISTEN and NOTIFY.
+    """Announces changes of this process and waits for those of others, with LISTEN and NOTIFY.
 
-    A notification is a hint that may be lost, so listeners also look again after a while. It is
-    sent after the commit and for many commits together, because commits that notify wait for each
-    other on the whole server.
+    A notification is a hint that may be lost, so listeners also poll. It is sent after the commit
+    and for many commits together, because commits that notify are serialized on the whole server.
     """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._new: dict[int, int] = {}  # revisions by the number of their scope
+        self._new: dict[int, int] = {}  # revisions by the number of the scope
         self._sending: asyncio.Task[None] | None = None
         self._listener: Connection | None = None
 
@@ -217,13 +213,13 @@ class Notifier:
             statements = [(_ASYNC_COMMIT, ()), (_NOTIFY, (CHANNEL, notes))]
             with suppress(MemoristError):
                 async with self._pool.lease() as connection:
-                    with translated(self._pool.place):
+                    with translate_errors(self._pool.place):
                         await pipeline.exchange(connection, statements)
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a notification, at most for so long."""
+        """Wait for a notification, or until the time is up."""
         try:
-            with translated(self._pool.place):
+            with translate_errors(self._pool.place):
                 if self._listener is None:
                     self._listener = await connect(self._pool.url)
                     await self._listener.execute(f"LISTEN {CHANNEL}")
@@ -254,46 +250,46 @@ async def connect(
     """Return a new connection. Raises StoreUnavailable, Misconfigured."""
     place = hide_password(url)
     info = complete_url(url)
-    with translated(place):
+    with translate_errors(place):
         try:
             async with asyncio.timeout(2 * CONNECT_SECONDS):
                 return await AsyncConnection.connect(info, autocommit=autocommit, context=adapters)
         except psycopg.OperationalError as error:
             said = " ".join(str(error).split())
             raise StoreUnavailable(
-                f"{place} cannot be reached: check that the server runs and the address is right, "
+                f"{place} cannot be reached: check that the server runs and the URL is right, "
                 f"and retry ({said})"
             ) from error
 
 
 @asynccontextmanager
-async def connected(url: str, *, autocommit: bool = True) -> AsyncIterator[Connection]:
-    """Yield a new connection for the length of a block; its errors become ours."""
+async def open_connection(url: str, *, autocommit: bool = True) -> AsyncIterator[Connection]:
+    """Yield a new connection for a block, and translate its errors."""
     connection = await connect(url, autocommit=autocommit)
     try:
-        with translated(hide_password(url)):
+        with translate_errors(hide_password(url)):
             yield connection
     finally:
         await connection.close()
 
 
 @asynccontextmanager
-async def answered(place: str) -> AsyncIterator[None]:
-    """Wait no longer than the server itself would, for it may be gone without a word; its errors
-    become ours."""
-    with translated(place):
+async def limit_wait(place: str) -> AsyncIterator[None]:
+    """Limit a block to a little more than the timeout of the server, which may be unreachable, and
+    translate its errors."""
+    with translate_errors(place):
         async with asyncio.timeout(ANSWER_SECONDS + _GRACE_SECONDS):
             yield
 
 
 def complete_url(url: str) -> str:
-    """Return the address with what we add where it does not say otherwise."""
-    with translated(hide_password(url)):
+    """Return the connection string with our defaults for what it leaves open."""
+    with translate_errors(hide_password(url)):
         return make_conninfo(url, **(_USUAL | conninfo_to_dict(url)))
 
 
 def hide_password(url: str) -> str:
-    """Return an address as it may be printed, without its password.
+    """Return a URL without its password, for messages.
 
     >>> hide_password("postgresql://ana:secret@db.example:5433/memories")
     'postgresql://ana@db.example:5433/memories'
@@ -312,8 +308,8 @@ def hide_password(url: str) -> str:
 
 
 @contextmanager
-def translated(place: str) -> Iterator[None]:
-    """Turn the driver's errors into ours, with the way out."""
+def translate_errors(place: str) -> Iterator[None]:
+    """Raise driver errors as Memorist errors that say what to do."""
     try:
         yield
     except (psycopg.Error, OSError, UnicodeEncodeError) as error:
@@ -324,6 +320,6 @@ def translated(place: str) -> Iterator[None]:
                 "loop_factory=asyncio.SelectorEventLoop)"
             ) from error
         if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
-            raise Misconfigured(f"{place!r} is not an address of PostgreSQL: {said}") from error
+            raise Misconfigured(f"{place!r} is not a PostgreSQL URL: {said}") from error
         kind, message = next(each[1:] for each in _ERRORS if isinstance(error, each[0]))
         raise kind(message.format(place=place, said=said)) from error

@@ -1,5 +1,5 @@
--- The wall around every table with a scope, and the rights of the role that works inside it.
--- Run after the migrations: what is guarded already stays as it is.
+-- Row-level security for every table with a scope, and the privileges of the role that obeys it.
+-- Run after the migrations. Tables that are already protected are skipped.
 DO $$
 DECLARE
   name text;
@@ -13,13 +13,13 @@ BEGIN
     ORDER BY 1
   LOOP
     EXECUTE format('ALTER TABLE memorist.%I ENABLE ROW LEVEL SECURITY', name);
-    EXECUTE format('ALTER TABLE memorist.%I FORCE ROW LEVEL SECURITY', name); -- the owner too
+    EXECUTE format('ALTER TABLE memorist.%I FORCE ROW LEVEL SECURITY', name); -- for the owner too
     EXECUTE format('CREATE POLICY one_scope ON memorist.%I USING
       (scope = (SELECT nullif(current_setting(''memorist.scope'', true), '''')::bigint))', name);
     EXECUTE format('CREATE POLICY every_scope ON memorist.%I USING
       ((SELECT current_setting(''memorist.every_scope'', true)) = ''on'')', name);
   END LOOP;
-  -- Whoever bypasses row-level security works as a role that does not.
+  -- A user who bypasses row-level security switches to a role that does not.
   IF (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = session_user) THEN
     BEGIN
       CREATE ROLE memorist_app NOLOGIN;

@@ -1,7 +1,6 @@
-"""The schema on PostgreSQL, brought to its newest state: tables, partitions, row-level security,
-rights.
+"""Migrate the schema on PostgreSQL: tables, partitions, row-level security and privileges.
 
-Everything stands in the schema `memorist`, so a database can be shared with other programs.
+Everything is in the schema `memorist`, so a database can be shared with other programs.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from psycopg import errors, sql
 from ...errors import InvalidInput, Misconfigured
 from ..database import Migration, missing_migrations, plan, shipped_migrations
 from . import pipeline
-from .connection import answered, connected, hide_password
+from .connection import hide_password, limit_wait, open_connection
 from .pipeline import Connection
 
 SCHEMA = "memorist"
 _OLD_SCHEMA = "recollect"  # of version 0.1; step 10 renames it
-# May read and write rows, and is not above row-level security as superusers are.
+# May read and write rows and, unlike superusers, does not bypass row-level security.
 ROLE = "memorist_app"
 PARTITIONED = "/* by scope */"
-_LOCK = 0x5EC0_11EC  # whoever holds it migrates
+_LOCK = 0x5EC0_11EC  # held while migrating
 _OLDEST = 150000
-HNSW_FROM = 50_000  # vectors; below, an exact scan within the scope is as fast and misses nothing
-_LARGEST = 4000  # dimensions that an index over halfvec takes
+HNSW_FROM = 50_000  # vectors; for fewer, an exact scan of the scope is as fast and more accurate
+_LARGEST = 4000  # dimensions that an index over halfvec supports
 _MODELS = """SELECT model, dims FROM vectors WHERE dims <= ? GROUP BY model, dims
 HAVING count(*) >= ? ORDER BY model, dims"""
 _LEAVES = """SELECT c.relname FROM pg_class c WHERE c.relkind = 'r'
@@ -49,17 +48,17 @@ migrations = partial(shipped_migrations, __package__)
 async def migrate(
     url: str, steps: Sequence[Migration] = (), *, partitions: int | None = None
 ) -> list[int]:
-    """Bring the database to the newest schema, in one transaction; return the steps that were
-    made.
+    """Migrate the database to the newest schema, in one transaction; return the steps that were
+    applied.
 
-    Any number of servers may call it at once: one migrates, the others find it done. Raises
-    MigrationNeeded for a database from a newer version, StoreDamaged for an altered one,
-    InvalidInput for partitions of one that is in use.
+    Any number of servers may call it at once; only one migrates. Raises MigrationNeeded for a
+    database of a newer version, StoreDamaged for an altered one, InvalidInput for another number of
+    partitions than an existing database has.
     """
     place = hide_password(url)
     steps = steps or migrations()
-    async with connected(url, autocommit=False) as connection:
-        async with answered(place):
+    async with open_connection(url, autocommit=False) as connection:
+        async with limit_wait(place):
             if partitions is None and await is_done(connection, steps, place):
                 return []
         await connection.execute("SET LOCAL statement_timeout = 0")
@@ -70,16 +69,16 @@ async def migrate(
 
 
 async def is_done(connection: Connection, steps: Sequence[Migration], place: str) -> bool:
-    """Return whether there is nothing to do. Raises Misconfigured if the server cannot hold a
-    memory."""
+    """Return whether there is nothing to migrate. Raises Misconfigured if the server is
+    unsuitable."""
     if connection.info.server_version < _OLDEST:
         raise Misconfigured(f"{place} is older than PostgreSQL 15: upgrade the server")
     if await _value(connection, "SHOW server_encoding") != "UTF8":
         raise Misconfigured(
-            f"{place} cannot keep every text: create a database with ENCODING 'UTF8'"
+            f"{place} cannot store every text: create a database with ENCODING 'UTF8'"
         )
     if await _find_schema(connection) != SCHEMA:
-        return False  # and not read: another process may be renaming it
+        return False  # without reading it: another process may be renaming it
     if missing_migrations(await _done(connection, SCHEMA), steps, place):
         return False
     if not await is_above(connection):
@@ -100,7 +99,7 @@ async def make_steps(
         count = int(await _value(connection, sql))
     if partitions is not None and partitions != count:
         raise InvalidInput(
-            f"{place} is in use, and its partitions stay as they are: migrate a new database with "
+            f"The partitions of {place} cannot be changed: migrate a new database with "
             "--partitions, and `memorist db copy` into it"
         )
     missing = missing_migrations(done, steps, place)
@@ -117,9 +116,9 @@ async def make_steps(
 
 
 async def _find_schema(connection: Connection) -> str:
-    """Return the schema that holds our tables: that of version 0.1 until step 10 has renamed it.
+    """Return the schema that has our tables: that of version 0.1 until step 10 has renamed it.
 
-    A schema of the old name that lacks one of the tables belongs to another program.
+    A schema with the old name that lacks one of the tables belongs to another program.
     """
     is_old = await _value(connection, _IS_OLD, SCHEMA, _OLD_SCHEMA)
     return _OLD_SCHEMA if is_old else SCHEMA
@@ -145,7 +144,7 @@ async def install_extension(connection: Connection, schema: str, place: str) -> 
 
 
 async def search_path(connection: Connection, schema: str = SCHEMA) -> str:
-    """Return our schema, and the one that holds pgvector."""
+    """Return a search path of our schema and the one of pgvector."""
     sql = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'"
     return f"{schema}, {await _value(connection, sql) or 'public'}"
 
@@ -159,13 +158,13 @@ async def _done(connection: Connection, schema: str) -> dict[int, str]:
 
 
 async def _value(connection: Connection, sql: str, *values: object) -> Any:
-    """Return the first value that a statement finds, or None."""
+    """Return the first value of a statement's result, or None."""
     found = await pipeline.rows(connection, sql, *values)
     return found[0][0] if found else None
 
 
 async def create_partitioned(connection: Connection, statement: str, partitions: int) -> None:
-    """Create a table that is cut into partitions by its scope."""
+    """Create a table that is partitioned by scope."""
     await connection.execute(statement.replace(PARTITIONED, "PARTITION BY HASH (scope)").encode())
     table = statement.split("CREATE TABLE", 1)[1].split()[0]
     for number in range(partitions):
@@ -181,13 +180,13 @@ async def is_above(connection: Connection) -> bool:
 
 
 async def build_indexes(url: str, *, least: int = HNSW_FROM) -> list[str]:
-    """Index every model with so many vectors, while others go on writing; return the indexes that
-    were made.
+    """Index every model with at least `least` vectors, without blocking writes; return the names
+    of the new indexes.
 
     They are for very large scopes: HNSW over half-precision numbers, one for each model.
     """
     made = []
-    async with connected(url) as connection:
+    async with open_connection(url) as connection:
         path = await search_path(connection)
         await connection.execute("SELECT set_config('search_path', %s, false)", (path,))
         await connection.execute("SELECT set_config('memorist.every_scope', 'on', false)")
@@ -200,7 +199,7 @@ async def build_indexes(url: str, *, least: int = HNSW_FROM) -> list[str]:
                 valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(?)"
                 if await _value(connection, valid, f"{SCHEMA}.{name}"):
                     continue
-                # One whose building was interrupted is there, and of no use.
+                # An interrupted build leaves an invalid index behind.
                 index = sql.Identifier(name)
                 drop = sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}")
                 await connection.execute(drop.format(index))

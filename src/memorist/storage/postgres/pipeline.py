@@ -1,10 +1,8 @@
-"""The driver, as we use it: several statements in one trip to the server, and values on their way
-in
-and out.
+"""Send several statements to PostgreSQL in one round trip, and convert values in both directions.
 
-The driver's own pipeline waits once or more for each statement; here everything is sent, and then
-everything is read. Times are ISO text and JSON is text on our side, typed columns on the other.
-Everything is read in the binary protocol, so a vector costs a copy and no parsing.
+The pipeline mode of the driver waits at least once per statement; here everything is sent before
+anything is read. Times and JSON are text in Python and typed columns in the database. Results are
+read in the binary protocol, so a vector is copied and not parsed.
 """
 
 from __future__ import annotations
@@ -40,13 +38,18 @@ _GOOD = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
 
 async def exchange(connection: Connection, statements: Sequence[Query]) -> list[Rows]:
-    """Return the rows of each statement. Outside a transaction they are one; the first failure
-    ends them all."""
+    """Return the rows of each statement. Outside a transaction, they form one; the first failure
+    ends all of them."""
     transformer = Transformer(connection)
     sends: list[Callable[[], None]] = []
     for sql, values in statements:
-        statement = (number_placeholders(sql), *_dump(transformer, values))
-        sends.append(partial(connection.pgconn.send_query_params, *statement, Format.BINARY))
+        send = partial(
+            connection.pgconn.send_query_params,
+            number_placeholders(sql),
+            *_dump(transformer, values),
+            Format.BINARY,
+        )
+        sends.append(send)
     found: list[Rows] = []
     for result in await _exchange_all(connection, sends):
         rows = []
@@ -59,7 +62,8 @@ async def exchange(connection: Connection, statements: Sequence[Query]) -> list[
 
 async def rows(connection: Connection, sql: str, *values: Any) -> Rows:
     """Return the rows of one statement."""
-    return (await exchange(connection, [(sql, values)]))[0]
+    (found,) = await exchange(connection, [(sql, values)])
+    return found
 
 
 async def repeat(connection: Connection, batches: Sequence[Batch]) -> None:
@@ -68,23 +72,27 @@ async def repeat(connection: Connection, batches: Sequence[Batch]) -> None:
     pgconn = connection.pgconn
     sends: list[Callable[[], None]] = []
     for sql, batch in batches:
-        dumped = [_dump(transformer, values) for values in batch]
-        columns = zip(*(kinds for _, kinds, _ in dumped), strict=True)
-        types = [next(filter(None, kinds), 0) for kinds in columns]
-        sends.append(partial(pgconn.send_prepare, b"", number_placeholders(sql), types))
-        for values, _, formats in dumped:
-            sends.append(partial(pgconn.send_query_prepared, b"", values, formats))
+        queries: list[Callable[[], None]] = []
+        kinds: list[tuple[int, ...]] = []
+        for given in batch:
+            values, types, formats = _dump(transformer, given)
+            kinds.append(types)
+            queries.append(partial(pgconn.send_query_prepared, b"", values, formats))
+        columns = zip(*kinds, strict=True)
+        known = [next(filter(None, column), 0) for column in columns]
+        sends.append(partial(pgconn.send_prepare, b"", number_placeholders(sql), known))
+        sends += queries
     await _exchange_all(connection, sends)
 
 
 async def commit(connection: Connection) -> None:
-    """Commit. Raises ProviderFailed if nothing was left: the server answers ROLLBACK then,
-    without an error."""
+    """Commit. Raises ProviderFailed if the transaction was already rolled back, which the server
+    reports by answering ROLLBACK, without an error."""
     send = partial(connection.pgconn.send_query_params, b"COMMIT", ())
     (result,) = await _exchange_all(connection, [send])
     if result.command_status != b"COMMIT":
         raise ProviderFailed(
-            "A statement had failed before, so nothing was kept: repeat the whole change"
+            "An earlier statement failed, so nothing was stored: repeat the whole change"
         )
 
 
@@ -94,17 +102,21 @@ async def rollback(connection: Connection) -> None:
 
 
 def _dump(transformer: abc.Transformer, values: Sequence[Any]) -> tuple[Any, Any, Any]:
-    """Return values as the server takes them, with their types and formats."""
+    """Return values in the format of the server, with their types and formats."""
     if not values:
         return (), (), ()
     made = transformer.dump_sequence(values, [PyFormat.AUTO] * len(values))
-    return made, tuple(transformer.types or ()), tuple(transformer.formats or ())
+    types = tuple(transformer.types or ())
+    formats = tuple(transformer.formats or ())
+    return made, types, formats
 
 
 async def _exchange_all(
-    connection: Connection, sends: Sequence[Callable[[], None]]
+    connection: Connection,
+    sends: Sequence[Callable[[], None]],
 ) -> list[PGresult]:
-    # When cancelled, the driver's own wait would wait once more for a server that may be gone.
+    """Send everything in one round trip and return the results. Raises if one of them failed."""
+    # When canceled, the wait of AsyncConnection would wait again for a server that may be gone.
     results = await waiting.wait_async(
         _send_and_receive(connection.pgconn, sends),
         connection.pgconn.socket,
@@ -117,8 +129,10 @@ async def _exchange_all(
 
 
 def _send_and_receive(
-    pgconn: PGconn, sends: Sequence[Callable[[], None]]
+    pgconn: PGconn,
+    sends: Sequence[Callable[[], None]],
 ) -> Generator[Wait, Ready | int, list[PGresult]]:
+    """Send and receive without blocking: yield what to wait for, return the results."""
     pgconn.enter_pipeline_mode()
     for send in sends:
         send()
@@ -126,9 +140,8 @@ def _send_and_receive(
     results: list[PGresult] = []
     is_sent = pgconn.flush() == 0
     while True:
-        # None where the driver waits once more to cancel it
-        ready = (yield Wait.R if is_sent else Wait.RW) or Ready.NONE
-        if ready & Ready.R:
+        ready = yield Wait.R if is_sent else Wait.RW
+        if ready and ready & Ready.R:  # None if the driver waits again in order to cancel
             pgconn.consume_input()
         is_sent = is_sent or pgconn.flush() == 0
         while not pgconn.is_busy():
@@ -141,26 +154,28 @@ def _send_and_receive(
 
 
 def _read_time(data: Buffer) -> str:
-    """Return microseconds since 2000 as the fixed-width text that sorts."""
+    """Return microseconds since 2000 as fixed-width text, which sorts by time."""
     (micros,) = _READ_MICROS(data)
     try:
         at = _EPOCH + timedelta(microseconds=micros)
         return f"{at.isoformat(timespec='microseconds')}Z"
-    except OverflowError:  # before the year 1, after 9999: nothing that was written by us
+    except OverflowError:  # before the year 1 or after 9999, so not written by Memorist
         return f"{micros} microseconds after 2000"
 
 
 def _read_vector(data: Buffer) -> bytes:
-    """Return the numbers after dimensions and a reserved number, of two bytes each; all have the
-    high byte first."""
-    return np.frombuffer(data, ">f4", offset=4).astype("<f4").tobytes()
+    """Return the numbers of a vector, little-endian. The server sends them big-endian, after two
+    bytes for the dimensions and two reserved bytes."""
+    numbers = np.frombuffer(data, ">f4", offset=4)
+    return numbers.astype("<f4").tobytes()
 
 
 class _Numbers(Dumper):
     format = Format.BINARY
 
     def dump(self, obj: NDArray[np.float32]) -> bytes:
-        return struct.pack(">HH", len(obj), 0) + obj.astype(">f4").tobytes()
+        head = struct.pack(">HH", len(obj), 0)
+        return head + obj.astype(">f4").tobytes()
 
 
 _READERS: dict[str | int, Callable[[Buffer], Any]] = {
@@ -172,20 +187,22 @@ _READERS: dict[str | int, Callable[[Buffer], Any]] = {
 
 
 def adapters(vector: int) -> AdaptersMap:
-    """Return how values are written and read; `vector` is the number that the database gave
-    pgvector's type."""
+    """Return the adapters that write and read values; `vector` is the OID of pgvector's type."""
     made = AdaptersMap(psycopg.adapters)
     made.register_dumper(int, Int8Dumper)  # one width for all, so that a statement is prepared once
-    for kind, read in (_READERS | {vector: _read_vector}).items():
-        ways = {"format": Format.BINARY, "load": staticmethod(read)}
-        made.register_loader(kind, type("BinaryLoader", (Loader,), ways))
-    made.register_dumper(np.ndarray, type("Numbers", (_Numbers,), {"oid": vector}))
+    readers = _READERS | {vector: _read_vector}
+    for kind, read in readers.items():
+        members = {"format": Format.BINARY, "load": staticmethod(read)}
+        loader = type("BinaryLoader", (Loader,), members)
+        made.register_loader(kind, loader)
+    dumper = type("Numbers", (_Numbers,), {"oid": vector})
+    made.register_dumper(np.ndarray, dumper)
     return made
 
 
 @lru_cache(1024)
 def number_placeholders(sql: str) -> bytes:
-    """Return the statement with $1, $2, … for its question marks; those in quotes are left alone.
+    """Return the statement with $1, $2, … in place of question marks that are not in quotes.
 
     >>> number_placeholders("SELECT '?' WHERE a = ? AND b = ?")
     b"SELECT '?' WHERE a = $1 AND b = $2"

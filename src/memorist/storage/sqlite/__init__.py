@@ -1,6 +1,6 @@
 """SQLite as a `Database`: one file, any number of processes.
 
-One thread owns the connection that writes, a few own connections that read, so the event loop is
+One thread has the connection that writes, a few have connections that read, so the event loop is
 never blocked.
 """
 
@@ -37,14 +37,14 @@ from .connection import (
     migrate,
     new_path,
     translate,
-    translated,
+    translate_errors,
 )
 
 T = TypeVar("T")
 READERS = 2
-LOOK_SECONDS = 1  # SQLite does not notify, so a waiting process looks again
-RESERVE_BYTES = 1 << 20  # kept aside, so that forgetting works on a full disk
-CHECKPOINT_SECONDS = 2  # that a forget waits for readers of the log; then the next write wipes it
+LOOK_SECONDS = 1  # SQLite does not notify other processes, so they poll
+RESERVE_BYTES = 1 << 20  # reserved so that forgetting works on a full disk
+CHECKPOINT_SECONDS = 2  # a forget waits for readers of the WAL; after that the next write wipes it
 
 
 _LOG = f"INSERT INTO log VALUES ({', '.join('?' * len(LogRow._fields))})"
@@ -90,8 +90,8 @@ DIALECT = Dialect(
 
 
 class SqliteConnection:
-    """A pool of threads, each with a connection of its own: the one that writes is the `Connection`
-    of every transaction."""
+    """A pool of threads, each with its own connection. The one that writes is the `Connection` of
+    every transaction."""
 
     dialect = DIALECT
     rows = read_one
@@ -99,7 +99,7 @@ class SqliteConnection:
     def __init__(self, path: str, name: str, *, threads: int = 1) -> None:
         self.path = path
         self.secret = b""
-        self.must_wipe = False  # deleted text may still be in the log
+        self.must_wipe = False  # deleted text may still be in the WAL
         self._can_create = name == "writer"
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"memorist-{name}")
         self._local = threading.local()
@@ -107,7 +107,7 @@ class SqliteConnection:
         self._is_closed = False
 
     async def call(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Call a function with the connection, in its thread."""
+        """Call a function with a connection, in the thread of that connection."""
         if self._is_closed:
             raise MemoristError("This memory is closed: open it again")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._work, work)
@@ -143,7 +143,7 @@ class SqliteConnection:
         self.must_wipe = True
 
     def notify_after_commit(self, scope: int, revision: int) -> None:
-        """Do nothing: those who wait look again every moment."""
+        """Do nothing: processes that wait for changes poll."""
 
     async def close(self) -> None:
         self._is_closed = True
@@ -164,7 +164,7 @@ class SqliteDatabase:
         self._writer = SqliteConnection(path, "writer")
         self._reader = SqliteConnection(path, "reader", threads=READERS)
         self.read = self._reader.read
-        self._turn = asyncio.Lock()  # among the tasks of this process; SQLite locks out the others
+        self._turn = asyncio.Lock()  # for tasks of this process; SQLite serializes processes
 
     @classmethod
     async def open(cls, path: str | Path) -> SqliteDatabase:
@@ -184,7 +184,7 @@ class SqliteDatabase:
             found = connection.execute("SELECT value FROM meta WHERE key = 'secret'").fetchall()
             database.secret = writer.secret = parse_secret(found, place)
             if is_file:
-                checkpoint(connection, seconds=0)  # a crash may have left deleted text in the log
+                checkpoint(connection, seconds=0)  # a crash may have left deleted text in the WAL
                 reserve_space(place)
 
         try:
@@ -208,21 +208,21 @@ class SqliteDatabase:
                 await self._writer.call(_begin)
                 yield self._writer
                 await asyncio.shield(self._writer.read([("COMMIT", ())]))
-            except BaseException:  # when cancelled, too: what still runs in the thread is undone
+            except BaseException:  # also if canceled: a statement may still run in the thread
                 await asyncio.shield(self._writer.call(_rollback))
                 raise
             if self._writer.must_wipe:
                 await self._wipe()
 
     async def _wipe(self) -> None:
-        """Remove deleted text from the log. The commit stands: after a failure the next write
+        """Remove deleted text from the WAL. After a failure, the commit stands and the next write
         tries again."""
         with suppress(MemoristError):
             self._writer.must_wipe = not await self._writer.call(checkpoint)
 
     @asynccontextmanager
     async def try_lock(self, name: str) -> AsyncIterator[bool]:
-        """Lock an empty file beside the database, which the system unlocks if the process dies."""
+        """Lock an empty file next to the database; the system releases it if the process dies."""
         place = f"{self.path}-{name}.lock"
         if self.path.startswith(IN_MEMORY):
             place = self.path.replace("?", f"-{name}?")
@@ -239,7 +239,7 @@ class SqliteDatabase:
     async def backup(self, path: Path) -> None:
         def work(connection: apsw.Connection) -> None:
             target = new_path(path)
-            with translated(str(target)):
+            with translate_errors(str(target)):
                 copy(connection, target)
 
         await self._reader.call(work)
@@ -258,15 +258,15 @@ class SqliteDatabase:
     async def close(self) -> None:
         await self._reader.close()
         await self._writer.close()
-        # SQLite removes the log when the last user closes the database.
+        # SQLite removes the WAL when the last process closes the database.
         if not await asyncio.to_thread(os.path.exists, f"{self.path}-wal"):
             self.make_room()
 
 
 def checkpoint(connection: apsw.Connection, *, seconds: int = CHECKPOINT_SECONDS) -> bool:
-    """Move what was committed into the file and empty the log; False if other processes still
-    read it."""
-    if not connection.filename:  # in memory there is no log
+    """Move committed pages into the database file and truncate the WAL; return False if other
+    processes still read it."""
+    if not connection.filename:  # a database in memory has no WAL
         return True
     connection.set_busy_timeout(seconds * 1000)
     try:
@@ -278,7 +278,7 @@ def checkpoint(connection: apsw.Connection, *, seconds: int = CHECKPOINT_SECONDS
 
 
 def _begin(connection: apsw.Connection) -> None:
-    is_moved = ctypes.c_int()  # SQLite would go on writing to a file that nobody can open again
+    is_moved = ctypes.c_int()  # SQLite would keep writing to a file that cannot be opened again
     connection.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, ctypes.addressof(is_moved))
     if is_moved:
         raise _lost(connection.filename)
@@ -297,7 +297,8 @@ def _lost(path: str) -> StoreUnavailable:
 
 
 def lock_file(place: str) -> apsw.Connection | None:
-    with translated(place):
+    """Return a connection that holds a lock; None if another process holds it."""
+    with translate_errors(place):
         connection = apsw.Connection(place, flags=FLAGS | apsw.SQLITE_OPEN_CREATE)
         try:
             connection.execute("BEGIN EXCLUSIVE")
@@ -310,14 +311,14 @@ def lock_file(place: str) -> apsw.Connection | None:
 
 
 def reserve_space(path: str) -> None:
-    """Reserve a little space, where that is possible; a temporary database needs none."""
+    """Reserve some disk space if possible, unless the database is temporary."""
     reserve = Path(f"{path}-reserve")
     if reserve.exists() or is_temporary(reserve):
         return
     try:
         if shutil.disk_usage(reserve.parent).free >= 4 * RESERVE_BYTES:
             create_private(reserve)
-            # Random, since some file systems store zeros as nothing.
+            # Random, since some file systems do not allocate space for zeros.
             reserve.write_bytes(os.urandom(RESERVE_BYTES))
     except OSError:
         with suppress(OSError):
@@ -325,13 +326,13 @@ def reserve_space(path: str) -> None:
 
 
 def is_temporary(path: Path) -> bool:
-    """Return whether a file is in a folder of its own that the system made for temporary files."""
+    """Return whether a file is in a temporary folder of the system."""
     folder = path.parent
     return folder.name.startswith("tmp") and folder.parent == Path(gettempdir())
 
 
 def prepare_file(path: Path) -> str:
-    """Create the folder and the file; return the absolute path, in which `file:` is not special."""
+    """Create the folder and the file; return the absolute path, which is never a `file:` URI."""
     path = path.absolute()
     if "\0" in str(path):
         raise StoreUnavailable(f"{str(path)!r} is not a valid file name: choose another one")

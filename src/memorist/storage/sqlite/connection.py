@@ -1,9 +1,8 @@
-"""One SQLite connection: how it is opened, how its schema becomes the newest, how its errors become
-ours.
+"""Open a SQLite connection, migrate its schema, copy a database, and translate its errors.
 
-WAL lets readers go on while one writes; `synchronous=FULL` makes a commit survive power loss
-(`NORMAL` does not); `BEGIN IMMEDIATE` keeps what a transaction read from changing under it;
-`secure_delete` overwrites what is erased.
+With WAL, readers are not blocked by a writer. `synchronous=FULL` makes a commit survive power loss
+(`NORMAL` does not). With `BEGIN IMMEDIATE`, what a transaction has read cannot change before it
+writes. `secure_delete` overwrites erased content.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from ...errors import (
 from ..atomic import BESIDE, new_file
 from ..database import Migration, missing_migrations, plan, shipped_migrations
 
-BUSY_SECONDS = 30  # with eight writers 5 s failed now and then
+BUSY_SECONDS = 30  # 5 s failed occasionally with eight writers
 IN_MEMORY = "file:/"  # prefix of a database in memory; a path on disk is absolute
 FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
 _RETRY_SECONDS = 0.001
@@ -46,12 +45,12 @@ _PRAGMAS = (
     "temp_store = MEMORY",
 )
 DRIVER_ERRORS = (apsw.Error, UnicodeError, OverflowError)
-# The first that fits, so the particular stands before the general.
+# The first match is used, so specific errors come before general ones.
 _ERRORS: tuple[tuple[Any, type[MemoristError], str], ...] = (
     (
         UnicodeEncodeError,
         InvalidInput,
-        "A name or an id holds half a surrogate pair: it cannot be stored",
+        "A name or an id contains an unpaired surrogate: it cannot be stored",
     ),
     (OverflowError, InvalidInput, "A number is too large: it has to fit into 64 bits"),
     (
@@ -78,7 +77,7 @@ _ERRORS: tuple[tuple[Any, type[MemoristError], str], ...] = (
     (
         apsw.ConstraintError,
         RevisionConflict,
-        "This contradicts what is already stored: read it again and repeat the change ({error})",
+        "This conflicts with stored data: read it again and repeat the change ({error})",
     ),
     (
         (apsw.TooBigError, apsw.RangeError),
@@ -91,8 +90,7 @@ _ERRORS: tuple[tuple[Any, type[MemoristError], str], ...] = (
 
 
 def create_private(path: Path) -> None:
-    """Create a file that only its owner can read; an existing one stays as it is. SQLite reports
-    failures."""
+    """Create a file that only its owner can read, unless it exists. SQLite reports failures."""
     with suppress(OSError):
         path.touch(mode=0o600, exist_ok=False)
 
@@ -100,28 +98,28 @@ def create_private(path: Path) -> None:
 def connect(path: str, *, create: bool = True) -> apsw.Connection:
     """Open a database file. Raises StoreUnavailable, StoreDamaged.
 
-    A file that is not ours is left as it is.
+    A database of another program is not changed.
     """
 
     def lower(*values: Any) -> Any:
         (text,) = values
         return text.lower() if isinstance(text, str) else text
 
-    with translated(path):
+    with translate_errors(path):
         flags = FLAGS | (apsw.SQLITE_OPEN_CREATE if create else 0)
         connection = apsw.Connection(path, flags=flags)
         try:
             wait(connection, path)
-            # SQLite's own knows only the case of ASCII; a tag is found in any case of any script.
+            # The built-in function knows only ASCII; tags are compared in any script.
             connection.create_scalar_function("lower", lower, 1, deterministic=True)
             tables = {row[0] for row in connection.execute(_TABLES)}
             if tables and not tables >= _OURS:
                 raise StoreDamaged(
-                    f"{path!r} is a SQLite database, but not one of Memorist: choose another file"
+                    f"{path!r} is a SQLite database of another program: choose another file"
                 )
             use_wal(connection)
             for pragma in _PRAGMAS:
-                # takes effect only if read to its end
+                # takes effect only if all rows are read
                 connection.execute(f"PRAGMA {pragma}").fetchall()
         except BaseException:
             connection.close()
@@ -130,8 +128,7 @@ def connect(path: str, *, create: bool = True) -> apsw.Connection:
 
 
 def wait(connection: apsw.Connection, path: str) -> None:
-    """Set how long to wait for locks. In memory a writer locks readers out, so they retry every
-    moment."""
+    """Set how long to wait for locks. In memory, a writer blocks readers, so they retry often."""
     if not path.startswith(IN_MEMORY):
         connection.set_busy_timeout(BUSY_SECONDS * 1000)
         return
@@ -144,7 +141,7 @@ def wait(connection: apsw.Connection, path: str) -> None:
 
 
 def use_wal(connection: apsw.Connection) -> None:
-    """Switch to WAL. Changing the journal does not wait for locks by itself, so it is retried."""
+    """Switch to WAL. Changing the journal mode does not wait for locks, so it is retried."""
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -160,11 +157,11 @@ migrations = partial(shipped_migrations, __package__)
 
 
 def migrate(connection: apsw.Connection, path: str, steps: Sequence[Migration] = ()) -> list[int]:
-    """Bring the database to the newest schema, in one transaction, after a backup of what was
-    there.
+    """Migrate the database to the newest schema, in one transaction, after a backup; return the
+    steps that were applied.
 
-    Any number of processes may call it at once: one migrates, the others find it done. Raises
-    MigrationNeeded for a database from a newer version, StoreDamaged for an altered one.
+    Any number of processes may call it at once; only one migrates. Raises MigrationNeeded for a
+    database of a newer version, StoreDamaged for an altered one.
     """
     steps = steps or migrations()
     if not missing_migrations(_done(connection), steps, path):
@@ -194,29 +191,29 @@ def _done(connection: apsw.Connection) -> dict[int, str]:
 
 
 def new_path(path: Path) -> Path:
-    """Return the absolute path, in which no name is special to SQLite.
+    """Return the absolute path, since SQLite treats some relative names specially.
 
-    Raises InvalidInput if the file exists, or the log of an earlier one, which SQLite would take
-    for this one's.
+    Raises InvalidInput if the file exists, or the WAL or journal of an earlier one, which SQLite
+    would apply to the new file.
     """
     for end in ("", *BESIDE):
         if os.path.exists(f"{path}{end}"):
-            raise InvalidInput(f"'{path}{end}' exists already: choose a new name for the backup")
+            raise InvalidInput(f"'{path}{end}' already exists: choose a new name for the backup")
     return path.absolute()
 
 
 def copy(source: apsw.Connection, path: Path) -> None:
-    """Copy a database as it is at one moment, while others go on writing. Raises StoreDamaged if
-    the copy, opened again, does not hold as many rows."""
+    """Copy a consistent snapshot of a database; writes may continue. Raises StoreDamaged if the
+    copy, opened again, has another number of rows."""
     with new_file(path) as draft:
-        source.execute("BEGIN")  # what is counted is what is copied, whatever others write
+        source.execute("BEGIN")  # count and copy the same snapshot
         try:
             expected = _count_rows(source)
             with (
                 closing(apsw.Connection(str(draft))) as target,
                 target.backup("main", source, "main") as copying,
             ):
-                copying.step(-1)  # in smaller steps, each write of others would restart it
+                copying.step(-1)  # with smaller steps, each write would restart the copy
         finally:
             source.execute("ROLLBACK")
         uri = f"file:{quote(draft.absolute().as_posix())}?immutable=1"
@@ -240,8 +237,8 @@ def _count_rows(connection: apsw.Connection) -> set[tuple[str, int]]:
 
 
 @contextmanager
-def translated(path: str) -> Iterator[None]:
-    """Turn the driver's errors into ours, with the way out."""
+def translate_errors(path: str) -> Iterator[None]:
+    """Raise driver errors as Memorist errors that say what to do."""
     try:
         yield
     except DRIVER_ERRORS as error:
@@ -249,7 +246,7 @@ def translated(path: str) -> Iterator[None]:
 
 
 def translate(error: Exception, path: str) -> MemoristError:
-    # The index of the log is mapped into memory; where it cannot grow, SQLite reports an I/O error.
+    # The WAL index is mapped into memory; if it cannot grow, SQLite reports an I/O error.
     no_room = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE
     if no_room or getattr(error, "errno", None) == errno.ENOSPC:
         error = apsw.FullError()
