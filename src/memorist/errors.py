@@ -96,11 +96,11 @@ class ModelUnavailable(ProviderFailed):
     """The language model did not answer, so rules were used. The same call may work later."""
 
     retry = True
-    cost: tuple[int, int] | None = None  # tokens in and out that were billed anyway, if known
+    cost: tuple[int, int] | None = None  # input and output tokens billed anyway, if known
 
 
 class BadModelAnswer(ProviderFailed):
-    """The answer of the language model is not usable."""
+    """The answer of the language model cannot be used."""
 
     cost: tuple[int, int] | None = None  # as above
 

@@ -1,5 +1,5 @@
-"""The ports to providers. A docstring here is a contract; `tests/contract` holds every provider
-to it."""
+"""The ports to providers. A docstring here is a contract; `tests/contract` checks every provider
+against it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Vectors = NDArray[np.float32]
 
 
 class Closable(Protocol):
-    """What a provider holds is released when it is closed."""
+    """A provider that releases its resources when it is closed."""
 
     async def close(self) -> None: ...
 
@@ -46,7 +46,7 @@ class Forgetful(Protocol):
     """An embedder that caches texts or their vectors, and can delete them."""
 
     async def forget(self, texts: Sequence[str]) -> None:
-        """Delete everything that is cached of these texts."""
+        """Delete everything that is cached for these texts."""
         ...
 
 
@@ -57,12 +57,12 @@ class Reranker(Closable, Protocol):
     def name(self) -> str: ...
 
     async def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return how well each text answers, in [0, 1] and in order. Raises ProviderFailed."""
+        """Return how well each text answers, from 0 to 1, in order. Raises ProviderFailed."""
         ...
 
 
 class LanguageModel(Closable, Protocol):
-    """Answers questions in a given shape."""
+    """Answers prompts with values that fit a schema."""
 
     @property
     def name(self) -> str: ...
@@ -70,7 +70,7 @@ class LanguageModel(Closable, Protocol):
     async def answer(self, ask: Prompt) -> ModelAnswer:
         """Return an answer that fits the schema; ask once more if the first does not.
 
-        Raises ModelUnavailable if none comes in time, BadModelAnswer if none can be used.
+        Raises ModelUnavailable if none arrives in time, BadModelAnswer if none can be used.
         """
         ...
 
@@ -88,7 +88,7 @@ class BudgetedModel(Closable, Protocol):
 
 
 class IndexRow(NamedTuple):
-    """What the legs of recall need of one memory, without its text."""
+    """What the legs of recall need to know about one memory, without its text."""
 
     row: int  # number of the row in the store; a memory keeps it for life
     state: str
@@ -108,7 +108,7 @@ class IndexRow(NamedTuple):
     simhash: int
     flags: int  # as `text.index` sets them
     terms: bytes  # as `text.terms` packs them
-    vector: bytes | None  # float32, or None if that model has not embedded it
+    vector: bytes | None  # float32, or None if the model has not embedded it
 
 
 @frozen
@@ -117,7 +117,7 @@ class Delta:
 
     revision: int  # of the scope, when this page was read
     rows: list[IndexRow] = field(default_factory=list)  # as they are now
-    gone: list[int] = field(default_factory=list)  # erased since; they come with the first page
+    gone: list[int] = field(default_factory=list)  # erased since; only on the first page
     next: int | None = None  # where the next page begins
     total: int = 0  # how many rows changed, on the first of several pages
 
@@ -143,25 +143,24 @@ class LlmUsage:
     calls: int
     tokens_in: int
     tokens_out: int
-    reserved: int = 0  # tokens reserved for calls that are under way, or never came back
+    reserved: int = 0  # tokens reserved for calls that are running or never returned
 
 
 class TokenLedger(Protocol):
     """Counts the tokens of language models against daily caps."""
 
     async def reserve(self, usage: LlmUsage, *, user_cap: int, tenant_cap: int) -> bool:
-        """Reserve tokens for a call, if the user and the tenant have so many left (0: no cap)."""
+        """Reserve tokens for a call; False if that would exceed a cap (0: no cap)."""
         ...
 
     async def settle(self, usage: LlmUsage) -> None:
-        """Replace what was reserved for a call by what it cost."""
+        """Replace the reservation of a call by its cost."""
         ...
 
 
 @frozen
 class IndexEntry:
-    """A memory as a vector index keeps it: where it stands in the store, its vector, and what
-    can be filtered on."""
+    """A memory in a vector index: its row in the store, its vector, and fields to filter on."""
 
     row: int
     vector: Vectors
@@ -170,15 +169,15 @@ class IndexEntry:
 
 
 class VectorIndex(Closable, Protocol):
-    """Finds near vectors outside this process. It holds derived data: filled from the store, never
-    trusted alone.
+    """Finds near vectors outside this process. It holds derived data that is filled from the store
+    and checked against it.
 
     Every method raises IndexUnavailable if the index does not answer in time.
     """
 
     @property
     def name(self) -> str:
-        """The name of the index and its place: another name is another, empty index."""
+        """The name of the index and its location: another name is another, empty index."""
         ...
 
     async def put(self, scope: Scope, entries: Sequence[IndexEntry]) -> None:
@@ -190,12 +189,14 @@ class VectorIndex(Closable, Protocol):
         ...
 
     async def nearest(self, scope: Scope, vector: Vectors, *, limit: int) -> list[int]:
-        """Return the rows of a scope whose vectors are nearest by cosine, nearest first; the
-        search may be approximate."""
+        """Return the rows of a scope with the nearest vectors by cosine, nearest first.
+
+        The search may be approximate.
+        """
         ...
 
     async def clear(self) -> None:
-        """Remove everything of this store and model, so that it can be filled anew."""
+        """Remove everything of this store and model, so that it can be filled again."""
         ...
 
     async def count(self) -> int:

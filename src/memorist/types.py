@@ -187,7 +187,7 @@ class Draft:
 
 @frozen
 class Outcome:
-    """What became of one draft."""
+    """The outcome of one draft."""
 
     status: Status
     ids: tuple[str, ...] = ()  # the memories that now hold it
@@ -198,7 +198,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of each draft, in the order they were given."""
+    """The outcome of each draft, in the order they were given."""
 
     outcomes: tuple[Outcome, ...]
 
@@ -364,7 +364,7 @@ class Evidence:
 
 @frozen
 class Conflict:
-    """Two contradicting statements: the newer one holds until it is confirmed or rejected."""
+    """Two contradicting statements: the newer one is valid until it is confirmed or rejected."""
 
     new: Memory
     old: Memory

@@ -124,12 +124,10 @@ class Settings(BaseSettings):
     """Write policy."""
     extract: Literal["off", "rules", "model"] = "off"
     """How facts are extracted from conversation turns in the background: by rules, or by a
-    language model within its
-    budget (rules if it is unavailable)."""
+    language model within its budget (rules if it is unavailable)."""
     capacity: NonNegativeInt | None = None
     """Maximum number of memories per user and space; beyond it the least valuable are hidden.
-    Default: that of the
-    write policy; 0: no limit."""
+    Default: that of the write policy; 0: no limit."""
     profile: str = "default"
     """Ranking profile."""
     categories: Path | None = None
@@ -203,8 +201,10 @@ class Settings(BaseSettings):
 
 
 def config_file() -> Path:
-    """Return the TOML file with settings. Raises ValueError if MEMORIST_CONFIG names a missing
-    file."""
+    """Return the TOML file with settings.
+
+    Raises ValueError if the file that MEMORIST_CONFIG names does not exist.
+    """
     named = os.environ.get("MEMORIST_CONFIG")
     if named and not Path(named).is_file():
         raise ValueError(f"{named} does not exist")
@@ -216,7 +216,7 @@ def config_file() -> Path:
 
 
 def suggest(name: str) -> str:
-    """Return " Did you mean …?" for a misspelt setting; empty if none is similar.
+    """Return " Did you mean …?" for a misspelled setting; empty if none is similar.
 
     >>> suggest("embeder")
     " Did you mean 'embedder'?"

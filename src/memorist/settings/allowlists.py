@@ -1,5 +1,4 @@
-"""What agents may read: the categories, how much of each goes into a context, and which agent sees
-which."""
+"""The categories of memories: how much of each goes into a context, and which agent may read it."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ DOCUMENTED = Path(__file__).with_name("categories.toml")
 USUAL_LENGTH = 30  # memories of a category that does not say how many
 ALL = -1
 PROCEDURAL = "procedural"  # how-tos, which only agents that act on them are given
-# Memories of one category under several names: an agent that may read the last may read the first.
+# Other names of a category: an agent that may read the category may read these memories.
 _NAMES = "preference project relationship goal task interest constraint".split()
 _ALIASES = {name: f"{name}s" for name in _NAMES} | {"relationship_dynamic": "relationships"}
 
@@ -119,11 +118,10 @@ class Access:
             known = ", ".join(sorted(self.allowlists))
             raise NotAllowed(f"No agent {agent!r} has an allowlist: there are {known}")
         own = self.allowlists[agent]
-        asked = tuple(dict.fromkeys(canonical(each) for each in wanted or own))
+        asked = tuple(dict.fromkeys(map(canonical, wanted or own)))
         if refused := [each for each in asked if each not in own]:
-            raise NotAllowed(
-                f"Agent {agent!r} may not read {', '.join(refused)}: only {', '.join(own)}"
-            )
+            names = ", ".join(refused)
+            raise NotAllowed(f"Agent {agent!r} may not read {names}: only {', '.join(own)}")
         return asked
 
 
@@ -156,14 +154,14 @@ def load(path: Path | None) -> Access:
 
 
 def _read(path: Path) -> Any:
-    """Return what a YAML or TOML file holds."""
+    """Return the contents of a YAML or TOML file."""
     try:
         text = path.read_text("utf-8")
         data = tomllib.loads(text) if path.suffix == ".toml" else _parse_yaml(text, path)
     except (OSError, ValueError) as error:
         raise Misconfigured(f"{path} cannot be read: {error}") from error
     if not data:
-        raise Misconfigured(f"{path} is empty: it takes categories and allowlists")
+        raise Misconfigured(f"{path} is empty: it should list categories and allowlists")
     return data
 
 

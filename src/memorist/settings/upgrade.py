@@ -1,4 +1,4 @@
-"""Moves what version 0.1 kept at its default paths to the default paths of this version.
+"""Move the files of version 0.1 from its default paths to the default paths of this version.
 
 Version 0.1 was called Recollect. Another program of that name may use the same folders, so only
 what version 0.1 wrote is moved, one rename at a time: the spool first, because its folders are
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import apsw
 from platformdirs import user_config_path, user_data_path, user_state_path
@@ -83,7 +83,7 @@ def move_config(config: Path, known: Collection[str]) -> Path:
 
 
 def _rename_settings(file: Path) -> None:
-    """Give the settings in a file their new names, all at once."""
+    """Give the settings in a file their new names, atomically."""
     old = "|".join(_RENAMED)
     text = re.sub(
         rf"^(\s*)({old})(?=\s*=)",
@@ -98,7 +98,7 @@ def _rename_settings(file: Path) -> None:
 
 
 def warn_of_old_variables(known: Collection[str]) -> None:
-    """Warn of environment variables of version 0.1, which are not read any more."""
+    """Warn about environment variables of version 0.1, which are no longer read."""
     for setting in (*known, *_RENAMED):
         old = f"RECOLLECT_{setting.upper()}"
         new = f"MEMORIST_{_RENAMED.get(setting, setting).upper()}"
@@ -110,8 +110,8 @@ def warn_of_old_variables(known: Collection[str]) -> None:
 def move_data(*, db: Path | None, state_dir: Path | None, spool_dir: Path) -> dict[str, Any]:
     """Move database, spool and caches of version 0.1 to these paths, unless something is there.
 
-    None stands for a path that the user has chosen; nothing is moved there. Return the old paths,
-    by setting, of what could not be moved.
+    None stands for a path that the user chose; nothing is moved there. Return the old paths, by
+    setting, of what could not be moved.
     """
     old = {"db": user_data_path(_OLD) / "memory.db", "state_dir": user_state_path(_OLD)}
     new = {"db": db, "state_dir": state_dir}
@@ -123,7 +123,8 @@ def move_data(*, db: Path | None, state_dir: Path | None, spool_dir: Path) -> di
             return {}
         _run(moves)
         left = {move.setting for move in _plan(db, state_dir, spool_dir)}
-    for setting in sorted({move.setting for move in moves} - left):
+    moved = {move.setting for move in moves}
+    for setting in sorted(moved - left):
         _notify(old[setting], new[setting])
     spools = old["state_dir"] / _SPOOLS
     for folder in (spools, spools.parent, old["state_dir"], old["db"].parent):
@@ -149,15 +150,14 @@ def _plan(db: Path | None, state_dir: Path | None, spool_dir: Path) -> list[Move
         files = [*sorted(old_db.parent.glob("memory.db[-.]*")), old_db]
         database = [Move("db", file, db.with_name(file.name)) for file in files]
     if state_dir is not None:
-        folders = [*sorted(old_spools.glob("*")), old_state / "embeddings_cache"]
-        state = [
-            Move("state_dir", each, state_dir / each.relative_to(old_state)) for each in folders
-        ]
+        for each in (*sorted(old_spools.glob("*")), old_state / "embeddings_cache"):
+            target = state_dir / each.relative_to(old_state)
+            state.append(Move("state_dir", each, target))
     return _without_conflicts(spool + state + database)
 
 
 def _without_conflicts(moves: Sequence[Move]) -> list[Move]:
-    """Leave out what does not exist or is planned already, and what would replace something."""
+    """Leave out what does not exist, is already planned, or would replace something."""
     chosen: list[Move] = []
     for move in moves:
         if not os.path.exists(move.source) or os.path.lexists(move.target):
@@ -181,7 +181,7 @@ def _is_database(path: Path) -> bool:
     except apsw.NotADBError:
         return False
     except apsw.Error:
-        return True  # busy or damaged: opening it will tell
+        return True  # busy or damaged: opening it will show
     names = {row[0] for row in rows}
     return not names or names >= _TABLES
 
@@ -189,20 +189,21 @@ def _is_database(path: Path) -> bool:
 def spool_name(db: str) -> str:
     """Return the name of the folder that holds the spool of a database.
 
-    It stands for the file, or the server and the database on it; users and passwords do not count.
+    It identifies the file, or the server and its database; users and passwords do not matter.
     """
     place = os.path.realpath(db)
     if "://" in db:
         address = urlsplit(db)
         where = address.netloc.rpartition("@")[2].lower()  # one host, or several with commas
-        named = {name: values[0] for name, values in parse_qs(address.query).items()}
+        named = dict(parse_qsl(address.query)[::-1])  # of equal names the first one counts
         host = named.get("host") or (where if ":" in where else f"{where}:5432")
-        place = f"{host} {named.get('port', '')} {named.get('dbname') or address.path.strip('/')}"
+        name = named.get("dbname") or address.path.strip("/")
+        place = f"{host} {named.get('port', '')} {name}"
     return hashlib.sha256(os.fsencode(place)).hexdigest()[:16]
 
 
 def _run(moves: Sequence[Move]) -> None:
-    """Make the renames, or none of them if it is clear beforehand that one will fail."""
+    """Make the renames, or none of them if a check shows that one would fail."""
     try:
         for move in moves:
             with suppress(FileNotFoundError):  # another process has moved it
@@ -218,7 +219,7 @@ def _run(moves: Sequence[Move]) -> None:
 
 
 def _check(move: Move) -> None:
-    """Raise OSError if a rename cannot work, and make the folder it goes to."""
+    """Raise OSError if a rename cannot work, and create the target folder."""
     if move.source.is_symlink():
         raise OSError(errno.ELOOP, "it is a symbolic link")
     move.target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -231,7 +232,7 @@ def _check(move: Move) -> None:
 
 @contextmanager
 def _lock() -> Iterator[None]:
-    """Let one process at a time look and move, where the system can lock a folder."""
+    """Allow one process at a time, where the system can lock a folder."""
     with ExitStack() as stack:
         with suppress(ImportError, OSError):
             stack.enter_context(atomic.lock(user_data_path(_OLD).parent))

@@ -2,10 +2,7 @@
 by processes; `MemoristStore` stores items of agents.
 
 Both belong to one scope: graphs of another user are not visible, even if threads or namespaces have
-the same name. A checkpoint names the types of its values, and by default LangGraph's serializer
-imports and calls them: anyone who can write a row or provide an archive could run code. Only known
-types are restored here: plain data, types of LangGraph and LangChain, and those that the application
-lists.
+the same name.
 """
 
 from __future__ import annotations
@@ -15,12 +12,11 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from ...errors import InvalidInput, Misconfigured, NotAllowed, StoreDamaged
+from ...errors import InvalidInput, Misconfigured, StoreDamaged
 from ...manage.checkpoints import thread_name
 from ...scoped import ScopedClient
 from ...storage.graph_checkpoints import (
@@ -51,9 +47,8 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from .serializer import StrictSerializer
 from .store import MemoristStore
 
 __all__ = ["MemoristSaver", "MemoristStore", "migrate"]
@@ -62,46 +57,6 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import DeltaChannelHistory
 
 _COUNTERS = "counters_since_delta_snapshot"
-_blocked: ContextVar[list[str] | None] = ContextVar("blocked", default=None)
-
-
-class StrictSerializer(JsonPlusSerializer):
-    """LangGraph's serializer with a strict allowlist.
-
-    `allowed_types` are classes, or pairs of a module and a name. Raises NotAllowed if a checkpoint
-    names another type, which is neither imported nor called. The checkpoint is not changed.
-    """
-
-    def __init__(self, allowed_types: Iterable[type | tuple[str, ...]] = ()) -> None:
-        super().__init__(allowed_msgpack_modules=tuple(allowed_types) or None)
-
-    def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Restore a value. Raises NotAllowed, StoreDamaged."""
-        blocked: list[str] = []
-        token = _blocked.set(blocked)
-        try:
-            value = super().loads_typed(data)
-        except NotImplementedError as error:
-            raise StoreDamaged(f"A checkpoint has the unknown type {data[0]!r:.60}") from error
-        finally:
-            _blocked.reset(token)
-        if blocked:
-            raise NotAllowed(
-                f"A checkpoint contains a value of type {', '.join(blocked)}, which is not on the"
-                " allowlist. If you trust its source, add the type:"
-                " MemoristSaver(scope, allowed_types=[…])"
-            )
-        return value
-
-
-def _collect_blocked_types(event: SerdeEvent) -> None:
-    """Collect the types that LangGraph refused while a value is restored."""
-    blocked = _blocked.get()
-    if blocked is not None and event["kind"] in ("msgpack_blocked", "msgpack_method_blocked"):
-        blocked.append(f"{event['module']}.{event['name']}"[:100])
-
-
-register_serde_event_listener(_collect_blocked_types)
 
 
 class MemoristSaver(BaseCheckpointSaver[str]):

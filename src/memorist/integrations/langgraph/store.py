@@ -31,6 +31,7 @@ from langgraph.store.base import (
 
 from ...embedders import encode
 from ...errors import InvalidInput
+from ...ports import Vectors
 from ...scoped import ScopedClient
 from ...storage.documents import Document, DocumentKey, Documents
 from ...sync import Blocking, BlockingScope, verb
@@ -87,7 +88,8 @@ class MemoristStore(BaseStore):
     ) -> Iterator[MemoristStore]:
         """Open a memory for a `with` block: a file, `:memory:` or `postgresql://…`."""
         with Blocking.open(url, **settings) as memory:
-            yield cls(memory.scope(user, space, tenant), fields=fields, ttl=ttl)
+            scope = memory.scope(user, space, tenant)
+            yield cls(scope, fields=fields, ttl=ttl)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Answer the reads with the state before the batch, then apply the writes, all or none."""
@@ -97,7 +99,8 @@ class MemoristStore(BaseStore):
 
     async def asweep_ttl(self) -> int:
         """Delete expired items and return how many. Every write does the same."""
-        return await self._loop.wait(self._items.sweep(self._ctx.clock()))
+        now = self._ctx.clock()
+        return await self._loop.wait(self._items.sweep(now))
 
     sweep_ttl = verb(asweep_ttl)
 
@@ -122,7 +125,8 @@ class MemoristStore(BaseStore):
                         read.append(hit)
                 results.append(items)
             elif isinstance(op, ListNamespacesOp):
-                results.append(_select_namespaces(await self._items.namespaces(now), op))
+                names = await self._items.namespaces(now)
+                results.append(_select_namespaces(names, op))
             elif isinstance(op, PutOp):
                 puts[_key(op.namespace, op.key)] = op  # the last one counts
                 results.append(None)
@@ -133,10 +137,12 @@ class MemoristStore(BaseStore):
             await self._change(puts, now)
         return results
 
-    async def _search(self, op: SearchOp, now: datetime) -> list[tuple[Document, float | None]]:
-        """Return the items under a prefix that match the filter; with a query, most similar
-        first.
-        """
+    async def _search(
+        self,
+        op: SearchOp,
+        now: datetime,
+    ) -> list[tuple[Document, float | None]]:
+        """Return the items under a prefix that match the filter; with a query, nearest first."""
         prefix = _name(op.namespace_prefix)
         end = op.offset + op.limit
         wanted = op.filter or {}
@@ -158,7 +164,12 @@ class MemoristStore(BaseStore):
                 stored = await self._items.get(page, now)
                 return [(stored[key], scores[key]) for key in page if key in stored]
         elif not wanted:
-            found = await self._items.under(prefix, now, limit=op.limit, offset=op.offset)
+            found = await self._items.under(
+                prefix,
+                now,
+                limit=op.limit,
+                offset=op.offset,
+            )
             return [(item, None) for item in found]
         matching: list[tuple[Document, float | None]] = []
         for item in await self._items.under(prefix, now):
@@ -196,16 +207,11 @@ class MemoristStore(BaseStore):
                 raise InvalidInput(
                     f"ttl is a number of minutes from 0 to {_MOST_MINUTES:,}, not {minutes!r}"
                 )
-            puts.append(
-                Document(
-                    *key,
-                    value,
-                    at,
-                    at,
-                    minutes,
-                )
-            )
-        made = await encode(embedder, list(texts.values())) if embedder and texts else ()
+            puts.append(Document(*key, value, at, at, minutes))
+        made: Iterable[Vectors] = ()
+        if embedder and texts:
+            words = list(texts.values())
+            made = await encode(embedder, words)
         await self._items.change(
             puts,
             gone,
@@ -226,7 +232,9 @@ def to_json(value: Mapping[str, Any], most_mb: int) -> str:
         raise InvalidInput(
             f"{size:,} bytes are too many: put less, or raise max_checkpoint_mb ({most_mb})"
         )
-    return text if text == normalize.storable(text) else json.dumps(dict(value))
+    if text != normalize.storable(text):
+        text = json.dumps(dict(value))
+    return text
 
 
 def _name(namespace: tuple[str, ...]) -> str:
@@ -264,17 +272,22 @@ def _fields(item: Document) -> dict[str, Any]:
     return fields
 
 
-def _select_namespaces(names: Sequence[str], op: ListNamespacesOp) -> list[tuple[str, ...]]:
+def _select_namespaces(
+    names: Sequence[str],
+    op: ListNamespacesOp,
+) -> list[tuple[str, ...]]:
     """Return a page of the namespaces that match all conditions, truncated to the depth."""
     matching: set[tuple[str, ...]] = set()
     for labels in map(_labels, names):
         for condition in op.match_conditions or ():
             path = tuple(condition.path)
-            start = 0 if condition.match_type == "prefix" else len(labels) - len(path)
-            is_longer = len(path) > len(labels)
-            if is_longer or any(
-                wanted not in ("*", labels[start + n]) for n, wanted in enumerate(path)
-            ):
+            start = len(labels) - len(path)
+            if start < 0:
+                break
+            if condition.match_type == "prefix":
+                start = 0
+            pairs = zip(path, labels[start:], strict=False)
+            if any(wanted not in ("*", label) for wanted, label in pairs):
                 break
         else:
             matching.add(labels[: op.max_depth])
@@ -283,8 +296,9 @@ def _select_namespaces(names: Sequence[str], op: ListNamespacesOp) -> list[tuple
 
 
 def holds(value: Any, wanted: Any) -> bool:
-    """Return whether a value matches a filter: equal, compared by `$` operators, or matching in each
-    named part.
+    """Return whether a value matches a filter.
+
+    It is equal, passes the `$` operators, or matches in each named part.
     """
     if isinstance(wanted, Mapping):
         if any(str(name).startswith("$") for name in wanted):
@@ -300,8 +314,9 @@ def holds(value: Any, wanted: Any) -> bool:
 
 
 def compares(value: Any, sign: str, bound: Any) -> bool:
-    """Compare numbers as numbers, even if they are text, and other text as text. Return False for
-    anything else.
+    """Compare numbers as numbers, even if they are text, and other text as text.
+
+    Anything else does not match.
     """
     if sign in ("$eq", "$ne"):
         return (value == bound) is (sign == "$eq")
