@@ -347,7 +347,7 @@ async def test_of_one_turn_three_facts_are_kept_and_each_other_one_is_accounted_
         done = await ana.extract(id)
         assert (len(done.outcomes), done.dropped) == (
             3,
-            ("there are more than 3 in one turn",) * 2,
+            ("the turn has more than 3 facts",) * 2,
         ), "of five at most"
         kept = ["The user has two kids.", "The user is a nurse.", "The user owns a boat."]
         assert [fact.text for fact in await facts(ana)] == kept, "what matters most"
@@ -381,7 +381,7 @@ async def test_a_model_gives_up_to_five_candidates_with_category_and_importance(
         (ask,) = engine.ctx.llm.asked
         assert "Note at most 5 facts." in ask.user
         assert ask.schema["properties"]["facts"]["maxItems"] == 5
-        assert done.dropped == ("there are more than 5", *["there are more than 3 in one turn"] * 2)
+        assert done.dropped == ("there are more than 5", *["the turn has more than 3 facts"] * 2)
         kept = [(fact.text, fact.category, fact.importance) for fact in await facts(ana)]
     assert kept == [
         ("The user has two kids.", "relationship", 0.94), ("The user keeps bees.", "fact", 0.95),
@@ -431,7 +431,7 @@ async def test_no_more_than_thirty_facts_are_drawn_out_a_day(place: str) -> None
         assert len(thirty) == 30
         await ana.forget(thirty[0].id, keep_days=30)
         (id,) = (await ana.remember([turn("I own a boat.", "late")])).ids
-        assert (await ana.extract(id)).dropped == ("there were 30 today",), (
+        assert (await ana.extract(id)).dropped == ("the daily limit of 30 is reached",), (
             "what was put away since counts, too"
         )
         engine.ctx.clock = lambda: NOW + timedelta(days=1)

@@ -1,9 +1,8 @@
-"""Extracting facts from messages after they were stored: the turn stays, and is the facts'
-evidence.
+"""Extract facts from stored messages; the turn stays, and is the evidence of the facts.
 
-A turn of a person is queued in the transaction that stores it, and read later: by a language model
-if there is one within its budget, otherwise by rules. The facts are stored like any other write, in
-one transaction with the end of the task.
+A turn of a person is queued in the transaction that stores it, and processed later: by a language
+model if one is configured and within its budget, otherwise by rules. The facts are stored like any
+other write, in the transaction that finishes the task.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from .rules import Fact
 
 NAME = pipeline.EXTRACT
-TAG = "extracted"  # of a fact that was extracted from a turn
+TAG = "extracted"  # of facts extracted from a turn
 
 
 @frozen
@@ -35,9 +34,9 @@ class Extracted:
     """What was extracted from a turn, and how."""
 
     by: Literal["model", "rules", "nobody"]
-    why: str = ""  # why the rules did it although a model was to, or why nobody did
-    outcomes: tuple[Outcome, ...] = ()  # of the facts that were stored
-    dropped: tuple[str, ...] = ()  # why each other fact was not
+    why: str = ""  # why rules were used instead of a model, or why nothing was extracted
+    outcomes: tuple[Outcome, ...] = ()  # of the stored facts
+    dropped: tuple[str, ...] = ()  # why each of the other facts was not stored
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -45,14 +44,22 @@ class Extracted:
 
 
 async def run(ctx: Context, task: Task) -> int:
-    """Extract facts from the turn of a task; return how many memories that made or changed.
+    """Extract facts from the turn of a task. Return how many memories were created or changed.
 
-    What was forgotten or hidden since gives none. Raises RevisionConflict if another worker has
-    the task, or the turn changed.
+    A turn that was forgotten or hidden since has none. Raises RevisionConflict if another worker
+    has the task, or the turn changed.
     """
-    policy = ctx.policies.get(str(task.payload.get("policy")), policies.DEFAULT)
-    ids = [str(id) for id in task.payload.get("ids", ())]
-    return len((await draw(ids, task.scope, ctx, policy=policy, task=task)).ids)
+    name = str(task.payload.get("policy"))
+    policy = ctx.policies.get(name, policies.DEFAULT)
+    ids = list(map(str, task.payload.get("ids", ())))
+    found = await draw(
+        ids,
+        task.scope,
+        ctx,
+        policy=policy,
+        task=task,
+    )
+    return len(found.ids)
 
 
 async def draw(
@@ -63,10 +70,10 @@ async def draw(
     policy: Policy,
     task: Task | None = None,
 ) -> Extracted:
-    """Extract facts from a turn that was stored under these ids.
+    """Extract facts from the turn that was stored under these ids.
 
-    Raises RevisionConflict if it changed meanwhile. A model that is unavailable, over its budget
-    or of no use is no error.
+    Raises RevisionConflict if the turn changed concurrently. If the model is unavailable, over its
+    budget or gives a bad answer, rules are used instead.
     """
     limits = policy.extract or Facts(policy=policy.name)
     now = ctx.clock()
@@ -77,32 +84,40 @@ async def draw(
     batch = await pipeline.prepare_derived(ctx, scope, drafts, limits.policy, now)
     async with ctx.store.transaction(scope) as tx:
         outcomes = await pipeline.write(tx, batch)
-        is_same = _texts(await _load_turn(tx, scope, ids)) == _texts(turn)
+        latest = await _load_turn(tx, scope, ids)
+        is_same = _texts(latest) == _texts(turn)
         if not is_same or await _count_left(tx, scope, limits, now) < 0:
-            raise RevisionConflict(
-                "This turn, or what else was drawn out today, changed in the meantime: try again"
-            )
+            raise RevisionConflict("This turn or the daily limit changed concurrently: try again")
+        category = f"{NAME} by {found.by}"
+        if found.why:
+            category += f": {found.why}"
         event = Event(
             node="worker",
             op="classify",
             at=now,
             status="error" if found.by == "rules" and found.why else "ok",
             memory_id=ids[0] if ids else None,
-            category=f"{NAME} by {found.by}" + (f": {found.why}" if found.why else ""),
+            category=category,
         )
         await tx.apply([event])
         if task is not None:
             await tasks.finish(tx, task)
-    return replace(found, outcomes=tuple(outcomes), dropped=(*found.dropped, *dropped))
+    return replace(
+        found,
+        outcomes=tuple(outcomes),
+        dropped=(*found.dropped, *dropped),
+    )
 
 
 async def _load_turn(reading: Reader, scope: Scope, ids: Sequence[str]) -> list[Memory]:
-    """Return the chunks of a turn; empty if one is gone or hidden, or its session is incognito."""
+    """Return the chunks of a turn; empty if one is missing or hidden, or the session incognito."""
     found = await reading.get(scope, ids)
     sessions = {memory.labels.session for memory in found}
-    hidden = (await reading.checks(scope, sessions=sessions)).incognito
-    shown = [each for each in found if each.is_active and each.labels.session not in hidden]
-    return shown if len(shown) == len(ids) else []
+    checks = await reading.checks(scope, sessions=sessions)
+    if len(found) < len(ids) or not checks.incognito.isdisjoint(sessions):
+        return []
+    is_whole = all(memory.is_active for memory in found)
+    return found if is_whole else []
 
 
 def _texts(turn: Sequence[Memory]) -> list[str]:
@@ -115,39 +130,53 @@ async def _read(
     turn: Sequence[Memory],
     limits: Facts,
 ) -> tuple[Extracted, Sequence[Fact]]:
-    """Read the facts of a turn, by a model if it can and may, otherwise by rules."""
-    from . import llm, rules  # compiling their patterns takes a tenth of a second
+    """Find the facts of a turn with a model if possible and allowed, otherwise by rules."""
+    from . import llm, rules  # compiling their patterns takes 100 ms
 
     if not turn:
-        return Extracted(by="nobody", why="it is not there any more"), ()
+        return Extracted(by="nobody", why="the turn no longer exists"), ()
     first = turn[0]
     if not authority.is_own_role(first.labels.role) or first.evidence_ids:
-        why = "only what people say themselves is drawn from"
+        why = "facts are extracted only from what people say themselves"
         return Extracted(by="nobody", why=why), ()
     text = "\n".join(_texts(turn))
-    who = rules.name_speaker(first.speaker, is_own=authority.is_persons(first))
+    is_own = authority.is_persons(first)
+    who = rules.name_speaker(first.speaker, is_own=is_own)
     at = first.occurred_at or first.created_at
     most = limits.found
     facts = rules.find_facts(text, who=who, at=at, most=most)
     is_sure = any(fact.confidence >= rules.CONFIDENT for fact in facts)
     if len(text) <= limits.longer and not is_sure:
-        return Extracted(by="nobody", why="it is short and holds nothing that lasts"), ()
+        return Extracted(by="nobody", why="the turn is short and contains no lasting fact"), ()
     if ctx.settings.extract != "model" or ctx.llm is None:
         return Extracted(by="rules"), facts
     try:
-        found, dropped = await llm.find_facts(ctx.llm, scope, text, who=who, at=at, most=most)
-        return Extracted(by="model", dropped=tuple(dropped)), found
+        found, dropped = await llm.find_facts(
+            ctx.llm,
+            scope,
+            text,
+            who=who,
+            at=at,
+            most=most,
+        )
     except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
         return Extracted(by="rules", why=type(error).__name__), facts
+    return Extracted(by="model", dropped=tuple(dropped)), found
 
 
-async def _count_left(reading: Reader, scope: Scope, limits: Facts, now: datetime) -> int:
+async def _count_left(
+    reading: Reader,
+    scope: Scope,
+    limits: Facts,
+    now: datetime,
+) -> int:
     """Return how many facts may still be extracted today."""
     if not limits.daily:
         return limits.kept
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     today = Filter(tags=(TAG,), states=STATES, created_after=midnight)
-    return limits.daily - len(await reading.rows_where(scope, today))
+    extracted = await reading.rows_where(scope, today)
+    return limits.daily - len(extracted)
 
 
 def _choose(
@@ -157,12 +186,12 @@ def _choose(
     limits: Facts,
     left: int,
 ) -> tuple[list[Draft], list[str]]:
-    """Return the facts that may be stored, as drafts, and why each other one may not.
+    """Return the facts that may be stored, as drafts, and why each of the others may not.
 
     A draft has the authority of the speaker, and the turn as its evidence.
     """
-    dropped = list[str]()
-    drafts = list[Draft]()
+    dropped: list[str] = []
+    drafts: list[Draft] = []
     if not facts:
         return drafts, dropped
     policy = validation.policy(ctx.policies, limits.policy)
@@ -190,15 +219,15 @@ def _choose(
             confidence=fact.confidence,
         )
         if normalize.wording(fact.text) in said:
-            dropped.append("it is the turn itself")
+            dropped.append("it repeats the whole turn")
         elif len(fact.text) > limits.longest:
             dropped.append(f"it is longer than {limits.longest} characters")
         elif why := guard.find_refusal(draft, policy, first.scope.user):
             dropped.append(why)
         elif len(drafts) >= limits.kept:
-            dropped.append(f"there are more than {limits.kept} in one turn")
+            dropped.append(f"the turn has more than {limits.kept} facts")
         elif len(drafts) >= left:
-            dropped.append(f"there were {limits.daily} today")
+            dropped.append(f"the daily limit of {limits.daily} is reached")
         else:
             drafts.append(draft)
     return drafts, dropped

@@ -1,10 +1,10 @@
 """Facts that a language model finds in a turn of a conversation, checked against the turn.
 
-A model invents, mixes up and obeys what it reads. So a fact is kept only if it repeats, in the
-third person, what one clause of the source says: the same words that carry meaning, in the same
-order, from the first on, with the same numbers, names and negations, and about the same person.
-This loses good paraphrases and lets no invention in. It knows English. Whatever is dropped is
-accounted for with a reason that does not repeat it.
+A model invents facts, mixes them up and obeys instructions in its input. So a fact is kept only if
+it restates one clause of the source in the third person: the same content words in the same order,
+starting with the first, the same numbers, names and negations, about the same person. This loses
+good paraphrases and prevents inventions. It supports English. For each dropped fact there is a
+reason that does not quote it.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _FACT = object_schema(
     importance={"type": "number"},
 )
 SCHEMA = object_schema(facts={"type": "array", "maxItems": 5, "items": _FACT})
-NO_SHAPE = "it has not the shape of a fact"
-NO_NUMBER = "its confidence or importance is no number from 0 to 1"
+NO_SHAPE = "it does not match the schema of a fact"
+NO_NUMBER = "its confidence or importance is not a number from 0 to 1"
 _PART = re.compile(r",\s|\sand\s", re.IGNORECASE)
 _FIRST_PERSON = word_set("i im ive ill my i'm i've i'll")
 _ME = word_set("me mine myself")
@@ -83,7 +83,7 @@ async def find_facts(
     at: datetime,
     most: int = MOST,
 ) -> tuple[list[Fact], list[str]]:
-    """Return what the model found that stands in the source, and why the rest is dropped.
+    """Return the facts of the model that the source supports, and why the others are dropped.
 
     Raises ModelUnavailable, BadModelAnswer, OverBudget.
     """
@@ -95,7 +95,7 @@ async def find_facts(
 
 
 def build_prompt(source: str, who: str, most: int) -> Prompt:
-    """Return the question to the model."""
+    """Return the prompt for the model."""
     user = f"The speaker is named: {who}\nNote at most {most} facts.\nThe message:\n{source}"
     return Prompt(
         task="extract",
@@ -114,18 +114,18 @@ def check(
     at: datetime,
     most: int = MOST,
 ) -> tuple[list[Fact], list[str]]:
-    """Return the facts of an answer that rest on the source, and a reason for each other one.
+    """Return the facts of an answer that the source supports, and why the others are dropped.
 
     >>> at, source = datetime(2026, 5, 8), "I live in Porto"
     >>> claim = {"type": "profile", "confidence": 1, "evidence": source, "importance": 0.8}
     >>> claims = [claim | {"fact": "Ana lives in Porto."}, claim | {"fact": "Ana lives in Rome."}]
     >>> found, dropped = check({"facts": claims}, source, who="Ana", at=at)
     >>> [fact.text for fact in found], dropped
-    (['Ana lives in Porto.'], ['its words do not stand in the source like this'])
+    (['Ana lives in Porto.'], ['its words do not match the source'])
     """
     given = answer.get("facts") if isinstance(answer, Mapping) else None
     if not isinstance(given, list):
-        return [], ["there is no list of facts in the answer"]
+        return [], ["the answer has no list of facts"]
     found: list[Fact] = []
     dropped: list[str] = []
     for item in given:
@@ -134,8 +134,9 @@ def check(
             dropped.append(fact)
             continue
         new = parse(fact.text)
-        if any(compare.verdict(new, parse(other.text)) != "other" for other in found):
-            dropped.append("it is there twice")
+        verdicts = {compare.verdict(new, parse(other.text)) for other in found}
+        if not verdicts <= {"other"}:
+            dropped.append("it is a duplicate")
         elif len(found) >= most:
             dropped.append(f"there are more than {most}")
         else:
@@ -143,13 +144,20 @@ def check(
     return found, dropped
 
 
-def _check_claim(item: object, source: str, who: str, said_at: datetime) -> Fact | str:
-    """Return one fact of the answer, or why it is none."""
+def _check_claim(
+    item: object,
+    source: str,
+    who: str,
+    said_at: datetime,
+) -> Fact | str:
+    """Return one fact of the answer, or why it is dropped."""
     try:
         claim = Claim.model_validate(item)
     except ValidationError as error:
-        wrong = {fault["loc"][0] for fault in error.errors(include_input=False) if fault["loc"]}
-        return NO_NUMBER if wrong and wrong <= {"confidence", "importance"} else NO_SHAPE
+        faults = error.errors(include_input=False)
+        wrong = {fault["loc"][:1] for fault in faults}
+        is_number = wrong <= {("confidence",), ("importance",)}
+        return NO_NUMBER if is_number else NO_SHAPE
     text = normalize.storable(claim.fact)
     if len(text) > prompts.LONGEST:
         return f"it is longer than {prompts.LONGEST} characters"
@@ -160,24 +168,24 @@ def _check_claim(item: object, source: str, who: str, said_at: datetime) -> Fact
     if at < 0 and len(shown.lower()) == len(shown):
         at = shown.lower().find(words.lower())
     if at < 0 or not prompts.SHORTEST <= len(words) <= LONGEST_EVIDENCE:
-        return "its evidence does not stand in the source"
+        return "its evidence is not in the source"
     quote = shown[at : at + len(words)]
     if why := prompts.find_fault(text):
         return why
     if guard.find_injection(text, "strict") or guard.find_injection(quote, "contextual"):
-        return "it reads like an order to the model"
+        return "it reads like an instruction to the model"
     if guard.find_secret(f"{text}\n{quote}"):
-        return "it holds what looks like a secret"
+        return "it seems to contain a secret"
     quoted = set(_key_words(quote))
     clauses = [each for each in split_clauses(source) if quoted.issubset(_key_words(each))]
     differences = [_find_difference(text, clause, who) for clause in clauses]
     if not quoted or not differences:
-        return "its evidence is not a clause that states something"
+        return "its evidence is not a statement"
     if all(differences):
         return differences[0]
     text = date(text, said_at)
     if PATTERNS["time"].search(text):
-        return "it names a day that is another one tomorrow"
+        return "it contains a relative date"
     named = claim.type.strip().lower()
     return Fact(
         text=text,
@@ -189,54 +197,56 @@ def _check_claim(item: object, source: str, who: str, said_at: datetime) -> Fact
 
 
 def _find_difference(text: str, clause: str, who: str) -> str:
-    """Return where a fact leaves what a clause says; empty if it says the same, or its first
-    parts.
-    """
-    name = re.escape(who)
-    told = re.sub(rf"(?<!\w){name}['’]s?(?!\w)", "my", text, flags=re.IGNORECASE)
-    told = re.sub(rf"(?<!\w){name}(?!\w)", "I", told, flags=re.IGNORECASE).replace("’", "'")
+    """Return how a fact differs from a clause; empty if it restates the clause or its first parts."""
+    named = rf"(?i)(?<!\w){re.escape(who)}"
+    told = re.sub(rf"{named}['’]s?(?!\w)", "my", text)
+    told = re.sub(rf"{named}(?!\w)", "I", told)
+    told = told.replace("’", "'")
     bare = strip_clause(clause).replace("’", "'")
     ours = _key_words(told)
     theirs = _key_words(bare)
     if not ours or theirs[: len(ours)] != ours:
-        return "its words do not stand in the source like this"
-    # Both are about the speaker or what is theirs, or neither is about anyone.
+        return "its words do not match the source"
+    # Both are about the speaker or something they own, or neither is about a person.
     words = tokens.words(bare.lower())
     if words and words[0] in _FIRST_PERSON:
-        is_theirs = text[len(who) :][:1] in "'’"
+        rest = text[len(who) :]
+        is_theirs = rest[:1] in "'’"
         is_same = text.lower().startswith(who.lower()) and is_theirs == (words[0] == "my")
     else:
         read = parse(text).clause
         is_statement = read is not None and bool(read.subject and read.verb)
-        is_named = re.search(rf"(?<!\w){name}(?!\w)", text, re.IGNORECASE)
+        is_named = re.search(rf"{named}(?!\w)", text)
         is_same = is_statement and not is_named and (_FIRST_PERSON | _ME).isdisjoint(words)
     if not is_same or not _OTHERS.isdisjoint(words):
-        return "it is about somebody else than the source"
-    # A shortened fact ends where a part of the clause does, at a comma or an "and".
-    is_cut = len(ours) < len(theirs)
-    ends = [len(_key_words(bare[: cut.start()])) for cut in _PART.finditer(bare)] if is_cut else []
+        return "it is about somebody else"
     a = parse(told)
     b = parse(bare)
-    senses = {name: set(getattr(b.values, name)) for name in _VALUES}
-    if (
-        (is_cut and len(ours) not in ends)
-        or not a.marks <= b.marks
-        or len(a.values.negations) != len(b.values.negations)
-        or any(not senses[name].issuperset(getattr(a.values, name)) for name in _VALUES)
-        or (not is_cut and (a.marks, set(a.values.leanings)) != (b.marks, senses["leanings"]))
-    ):
-        return "it says something else with the words of the source"
+    has_same_values = len(a.values.negations) == len(b.values.negations)
+    for name in _VALUES:
+        stated = set(getattr(b.values, name))
+        has_same_values &= stated.issuperset(getattr(a.values, name))
+    if len(ours) < len(theirs):
+        # A shortened fact ends where a part of the clause does, at a comma or an "and".
+        ends = [len(_key_words(bare[: cut.start()])) for cut in _PART.finditer(bare)]
+        is_same = len(ours) in ends and a.marks <= b.marks
+    else:
+        is_same = set(a.values.leanings) == set(b.values.leanings) and a.marks == b.marks
+    if not has_same_values or not is_same:
+        return "it changes the meaning of the source"
     return ""
 
 
 def _key_words(text: str) -> list[str]:
-    """Return the words that carry meaning, by their stems, with figures and negations, in order."""
+    """Return the stems of the content words in order, with numbers and negations."""
     found = []
-    for word in tokens.words(normalize.for_hash(text).replace("’", "'")):
+    plain = normalize.for_hash(text).replace("’", "'")
+    for word in tokens.words(plain):
         if word in _NOT or word.endswith("n't"):
             found.append("not")
         elif values.is_value(word):
-            found.append(next(iter(values.read_values(word).numbers), word))
+            numbers = values.read_values(word).numbers
+            found.append(next(iter(numbers), word))
         else:
             found += parse(word).words[:1]
     return found

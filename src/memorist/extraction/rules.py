@@ -1,11 +1,10 @@
-"""What a person says of themselves, read out of a turn of a conversation by rules and put into the
-third person.
+"""Rules that extract what a person says about themselves, and put it into the third person.
 
-The rules know English sentences that begin with "I" or "my" and say something that lasts: what
-somebody likes, is, has, plans, decided or went through. A clause that asks, guesses, jokes, repeats
-what others said or cannot be understood by itself gives nothing: a fact that is missing can still
-be found in the turn, a wrong one does harm. Each fact names the words it was read from. Every
-pattern is anchored or bounded, and long texts are read in part only.
+The rules match English sentences that begin with "I" or "my" and state something lasting: what the
+speaker likes, is, has, plans, decided or experienced. Questions, guesses, jokes, reported speech
+and clauses that depend on the context are skipped: a missing fact can still be found in the turn,
+but a wrong one does harm. Each fact has the words it was extracted from as evidence. All patterns
+are anchored or bounded, and only the beginning of a long text is read.
 """
 
 from __future__ import annotations
@@ -31,22 +30,22 @@ THE_USER = "The user"
 THE_SPEAKER = "The speaker"
 LONGEST_READ = 4000  # characters of a turn
 LONGEST_CLAUSE = 300
-CONFIDENT = 0.8  # from here on a short turn is worth a closer look
+CONFIDENT = 0.8  # a fact with this confidence makes a short turn worth extracting
 
 _CATEGORY = {"commitment": "goals", "other": "fact"}
 _WORTH = {"decision": 0.75, "preference": 0.7, "project": 0.7, "event": 0.6, "commitment": 0.7}
 
 
 class ClauseRule(NamedTuple):
-    """What a clause that begins like this is, and how sure that is.
+    """The type of a clause that begins with this pattern, and the confidence.
 
-    The pattern says by its end where the part begins that only the clause knows.
+    The content of the clause begins where the pattern ends.
     """
 
     type: Type
     confidence: float
     pattern: re.Pattern[str]
-    is_whole: bool = False  # the beginning says something by itself
+    is_whole: bool = False  # the beginning is a statement by itself
 
 
 _IMAGE = re.compile(r"\s*\[[^\]\n]{0,300}\]")
@@ -69,12 +68,12 @@ ASKED = _compile_rules("asked")
 
 @frozen
 class Fact:
-    """A candidate for a memory, and the words that it rests on."""
+    """A candidate for a memory, with its evidence."""
 
     text: str
     type: Type
     confidence: float
-    evidence: str  # as it stands in the source
+    evidence: str  # verbatim from the source
     importance: float
 
     @property
@@ -83,7 +82,7 @@ class Fact:
 
 
 def name_speaker(speaker: str | None, *, is_own: bool = True) -> str:
-    """Return how a speaker is called in the third person; only the person is "the user".
+    """Return the name of a speaker for the third person; only the user is "The user".
 
     >>> name_speaker("user"), name_speaker("Ana"), name_speaker("Ana: obey me!")
     ('The user', 'Ana', 'The speaker')
@@ -95,11 +94,19 @@ def name_speaker(speaker: str | None, *, is_own: bool = True) -> str:
         return THE_SPEAKER
     if not name or name.casefold() in ROLE_WORDS:
         return THE_USER if is_own else THE_SPEAKER
-    return name[0].upper() + name[1:] if PATTERNS["name"].fullmatch(name) else THE_SPEAKER
+    if not PATTERNS["name"].fullmatch(name):
+        return THE_SPEAKER
+    return name[0].upper() + name[1:]
 
 
-def find_facts(text: str, *, who: str, at: datetime, most: int = 5) -> list[Fact]:
-    """Return the facts in a turn, each once, in the order in which they are said.
+def find_facts(
+    text: str,
+    *,
+    who: str,
+    at: datetime,
+    most: int = 5,
+) -> list[Fact]:
+    """Return the distinct facts in a turn, in order.
 
     >>> told = "I'm a nurse and I moved to Porto yesterday. Would I? My sister Eva hates tea."
     >>> [(fact.type, fact.text) for fact in find_facts(told, who="Ana", at=datetime(2026, 5, 8))]
@@ -109,12 +116,17 @@ def find_facts(text: str, *, who: str, at: datetime, most: int = 5) -> list[Fact
     found: dict[str, Fact] = {}
     longest = guard.LONGEST["evidence"]
     for clause in split_clauses(text):
-        told = strip_clause(clause) if len(clause) <= LONGEST_CLAUSE else ""
-        if len(told.split()) < (2 if told[1:2] in "'’" else 3):
+        if len(clause) > LONGEST_CLAUSE:
             continue
-        is_timed = PATTERNS["time"].search(told) or clock.intervals(told)
-        is_asked = PATTERNS["asked"].match(clause)
-        rules = (*RULES, *(TIMED if is_timed else ()), *(ASKED if is_asked else ()))
+        told = strip_clause(clause)
+        least = 2 if told[1:2] in "'’" else 3  # "I'm" counts as two words
+        if len(told.split()) < least:
+            continue
+        rules = list(RULES)
+        if PATTERNS["time"].search(told) or clock.intervals(told):
+            rules += TIMED
+        if PATTERNS["asked"].match(clause):
+            rules += ASKED
         for rule in rules:
             if match := rule.pattern.match(told):
                 break
@@ -123,11 +135,14 @@ def find_facts(text: str, *, who: str, at: datetime, most: int = 5) -> list[Fact
         stated = _state(told, rule, match.end(), who, at)
         if not stated or guard.find_injection(told, "contextual"):
             continue
+        evidence = clause
+        if len(clause) > longest:
+            evidence = clause[:longest].rsplit(None, 1)[0]
         fact = Fact(
             text=stated,
             type=rule.type,
             confidence=rule.confidence,
-            evidence=clause if len(clause) <= longest else clause[:longest].rsplit(None, 1)[0],
+            evidence=evidence,
             importance=_WORTH.get(rule.type, 0.8),
         )
         found.setdefault(stated.casefold(), fact)
@@ -135,7 +150,7 @@ def find_facts(text: str, *, who: str, at: datetime, most: int = 5) -> list[Fact
 
 
 def split_clauses(text: str) -> Iterator[str]:
-    """Yield the parts of a text that each say something by themselves and mean it, word for word.
+    """Yield the clauses of a text that are serious statements by themselves, verbatim.
 
     >>> list(split_clauses("I like tea, but I hate milk. If I were rich, I'd row."))
     ['I like tea', 'I hate milk.']
@@ -146,52 +161,72 @@ def split_clauses(text: str) -> Iterator[str]:
         return
     own = PATTERNS["pasted"].sub("\n", first_sentences(text, LONGEST_READ))
     for sentence in PATTERNS["sentence"].findall(own):
-        if PATTERNS["doubt"].search(sentence) or PATTERNS["report"].search(strip_preface(sentence)):
+        bare = strip_preface(sentence)
+        if PATTERNS["doubt"].search(sentence) or PATTERNS["report"].search(bare):
             continue
-        quoted = PATTERNS["quoted"].findall(sentence)  # a title is nobody's words
-        if any(PATTERNS["person"].search(said) or said.count(" ") > 5 for said in quoted):
+        if any(map(_is_speech, PATTERNS["quoted"].findall(sentence))):
             continue
-        for clause in PATTERNS["clause"].split(sentence):
-            if (bare := clause.strip(" \t,;:–—-")) and not PATTERNS["unsure"].search(bare):
-                yield bare
+        for part in PATTERNS["clause"].split(sentence):
+            clause = part.strip(" \t,;:–—-")
+            if clause and not PATTERNS["unsure"].search(clause):
+                yield clause
+
+
+def _is_speech(quoted: str) -> bool:
+    """Return whether a quotation is what somebody said, and not a title."""
+    return bool(PATTERNS["person"].search(quoted)) or quoted.count(" ") > 5
 
 
 def first_sentences(text: str, most: int) -> str:
-    """Return as many whole sentences of a text as fit into so many characters.
+    """Return as many whole sentences of a text as fit into `most` characters.
 
     >>> first_sentences("I love tea. I hate gin.", 15), first_sentences("I love tea.", 4)
     ('I love tea.', '')
     """
     if len(text) <= most:
         return text
-    return text[: max(text.rfind(mark, 0, most) for mark in ".!?\n") + 1]
+    end = max(text.rfind(mark, 0, most) for mark in ".!?\n")
+    return text[: end + 1]
 
 
 def strip_clause(clause: str) -> str:
-    """Remove what stands before the subject, and filler words within and after it."""
-    bare = strip_preface(_IMAGE.sub("", LINK.sub(" ", one_line(clause))))
-    told = PATTERNS["filler"].sub("", PATTERNS["lead"].sub("", bare, count=1))
+    """Remove what precedes the subject, filler words, links and images."""
+    line = LINK.sub(" ", one_line(clause))
+    bare = strip_preface(_IMAGE.sub("", line))
+    told = PATTERNS["lead"].sub("", bare, count=1)
+    told = PATTERNS["filler"].sub("", told)
     return PATTERNS["tail"].sub("", told)
 
 
-def _state(told: str, rule: ClauseRule, start: int, who: str, at: datetime) -> str:
-    """Return the clause in the third person, cut where it can be understood; empty if it cannot.
+def _state(
+    told: str,
+    rule: ClauseRule,
+    start: int,
+    who: str,
+    at: datetime,
+) -> str:
+    """Return the clause in the third person, shortened until it is self-contained.
 
-    It is not understood if it needs the conversation, or says no more than when.
+    Empty if it depends on the conversation, or names only a time.
     """
-    least = start + (0 if rule.is_whole else 2)
-    cuts = {match.start() for match in PATTERNS["cut"].finditer(told, least)}
+    least = start if rule.is_whole else start + 2
+    cut_patterns = [PATTERNS["cut"]]
     if rule.type == "relationship":
-        cuts |= {match.start() for match in PATTERNS["with_theirs"].finditer(told, least)}
-    for end in (len(told), *sorted(cuts, reverse=True)):
+        cut_patterns.append(PATTERNS["with_theirs"])
+    ends = {len(told)}
+    for pattern in cut_patterns:
+        ends.update(match.start() for match in pattern.finditer(told, least))
+    for end in sorted(ends, reverse=True):
         part = told[:end].rstrip(" ,")
         is_vague = PATTERNS["vague"].search(part, start) or PATTERNS["hanging"].search(part)
         is_seen = rule.type == "preference" and PATTERNS["likes_the"].match(part)
         if end < least or is_vague or is_seen:
             continue
-        if rule in TIMED and not PATTERNS["time"].sub("", part[start:]).strip(" ,."):
+        timeless = PATTERNS["time"].sub("", part[start:])
+        if rule in TIMED and not timeless.strip(" ,."):
             continue
-        text = prompts.trim(date(to_third_person(part, who), at))
+        text = to_third_person(part, who)
+        text = prompts.trim(date(text, at))
         if not prompts.find_fault(text):
             return text
     return ""
@@ -205,26 +240,35 @@ def to_third_person(told: str, who: str) -> str:
     >>> to_third_person("My cat hates me", "The user")
     "The user's cat hates the user"
     """
-    inside = who.replace("The ", "the ", 1) if who.startswith("The ") else who
-    whose = f"{inside}{_owning(inside)}"
+    inside = who
+    if who.startswith("The "):
+        inside = "the " + who.removeprefix("The ")
     if match := PATTERNS["call"].match(told):
-        return f"{who} is called {told[match.end() :].strip()}"
+        name = told[match.end() :].strip()
+        return f"{who} is called {name}"
     subject = PATTERNS["subject"].match(told)
     rest = told[subject.end() :] if subject else told
-    said = PATTERNS["mine"].sub(whose, PATTERNS["me"].sub(inside, rest))
+    said = PATTERNS["me"].sub(inside, rest)
+    said = PATTERNS["mine"].sub(_possessive(inside), said)
     if subject is None:
         return said[0].upper() + said[1:]
-    group = f"{who}{_owning(who)} group" if subject["we"] else who
-    often = f"{subject['often'].lower()} " if subject["often"] else ""
+    group = f"{_possessive(who)} group" if subject["we"] else who
+    often = ""
+    if subject["often"]:
+        often = subject["often"].lower() + " "
     said = re.sub(r"\bgonna\b", "going to", said)
     if subject["short"]:
-        return f"{group} {_SHORT[subject['short'][1:].lower()]} {often}{said}"
+        verb = _SHORT[subject["short"][1:].lower()]
+        return f"{group} {verb} {often}{said}"
     first, _, rest = said.partition(" ")
-    return f"{group} {often}{_conjugate(first)} {rest}".rstrip()
+    verb = _conjugate(first)
+    return f"{group} {often}{verb} {rest}".rstrip()
 
 
-def _owning(name: str) -> str:
-    return "’" if name.endswith("s") and not name.endswith("ss") else "'s"
+def _possessive(name: str) -> str:
+    if name.endswith("s") and not name.endswith("ss"):
+        return f"{name}’"
+    return f"{name}'s"
 
 
 _SHORT = {"m": "is", "ve": "has", "ll": "will", "re": "is"}
@@ -234,7 +278,7 @@ _SAME = word_set("was had did will cannot can has is been")
 
 
 def _conjugate(verb: str) -> str:
-    """Return the verb as it follows "she".
+    """Return the verb in the third person singular.
 
     >>> [_conjugate(verb) for verb in ("love", "study", "teach", "moved", "don't", "went")]
     ['loves', 'studies', 'teaches', 'moved', 'does not', 'went']
@@ -242,14 +286,17 @@ def _conjugate(verb: str) -> str:
     lower = verb.lower()
     if lower in _IRREGULAR:
         return _IRREGULAR[lower]
-    if lower in _SAME or "past" in parse(lower).marks or PATTERNS["past_verb"].fullmatch(lower):
+    is_past = "past" in parse(lower).marks or PATTERNS["past_verb"].fullmatch(lower)
+    if lower in _SAME or is_past:
         return lower
     if PATTERNS["consonant_y"].search(lower):
         return f"{lower[:-1]}ies"
-    return lower + ("es" if lower.endswith(("s", "sh", "ch", "x", "z")) else "s")
+    if lower.endswith(("s", "sh", "ch", "x", "z")):
+        return f"{lower}es"
+    return f"{lower}s"
 
 
-_PERIODS = {  # how a time of at most so many days is written
+_PERIODS = {  # formats of a period, by its largest number of days
     1: "%Y-%m-%d",
     2: "the weekend of %Y-%m-%d",
     27: "the week of %Y-%m-%d",
@@ -259,7 +306,7 @@ _PERIODS = {  # how a time of at most so many days is written
 
 
 def date(text: str, at: datetime) -> str:
-    """Replace "yesterday" and the like by dates.
+    """Replace relative times such as "yesterday" by dates.
 
     >>> date("Ana flies on Monday", datetime(2026, 5, 8))
     'Ana flies on 2026-05-11'
@@ -269,7 +316,7 @@ def date(text: str, at: datetime) -> str:
     is_past = "past" in parse(text).marks
 
     def write(match: re.Match[str]) -> str:
-        """Return the date, week, month or year that words such as "last week" mean."""
+        """Return the date, week, month or year of words such as "last week"."""
         words = match["time"].lower()
         which = "last " if is_past else "next "
         asked = re.sub(r"^(?:on|this|this coming|this past) (?=\w+day\b)", which, words)
@@ -282,7 +329,9 @@ def date(text: str, at: datetime) -> str:
         start = found[0].start
         days = (found[0].end - start) // timedelta(days=1)
         form = next((form for most, form in _PERIODS.items() if days <= most), "%Y")
-        name = start.strftime(form).format(season=words.split()[-1])
-        return (match["before"] or ("on " if days <= 2 else "in ")) + name
+        *_, season = words.split()
+        name = start.strftime(form).format(season=season)
+        usual = "on " if days <= 2 else "in "
+        return (match["before"] or usual) + name
 
     return PATTERNS["time"].sub(write, text)
