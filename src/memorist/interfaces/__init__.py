@@ -186,7 +186,7 @@ class Verb:
     arguments: tuple[Argument, ...]
     name: str = ""  # of the route in OpenAPI, if it differs from the last word of the method
     right: str = ""  # by default `read` for GET, else `write`
-    may_be_missing: bool = False  # the route answers 404 if there is no such thing
+    may_be_missing: bool = False  # the route answers 404 if nothing has this id
     status: int = 200
     body: str = ""  # of the route in OpenAPI or `rest/bodies.py`, if its name differs from `name`
     body_help: str = ""  # if it differs from `help`

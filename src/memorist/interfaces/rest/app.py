@@ -177,7 +177,7 @@ def with_etag(response: Response, memory: Memory) -> Memory:
 
 
 async def summary(mine: ScopedClient) -> bodies.SpaceSummary:
-    """Summarize what is stored in a space, for people to read."""
+    """Summarize a space as readable text."""
     return bodies.SpaceSummary(
         space=mine.scope.space,
         summary=await mine.overview(),
@@ -316,7 +316,7 @@ async def privacy_status(mine: ScopedClient) -> bodies.PrivacyStatus:
 
 
 async def withdraw(mine: ScopedClient, *, field: str, actor: str) -> bodies.Withdrawal:
-    """Erase a field about the person, its proposals and all its previous values."""
+    """Erase a field about the user, its proposals and all its previous values."""
     erased = await mine.consent.withdraw(field, actor=actor)
     return bodies.Withdrawal(field=field, values=erased)
 

@@ -81,7 +81,7 @@ def _tag(name: str, text: str) -> Markup:
 
 
 def format_time(at: datetime | None) -> Markup:
-    """Format a time for people and programs."""
+    """Format a time as a `time` element."""
     if at is None:
         return Markup("–")
     shown = f"{at:%Y-%m-%d %H:%M}"
