@@ -164,7 +164,7 @@ def detach_summaries(
         if not left:
             gone.append((number, id))
             continue
-        kept: dict[str, Any] = rows.loaded(data)
+        kept: dict[str, Any] = rows.load_json(data)
         for name, lines in kept.items():
             if isinstance(lines, list):
                 kept[name] = [line for line in lines if normalize.wording(str(line)) not in texts]

@@ -46,7 +46,7 @@ async def load(reader: Reader, scope: Scope) -> list[Proposal]:
     WHERE scope = ? ORDER BY created_at, id"""
     found = []
     for id, field, text, decided, at, lapses_at in await reader.rows(scope, sql):
-        *words, seal = rows.loaded(text) or ("",)
+        *words, seal = rows.load_json(text) or ("",)
         if seal != _seal(id, field, decided, words, scope):
             raise StoreDamaged(rows.ALTERED)
         value, evidence, decided_at = words
@@ -56,9 +56,9 @@ async def load(reader: Reader, scope: Scope) -> list[Proposal]:
             value=value,
             evidence=tuple(evidence),
             decided=decided,
-            at=rows.moment(at),
-            lapses_at=rows.moment(lapses_at),
-            decided_at=decided_at and rows.moment(decided_at),
+            at=rows.parse_time(at),
+            lapses_at=rows.parse_time(lapses_at),
+            decided_at=decided_at and rows.parse_time(decided_at),
         )
         found.append(proposal)
     return found

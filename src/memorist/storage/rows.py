@@ -152,12 +152,12 @@ def memory(row: Sequence[Any], scope: Scope) -> Memory:
         made[name] = bool(made[name])
     for name in (*_TIMES, "last_accessed"):
         if made[name] is not None:
-            made[name] = moment(made[name])
+            made[name] = parse_time(made[name])
     for name in _LISTS:
-        made[name] = tuple(loaded(made[name]))
-    made["importance_parts"] = loaded(made["importance_parts"])
+        made[name] = tuple(load_json(made[name]))
+    made["importance_parts"] = load_json(made["importance_parts"])
     made["simhash"] = to_unsigned(made["simhash"])
-    made["last_scores"] = loaded(made["last_scores"]) if made["last_scores"] else None
+    made["last_scores"] = load_json(made["last_scores"]) if made["last_scores"] else None
     return Memory(
         id=row[0],
         scope=scope,
@@ -323,7 +323,7 @@ def scope_of(row: Sequence[Any]) -> Scope:
     return Scope(tenant=tenant, user=user, space=space)
 
 
-def loaded(text: str) -> Any:
+def load_json(text: str) -> Any:
     """Return the value of a JSON column. Raises StoreDamaged."""
     try:
         return () if text == "[]" else json.loads(text)
@@ -331,7 +331,7 @@ def loaded(text: str) -> Any:
         raise StoreDamaged(ALTERED) from error
 
 
-def moment(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     """Return the value of a time column. Raises StoreDamaged."""
     try:
         at = datetime.fromisoformat(text)
@@ -367,7 +367,7 @@ def dump_outcome(outcome: Outcome) -> str:
 
 def load_outcome(text: str, message_id: str) -> Outcome:
     """Return the outcome that is stored with a message. Raises StoreDamaged."""
-    found = loaded(text)
+    found = load_json(text)
     if not (isinstance(found, list) and len(found) in (3, 4)):
         raise StoreDamaged(ALTERED)
     plain = dict(zip(("status", "ids", "reason", "supersedes"), found, strict=False))
@@ -392,7 +392,7 @@ def upgrade_outcome(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
-    "datetime": moment,
-    "Mapping": loaded,
-    "tuple": lambda text: tuple(loaded(text)),
+    "datetime": parse_time,
+    "Mapping": load_json,
+    "tuple": lambda text: tuple(load_json(text)),
 }

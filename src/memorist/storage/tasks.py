@@ -288,7 +288,7 @@ async def finish(tx: Transaction, task: Task, *, again_at: datetime | None = Non
 
 def _seconds_to_embed(row: Sequence[Any]) -> float:
     """Return the seconds between storing the text of a memory and storing its vector."""
-    at, created, updated = map(rows.moment, row[1:4])
+    at, created, updated = map(rows.parse_time, row[1:4])
     start = updated if updated <= at else created
     return max(0.0, (at - start).total_seconds())
 
