@@ -117,7 +117,10 @@ def to_items(
     return [items[i] for i in fitted.taken]
 
 
-def limit_categories(found: Recall, access: allowlists.Access) -> Iterator[Memory]:
+def limit_categories(
+    found: Recall,
+    access: allowlists.Access,
+) -> Iterator[Memory]:
     """Yield the hits, of each category only as many as may enter a context."""
     taken: Counter[str] = Counter()
     for memory in found.memories:
@@ -130,7 +133,12 @@ def limit_categories(found: Recall, access: allowlists.Access) -> Iterator[Memor
             yield memory
 
 
-def _to_item(memory: Memory, category: str, *, is_full: bool) -> dict[str, Any]:
+def _to_item(
+    memory: Memory,
+    category: str,
+    *,
+    is_full: bool,
+) -> dict[str, Any]:
     item: dict[str, Any] = {"id": memory.id, "category": category}
     if not is_full:
         item["text"] = render.bullet(memory, category)

@@ -37,7 +37,7 @@ class Checkpoints(Place):
         """Save the state of a thread durably, in place of what was saved before.
 
         `data` holds `graph_state`, `memory_context`, `conversation_history`, `agent_states` (empty
-        if left out) and whatever else JSON can hold. Raises InvalidInput if it is no JSON, or
+        if left out) and whatever else JSON can hold. Raises InvalidInput if it is not JSON or
         larger than `max_checkpoint_mb`; Refused in an incognito session.
         """
         await privacy.refuse_incognito(self)

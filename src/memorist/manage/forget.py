@@ -348,7 +348,8 @@ async def _hide(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
         plan = await make_plan(tx, scope, ids)
         found = await tx.get(scope, [*ids, *plan.derived])
         missing = set(ids)
-        missing.difference_update(memory.id for memory in found)
+        for memory in found:
+            missing.discard(memory.id)
         if missing:
             raise NotFound(f"No memory with id {min(missing)!r} in this scope")
         saves: list[Save] = []

@@ -94,8 +94,11 @@ async def _store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome
     return refused
 
 
-def _select_allowed(values: Sequence[T], reasons: Sequence[str]) -> Iterator[T]:
-    """Yield the values for whose refusal there is no reason."""
+def _select_allowed(
+    values: Sequence[T],
+    reasons: Sequence[str],
+) -> Iterator[T]:
+    """Yield the values that are not refused."""
     for value, why in zip(values, reasons, strict=True):
         if not why:
             yield value

@@ -243,7 +243,13 @@ class Consent(Place):
         """Erase a proposal; the same value is not proposed again. Raises NotFound."""
         return await self._decide(id, "denied", None, actor)
 
-    async def set(self, field: str, value: str, *, actor: str | None = None) -> Proposal:
+    async def set(
+        self,
+        field: str,
+        value: str,
+        *,
+        actor: str | None = None,
+    ) -> Proposal:
         """Store what the person says about themselves, in effect at once. Raises InvalidInput."""
         text = _check_value(field, value)
         now = self.ctx.clock()

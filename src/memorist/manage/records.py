@@ -112,8 +112,8 @@ async def add_missing(
     """
     here: set[str] = set()
     for kind in LISTS:
-        known = await person.load_summaries(tx, scope, kind)
-        here.update(record.id for record in known)
+        for known in await person.load_summaries(tx, scope, kind):
+            here.add(known.id)
     reasons: list[str] = []
     for record in imported:
         if record.id in here:
@@ -121,7 +121,8 @@ async def add_missing(
         found = await tx.get(scope, record.evidence_ids)
         is_own = any_speaker or all(map(authority.is_persons, found))
         missing = set(record.evidence_ids)
-        missing.difference_update(memory.id for memory in found)
+        for memory in found:
+            missing.discard(memory.id)
         if missing:
             reasons.append(f"the {record.record_type} is based on memories that are not here")
         elif record.record_type == "user_profile" and not is_own:

@@ -91,10 +91,10 @@ def _rename_settings(file: Path) -> None:
         file.read_text("utf-8"),
         flags=re.MULTILINE,
     )
-    beside = file.with_suffix(".new")
+    renamed = file.with_suffix(".new")
     with suppress(OSError):  # then the file cannot be moved either, and that is reported
-        beside.write_text(text, "utf-8")
-        beside.replace(file)
+        renamed.write_text(text, "utf-8")
+        renamed.replace(file)
 
 
 def warn_of_old_variables(known: Collection[str]) -> None:
