@@ -1,9 +1,9 @@
-"""From drafts to chunks: cleaned, split and classified by rules over their words.
+"""Analysis of drafts: they are cleaned, split into chunks and classified by rules.
 
-Each derived value is computed once per chunk. All of it is pure, and happens before the write lock.
-A kind or type named by the caller always wins; `request` and `result` are known only to the caller.
-Importance goes from 0 (skip) to 1 (vital). There are two measures, by novelty and by heuristics;
-`unified` takes the highest, so that what one of them values is not lost by another.
+Each derived value is computed once per chunk. All functions are pure and run before the write lock.
+A kind or type given by the caller always wins; `request` and `result` can only be given. Importance
+goes from 0 (skip) to 1 (vital). There are two measures, by novelty and by heuristics; `unified` is
+the highest of them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from ..types import ITEM_TYPES, KINDS, Draft, Kind, Memory
 from .chunk import by_meaning
 from .policies import Policy
 
-WINDOW = 200  # tokens by our count that surely fit into the 256 word pieces of the packaged model
-SELF_CONTAINED = 4  # words; fewer say nothing without the turn before
+WINDOW = 200  # tokens that always fit into the 256 word pieces of the packaged model
+SELF_CONTAINED = 4  # words; shorter turns depend on the previous turn
 CONFIDENT_FROM = 0.6  # tags found with this confidence count in `heuristic_importance`
 TECHNICAL_FROM = 0.25  # mean rarity of the words
 TECHNICAL_WORDS = word_set("api async postgresql docker kubernetes vector embedding token schema")
@@ -58,7 +58,7 @@ _PATTERNS: dict[str, re.Pattern[str]] = {
 
 @dataclass(kw_only=True)
 class Chunk:
-    """As much of a draft as becomes one memory."""
+    """The part of a draft that becomes one memory."""
 
     draft: Draft
     text: str
@@ -68,13 +68,13 @@ class Chunk:
     category: str
     item_type: str | None
     session: str | None
-    is_turn: bool  # of a conversation: turns are kept apart, however alike
-    on_purpose: bool  # the person wants exactly this kept
+    is_turn: bool  # turns of a conversation are never merged
+    on_purpose: bool  # the user asked to store exactly this
     clause: ClauseParts | None = None  # where contradictions are looked for
     about: list[Entity] = field(default_factory=list)  # names and topics
     tags: tuple[str, ...] = ()
     confidence: float = 0.0  # in the tags
-    takes_tags: bool = False  # of memories that are near
+    takes_tags: bool = False  # from near memories
     heuristic: float = 0.0  # importance by its words
     salience: float = 0.0
     key: str | None = None  # under which a newer preference replaces an older one
@@ -82,7 +82,7 @@ class Chunk:
 
     @property
     def during(self) -> dict[str, str]:
-        """The session, as the history names it."""
+        """The session, as metadata of a history entry."""
         return {"session": self.session} if self.session else {}
 
     @cached_property
@@ -90,7 +90,7 @@ class Chunk:
         return parse(self.text)
 
     def has_same_source(self, memory: Memory) -> bool:
-        """Return whether one speaker in one role said both of one subject, as statements."""
+        """Return whether both have the same speaker, role, subject and form."""
         draft = self.draft
         if (draft.steps_text is not None) != (memory.procedural_form == "workflow"):
             return False
@@ -98,10 +98,10 @@ class Chunk:
         return source == (memory.speaker, memory.labels.subject, memory.labels.role)
 
     def is_comparable(self, memory: Memory) -> bool:
-        """Return whether both can be about the same: one source, and no "yesterday" of two days.
+        """Return whether a chunk can repeat a memory: same source, and no relative dates.
 
-        "I went there yesterday", said on two days, is two memories. A turn of a conversation is a
-        repetition only in its own session and if it says something by itself: "Yes." answers
+        "I went there yesterday", said on two days, is two memories. A turn of a conversation can
+        repeat only turns of the same session, and only if it is self-contained: "Yes." answers
         another question each time.
         """
         if not self.has_same_source(memory):
@@ -117,12 +117,12 @@ class Chunk:
 
 
 def is_turn(of: Draft | Memory) -> bool:
-    """Return whether someone said it in a conversation; turns are kept apart, however alike."""
+    """Return whether it is a turn of a conversation; turns are never merged."""
     return of.labels.session is not None and of.speaker is not None
 
 
 def analyze(draft: Draft, policy: Policy) -> list[Chunk]:
-    """Split a draft into chunks, and derive what can be known of each by its words."""
+    """Split a draft into chunks, and classify each by its words."""
     is_said = is_turn(draft)
     chunks = []
     for text in _split(draft.text, policy):
@@ -135,7 +135,7 @@ def analyze(draft: Draft, policy: Policy) -> list[Chunk]:
             kind = choose_kind(text, kind)
         elif kind is None and policy.route == "default" and draft.message_id in (None, draft.id):
             found = choose_kind(text)
-            kind = "episodic" if found == "working" else found  # nothing ends with a session
+            kind = "episodic" if found == "working" else found  # it is kept beyond the session
         kind = kind or "episodic"
         chunk = Chunk(
             draft=draft,
@@ -158,7 +158,7 @@ def analyze(draft: Draft, policy: Policy) -> list[Chunk]:
         if policy.score == "given":
             continue
         names = entities.entities(text)
-        # A turn of a conversation is about what the turns around it are about.
+        # A turn of a conversation has the topics of the turns around it.
         chunk.takes_tags = chunk.session is None and policy.score != "novelty"
         chunk.about = entities.about(text, names) if chunk.takes_tags else []
         chunk.tags, chunk.confidence = entities.tags(chunk.about)
@@ -175,7 +175,7 @@ def analyze(draft: Draft, policy: Policy) -> list[Chunk]:
 
 
 def _split(text: str, policy: Policy) -> list[str]:
-    """Return the cleaned text, in as many parts as the policy asks for or the model needs."""
+    """Return the cleaned text, split as the policy or the model requires."""
     text = normalize.clean(text)
     if policy.longest is not None:
         text = normalize.one_line(text)[: policy.longest]
@@ -190,7 +190,7 @@ def _has(pattern: str, text: str) -> bool:
 
 
 def is_preference(text: str) -> bool:
-    """Return whether someone likes, dislikes or prefers something, in whatever words.
+    """Return whether someone likes, dislikes or prefers something.
 
     >>> is_preference("We can't stand loud music"), is_preference("It rained")
     (True, False)
@@ -199,7 +199,7 @@ def is_preference(text: str) -> bool:
 
 
 def is_commitment_or_goal(text: str) -> bool:
-    """Return whether someone commits to something, plans it or strives for it.
+    """Return whether someone commits to something, plans it or has it as a goal.
 
     >>> is_commitment_or_goal("My goal is a marathon"), is_commitment_or_goal("It rained")
     (True, False)
@@ -223,7 +223,7 @@ def is_chit_chat(text: str) -> bool:
 
 
 def is_fact(text: str) -> bool:
-    """Return whether a subject, a predicate and an object can be read out of the text.
+    """Return whether the text has a subject, a predicate and an object.
 
     >>> is_fact("My sister lives in Oslo"), is_fact("We went home")
     (True, False)
@@ -249,7 +249,7 @@ def choose_kind(text: str, hint: str | None = None) -> str:
 
 
 def choose_item_type(text: str, given: str | None = None) -> str:
-    """Return which of the seven types of an item a text is; a type named by the caller wins.
+    """Return which of the seven item types a text has; a type given by the caller wins.
 
     >>> [choose_item_type(text) for text in ("I love rye bread", "We decided to use Go", "hm")]
     ['preference', 'decision', 'crumb']
@@ -272,7 +272,7 @@ def choose_item_type(text: str, given: str | None = None) -> str:
 
 
 def choose_category(kind: str, item_type: str | None = None) -> str:
-    """Return what a memory is about: its type if it has one, else the usual category of its kind.
+    """Return the category of a memory: its type if it has one, else the default of its kind.
 
     >>> choose_category("semantic"), choose_category("episodic", "decision")
     ('fact', 'decision')
@@ -294,11 +294,11 @@ def usual_kind(category: str) -> str:
 
 def _check(value: str, choices: Sequence[str], what: str) -> None:
     if value not in choices:
-        raise InvalidInput(f"{value!r} is no {what}; choose one of {', '.join(choices)}")
+        raise InvalidInput(f"Unknown {what} {value!r}; choose one of {', '.join(choices)}")
 
 
 def novelty(vector: Vectors, centroid: Vectors | None) -> float:
-    """Return the cosine distance to what is known, from 0 to 1; 1 if nothing is known.
+    """Return the cosine distance to the known memories, from 0 to 1; 1 if there are none.
 
     The centroid may be a plain sum of vectors: only its direction counts.
 
@@ -314,7 +314,7 @@ def novelty(vector: Vectors, centroid: Vectors | None) -> float:
 
 
 def find_signals(text: str, names: Sequence[Entity]) -> dict[str, float]:
-    """Return what makes a text with these names salient, each with what it adds.
+    """Return the signals that make a text with these names salient, with their weights.
 
     >>> find_signals("I prefer tea at 4", names=[])
     {'number': 0.2, 'preference': 0.4}
@@ -342,7 +342,7 @@ def is_technical(text: str) -> bool:
 
 
 def novelty_importance(novelty: float, salience: float) -> float:
-    """Return the importance of what is new and has salient words: six parts to four.
+    """Return the importance by novelty and salience, weighted 0.6 and 0.4.
 
     >>> novelty_importance(0.5, 0.9)
     0.66
@@ -356,7 +356,7 @@ def heuristic_importance(
     metadata_confidence: float = 0.0,
     has_tags: bool = False,
 ) -> float:
-    """Return the importance by who wanted it kept and what its words are about.
+    """Return the importance by explicit saves, preferences, goals, tags and chit-chat.
 
     >>> heuristic_importance("I prefer tea", manually_saved=True), heuristic_importance("ok thanks")
     (0.8, 0.0)
@@ -372,7 +372,7 @@ def heuristic_importance(
 
 
 def unified(*measures: float) -> float:
-    """Return the highest of the measures, so that nothing one of them values is dropped.
+    """Return the highest of the measures.
 
     >>> unified(0.16, 0.3), unified(0.16, 0.3, 0.8)
     (0.3, 0.8)
@@ -381,7 +381,7 @@ def unified(*measures: float) -> float:
 
 
 def is_kept(importance: float, gate: float, on_purpose: bool) -> bool:
-    """Return whether a chunk passes the gate; what a person saved or pinned always does.
+    """Return whether a chunk passes the gate; what the user saved or pinned always does.
 
     >>> is_kept(0.3, 0.3, False), is_kept(0.29, 0.3, False), is_kept(0.0, 0.3, True)
     (True, False, True)

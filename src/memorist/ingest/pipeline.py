@@ -89,7 +89,7 @@ async def prepare(
     if ctx.embedder is None:
         batch.problem = NO_MODEL
         return batch
-    texts = list({chunk.text: None for chunk in chunks})
+    texts = list(dict.fromkeys(chunk.text for chunk in chunks))
     try:
         vectors = await encode(ctx.embedder, texts)
     except ProviderFailed as error:

@@ -1,4 +1,4 @@
-"""Write policies: which steps a draft goes through before it is remembered, as data."""
+"""Write policies: which steps a draft passes before it is stored, as data."""
 
 from __future__ import annotations
 
@@ -11,23 +11,19 @@ WHOLE = (0, 2**31)  # tokens: nothing is cut, one draft is one memory
 
 @frozen
 class Bands:
-    """How near two texts have to be, by cosine, before their words are compared: see
-    `bench/merge.py`.
-    """
+    """Cosines from which on the words of two texts are compared: see `bench/merge.py`."""
 
     auto_update: float = 0.85  # the newer text may say a little more
     check_low: float = 0.70  # both have to say the same; below, everything is new
-    # Consolidation takes other words for the same, if no value and no rare word differs.
+    # Consolidation accepts a rewording if no value and no rare word differs.
     reworded: float = 0.88
-    # From here on consolidation compares what both say, with a language model if there is one.
+    # Consolidation compares the statements from here on, with a language model if configured.
     fallback_low: float = 0.45
 
 
 @frozen
 class Links:
-    """Which memories a new fact is related to: the few nearest, if they are near enough by
-    cosine.
-    """
+    """How many memories a new fact is linked to at most, and their least cosine."""
 
     least: float = 0.60
     most: int = 5
@@ -35,50 +31,48 @@ class Links:
 
 @frozen
 class Facts:
-    """Which facts are extracted from what people say, after it is stored, where the setting
-    `extract` asks for it.
-    """
+    """Limits for the facts that are extracted from turns, if the setting `extract` is on."""
 
-    policy: str  # under which they are kept
-    longer: int = 240  # characters of a turn; a shorter one is read only if it surely holds a fact
-    found: int = 5  # of one turn
-    kept: int = 3  # of those
-    daily: int = 30  # of a user in a space; 0: no limit
-    longest: int = 280  # characters of one
-    of_subject: bool = False  # they belong to the one they are about, not to the one who said it
+    policy: str  # with which they are stored
+    longer: int = 240  # characters; shorter turns are used only if they clearly contain a fact
+    found: int = 5  # most facts found in one turn
+    kept: int = 3  # most facts stored of one turn
+    daily: int = 30  # per user and space; 0 means no limit
+    longest: int = 280  # characters of one fact
+    of_subject: bool = False  # they belong to their subject instead of the speaker
 
 
 @frozen
 class Policy:
-    """One way to store drafts. The order of the steps is that of `ingest.pipeline`."""
+    """One way to store drafts. `ingest.pipeline` defines the order of the steps."""
 
     name: str
     chunk: tuple[int, int] | None = (
-        None  # tokens at least and at most; None: only what the model cannot read at once
+        None  # least and most tokens; None: split only what exceeds the window of the model
     )
-    longest: int | None = None  # characters; what is longer is cut there
+    longest: int | None = None  # characters; longer texts are truncated
     score: Literal["unified", "novelty", "heuristic", "given"] = "unified"
-    usual_importance: float = 0.5  # of what comes without one, where the score is given
+    usual_importance: float = 0.5  # default, if the score is given
     gate: float = 0.0  # less important drafts are skipped, unless they were saved on purpose
-    route: Literal["default", "signals", "item_type", "given"] = "default"  # how the kind is found
+    route: Literal["default", "signals", "item_type", "given"] = "default"  # how the kind is chosen
     keyed_preferences: bool = (
-        False  # a preference is kept under a key, and replaces the one under it
+        False  # a preference has a key, and replaces the one with the same key
     )
     exact: bool = False
     near: bool = False  # SimHash within three bits, with the value guard
-    bands: Bands | None = None  # the same said in other words
+    bands: Bands | None = None  # rewordings
     merge: Literal["update", "recreate"] = (
-        "update"  # it keeps its id, or a new memory takes the place of the old
+        "update"  # a memory keeps its id, or a new memory replaces it
     )
     conflicts: bool = False  # another value of the same attribute supersedes the older one
     links: Links | None = None  # relations to the nearest facts and episodes
     embed: Literal["inline", "deferred"] = "inline"
     capacity: int | None = None  # active memories in a scope
-    compresses: bool = False  # old sessions are summarized without a setting for it
+    compresses: bool = False  # old sessions are summarized regardless of the settings
     has_own_capacity: bool = False  # the setting `capacity` does not change it
-    dated: bool = False  # a memory is as old as the time it was given, and not as its writing
-    guard: Literal["none", "contextual", "strict"] = "contextual"  # of what nobody saved on purpose
-    extract: Facts | None = None  # out of turns of a conversation
+    dated: bool = False  # the age of a memory starts at the time given, not at its creation
+    guard: Literal["none", "contextual", "strict"] = "contextual"  # for drafts not saved on purpose
+    extract: Facts | None = None  # from turns of a conversation
 
 
 DEFAULT = Policy(

@@ -1,4 +1,4 @@
-"""Keep a scope within its capacity: the least valuable memories go first, protected ones never."""
+"""Keep a scope within its capacity: trim the least valuable memories, never protected ones."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..text import clock
 from ..types import Filter, Memory, Scope
 from . import transitions
 
-STALE = timedelta(hours=24)  # cached scores are computed again after that
+STALE = timedelta(hours=24)  # cached scores are recomputed after this time
 KEPT = timedelta(days=30)  # a trimmed memory can be restored for this long
 
 
 async def enforce(tx: Transaction, scope: Scope, cap: int, now: datetime) -> list[str]:
-    """Trim a scope to its capacity, reversibly; return the ids of the trimmed memories.
+    """Soft-delete memories until a scope is within its capacity. Return their ids.
 
-    Each is an event (`ttl`, on the path that filled the scope). Where only protected memories are
-    left and it is still too full, an event of status `error` says so.
+    Each has an event (`ttl`, on the path that filled the scope). If only protected memories are
+    left and the scope is still too full, an event has the status `error`.
     """
     over = len(await tx.rows_where(scope, Filter())) - cap
     if over <= 0:
@@ -61,7 +61,7 @@ async def enforce(tx: Transaction, scope: Scope, cap: int, now: datetime) -> lis
 
 
 def fresh_scores(memory: Memory, now: datetime) -> Any:
-    """Return the cached scores, or new ones where they are missing or older than a day."""
+    """Return the cached scores, or new ones if they are missing or older than a day."""
     cached = memory.last_scores
     if cached and abs(now - clock.parse(cached["computed_at"])) <= STALE:  # a clock may be ahead
         return cached

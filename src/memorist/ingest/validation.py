@@ -1,4 +1,4 @@
-"""What callers pass in, checked before anything happens, and turned into drafts.
+"""Validation of what callers pass in, and its conversion to drafts.
 
 Every check raises InvalidInput and says what is expected.
 """
@@ -36,18 +36,18 @@ def name(what: str, value: object) -> str:
 
 
 def labels(given: Mapping[str, Any]) -> Labels:
-    """Return the labels inside a scope, each a text or None."""
+    """Return the labels of a scope, each a text or None."""
     unknown = set(given) - set(Labels.__slots__)
     if unknown:
         known = ", ".join(Labels.__slots__)
         raise InvalidInput(
-            f"A scope knows no label {min(unknown)!r}: it takes user, space, tenant, {known}"
+            f"Unknown label {min(unknown)!r}: a scope takes user, space, tenant, {known}"
         )
     fields(given)
     for each, value in given.items():
         if value is not None and value != normalize.storable(value):
             raise InvalidInput(
-                f"The label {each} holds characters that cannot be kept: {value!r:.60}"
+                f"The label {each} contains characters that cannot be stored: {value!r:.60}"
             )
     return Labels(**given)
 
@@ -55,7 +55,7 @@ def labels(given: Mapping[str, Any]) -> Labels:
 def number(what: str, value: object) -> None:
     """Check a count."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidInput(f"{what} is a whole number of at least 1, not {value!r:.60}")
+        raise InvalidInput(f"{what} must be an integer of at least 1, not {value!r:.60}")
 
 
 def days(value: object) -> None:
@@ -66,7 +66,7 @@ def days(value: object) -> None:
 
 
 def day(now: datetime, back: float) -> str:
-    """Return the day, in UTC, so many days ago."""
+    """Return the UTC date `back` days ago."""
     days(back)
     return (now - timedelta(days=back)).date().isoformat()
 
@@ -82,12 +82,12 @@ def moment(at: datetime | str | None) -> datetime | None:
 
 
 def text(value: object, most: int) -> str:
-    """Return a text that is to be remembered, as it can be stored."""
+    """Return the text of a memory, normalized for storage."""
     if not isinstance(value, str):
         raise InvalidInput(f"A memory is text, not {type(value).__name__}")
     stored = normalize.storable(value)
     if not stored.strip():
-        raise InvalidInput("There is nothing to remember in a blank text")
+        raise InvalidInput("The text is blank")
     size(value, most)
     return stored
 
@@ -96,13 +96,13 @@ def size(value: str, most: int) -> None:
     """Check the length of a text."""
     if len(value) > most:
         raise InvalidInput(
-            f"{len(value):,} characters are too many: cut the"
+            f"{len(value):,} characters are too many: shorten the"
             f" text, or raise max_text_chars ({most:,})"
         )
 
 
 def where(value: object) -> Filter:
-    """Return a filter; None is one that everything passes."""
+    """Return a filter; None means no condition."""
     if value is None:
         return Filter()
     if not isinstance(value, Filter):
@@ -127,7 +127,9 @@ def where(value: object) -> Filter:
 def policy(policies: Mapping[str, Policy], name: str, capacity: int | None = None) -> Policy:
     """Return the policy of that name, with another capacity if one is given (0: none)."""
     if name not in policies:
-        raise InvalidInput(f"No write policy {name!r}: there are {', '.join(sorted(policies))}")
+        raise InvalidInput(
+            f"Unknown write policy {name!r}: use one of {', '.join(sorted(policies))}"
+        )
     found = policies[name]
     if capacity is None or found.has_own_capacity:
         return found
@@ -150,7 +152,7 @@ def fields(given: Mapping[str, Any], *, optional: Sequence[str] = ()) -> None:
         if each in _NUMBERS:
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not (is_number and 0 <= value <= 1) and not (value is None and each in optional):
-                raise InvalidInput(f"{each} lies between 0 and 1, not {value!r:.60}")
+                raise InvalidInput(f"{each} must be between 0 and 1, not {value!r:.60}")
         elif each in _LISTS:
             texts(each, value)
         elif each in _FLAGS:
@@ -163,7 +165,7 @@ def fields(given: Mapping[str, Any], *, optional: Sequence[str] = ()) -> None:
 def draft_fields(**given: Any) -> dict[str, Any]:
     """Return the fields that all drafts of one call share."""
     if given["kind"] is not None and given["kind"] not in KINDS:
-        raise InvalidInput(f"No kind {given['kind']!r}: there are {', '.join(KINDS)}")
+        raise InvalidInput(f"Unknown kind {given['kind']!r}: use one of {', '.join(KINDS)}")
     fields(given, optional=("importance",))
     return given | {each: tuple(map(normalize.storable, given[each])) for each in _LISTS}
 
@@ -177,12 +179,18 @@ def drafts(
 ) -> list[Draft]:
     """Return the drafts of a text, a message or a list of messages.
 
-    Messages that name no session were said together, so they get one of their own. A message is
-    evidence for itself, and its speaker and time come along.
+    Messages without a session get a common new one. A message is its own source, and its speaker
+    and time are kept.
     """
     if isinstance(what, str):
-        stored = text(what, longest)
-        return [Draft(text=stored, labels=labels, speaker=labels.role, at=at, **common)]
+        draft = Draft(
+            text=text(what, longest),
+            labels=labels,
+            speaker=labels.role,
+            at=at,
+            **common,
+        )
+        return [draft]
     given = [what] if isinstance(what, (Message, Mapping)) else what
     if not isinstance(given, Sequence) or isinstance(given, (bytes, bytearray)):
         raise InvalidInput(
@@ -192,7 +200,8 @@ def drafts(
     together = None
     if len(turns) > 1:
         said = "\0".join(turn.content for turn in turns)
-        together = "together-" + hashlib.sha256(said.encode()).hexdigest()[:16]
+        digest = hashlib.sha256(said.encode()).hexdigest()
+        together = f"together-{digest[:16]}"
     found = []
     for turn in turns:
         size(turn.content, longest)
@@ -212,7 +221,7 @@ def drafts(
 
 
 def message(given: Message | Mapping[str, Any], labels: Labels) -> Message:
-    """Return a message with its time in UTC and its text as it can be stored."""
+    """Return a message with its time in UTC and its text normalized for storage."""
     if isinstance(given, Mapping):
         unknown = set(given) - _MESSAGE_FIELDS
         if unknown or "content" not in given:
@@ -229,5 +238,9 @@ def message(given: Message | Mapping[str, Any], labels: Labels) -> Message:
         if not isinstance(value, str) and not (value is None and name in _OPTIONAL):
             raise InvalidInput(f"A message's {name!r} is text, not {type(value).__name__}")
     session = labels.session if given.session is None else given.session
-    content = normalize.storable(given.content)
-    return replace(given, content=content, at=moment(given.at), session=session)
+    return replace(
+        given,
+        content=normalize.storable(given.content),
+        at=moment(given.at),
+        session=session,
+    )
