@@ -35,8 +35,9 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the records of an archive. Raises NotFound, InvalidInput."""
 
     def decode(found: dict[str, Any]) -> Any:
-        is_bytes = found.keys() == {"base64"}
-        return base64.b64decode(found["base64"], validate=True) if is_bytes else found
+        if found.keys() != {"base64"}:
+            return found
+        return base64.b64decode(found["base64"], validate=True)
 
     if not path.exists():
         raise NotFound(f"File {str(path)!r} does not exist")
@@ -55,4 +56,5 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def take_shape(record: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
     """Remove the table from a record; return it with the names of the columns."""
-    return str(record.pop("table", None)), tuple(record)
+    table = str(record.pop("table", None))
+    return table, tuple(record)

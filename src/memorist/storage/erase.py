@@ -74,7 +74,7 @@ async def prepare(
         sql = f"""SELECT id, data, evidence_ids FROM summaries WHERE scope = ?
         AND EXISTS (SELECT 1 FROM {each} WHERE value IN ({placeholders(ids)}))"""
         summaries = await reader.rows(scope, sql, ids)
-        wordings = {normalize.wording(text) for text in texts}
+        wordings = set(map(normalize.wording, texts))
         batches += detach_summaries(number, summaries, ids, wordings)
         for proposal in await proposals.unsupported(reader, scope, ids):
             withdrawn, entry = proposals.decide(

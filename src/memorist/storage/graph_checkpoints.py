@@ -7,9 +7,9 @@ Each version of a channel value is stored once, even if many checkpoints share i
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, NamedTuple
 
 from ..errors import RevisionConflict, StoreDamaged
@@ -110,16 +110,20 @@ class GraphCheckpoints:
     ) -> None:
         """Store a checkpoint. `dump` returns the values of the channels whose version is not stored
         yet."""
-        channels = json.dumps(dict(state.channels), sort_keys=True)
-        row = (*state[:4], run, channels, json.dumps(dict(metadata)), *state.data)
+        row = (
+            *state[:4],
+            run,
+            json.dumps(dict(state.channels), sort_keys=True),
+            json.dumps(dict(metadata)),
+            *state.data,
+        )
         keys = _value_keys(state)
         async with self.store.transaction(self.scope) as tx:
             await tx.create_scope()
             stored = set(await tx.rows_in(self.scope, _STORED, _VALUE, keys.values()))
-            missing = [name for name, key in keys.items() if key not in stored]
-            values = dump(missing)
-            new = [(*keys[name], *value) for name, value in values.items()]
-            await tx.write_each(_PUT_VALUE, new)
+            new = [name for name, key in keys.items() if key not in stored]
+            values = [(*keys[name], *value) for name, value in dump(new).items()]
+            await tx.write_each(_PUT_VALUE, values)
             await tx.write_each(_PUT, [row])
 
     async def write(
@@ -166,7 +170,8 @@ class GraphCheckpoints:
             size = min(left, _PAGE)
             bound = " AND (checkpoint_id, thread_id, ns) < (?, ?, ?)" if after else ""
             page = f"{sql}{bound} ORDER BY checkpoint_id DESC, thread_id DESC, ns DESC LIMIT ?"
-            found = await self.store.rows(self.scope, page, (*values, *after, size))
+            place = (*values, *after, size)
+            found = await self.store.rows(self.scope, page, place)
             states = list(map(_state, found))
             for checkpoint in await self._fill(states):
                 yield checkpoint
@@ -191,7 +196,8 @@ class GraphCheckpoints:
         async for state in self._ancestors(thread, ns, id):
             path.append(state)
             own = _value_keys(state)
-            for channel in own.keys() & set(channels) - keys.keys():
+            sought = set(channels) - keys.keys()
+            for channel in sought & own.keys():
                 keys[channel] = own[channel]
                 lengths[channel] = len(path)
             if len(keys) == len(channels):
@@ -218,9 +224,13 @@ class GraphCheckpoints:
     ) -> AsyncIterator[GraphState]:
         """Yield the checkpoints that one followed, or the newest, nearest first, without data."""
         while True:
-            only = "" if id is None else "AND checkpoint_id = ?"
-            start = (thread, ns) if id is None else (thread, ns, id)
-            page = await self.store.rows(self.scope, _LINEAGE.format(only=only), start)
+            only = ""
+            start: tuple[str, ...] = (thread, ns)
+            if id is not None:
+                only = "AND checkpoint_id = ?"
+                start = (thread, ns, id)
+            sql = _LINEAGE.format(only=only)
+            page = await self.store.rows(self.scope, sql, start)
             for row in page:
                 yield _state(row)
             if len(page) < _GENERATIONS:
@@ -229,14 +239,18 @@ class GraphCheckpoints:
 
     async def _fill(self, states: Sequence[GraphState]) -> list[StoredCheckpoint]:
         """Return checkpoints with their values and writes, without those removed since."""
-        keys = [_value_keys(state) for state in states]
-        values = await self._values(chain(*map(dict.values, keys)))
+        keys: set[GraphKey] = set()
+        for state in states:
+            keys.update(_value_keys(state).values())
+        values = await self._values(keys)
         writes = await self._writes(states)
         filled: list[StoredCheckpoint] = []
-        for state, own in zip(states, keys, strict=True):
+        for state in states:
+            own = _value_keys(state)
             if values.keys() >= set(own.values()):
                 mine = {channel: values[key] for channel, key in own.items()}
-                filled.append(StoredCheckpoint(state, mine, writes.get(state[:3], [])))
+                written = writes.get(state[:3], [])
+                filled.append(StoredCheckpoint(state, mine, written))
                 continue
             sql = "SELECT 1 FROM graph_checkpoints WHERE scope = ?"
             if await self.store.rows_in(self.scope, sql, _CHECKPOINT, [state[:3]]):
@@ -247,6 +261,7 @@ class GraphCheckpoints:
         return filled
 
     async def _values(self, keys: Iterable[GraphKey]) -> dict[GraphKey, Typed]:
+        """Return the values with these keys that are stored."""
         sql = "SELECT thread_id, ns, channel, version, type, data FROM graph_values WHERE scope = ?"
         stored = await self.store.rows_in(self.scope, sql, _VALUE, keys)
         return {row[:4]: (row[4], row[5]) for row in stored}
@@ -257,16 +272,11 @@ class GraphCheckpoints:
         FROM graph_writes WHERE scope = ?"""
         keys = [state[:3] for state in states]
         found = await self.store.rows_in(self.scope, sql, _CHECKPOINT, keys)
-        writes: dict[GraphKey, list[TaskWrite]] = {}
-        for path, task, place, *key, channel, type, data in sorted(found, key=lambda row: row[:3]):
-            write = TaskWrite(
-                task,
-                place,
-                path,
-                channel,
-                (type, data),
-            )
-            writes.setdefault(tuple(key), []).append(write)
+        writes: dict[GraphKey, list[TaskWrite]] = defaultdict(list)
+        found.sort(key=lambda row: row[:3])
+        for path, task, place, *key, channel, type, data in found:
+            write = TaskWrite(task, place, path, channel, (type, data))
+            writes[tuple(key)].append(write)
         return writes
 
     async def delete_threads(self, threads: Sequence[str]) -> None:
@@ -310,7 +320,7 @@ class GraphCheckpoints:
                         sought -= _value_keys(state).keys()
                         parent = (thread, state.ns, state.parent or "")
                         state = states.get(parent) if sought else None
-                await _remove(tx, [key for key in states if key not in kept])
+                await _remove(tx, sorted(states.keys() - kept))
 
 
 def _value_keys(state: GraphState) -> dict[str, GraphKey]:

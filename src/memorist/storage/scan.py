@@ -46,7 +46,8 @@ FROM messages s LEFT JOIN memories m ON m.scope = s.scope AND m.id = {head}
 WHERE s.scope = ? ORDER BY s.row"""
 _VERSIONED = """SELECT DISTINCT superseded_by FROM memories
 WHERE scope = ? AND superseded_by IS NOT NULL"""
-Records = AsyncIterator[tuple[str, dict[str, Any]]]
+Record = dict[str, Any]
+Records = AsyncIterator[tuple[str, Record]]
 
 
 async def check(store: Store) -> list[str]:
@@ -56,14 +57,16 @@ async def check(store: Store) -> list[str]:
     detects missing ones.
     """
     try:
-        found = await store.database.rows(store.database.dialect.integrity)
+        database = store.database
+        found = await database.rows(database.dialect.integrity)
         problems = [str(row[0]) for row in found if row[0] != "ok"]
         for scope in await store.scopes():
             async for page in read_pages(store, scope, _MEMORIES):
                 problems += await asyncio.to_thread(find_altered, page, scope, store.language)
         for name, sql in _ORPHANS.items():
-            counted = sql.format(dimensions=store.database.dialect.dimensions)
-            if count := (await store.database.rows(counted, scope=EVERY))[0][0]:
+            counting = sql.format(dimensions=database.dialect.dimensions)
+            counted = await database.rows(counting, scope=EVERY)
+            if count := counted[0][0]:
                 problems.append(f"{count} {name}")
         for scope in await store.scopes():
             broken = await verify_history(store, scope)
@@ -168,10 +171,11 @@ def find_broken(
     return problems
 
 
-async def export(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
+async def export(store: Store, scope: Scope | None) -> AsyncIterator[Record]:
     """Yield the format, then the records of one scope or of all, as plain values."""
     yield {"record_type": "memorist", "data": {"format": FORMAT}}
-    for each in [scope] if scope is not None else await store.scopes():
+    scopes = [scope] if scope is not None else await store.scopes()
+    for each in scopes:
         for records in (_history_and_memories, _messages, _summaries, _proposals):
             async for kind, data in records(store, each):
                 if kind != "damaged":
@@ -181,7 +185,7 @@ async def export(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, A
 
 async def _history_and_memories(store: Store, scope: Scope) -> Records:
     """Yield the rows as plain values. A row that cannot be read is reported as damaged."""
-    readers: dict[str, tuple[str, Callable[[Sequence[Any]], dict[str, Any]]]] = {
+    readers: dict[str, tuple[str, Callable[[Sequence[Any]], Record]]] = {
         "history": (_HISTORY, lambda row: _plain(rows.parse(HistoryEntry, row[1:]))),
         "memory": (_MEMORIES, lambda row: dump(rows.memory(row[1:-2], scope))),
     }
@@ -198,7 +202,8 @@ async def _messages(store: Store, scope: Scope) -> Records:
     head = store.database.dialect.head.format("s.outcome")
     versioned = {row[0] for row in await store.rows(scope, _VERSIONED)}
     names = ("id", "session", "role", "name", "at", "text")
-    for *values, outcome, memory_id, text in await store.rows(scope, _MESSAGES.format(head=head)):
+    found = await store.rows(scope, _MESSAGES.format(head=head))
+    for *values, outcome, memory_id, text in found:
         message = dict(zip(names, values, strict=True))
         message["kept"] = message["text"] is not None
         if not message["kept"]:
@@ -219,7 +224,8 @@ async def original_text(
 ) -> str | None:
     """Return the version of a memory whose text is exactly that of the message."""
     for text in await store.versions(scope, memory_id):
-        checks = await store.checks(scope, messages={message: normalize.digest(text)})
+        digest = normalize.digest(text)
+        checks = await store.checks(scope, messages={message: digest})
         seen = checks.seen.get(message)
         if seen and seen.same:
             return text
