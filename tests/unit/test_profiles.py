@@ -24,8 +24,8 @@ from memorist.ingest import analyze
 from memorist.ingest.policies import Policy
 from memorist.ports import IndexRow
 from memorist.retrieve import profiles, reorder, score
-from memorist.retrieve.features import COMPUTED, SnapshotSearch, lexical, understand
-from memorist.retrieve.score import Candidate, Candidates, reciprocal_rank
+from memorist.retrieve.features import COMPUTED, SnapshotSearch, understand
+from memorist.retrieve.score import Candidate, Candidates, lexical, reciprocal_rank
 from memorist.storage import load
 from memorist.text import clock
 from memorist.types import Memory, Scope

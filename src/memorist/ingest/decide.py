@@ -72,10 +72,7 @@ class Batch:
         return [chunk for item in self.items for chunk in item.chunks]
 
     def neighbors(self, chunk: Chunk) -> Neighbors:
-        """Return the memories a chunk is compared with, in the store and in this call.
-
-        The nearest come first.
-        """
+        """Return the memories a chunk is compared with, nearest first."""
         found = dict(self.near.get(chunk.text, {}))
         written: dict[str, float] = {}
         for id, put in self.puts.items():
@@ -197,11 +194,7 @@ def compare_with(chunk: Chunk, memory: Memory) -> compare.Verdict:
     return compare.verdict(chunk.statement, parse(memory.text))
 
 
-def _find_contradicted(
-    chunk: Chunk,
-    batch: Batch,
-    neighbors: Neighbors,
-) -> Memory | None:
+def _find_contradicted(chunk: Chunk, batch: Batch, neighbors: Neighbors) -> Memory | None:
     """Return the memory that a chunk replaces because it gives another value to an attribute.
 
     A chunk about an earlier time replaces nothing, and relative dates are compared only if both
@@ -268,32 +261,16 @@ def _update(old: Memory, chunk: Chunk, batch: Batch) -> Outcome:
         old_ref=earlier.id,
         meta={"fields": ["text"], "reason": "said again, with more", **chunk.during},
     )
-    replaced = Save(
-        memory=earlier,
-        event=None,
-        vector=vector,
-        model=snapshot.model,
-    )
+    replaced = Save(memory=earlier, event=None, vector=vector, model=snapshot.model)
     batch.save(replaced)
     batch.save(made)
     return Outcome(status="updated", ids=(memory.id,), reason="said before, with less")
 
 
-def _supersede(
-    old: Memory,
-    memory: Memory,
-    chunk: Chunk,
-    batch: Batch,
-    reason: str,
-) -> Outcome:
+def _supersede(old: Memory, memory: Memory, chunk: Chunk, batch: Batch, reason: str) -> Outcome:
     """Create a memory of the chunk that replaces an older one."""
     now = batch.now
-    gone = transitions.supersede(
-        old,
-        now,
-        by=memory.id,
-        since=memory.valid_from,
-    )
+    gone = transitions.supersede(old, now, by=memory.id, since=memory.valid_from)
     put = batch.puts.get(old.id)
     if put is None:
         meta = {"reason": reason, "superseded_by": memory.id, **chunk.during}
@@ -311,19 +288,9 @@ def _supersede(
     why = f"it replaces {old.id}"
     if reason == CONTRADICTS:
         why = f"it contradicts {old.id}: confirm or reject it"
-        relation = Relation(
-            from_id=memory.id,
-            to_id=old.id,
-            type=CONTRADICTS,
-            at=now,
-        )
+        relation = Relation(from_id=memory.id, to_id=old.id, type=CONTRADICTS, at=now)
         batch.others.append(relation)
-    return Outcome(
-        status="created",
-        ids=(memory.id,),
-        reason=why,
-        supersedes=old.id,
-    )
+    return Outcome(status="created", ids=(memory.id,), reason=why, supersedes=old.id)
 
 
 def build_memory(chunk: Chunk, batch: Batch) -> Memory:
@@ -425,10 +392,5 @@ def _propose_tags(chunk: Chunk, batch: Batch) -> list[entities.Entity]:
             if tag not in words and tag not in _OWN_TAGS and ":" not in tag:
                 votes[tag] = votes.get(tag, 0.0) + cosine
     best = sorted(votes, key=lambda tag: (-votes[tag], tag))[:MOST_TAGS]
-    proposed = []
-    for tag in best:
-        vote = votes[tag]
-        if 2 * vote >= total:
-            entity = entities.Entity(text=tag, confidence=vote / count)
-            proposed.append(entity)
-    return proposed
+    shared = [tag for tag in best if 2 * votes[tag] >= total]
+    return [entities.Entity(text=tag, confidence=votes[tag] / count) for tag in shared]

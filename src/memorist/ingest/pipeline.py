@@ -111,11 +111,7 @@ async def prepare_derived(
     """Prepare the drafts of a job, which writes them in a transaction with its other changes."""
     items = []
     for draft in drafts:
-        named = replace(
-            draft,
-            id=draft.id or new_id(),
-            told_at=draft.told_at or now,
-        )
+        named = replace(draft, id=draft.id or new_id(), told_at=draft.told_at or now)
         items.append(Item(named))
     by = validation.policy(ctx.policies, policy)
     guard.refuse(items, by, scope.user)
@@ -135,12 +131,7 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     for item in items:
         _write_item(item, batch, seen)
     if batch.problem.startswith(FAILED):
-        failure = Event(
-            node="hotpath",
-            op="embed",
-            at=batch.now,
-            status="error",
-        )
+        failure = Event(node="hotpath", op="embed", at=batch.now, status="error")
         batch.others.append(failure)
     puts = list(batch.puts.values())
     await tx.apply([*puts, *batch.others])
@@ -149,13 +140,7 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
         await tasks.add(tx, *_queue_extraction(items, batch))
     kinds = {put.memory.kind for put in puts}
     if policy.links is not None and "semantic" in kinds:
-        await links.link(
-            tx,
-            batch.snapshot,
-            puts,
-            policy.links,
-            batch.now,
-        )
+        await links.link(tx, batch.snapshot, puts, policy.links, batch.now)
     done = outcomes(items)
     are_new = [each.status == "created" and each.supersedes is None for each in done]
     trimmed: set[str] = set()

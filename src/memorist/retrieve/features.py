@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -23,11 +22,11 @@ from numpy.typing import NDArray
 from ..index.arrays import Bools, Positions
 from ..index.snapshot import Snapshot
 from ..ports import Vectors
-from ..text import clock, normalize, tokens
+from ..text import clock, tokens
 from ..text.clock import Interval
 from ..text.entities import is_common
 from ..text.tokens import FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
-from ..types import KINDS, Memory, frozen
+from ..types import KINDS, frozen
 from .profiles import Profile
 
 Scores = NDArray[np.float32]  # one per position
@@ -387,36 +386,3 @@ def compute(search: SnapshotSearch, positions: Positions) -> dict[str, Column]:
             column = np.zeros(len(positions))
         found[name] = column.astype(np.float64)
     return found
-
-
-def lexical(profile: Profile, question: str, memories: Sequence[Memory]) -> Column:
-    """Return the share of the words of the question that each memory contains.
-
-    In the compact form, the first words of at least three letters count, and a memory whose text or
-    evidence contains the whole question has 1.
-    """
-    is_compact = profile.lexical == "compact"
-    asked = normalize.compact(question)
-    wanted = set(tokens.words(question))
-    if is_compact:
-        wanted = _long_words(asked, 32)
-    shares = np.zeros(len(memories))
-    for i, memory in enumerate(memories):
-        fact = ""
-        if is_compact:
-            fact = normalize.compact(f"{memory.text} {memory.evidence_text or ''}")
-            words = _long_words(fact, 96)
-        else:
-            tags = " ".join(memory.tags)
-            words = set(tokens.words(f"{memory.text} {tags}"))
-        if wanted:
-            shares[i] = len(wanted & words) / len(wanted)
-        if asked and asked in fact:
-            shares[i] = 1.0
-    return shares
-
-
-def _long_words(text: str, most: int) -> set[str]:
-    words = dict.fromkeys(text.split())
-    long = (word for word in words if len(word) >= 3)
-    return set(islice(long, most))

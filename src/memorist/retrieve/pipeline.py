@@ -17,7 +17,7 @@ from ..ports import Vectors
 from ..storage.queries import Reader
 from ..text.tokens import IS_EXTRACTED
 from ..types import Cut, Filter, Hit, Memory, Query, Reason, Recall
-from . import features, reorder, score
+from . import reorder, score
 from .features import SnapshotSearch, understand
 from .profiles import Profile
 from .render import RENDERERS, Caps, fit
@@ -189,21 +189,12 @@ async def _load_nearest(
         order = np.argsort(-scores[matching], kind="stable")
         compared = matching[order[:BY_WORDS]]
     distinct = dict.fromkeys([*rows, *snapshot.row[compared].tolist()])
-    vectors = await ctx.store.vectors(
-        query.scope,
-        list(distinct),
-        model=snapshot.model,
-    )
+    vectors = await ctx.store.vectors(query.scope, list(distinct), model=snapshot.model)
     extended = snapshot.with_vectors(vectors)
     return replace(search, snapshot=extended), status
 
 
-def select(
-    search: SnapshotSearch,
-    query: Query,
-    *,
-    everything: bool = False,
-) -> Candidates:
+def select(search: SnapshotSearch, query: Query, *, everything: bool = False) -> Candidates:
     """Select candidates: a few more than requested, or everything that matches."""
     profile = search.profile
     limit = query.limit
@@ -252,7 +243,7 @@ async def read(
         found = found.pick(there)
     found = replace(found, memories=loaded)
     if "lexical" in search.used:
-        shares = features.lexical(search.profile, query.text, found.memories)
+        shares = score.lexical(search.profile, query.text, found.memories)
         found.features["lexical"] = shares
     if "related" in search.used:
         strongest = {memory.id: 0.0 for memory in loaded}
@@ -271,11 +262,7 @@ def _select_fitting(
     count: Callable[[str], int],
 ) -> tuple[tuple[Hit, ...], list[Cut], str]:
     """Return the hits that fit into the budget, what was cut, and the rendered text."""
-    caps = Caps(
-        limit=query.limit,
-        tokens=query.budget,
-        chars=query.max_chars,
-    )
+    caps = Caps(limit=query.limit, tokens=query.budget, chars=query.max_chars)
 
     def measure(memory: Memory) -> int:
         return max(1, count(memory.text))

@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ..index.arrays import Positions
+from ..text import normalize, tokens
 from ..types import Cut, Memory, frozen
 from .features import COMPUTED, Column, Scores, SnapshotSearch, compute, relevance
 from .profiles import Gate, Profile
@@ -175,6 +177,39 @@ def reciprocal_rank(rankings: Sequence[Sequence[T]], *, k: int = 60) -> dict[T, 
 
 
 # Scoring
+
+
+def lexical(profile: Profile, question: str, memories: Sequence[Memory]) -> Column:
+    """Return the share of the words of the question that each memory contains.
+
+    In the compact form, the first words of at least three letters count, and a memory whose text or
+    evidence contains the whole question has 1.
+    """
+    is_compact = profile.lexical == "compact"
+    asked = normalize.compact(question)
+    wanted = set(tokens.words(question))
+    if is_compact:
+        wanted = _long_words(asked, 32)
+    shares = np.zeros(len(memories))
+    for i, memory in enumerate(memories):
+        fact = ""
+        if is_compact:
+            fact = normalize.compact(f"{memory.text} {memory.evidence_text or ''}")
+            words = _long_words(fact, 96)
+        else:
+            tags = " ".join(memory.tags)
+            words = set(tokens.words(f"{memory.text} {tags}"))
+        if wanted:
+            shares[i] = len(wanted & words) / len(wanted)
+        if asked and asked in fact:
+            shares[i] = 1.0
+    return shares
+
+
+def _long_words(text: str, most: int) -> set[str]:
+    words = dict.fromkeys(text.split())
+    long = (word for word in words if len(word) >= 3)
+    return set(islice(long, most))
 
 
 def score_all(profile: Profile, found: Candidates) -> tuple[dict[str, Column], Column]:
