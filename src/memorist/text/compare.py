@@ -1,16 +1,16 @@
-"""Whether two statements say the same, may be the same fact, or rest on each other, by their words
-alone.
+"""Compare two statements by their words alone: whether they say the same, may be the same fact, or
+one supports the other.
 
-Where it is in doubt the answer is "no": two memories can be joined later, lost words cannot be
-recovered. A language model that takes two notes for the same fact may be wrong, so it is not
-believed against the values: words may differ, but numbers, times, names, negations and dislikes may
-not. Contradictions are in `contradictions`.
+If in doubt the answer is "no": two memories can be merged later, lost words cannot be recovered. A
+language model that takes two notes for the same fact may be wrong, so the values have the last
+word: the wording may differ, but numbers, times, names, negations and dislikes may not.
+Contradictions are in `contradictions`.
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable
 from difflib import SequenceMatcher
+from itertools import islice
 from typing import Literal
 
 from ..types import Memory
@@ -22,17 +22,17 @@ from .tokens import ENGLISH, analyze, word_set
 from .values import is_value, value_tokens
 
 Verdict = Literal["same", "more", "less", "other"]
-FEW = 8  # one word in so many may be missing on one side of long texts
+FEW = 8  # one word in this many may be missing on one side of long texts
 SHORT = 12  # words that carry meaning
 STEM = 5  # letters that make two rare words the same: physiotherapist, physiotherapy
 LEAST_REPEATED = 0.4  # of what a memory adds to the question; unrelated replies repeat less
-SUPPORTED_SHARE = 0.45  # of the words of a line that its source has to hold
+SUPPORTED_SHARE = 0.45  # of the words of a line that its source has to contain
 _MOST_LINE_WORDS = 32
 _MOST_SOURCE_WORDS = 64
-_MEASURED = ("numbers", "times", "dates", "units", "weekdays", "months")  # in any order
-_TURNED = {"-", "off", "left", "sell", "past"}
+_MEASURED = "numbers times dates units weekdays months".split()  # compared in any order
+_TURNED = word_set("- off left sell past")
 _OPPOSED = ("before after", "more less", "on off", "joined left", "buy sell")
-# One of these missing on one side is no difference.
+# A word of these that is missing on one side is not a difference.
 _VAGUE = word_set("morning afternoon evening night daily weekly monthly yearly")
 _RELATIVES = word_set("""
     mother mom mum father dad parents brother sister siblings uncle aunt cousin nephew niece son
@@ -48,7 +48,7 @@ _STANCE = word_set("""
     stop stops begin began goal aim forgot remember promised ask asked
     """)
 _PLACES = word_set("in on")
-_UNSURE = {"if", "maybe", "would", "must", "only", "or", "?"}
+_UNSURE = word_set("if maybe would must only or ?")
 
 
 def verdict(new: Statement, old: Statement) -> Verdict:
@@ -59,7 +59,9 @@ def verdict(new: Statement, old: Statement) -> Verdict:
     >>> verdict(parse("My favorite color is blue"), parse("My favorite color is green"))
     'other'
     """
-    if new.marks != old.marks or not have_same_persons(new, old):
+    if new.marks != old.marks:
+        return "other"
+    if not have_same_persons(new, old):
         return "other"
     places = _PLACES.intersection(new.spoken)
     other_places = _PLACES.intersection(old.spoken)
@@ -71,14 +73,17 @@ def verdict(new: Statement, old: Statement) -> Verdict:
     theirs = set(old.words)
     both = ours & theirs
     extra = ours ^ theirs
-    if not both or len(extra) * FEW > len(both) or not (extra <= ours or extra <= theirs):
+    if not both or len(extra) * FEW > len(both):
         return "other"
-    one = [word for word in new.words if word in both]
-    other = [word for word in old.words if word in both]
+    if extra & ours and extra & theirs:
+        return "other"
+    one = list(filter(both.__contains__, new.words))
+    other = list(filter(both.__contains__, old.words))
     if one != other:  # a part may have moved to the other end, in longer texts
+        if len(one) < 3 or new.has_possessive or old.has_possessive:
+            return "other"
         turn = one.index(other[0])
-        is_moved = one[turn:] + one[:turn] == other and len(one) > 2
-        if not is_moved or new.has_possessive or old.has_possessive:
+        if one[turn:] + one[:turn] != other:
             return "other"
     if not values_agree(new, old):
         return "other"
@@ -89,14 +94,16 @@ def verdict(new: Statement, old: Statement) -> Verdict:
 
 def have_same_persons(a: Statement, b: Statement) -> bool:
     """Return whether the pronouns agree; a text without any agrees with all."""
-    return a.persons == b.persons or not (a.persons and b.persons)
+    if not a.persons or not b.persons:
+        return True
+    return a.persons == b.persons
 
 
 def values_agree(a: Statement, b: Statement) -> bool:
     """Return whether two texts state the same numbers, times, dates, negations, likes and names.
 
-    A link or an author–year citation that only one of them has is no difference; two different ones
-    are.
+    A link or an author–year citation that only one of them has is not a difference; two different
+    ones are.
 
     >>> values_agree(parse("It moved to Tuesday at ten."), parse("It moved to Friday."))
     False
@@ -109,12 +116,14 @@ def values_agree(a: Statement, b: Statement) -> bool:
     second = b.values
     if first.differing(second):
         return False
-    if first.references and second.references and first.references != second.references:
+    has_references = first.references and second.references
+    if has_references and first.references != second.references:
         return False
     # A name written in lower case in the other text is still the name, so all words are searched.
-    names = {name.lower() for name in (*first.names, *second.names)}
-    ours = dict.fromkeys(filter(names.__contains__, value_tokens(a.core)))
-    theirs = dict.fromkeys(filter(names.__contains__, value_tokens(b.core)))
+    names = [*first.names, *second.names]
+    is_name = {*map(str.lower, names)}.__contains__
+    ours = dict.fromkeys(filter(is_name, value_tokens(a.core)))
+    theirs = dict.fromkeys(filter(is_name, value_tokens(b.core)))
     return list(ours) == list(theirs)
 
 
@@ -132,34 +141,46 @@ def may_be_same(a: Statement, b: Statement) -> bool:
     one = a.text_values
     other = b.text_values
     for name in _MEASURED:
-        if Counter(getattr(one, name)) != Counter(getattr(other, name)):
+        stated = getattr(one, name)
+        if sorted(stated) != sorted(getattr(other, name)):
             return False
-    # Only one may not have a dislike, a parting or the past, nor may they lean to opposite sides.
+    if len(one.negations) != len(other.negations):
+        return False
+    # Only one side may not have a dislike, a parting or the past, nor may they be opposed.
     apart = {*one.leanings} ^ {*other.leanings}
-    if len(one.negations) != len(other.negations) or apart & _TURNED:
+    if apart & _TURNED:
         return False
-    if any(apart.issuperset(pair.split()) for pair in _OPPOSED):
-        return False
+    for pair in _OPPOSED:
+        if apart.issuperset(pair.split()):
+            return False
     # A time of day or a "weekly" may be missing on one side; "tomorrow" may not.
-    days = {*one.days, *other.days}
-    is_other_day = {*one.days} != {*other.days}
-    if is_other_day and ((one.days and other.days) or not days <= _VAGUE):
+    days = {*one.days}
+    other_days = {*other.days}
+    if days and other_days:
+        if days != other_days:
+            return False
+    elif not days | other_days <= _VAGUE:
         return False
-    # Both have all the names; of words that may be none, only one side may have its own.
+    # Both have all the names; of possible names, only one side may have its own.
     sure, possible = a.names
     other_sure, other_possible = b.names
     if (sure | other_sure) & (a.vocabulary ^ b.vocabulary):
         return False
-    return not (possible - b.vocabulary and other_possible - a.vocabulary)
+    return possible <= b.vocabulary or other_possible <= a.vocabulary
 
 
-def is_contrast(a: Statement, b: Statement, *, near: bool = False) -> bool:
-    """Return whether two texts set one thing against another, so that they are not the same fact.
+def is_contrast(
+    a: Statement,
+    b: Statement,
+    *,
+    near: bool = False,
+) -> bool:
+    """Return whether two texts differ in a way that makes them different facts.
 
     One or two words differ, or are added, in an otherwise equal sentence; the same words say
-    something else; one is a guess, a question or a condition; they name other relatives; or each
-    has a rare word that the other has not. Where the texts are very `near` by meaning, such words
-    may mean the same.
+    something else; one is a guess, a question or a condition; they name different relatives; or
+    each has a rare word that the other does not have. If the texts are very `near` by meaning, such
+    words may mean the same.
 
     >>> attic, cellar = parse("Ana keeps it in the attic"), parse("Ana keeps it in the cellar")
     >>> is_contrast(attic, cellar, near=True), is_contrast(parse("I win"), parse("I could win"))
@@ -171,26 +192,32 @@ def is_contrast(a: Statement, b: Statement, *, near: bool = False) -> bool:
     """
     if a.marks & _UNSURE != b.marks & _UNSURE:
         return True
-    if _RELATIVES.intersection(a.spoken) != _RELATIVES.intersection(b.spoken):
+    relatives = _RELATIVES.intersection(a.spoken)
+    if relatives != _RELATIVES.intersection(b.spoken):
         return True
     changes = []  # how many words differ, or only one side has, at each place
     matcher = SequenceMatcher(None, a.spoken, b.spoken, False)
     for tag, start, end, begin, stop in matcher.get_opcodes():
         if tag != "equal":
             changes.append(max(end - start, stop - begin))
-    if (len(changes) == 1 and changes[0] <= 2) or set(a.words) == set(b.words):
+    is_one_change = len(changes) == 1 and changes[0] <= 2
+    if is_one_change or set(a.words) == set(b.words):
         return verdict(a, b) == "other"
-    return not near and _has_own_word(a, b) and _has_own_word(b, a)
+    if near:
+        return False
+    return _has_own_word(a, b) and _has_own_word(b, a)
 
 
 def _has_own_word(of: Statement, other: Statement) -> bool:
-    """Return whether a text has a rare word for which the other has none of the same stem."""
+    """Return whether a text has a rare word, and the other has none of the same stem."""
     beginnings = {word[:STEM] for word in other.vocabulary}
-    stems = set(other.words)
     for word in of.vocabulary - other.vocabulary:
-        if word in ENGLISH or is_value(word) or is_common(word) or word[:STEM] in beginnings:
+        if word in ENGLISH or word[:STEM] in beginnings:
             continue
-        if not stems.intersection(parse(word).words):
+        if is_value(word) or is_common(word):
+            continue
+        stems = set(parse(word).words)
+        if stems.isdisjoint(other.words):
             return True
     return False
 
@@ -204,11 +231,14 @@ def is_reworded(a: Statement, b: Statement) -> bool:
     >>> is_reworded(parse("I need to call the bank about the loan"), called)
     False
     """
-    if max(len(a.words), len(b.words)) > SHORT:
+    if len(a.words) > SHORT or len(b.words) > SHORT:
         return False
-    if "past" in a.marks ^ b.marks or a.persons != b.persons:
+    if a.persons != b.persons:
         return False
-    if _STANCE.isdisjoint(a.spoken) != _STANCE.isdisjoint(b.spoken):
+    if "past" in a.marks ^ b.marks:
+        return False
+    has_stance = not _STANCE.isdisjoint(a.spoken)
+    if has_stance == _STANCE.isdisjoint(b.spoken):
         return False
     return may_be_same(a, b) and not is_contrast(a, b)
 
@@ -223,12 +253,15 @@ def overlaps(a: Statement, b: Statement) -> bool:
     """
     if set(a.words) & set(b.words):
         return True
-    near = {number + step for number in _whole_numbers(a) for step in (-1, 0, 1)}
+    near: set[int] = set()
+    for number in _whole_numbers(a):
+        near |= {number - 1, number, number + 1}
     return not near.isdisjoint(_whole_numbers(b))
 
 
-def _whole_numbers(of: Statement) -> list[int]:
-    return [int(each) for each in of.text_values.numbers if each.lstrip("-").isdecimal()]
+def _whole_numbers(of: Statement) -> set[int]:
+    numbers = of.text_values.numbers
+    return {int(each) for each in numbers if each.lstrip("-").isdecimal()}
 
 
 def pick_containing(a: Statement, b: Statement) -> str | None:
@@ -238,9 +271,13 @@ def pick_containing(a: Statement, b: Statement) -> str | None:
     'Ana has a red bike'
     >>> pick_containing(parse("Ana has a bike"), parse("Ana owns a red car"))
     """
-    longest_first = sorted((a, b), key=lambda each: -len(each.text))
-    every = {*a.words, *b.words}
-    return next((each.text for each in longest_first if every == {*each.words}), None)
+    words = set(a.words)
+    other_words = set(b.words)
+    if words == other_words:
+        return max(a.text, b.text, key=len)
+    if words > other_words:
+        return a.text
+    return b.text if words < other_words else None
 
 
 def join(a: Statement, b: Statement) -> str:
@@ -252,10 +289,16 @@ def join(a: Statement, b: Statement) -> str:
     if containing := pick_containing(a, b):
         return containing
     row = f"{a.text.rstrip(' .!')}. {b.text}"
-    return row if len(row) <= LONGEST else max(a.text, b.text, key=len)
+    if len(row) <= LONGEST:
+        return row
+    return max(a.text, b.text, key=len)
 
 
-def is_grounded(made: str, a: Statement, b: Statement) -> bool:
+def is_grounded(
+    made: str,
+    a: Statement,
+    b: Statement,
+) -> bool:
     """Return whether a text made of two others adds nothing to them and keeps all their values.
 
     >>> bike, work = parse("Ana has a bike"), parse("Ana cycles to work")
@@ -269,15 +312,17 @@ def is_grounded(made: str, a: Statement, b: Statement) -> bool:
     new = parse(made)
     if not new.marks <= a.marks | b.marks:
         return False
-    if not {*a.words, *b.words}.issuperset(new.words):
+    words = {*a.words, *b.words}
+    persons = {*a.persons, *b.persons}
+    if not words.issuperset(new.words):
         return False
-    if not {*a.persons, *b.persons}.issuperset(new.persons):
+    if not persons.issuperset(new.persons):
         return False
     return may_be_same(new, a) and may_be_same(new, b)
 
 
 def invents(made: Statement, source: Statement) -> bool:
-    """Return whether a text has a number, a date or a name that its source has not.
+    """Return whether a text has a number, a date or a name that its source does not have.
 
     >>> told = parse("I told Ana everything")
     >>> invents(parse("The user trusts Ana"), told), invents(parse("The user trusts Bo"), told)
@@ -285,13 +330,15 @@ def invents(made: Statement, source: Statement) -> bool:
     """
     for name in _MEASURED:
         known = getattr(source.text_values, name)
-        if not set(getattr(made.text_values, name)).issubset(known):
+        stated = getattr(made.text_values, name)
+        if not set(stated).issubset(known):
             return True
-    return bool(made.names[0] - source.vocabulary)
+    sure, _ = made.names
+    return not sure <= source.vocabulary
 
 
 def is_supported(line: str, source: str) -> bool:
-    """Return whether a source holds a line word for word, or nearly half of its words.
+    """Return whether a source contains a line word for word, or nearly half of its words.
 
     >>> is_supported("Ana likes green tea", "I'm Ana and green tea is all I drink")
     True
@@ -302,15 +349,18 @@ def is_supported(line: str, source: str) -> bool:
     given = compact(source)
     if wanted and wanted in given:
         return True
-    words = _long_words(wanted)[:_MOST_LINE_WORDS]
-    shared = len({*words}.intersection(_long_words(given)[:_MOST_SOURCE_WORDS]))
-    if 2 <= len(words) <= 3 and shared == len(words):
+    words = _long_words(wanted, _MOST_LINE_WORDS)
+    shared = words & _long_words(given, _MOST_SOURCE_WORDS)
+    if 2 <= len(words) <= 3 and shared == words:
         return True
-    return shared >= max(2, math.ceil(SUPPORTED_SHARE * len(words)))
+    least = math.ceil(SUPPORTED_SHARE * len(words))
+    return len(shared) >= max(2, least)
 
 
-def _long_words(text: str) -> list[str]:
-    return list(dict.fromkeys(word for word in text.split() if len(word) >= 3))
+def _long_words(text: str, most: int) -> set[str]:
+    """Return the first different words of at least three letters."""
+    words = filter(lambda word: len(word) >= 3, text.split())
+    return {*islice(dict.fromkeys(words), most)}
 
 
 def find_used(
@@ -320,18 +370,19 @@ def find_used(
     asked: str = "",
     language: str = "english",
 ) -> dict[str, str]:
-    """Return the ids of the memories that went into a reply: `cited` by id or `echoed` in its
-    words.
+    """Return the ids of the memories that a reply used: `cited` by id or `echoed` in its words.
 
-    An echo is an estimate: what is said in other words is not seen.
+    An echo is an estimate: a paraphrase is not recognized.
     """
     said = set(analyze(reply, language))
     known = set(analyze(asked, language))
     found = {}
     for memory in memories:
-        own = set(analyze(memory.text, language)) - known  # what it adds to the question
         if memory.id in reply:
             found[memory.id] = "cited"
-        elif own and len(own & said) / len(own) >= LEAST_REPEATED:
+            continue
+        words = analyze(memory.text, language)
+        own = set(words) - known  # what it adds to the question
+        if own and len(own & said) / len(own) >= LEAST_REPEATED:
             found[memory.id] = "echoed"
     return found

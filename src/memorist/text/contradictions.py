@@ -1,11 +1,11 @@
-"""Whether a new statement contradicts an older one: another value for the same attribute of the
-same thing.
+"""Detect whether a new statement contradicts an older one: it gives the same attribute of the same
+thing another value.
 
-Rules, and few of them: most facts can stand beside each other, and a memory that was retired
-wrongly is worse than two that contradict each other. Both texts are short clauses, split at the
-verb: what stands before it has to say the same in both, and what follows has to be of a kind that
-holds one value at a time: a schedule, a quantity, a home, an employer, a favorite, a like or
-dislike. What the rules do not know is no contradiction. They know English.
+The rules are few: most facts can coexist, and a memory that was retired wrongly is worse than two
+that contradict each other. Both texts are short clauses, split at the verb. The part before the
+verb has to say the same in both. The part after it has to be of a kind that has one value at a
+time: a schedule, a quantity, a home, an employer, a favorite, a like or dislike. Anything else is
+not a contradiction. The rules cover English only.
 """
 
 import re
@@ -39,17 +39,17 @@ _PLAIN = word_set("""
     colour color password username email diet profession occupation status nickname language
     address title size shift timezone currency wifi framework editor role plan theme
     """)
-_RECURRING = re.compile(r"\b(?:every|each|weekly|daily|\w+days)\b", re.IGNORECASE)
-_FAVORITE = re.compile(r"\bfavou?rite\b", re.IGNORECASE)
-_UNSURE = {"maybe", "would", "must", "if"}
+_RECURRING = re.compile(r"(?i)\b(?:every|each|weekly|daily|\w+days)\b")
+_FAVORITE = re.compile(r"(?i)\bfavou?rite\b")
+_UNSURE = word_set("maybe would must if")
 _BEING = word_set("is are am : = 'm ’m 's ’s 're ’re") | {"will be"}
 _MEASURING = word_set("cost costs weigh weighs earn earns have has own owns")
 _LIKINGS = set(parse("like likes love enjoy hate dislike detest loathe adore").words)
-_WHEN = ("times", "dates", "weekdays", "months")
+_WHEN = "times dates weekdays months".split()
 
 
 def contradicts(new: Statement, old: Statement) -> bool:
-    """Return whether a text gives another value to what an older one is about.
+    """Return whether a text gives another value to an attribute that an older one states.
 
     >>> old = parse("My dentist appointment is on Tuesday at ten")
     >>> contradicts(parse("The dentist appointment was moved to Friday"), old)
@@ -61,75 +61,89 @@ def contradicts(new: Statement, old: Statement) -> bool:
     """
     a = new.clause
     b = old.clause
-    if a is None or b is None or not have_same_persons(a, b):
+    if a is None or b is None:
         return False
     marks = a.marks | b.marks
     if _UNSURE & marks:
         return False
-    if _is_rescheduled(a, b) or _is_reversed(a, b):
+    if not have_same_persons(a, b):
+        return False
+    if _is_rescheduled(a, b):
         return True
-    return "past" not in marks and _has_other_value(a, b)
+    if "past" in marks:
+        return False
+    return _is_reversed(a, b) or _has_other_value(a, b)
 
 
 def is_relative(text: str) -> bool:
-    """Return whether a text says "tomorrow" or the like, which is another day on another day."""
+    """Return whether a text names a day relative to now, such as "tomorrow"."""
     return bool(read_values(text).days)
 
 
 def _has_other_value(a: Clause, b: Clause) -> bool:
     """Return whether one attribute of one subject has another figure, name or choice."""
     verb = a.verb.removesuffix("s")
-    being = a.verb in _BEING
-    if not a.subject or verb != b.verb.removesuffix("s"):
+    is_being = a.verb in _BEING
+    other_verb = b.verb.removesuffix("s")
+    if not a.subject or verb != other_verb:
         return False
-    is_same_subject = a.subject.lower() == b.subject.lower()
-    if not is_same_subject and verdict(parse(a.subject), parse(b.subject)) != "same":
-        return False
+    if a.subject.lower() != b.subject.lower():
+        subject = parse(a.subject)
+        other_subject = parse(b.subject)
+        if verdict(subject, other_subject) != "same":
+            return False
     if a.object_words == b.object_words:  # a quantity
-        if not _differ(a, b, "numbers") or not _have_same_values(a, b, "numbers"):
+        if not _differ(a, b, "numbers"):
+            return False
+        if not _have_same_values(a, b, "numbers"):
             return False
         is_quantity = _mentions(a, _QUANTITIES) or "old" in a.words
-        return a.verb in _MEASURING or (being and is_quantity)
-    if not (_is_short(a) and _is_short(b)):
+        return a.verb in _MEASURING or (is_being and is_quantity)
+    if not _is_short(a) or not _is_short(b):
         return False
     if not _have_same_values(a, b, "names", "numbers"):
         return False
     one = set(a.object_words)
     other = set(b.object_words)
-    has_names = a.text_values.names and b.text_values.names
-    is_same_number = a.text_values.numbers == b.text_values.numbers
+    values = a.text_values
+    other_values = b.text_values
+    has_names = values.names and other_values.names
+    is_same_number = values.numbers == other_values.numbers
     if has_names and is_same_number and not one & other:  # a home, an employer, a role
         if verb in ("live", "work", "study"):
             return _preposition(a) == _preposition(b)
-        if being and _is_about(a, _NAMED):
+        if is_being and _is_about(a, _NAMED):
             return True
     if one <= other or other <= one:
         return False
     if a.verb.startswith("prefer"):  # a favorite or a setting
         return a.object_words[-1] == b.object_words[-1]
-    return being and not one & other and _is_about(a, _PLAIN)
+    if one & other:
+        return False
+    return is_being and _is_about(a, _PLAIN)
 
 
 def _is_rescheduled(a: Clause, b: Clause) -> bool:
     """Return whether one event has another time."""
-    if a.words != b.words:
+    if a.words != b.words or "past" in b.marks:
         return False
-    if not (_mentions(a, _EVENTS) and _mentions(b, _EVENTS)):
-        return False
-    if "past" in b.marks or ("past" in a.marks and not a.says_changed):
+    if not a.says_changed:
+        if "past" in a.marks:
+            return False
+        if _RECURRING.search(f"{a.text} {b.text}"):
+            return False
+    if not _mentions(a, _EVENTS) or not _mentions(b, _EVENTS):
         return False
     if not _have_same_values(a, b, *_WHEN):
-        return False
-    if not a.says_changed and (_RECURRING.search(a.text) or _RECURRING.search(b.text)):
         return False
     return any(_differ(a, b, name) for name in _WHEN)
 
 
 def _is_reversed(a: Clause, b: Clause) -> bool:
-    """Return whether a like became a dislike, or what was so is not so any more."""
+    """Return whether a like became a dislike, or a statement is now negated."""
     one = set(a.words) - _LIKINGS
     other = set(b.words) - _LIKINGS
-    if not one or one != other or "past" in a.marks | b.marks:
+    if not one or one != other:
         return False
     if not _have_same_values(a, b, "negations", "leanings"):
         return False
@@ -137,32 +151,47 @@ def _is_reversed(a: Clause, b: Clause) -> bool:
     other_attitude = _read_attitude(b)
     if attitude is None or other_attitude is None:
         return False
-    return attitude == (other_attitude[0], not other_attitude[1])
+    is_liking, is_positive = other_attitude
+    return attitude == (is_liking, not is_positive)
 
 
 def _read_attitude(of: Clause) -> tuple[bool, bool] | None:
     """Return whether it is a like or dislike, and whether it is positive; None if not clear."""
     leanings = of.text_values.leanings
     negations = of.text_values.negations
-    if len(leanings) > 1 or len(negations) > 1 or not {"+", "-"}.issuperset(leanings):
+    if len(leanings) > 1 or len(negations) > 1:
         return None
-    return bool(leanings), ("-" not in leanings) ^ bool(negations)
+    if not {"+", "-"}.issuperset(leanings):
+        return None
+    is_positive = ("-" not in leanings) ^ bool(negations)
+    return bool(leanings), is_positive
 
 
-def _have_same_values(a: Clause, b: Clause, *but: str) -> bool:
+def _have_same_values(
+    a: Clause,
+    b: Clause,
+    *but: str,
+) -> bool:
     """Return whether all values agree, except the named ones."""
-    if not a.text_values.differing(b.text_values).issubset(but):
+    differing = a.text_values.differing(b.text_values)
+    if not differing.issubset(but):
         return False
     return "names" in but or _later_names(a) == _later_names(b)
 
 
 def _later_names(clause: Clause) -> set[str]:
-    """Return the names but the first word, which may be an ordinary one."""
+    """Return the names except the first word, whose capital may mean nothing."""
     first = clause.text.split()[:1]
-    return {name.lower() for name in clause.text_values.names if [name] != first}
+    names = clause.text_values.names
+    return {name.lower() for name in names if [name] != first}
 
 
-def _differ(a: Clause, b: Clause, name: str) -> bool:
+def _differ(
+    a: Clause,
+    b: Clause,
+    name: str,
+) -> bool:
+    """Return whether both state values of that name, and other ones."""
     one = getattr(a.text_values, name)
     other = getattr(b.text_values, name)
     return bool(one and other) and one != other
@@ -170,20 +199,30 @@ def _differ(a: Clause, b: Clause, name: str) -> bool:
 
 def _mentions(of: Clause, nouns: frozenset[str]) -> bool:
     words = of.text.lower().split()
-    return any(word.strip(",.!'’s") in nouns or word.strip(",.!") in nouns for word in words)
+    for word in words:
+        if word.strip(",.!") in nouns:
+            return True
+        if word.strip(",.!'’s") in nouns:
+            return True
+    return False
 
 
 def _is_about(of: Clause, nouns: frozenset[str]) -> bool:
     """Return whether the last word of the subject is one of the nouns, or it is a favorite."""
+    if _FAVORITE.search(of.subject):
+        return True
     last = of.subject.lower().split()[-1:]
-    return not nouns.isdisjoint(last) or _FAVORITE.search(of.subject) is not None
+    return not nouns.isdisjoint(last)
 
 
 def _is_short(of: Clause) -> bool:
-    has_list = "," in of.rest or " and " in f" {of.rest} "
-    return 0 < len(of.object_words) <= 4 and not has_list
+    if "," in of.rest or " and " in f" {of.rest} ":
+        return False
+    return 0 < len(of.object_words) <= 4
 
 
 def _preposition(of: Clause) -> str:
-    first = of.rest.lower().split()[:1]
-    return "at" if first in (["at"], ["for"]) else "".join(first)
+    """Return the first word of the rest; a person works "at" or "for" a company."""
+    words = of.rest.lower().split()
+    first = words[0] if words else ""
+    return "at" if first == "for" else first
