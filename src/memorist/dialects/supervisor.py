@@ -27,16 +27,14 @@ STABLE = 2  # runs in the same steps make a workflow
 _FIELDS = "agent query categories filters top_k return budget_tokens threshold".split()
 _NUMBER = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•])\s+")
 _WHO = re.compile(
-    r"(?:(?:first|second|third|next|then|after that|afterwards|finally|lastly|now|and)\b,? ){0,2}"
+    r"(?i)(?:(?:first|second|third|next|then|after that|afterwards|finally|lastly|now|and)\b,? ){0,2}"
     r"(?:(?:i|we|you|one|the (?:user|agent|executor))(?:'ll|'d)? "
     r"(?:(?:should|must|will|can|may|would|need to|needs to|have to|has to|ought to|want to)\b )?)?"
-    r"(?:then |always )?",
-    re.IGNORECASE,
+    r"(?:then |always )?"
 )
 _MIND = re.compile(
-    r"(?:the user|the person|he|she|they|i|we)\b (?:\w+ )?"
-    r"(?:feels?|thinks?|believes?|seems?|wants?|hopes?|worries|likes?|prefers?|trusts?)\b",
-    re.IGNORECASE,
+    r"(?i)(?:the user|the person|he|she|they|i|we)\b (?:\w+ )?"
+    r"(?:feels?|thinks?|believes?|seems?|wants?|hopes?|worries|likes?|prefers?|trusts?)\b"
 )
 _BACK = re.compile(  # a turn that refers to an earlier one
     r"\b(?:(?:do|did|can|don't) you (?:still |even )?(?:remember|recall)"

@@ -1,12 +1,13 @@
-"""Whose words a memory holds. Only the person's own become a preference, an instruction or a field
-of the profile.
+"""Decide whose words a memory has. Only the user's own become a preference, an instruction or a
+field of the profile.
 
-Decided by who spoke, as the application says it, and never by what was said: words can be made to
-fit any rule.
+The decision rests on who spoke, as reported by the application, and never on what was said: a text
+can be made to fit any rule.
 """
 
 import re
 from dataclasses import replace
+from typing import Any
 from unicodedata import normalize
 
 from ..types import Draft, Memory
@@ -15,7 +16,7 @@ _OWN_ROLES = ("user", "human")
 ROLE_WORDS = frozenset("user human assistant ai system developer tool function".split())
 _WORD = re.compile(r"[^\W_]+")
 A_NAME = " (a name)"  # follows a name that could be taken for a role
-_KINDS = ("procedural", "insight")
+_KINDS = (None, "procedural", "insight")  # of a draft that becomes an episode
 _CATEGORIES = "preference preferences procedural profile instruction instructions".split()
 
 
@@ -33,11 +34,14 @@ def speaker_of(role: str | None, name: str | None) -> str | None:
     return f"{name}{A_NAME}" if name == role else name
 
 
-def is_own(role: str | None, speaker: str | None, user: str) -> bool:
-    """Return whether the person said it: in their own role, and under no name but that of the
-    scope.
+def is_own(
+    role: str | None,
+    speaker: str | None,
+    user: str,
+) -> bool:
+    """Return whether the user said it: in the user's role, and under no name but that of the scope.
 
-    A name that equals a role word never counts as the person: display names are chosen freely.
+    A name that equals a role word never counts as the user: anyone can choose a display name.
 
     >>> is_own("user", "user", "ana"), is_own("user", "Ana", "ana"), is_own("user", "Bo", "ana")
     (True, True, False)
@@ -48,45 +52,49 @@ def is_own(role: str | None, speaker: str | None, user: str) -> bool:
         return False
     if speaker is None or speaker == role:
         return True
-    return _fold(speaker) == _fold(user) and _fold(speaker) not in ROLE_WORDS
+    name = _fold(speaker)
+    return name == _fold(user) and name not in ROLE_WORDS
 
 
 def poses(name: str) -> bool:
-    """Return whether a name could be taken for a role.
+    """Return whether a name could be mistaken for a role.
 
     >>> poses("The User"), poses("Ursula")
     (True, False)
     """
-    return not ROLE_WORDS.isdisjoint(_WORD.findall(normalize("NFKC", name).casefold()))
+    plain = normalize("NFKC", name).casefold()
+    return not ROLE_WORDS.isdisjoint(_WORD.findall(plain))
 
 
 def is_own_role(role: str | None) -> bool:
-    """Return whether a role is the person's; no role counts as theirs."""
+    """Return whether a role is the user's; a missing role counts as such."""
     return role is None or _fold(role) in _OWN_ROLES
 
 
 def is_persons(memory: Memory) -> bool:
-    """Return whether a memory holds the person's own words."""
+    """Return whether a memory has the user's own words."""
     return is_own(memory.labels.role, memory.speaker, memory.scope.user)
 
 
 def as_episode(draft: Draft, *, typed: bool) -> Draft:
-    """Return a draft as an episode: the fact that someone said this. Its topic stays if it claims
-    nothing.
+    """Return a draft as an episode: the fact that someone said this. Its topic stays unless it
+    makes a claim.
 
-    With `typed`, a draft that names no type gets one, so that none is read out of its words. The
-    steps of a how-to are kept as a part of what was said.
+    With `typed`, a draft without a type gets one, so that it is not derived from the text. The
+    steps of a how-to become part of the text.
     """
-    claims = draft.item_type == "preference" or (typed and draft.item_type is None)
-    return replace(
-        draft,
-        text=f"{draft.text}: {draft.steps_text}" if draft.steps_text else draft.text,
-        steps_text=None,
-        kind="episodic" if draft.kind is None or draft.kind in _KINDS else draft.kind,
-        category=None if _fold(draft.category or "") in _CATEGORIES else draft.category,
-        item_type="crumb" if claims else draft.item_type,
-        fact_type="other" if draft.fact_type in _CATEGORIES else draft.fact_type,
-    )
+    changes: dict[str, Any] = {"steps_text": None}
+    if draft.steps_text:
+        changes["text"] = f"{draft.text}: {draft.steps_text}"
+    if draft.kind in _KINDS:
+        changes["kind"] = "episodic"
+    if _fold(draft.category or "") in _CATEGORIES:
+        changes["category"] = None
+    if draft.item_type == "preference" or (typed and draft.item_type is None):
+        changes["item_type"] = "crumb"
+    if draft.fact_type in _CATEGORIES:
+        changes["fact_type"] = "other"
+    return replace(draft, **changes)
 
 
 def _fold(name: str) -> str:

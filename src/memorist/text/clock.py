@@ -1,9 +1,8 @@
-"""Times in UTC, written so that they sort as text, ids that sort by time, and the times that a text
-names.
+"""UTC timestamps that sort as text, ids that sort by time, and the dates that a text mentions.
 
-Of a text only what can be read without guessing: English names of months and days, ISO dates and
-common relative expressions. "May", "march" and the like count as dates only where the words around
-them say so. The patterns run in time linear in the text.
+Dates are read from a text only where no guess is needed: English names of months and days, ISO
+dates and common relative expressions. "May", "march" and the like count as dates only where the
+words around them say so. The patterns run in time linear in the text.
 """
 
 import os
@@ -26,13 +25,15 @@ ANY_YEAR = 2001
 
 
 def number_groups(groups: str, first: int = 0) -> dict[str, int]:
-    """Number the slash-separated groups of words: every word of a group means the same.
+    """Number the slash-separated groups of words; the words of a group are synonyms.
 
     >>> number_groups("zero null/one once")
     {'zero': 0, 'null': 0, 'one': 1, 'once': 1}
     """
-    numbered = enumerate(groups.split("/"), start=first)
-    return {word: number for number, group in numbered for word in group.split()}
+    numbered: dict[str, int] = {}
+    for number, group in enumerate(groups.split("/"), start=first):
+        numbered |= dict.fromkeys(group.split(), number)
+    return numbered
 
 
 # Months and the seasons that begin in them; a season lasts three months.
@@ -47,7 +48,12 @@ _DAYS = {
     "tonight": 0,
     "tomorrow": 1,
 }
-_DAYS_IN = {"day": 1, "week": 7, "month": 31, "year": 366}  # at most
+_DAYS_IN = {  # at most
+    "day": 1,
+    "week": 7,
+    "month": 31,
+    "year": 366,
+}
 _MONTHS_IN = {"month": 1, "year": 12}
 _NUMBER_OF = number_groups(
     "zero/one a an/two couple/three few/four several/five/six/seven/eight/nine/ten"
@@ -95,13 +101,12 @@ _DATES = rf"""
     (?:last|past) (?P<number>{_COUNT}) {_UNIT}
     {_WHICH} (?P<unit>weekend|week|month|year)\b
     """
-_RULES = [re.compile(rf"\b{rule.strip()}", re.IGNORECASE) for rule in _DATES.strip().splitlines()]
+_RULES = [re.compile(rf"(?i)\b{rule.strip()}") for rule in _DATES.strip().splitlines()]
 _RELATIVE = {"which", "word", "weekday", "number"}
 # Without one of these no rule finds anything.
 _HINT = re.compile(
-    r"(?:19|20)\d\d|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|spring|summer|autumn|fall"
-    r"|winter|tonight|last night|tomorrow|day|week|month|year",
-    re.IGNORECASE,
+    r"(?i)(?:19|20)\d\d|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|spring|summer|autumn|fall"
+    r"|winter|tonight|last night|tomorrow|day|week|month|year"
 )
 _SEASONS = "spring|summer|autumn|fall|winter"
 _CLEAR = rf"(?!may\b|march\b)(?:{_MONTH})"
@@ -118,19 +123,18 @@ _TIME_EXPRESSIONS = rf"""
     (?:{_MONTH}) \d{{1,2}}(?:st|nd|rd|th)?\b|[0-3]?\d(?:st|nd|rd|th)?(?: of)? (?:{_MONTH})\b
     (?:since|when) (?:i|we|he|she|they) (?:was|were)\b
     """
-_TIMES = "|".join(map(str.strip, _TIME_EXPRESSIONS.strip().splitlines()))
-_TIME = re.compile(rf"\b(?:{_TIMES})", re.IGNORECASE)
+_TIMES = re.sub(r"\s*\n\s*", "|", _TIME_EXPRESSIONS.strip())
+_TIME = re.compile(rf"(?i)\b(?:{_TIMES})")
 _WHEN = re.compile(
-    r"(?:^|[,;.!?] |\band )when (?:did|do|does|is|are|was|were|will|has|have|had|can|could|should"
+    r"(?i)(?:^|[,;.!?] |\band )when (?:did|do|does|is|are|was|were|will|has|have|had|can|could|should"
     r"|would|exactly)\b|"
     r"\b(?:what|which) (?:date|day|month|year|time|week|season)\b|\bhow long\b|\bsince when\b|"
-    r"\bwhen\W*$|\b(?:know|remember|tell me) when\b",
-    re.IGNORECASE,
+    r"\bwhen\W*$|\b(?:know|remember|tell me) when\b"
 )
 
 
 def utcnow() -> datetime:
-    """Return the time."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
@@ -151,12 +155,14 @@ def utc(at: datetime) -> datetime:
 
 
 def micros(at: datetime | None) -> int:
-    """Return the exact microseconds since 1970; without a time `NO_TIME`.
+    """Return the exact microseconds since 1970; `NO_TIME` for None.
 
     >>> micros(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
     1000000
     """
-    return NO_TIME if at is None else (utc(at) - _EPOCH) // _MICROSECOND
+    if at is None:
+        return NO_TIME
+    return (utc(at) - _EPOCH) // _MICROSECOND
 
 
 def iso(at: datetime) -> str:
@@ -165,7 +171,8 @@ def iso(at: datetime) -> str:
     >>> iso(datetime(2023, 5, 8, 13, 56, tzinfo=UTC))
     '2023-05-08T13:56:00.000000Z'
     """
-    return utc(at).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    plain = utc(at).replace(tzinfo=None)
+    return f"{plain.isoformat(timespec='microseconds')}Z"
 
 
 def parse(text: str) -> datetime:
@@ -176,22 +183,26 @@ def parse(text: str) -> datetime:
 def new_id() -> str:
     """Return a new UUIDv7: 48 bits of milliseconds, then 74 random bits."""
     millis = time.time_ns() // 1_000_000
-    value = (millis << 80) | int.from_bytes(os.urandom(10), "big")
+    random = int.from_bytes(os.urandom(10), "big")
+    value = (millis << 80) | random
     value = value & ~(0xF << 76) | (7 << 76)
-    return str(uuid.UUID(int=value & ~(0b11 << 62) | (0b10 << 62)))
+    value = value & ~(0b11 << 62) | (0b10 << 62)
+    return str(uuid.UUID(int=value))
 
 
 class Interval(NamedTuple):
-    """From start up to, not including, end, in UTC. A yearly one means the same days of every
-    year.
-    """
+    """From start up to, not including, end, in UTC. A yearly one repeats in every year."""
 
     start: datetime
     end: datetime
     yearly: bool = False  # "in June": start lies in ANY_YEAR
 
-    def within(self, first: datetime, last: datetime) -> list[tuple[datetime, datetime]]:
-        """Return the intervals that are meant, as far as they touch first … last.
+    def within(
+        self,
+        first: datetime,
+        last: datetime,
+    ) -> list[tuple[datetime, datetime]]:
+        """Return its occurrences that overlap first … last.
 
         >>> june, july = (datetime(ANY_YEAR, month, 1, tzinfo=UTC) for month in (6, 7))
         >>> first, last = datetime(2022, 8, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)
@@ -199,12 +210,19 @@ class Interval(NamedTuple):
         >>> [start.year for start, _ in found]
         [2023]
         """
-        years = [self.start.year]
+        years = range(self.start.year, self.start.year + 1)
         if self.yearly:
-            years = list(range(max(first.year - 1, 1), min(last.year, 9998) + 1))
-        longer = self.end.year - self.start.year  # a winter ends in the year after
-        moved = [(_in_year(self.start, year), _in_year(self.end, year + longer)) for year in years]
-        return [(start, end) for start, end in moved if end > first and start <= last]
+            earliest = max(first.year - 1, 1)
+            latest = min(last.year, 9998)
+            years = range(earliest, latest + 1)
+        length = self.end.year - self.start.year  # a winter ends in the next year
+        found = []
+        for year in years:
+            start = _in_year(self.start, year)
+            end = _in_year(self.end, year + length)
+            if end > first and start <= last:
+                found.append((start, end))
+        return found
 
 
 def intervals(text: str, now: datetime | None = None) -> list[Interval]:
@@ -226,11 +244,17 @@ def intervals(text: str, now: datetime | None = None) -> list[Interval]:
     today = datetime(ANY_YEAR, 1, 1, tzinfo=UTC)
     if now is not None:  # the beginning of the day where the asker is
         aware = now if now.tzinfo else utc(now)
-        today = aware.replace(hour=0, minute=0, second=0, microsecond=0)
+        today = aware.replace(
+            hour=0,
+            minute=0,
+            second=0,
+            microsecond=0,
+        )
 
     def take(match: re.Match[str]) -> str:
         """Read one expression; what has been read is hidden from the rules that follow."""
-        fields = {name: value.lower() for name, value in match.groupdict().items() if value}
+        groups = match.groupdict()
+        fields = {name: value.lower() for name, value in groups.items() if value}
         with suppress(ValueError, OverflowError):  # 31 June, or beyond the calendar
             if interval := _read(fields, today):
                 found.append(interval)
@@ -262,33 +286,44 @@ def asks_when(text: str) -> bool:
 
 
 def _read(fields: dict[str, str], today: datetime) -> Interval | None:
-    """Return what an expression means, by the named groups of its match, in lower case."""
+    """Return the interval of an expression, given the named groups of its match in lower case."""
     which = fields.get("which")
     unit = fields.get("unit", "")
     step = (which in _AHEAD) - (which in _BACK)
     if "word" in fields:
-        return _days(today, _DAYS[fields["word"]], 1)
+        offset = _DAYS[fields["word"]]
+        return _days(today, offset, 1)
     if "weekday" in fields:
-        behind = (today.weekday() - WEEKDAYS.index(fields["weekday"])) % 7 or 7
-        is_ahead = step > 0 or which == "this"
-        return _days(today, (7 - behind or 7) if is_ahead else -behind, 1)
+        weekday = WEEKDAYS.index(fields["weekday"])
+        offset = (weekday - today.weekday()) % 7  # the next one; today's name means another day
+        if step > 0 or which == "this":
+            return _days(today, offset or 7, 1)
+        return _days(today, offset - 7, 1)
     if not unit:
         return _read_date(fields, step, today)
     months = _MONTHS_IN.get(unit, 0)
     if "number" in fields:
         count = fields["number"].removeprefix("a ").removesuffix(" of")
         number = int(count) if count.isdigit() else _NUMBER_OF[count]
-        if "ago" not in fields:  # the last so many units, up to and including today
+        if "ago" not in fields:  # that many units, up to and including today
             days = number * _DAYS_IN[unit]
             return _days(today, -days, days + 1)
-        if not months:  # the interval is as wide as the unit
-            return _days(today, -number, 1) if unit == "day" else _days(today, -7 * number - 3, 7)
+        # The interval is as long as the unit.
+        if unit == "day":
+            return _days(today, -number, 1)
+        if unit == "week":
+            return _days(today, -7 * number - 3, 7)
         step = -number
     if not months:  # by the calendar; weeks start on Monday
         monday = 7 * step - today.weekday()
-        return _days(today, monday + 5, 2) if unit == "weekend" else _days(today, monday, 7)
-    start = today.replace(day=1) if unit == "month" else today.replace(day=1, month=1)
-    return _utc(_add_months(start, step * months), _add_months(start, (step + 1) * months))
+        if unit == "weekend":
+            return _days(today, monday + 5, 2)
+        return _days(today, monday, 7)
+    start = today.replace(day=1)
+    if unit == "year":
+        start = start.replace(month=1)
+    start = _add_months(start, step * months)
+    return _utc(start, _add_months(start, months))
 
 
 def _read_date(
@@ -298,14 +333,16 @@ def _read_date(
 ) -> Interval | None:
     """Read a full or partial date: missing parts widen it."""
     name = fields.get("season") or fields.get("month")
-    day = fields.get("day")
-    length = 3 if "season" in fields else 1 if name else 12
     month = 1
+    length = 12
     if name:
         month = int(name) if name.isdigit() else MONTH_NUMBERS[name[:3]]
+        length = 3 if "season" in fields else 1
     if "which" not in fields:
-        start = datetime(int(fields.get("year", ANY_YEAR)), month, int(day or 1), tzinfo=UTC)
-        end = start + timedelta(days=1) if day else _add_months(start, length)
+        year = int(fields.get("year", ANY_YEAR))
+        day = int(fields.get("day", 1))
+        start = datetime(year, month, day, tzinfo=UTC)
+        end = _add_months(start, length) if "day" not in fields else start + timedelta(days=1)
         return Interval(start, end, yearly="year" not in fields)
     if fields["which"] == "this" and name in ("may", "march", "mar"):
         return None  # "this may be"
@@ -318,9 +355,14 @@ def _read_date(
     return Interval(start, _add_months(start, length))
 
 
-def _days(today: datetime, offset: int, length: int) -> Interval:
+def _days(
+    today: datetime,
+    offset: int,
+    length: int,
+) -> Interval:
     start = today + timedelta(days=offset)
-    return _utc(start, start + timedelta(days=length))
+    end = start + timedelta(days=length)
+    return _utc(start, end)
 
 
 def _utc(start: datetime, end: datetime) -> Interval:

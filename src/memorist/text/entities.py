@@ -1,9 +1,9 @@
-"""Names and topics in a text, found by how words are written and by short lists of words.
+"""Detect names and topics in a text by how words are written and by short lists of words.
 
 People, organizations, places and products stand out by their capitals, so this works for languages
-that write names that way and stays silent for the others; German nouns look like names to it.
-The lists are English and were written by hand for this project: they say "this is not rare", "this
-is technical" and "this is a person", not how often a word occurs.
+that capitalize names and finds nothing in the others; German nouns look like names to it. The lists
+are English and were written by hand for this project: they say whether a word is common, technical
+or a given name, not how often it occurs.
 """
 
 import re
@@ -25,6 +25,9 @@ class Entity(NamedTuple):
 
     text: str
     confidence: float  # 0 a guess … 1 certain
+
+
+_NOTHING = Entity("", 0.0)
 
 
 class _Word(NamedTuple):
@@ -148,10 +151,11 @@ _TECHNICAL_ENDING = re.compile(
     r"\w{3,}(?:potent|ential|ization|isation|ology|metric|ware|base|sync|izer|iser|ector|gorithm"
     r"|byte|script)s?"
 )
-_ENDINGS = ("ing", "est", "ers", "ies", "ied", "es", "ed", "er", "ly", "s")
+_ENDINGS = "ing est ers ies ied es ed er ly s".split()
 _WORD = re.compile(r"(?<![\w.])@[^\W_]\w{0,60}|[^\W_][\w'’&+#-]{0,60}")
 _PHRASE_WORD = re.compile(r"[^\W\d_][\w'’-]{0,60}|[^\s\w]|\n|\d+")
-_ABBREVIATED = word_set("Dr Mr Mrs Ms Prof St Mme Herr Sr Jr")  # their full stop ends no sentence
+# Their full stop does not end a sentence.
+_ABBREVIATED = word_set("Dr Mr Mrs Ms Prof St Mme Herr Sr Jr")
 _POSSESSIVE = re.compile(r"['’]s?$|[-&'’]+$")
 _SENTENCE_START = re.compile(r"""[.!?…:;\n•*>|/"“„(\[][\s"“„'‘(\[*_#>-]{0,20}$""")
 _HANDLE = re.compile(r"@\w{2,40}")
@@ -164,20 +168,21 @@ _NO_ACRONYM = word_set(
     "OK AM PM FYI LOL ASAP BTW IMO IMHO OMG BRB TBD TBH NB PS EG IE NO YES AND OR NOT"
 )
 _SPEAKERS = word_set("i i'm i've i'll i'd im user assistant system")
-_UNNAMED = ENGLISH.union(MONTHS, WEEKDAYS)  # a capital makes no name of these
+_UNNAMED = ENGLISH.union(MONTHS, WEEKDAYS)  # not names, even with a capital
 _EMPTY = _UNNAMED | _SPEAKERS  # words that are never a topic
 
 
 @lru_cache(maxsize=1 << 14)
 def is_common(word: str) -> bool:
-    """Return whether a lower-case word, or its plain form, is an everyday word.
+    """Return whether a lower-case word, or its base form, is an everyday word.
 
     >>> is_common("walking"), is_common("cats"), is_common("idempotent")
     (True, True, False)
     """
     if word in COMMON:
         return True
-    return not COMMON.isdisjoint(_plain_forms(word.removesuffix("'s").replace("'", "")))
+    bare = word.removesuffix("'s").replace("'", "")
+    return not COMMON.isdisjoint(_base_forms(bare))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -190,20 +195,22 @@ def rarity(word: str) -> float:
     lower = word.lower()
     if len(word) > _LONGEST_WORD:
         return 0.2
-    if _CODE_SHAPE.fullmatch(word) or not TECHNICAL.isdisjoint(_plain_forms(lower)):
+    if _CODE_SHAPE.fullmatch(word):
+        return 1.0
+    if not TECHNICAL.isdisjoint(_base_forms(lower)):
         return 1.0
     if is_common(lower) or lower.isdecimal():
         return 0.0
-    # Unknown words are names, of another language, or rarer.
+    # Unknown words are names, from another language, or rarer.
     return 1.0 if _TECHNICAL_ENDING.fullmatch(lower) else 0.2
 
 
-def _plain_forms(word: str) -> list[str]:
-    """Return a word and what it may be without its ending."""
+def _base_forms(word: str) -> list[str]:
+    """Return a word and its possible forms without an ending."""
     found = [word]
     for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) > len(ending) + 2:
-            stem = word.removesuffix(ending)
+        stem = word.removesuffix(ending)
+        if stem != word and len(stem) > 2:
             found += (stem, f"{stem}e", f"{stem}y")
             if stem[-1] == stem[-2]:
                 found.append(stem[:-1])
@@ -218,20 +225,22 @@ def entities(text: str) -> list[Entity]:
     ['Anna Weber', 'ACME', 'GitHub', 'Lisbon']
     """
     words = _words(LINK.sub(" ", text))
-    long = [word.text for word in words if len(word.text) > 1]
-    if len(long) > 2 and sum(map(str.isupper, long)) > 0.6 * len(long):  # everything is shouted
+    longer = [word.text for word in words if len(word.text) > 1]
+    shouted = sum(map(str.isupper, longer))
+    if len(longer) > 2 and shouted > 0.6 * len(longer):  # capitals mean nothing here
         words = [word for word in words if word.text.startswith("@")]
     known = set()  # names inside a sentence, where a capital means something
     for text, starts_sentence, _ in words:
-        is_name = _is_name_like(text) and text.lower() not in _UNNAMED
-        if is_name and not starts_sentence and not _is_everyday(text):
+        if starts_sentence or text.lower() in _UNNAMED:
+            continue
+        if _is_name_like(text) and not _is_everyday(text):
             known.add(text)
     best: dict[str, Entity] = {}
     for name in _names(words):
         confidence = _confidence(name, known)
         found = Entity(" ".join(word.text for word in name), confidence)
         key = found.text.casefold()
-        if confidence and (key not in best or best[key].confidence < confidence):
+        if confidence > best.get(key, _NOTHING).confidence:
             best[key] = found
     return list(best.values())
 
@@ -245,23 +254,25 @@ def _words(text: str) -> list[_Word]:
         before = text[max(end, start - 24) : start]
         if before == ". " and found and found[-1].text in _ABBREVIATED:
             before = " "
-        joined = before == " "
-        begins = not found or (not joined and bool(_SENTENCE_START.search(before)))
-        word = match.group()
-        if word[-1] == "s" or not word[-1].isalpha():
-            word = _POSSESSIVE.sub("", word)
-        found.append(_Word(word, begins, joined))
+        is_joined = before == " "
+        is_first = not found or bool(_SENTENCE_START.search(before))
+        word = _POSSESSIVE.sub("", match.group())
+        found.append(_Word(word, is_first, is_joined))
         end = stop
     return found
 
 
 @lru_cache(maxsize=1 << 14)
 def _is_name_like(text: str) -> bool:
-    return (text[0].isupper() or bool(_HUMPS.fullmatch(text))) and text.lower() not in _SPEAKERS
+    if text.lower() in _SPEAKERS:
+        return False
+    return text[0].isupper() or bool(_HUMPS.fullmatch(text))
 
 
 def _is_everyday(text: str) -> bool:
-    return text[1:].islower() and is_common(text.lower())
+    if not text[1:].islower():
+        return False
+    return is_common(text.lower())
 
 
 def _names(words: list[_Word]) -> Iterator[list[_Word]]:
@@ -271,11 +282,14 @@ def _names(words: list[_Word]) -> Iterator[list[_Word]]:
     """
     run: list[_Word] = []
     runs = [run]
-    for word, following in zip(words, [*words[1:], None], strict=False):
+    followers: list[_Word | None] = [*words[1:], None]
+    for word, following in zip(words, followers, strict=False):
         text = word.text
         is_name_like = _is_name_like(text)
         continues = is_name_like and not word.starts_sentence
-        is_plain = text.lower() in _UNNAMED or (word.starts_sentence and _is_everyday(text))
+        is_plain = text.lower() in _UNNAMED
+        if word.starts_sentence:
+            is_plain |= _is_everyday(text)
         if text in _PARTICLES:
             is_plain = False
             if following is not None and following.joined:
@@ -294,8 +308,8 @@ def _names(words: list[_Word]) -> Iterator[list[_Word]]:
 
 
 def _confidence(words: list[_Word], known: set[str]) -> float:
-    """Return how sure it is that words are a name; 0 if they are none."""
-    first = words[0].text
+    """Return how sure it is that words are a name; 0 if they are not."""
+    first, starts_sentence, _ = words[0]
     if all(_is_everyday(word.text) for word in words):
         return 0.6 if len(words) > 1 else 0.0  # "Red Cross", but not the emphasis in "so Good"
     if len(words) > 1 or _HANDLE.fullmatch(first):
@@ -304,9 +318,12 @@ def _confidence(words: list[_Word], known: set[str]) -> float:
         return 0.0 if first in _NO_ACRONYM else 0.7
     if _HUMPS.fullmatch(first):
         return 0.8
-    if first.lower().split("-")[0] in GIVEN_NAMES:
+    given_name, *_ = first.lower().split("-")
+    if given_name in GIVEN_NAMES:
         return 0.9
-    if len(first) < 2 or (words[0].starts_sentence and first not in known):
+    if len(first) < 2:
+        return 0.0
+    if starts_sentence and first not in known:
         return 0.0
     return 0.8
 
@@ -320,18 +337,22 @@ def keyphrases(text: str) -> list[Entity]:
     """
     counts: Counter[str] = Counter()
     run: list[str] = []
-    for token in [*_PHRASE_WORD.findall(LINK.sub(" ", text).lower()), "."]:
+    lower = LINK.sub(" ", text).lower()
+    for token in (*_PHRASE_WORD.findall(lower), "."):
         word = _POSSESSIVE.sub("", token)
         if len(word) > 2 and not is_common(word) and word not in _EMPTY:
             run.append(word)
             continue
-        counts.update(" ".join(run[i : i + 3]) for i in range(0, len(run), 3))
+        for start in range(0, len(run), 3):
+            phrase = " ".join(run[start : start + 3])
+            counts[phrase] += 1
         run = []
     found = []
     for phrase, count in counts.items():
-        confidence = min(0.9, 0.4 + 0.15 * phrase.count(" ") + 0.2 * (count > 1))
-        found.append(Entity(phrase, confidence))
-    return sorted(found, key=lambda phrase: -phrase.confidence)
+        length = phrase.count(" ")
+        confidence = 0.4 + 0.15 * length + 0.2 * (count > 1)
+        found.append(Entity(phrase, min(0.9, confidence)))
+    return sorted(found, key=_by_confidence)
 
 
 def about(text: str, names: Iterable[Entity]) -> list[Entity]:
@@ -343,24 +364,36 @@ def about(text: str, names: Iterable[Entity]) -> list[Entity]:
     >>> [one.text for one in about(text, entities(text))]
     ['Anna', 'Lisbon', 'observatory']
     """
-    surest = sorted(names, key=lambda entity: -entity.confidence)[:MOST_ENTITIES]
-    taken = {part for name in surest for part in name.text.casefold().split()}
-    phrases = keyphrases(text)
-    topics = [each for each in phrases if not taken.issuperset(each.text.casefold().split())]
-    return [*surest, *topics[:MOST_TOPICS]]
+    found = sorted(names, key=_by_confidence)[:MOST_ENTITIES]
+    taken: set[str] = set()
+    for name in found:
+        taken.update(name.text.casefold().split())
+    most = len(found) + MOST_TOPICS
+    for phrase in keyphrases(text):
+        if not taken.issuperset(phrase.text.casefold().split()):
+            found.append(phrase)
+    return found[:most]
+
+
+def _by_confidence(entity: Entity) -> float:
+    return -entity.confidence
 
 
 def tags(found: Iterable[Entity]) -> tuple[tuple[str, ...], float]:
-    """Return what detectors found as tags in lower case, and the mean confidence in them.
+    """Return what detectors found as lower-case tags, and the mean confidence in them.
 
-    The mean is from 0 to 1; 0 if they found nothing.
+    The mean is from 0 to 1; 0 if nothing was found.
 
     >>> tags(entities("Anna moved to Lisbon"))
     (('anna', 'lisbon'), 0.85)
     """
-    every = list(found)
-    if not every:
+    texts = []
+    confidences = []
+    for text, confidence in found:
+        texts.append(text.casefold())
+        confidences.append(confidence)
+    if not texts:
         return (), 0.0
-    mean = sum(one.confidence for one in every) / len(every)
-    confidence = min(1.0, max(0.0, round(mean, 9)))
-    return tuple(dict.fromkeys(one.text.casefold() for one in every)), confidence
+    mean = sum(confidences) / len(texts)
+    bounded = min(1.0, max(0.0, round(mean, 9)))
+    return tuple(dict.fromkeys(texts)), bounded

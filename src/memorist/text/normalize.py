@@ -5,14 +5,14 @@ take time linear in the length of the text.
 
 SimHash is a 64-bit fingerprint that changes little when a text changes little. Words and pairs of
 neighboring words are hashed with blake2b, so it is the same on every machine. Words alone would not
-see a changed order; longer shingles would miss small edits. A small distance is a hint and no
-proof: `compare.values_agree` looks at what must not differ.
+detect a changed order; longer shingles would miss small edits. A small distance is a hint, not
+proof: `compare.values_agree` checks what must not differ.
 """
 
 import hashlib
 import re
 from collections import Counter
-from itertools import chain, pairwise
+from itertools import pairwise
 from unicodedata import category, combining, normalize
 
 import numpy as np
@@ -25,8 +25,7 @@ NEAR = 3  # bits that may differ between two fingerprints of one text
 _BATCH = 65_536  # features counted at a time: bounds the memory that a long text needs
 
 LINK = re.compile(
-    r"""(?<![A-Za-z0-9])(?:(?:https?|ftp)://|www\.)[^\s<>"“”‘’«»\u2e80-\U0010ffff]+""",
-    re.IGNORECASE,
+    r"""(?i)(?<![A-Za-z0-9])(?:(?:https?|ftp)://|www\.)[^\s<>"“”‘’«»\u2e80-\U0010ffff]+"""
 )
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
 _AUTHOR = rf"(?!(?i:{_MONTH})[a-z]*[ ,.])[A-Z][\w'’.-]{{0,40}}"
@@ -44,16 +43,18 @@ _NUMBERED = re.compile(
     re.VERBOSE,
 )
 _CUSTOM_EMOJI = re.compile(r"<a?:\w{1,64}:\d{1,24}>")
+_NEWLINE = re.compile(r"\r\n?")
 _MANY_NEWLINES = re.compile(r"\n{3,}")
 
 
 def storable(text: str) -> str:
-    r"""Return the text as any database can keep it: without NUL, with broken surrogates as U+FFFD.
+    r"""Return the text as any database can store it: without NUL, lone surrogates as U+FFFD.
 
     >>> storable("a\x00b \ud83d\ude00 \ud83d!") == "ab \U0001f600 \ufffd!"
     True
     """
-    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    encoded = text.encode("utf-16-le", "surrogatepass")
+    whole = encoded.decode("utf-16-le", "replace")
     return whole.replace("\x00", "")
 
 
@@ -64,8 +65,8 @@ def clean(text: str) -> str:
     >>> clean("  # Cafe\u0301\r\n\n\n\n```\n  x = 1\n```\n") == "# Caf\u00e9\n\n```\n  x = 1\n```"
     True
     """
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _MANY_NEWLINES.sub("\n\n", compose(lines)).strip()
+    lines = compose(_NEWLINE.sub("\n", text))
+    return _MANY_NEWLINES.sub("\n\n", lines).strip()
 
 
 def compose(text: str) -> str:
@@ -78,14 +79,17 @@ def compose(text: str) -> str:
         return text
     # NFC sorts each run of marks in quadratic time, so runs are cut before; and again after,
     # because some marks decompose.
-    return _limit_marks(normalize("NFC", _limit_marks(text)))
+    composed = normalize("NFC", _limit_marks(text))
+    return _limit_marks(composed)
 
 
 def _limit_marks(text: str) -> str:
-    marks = "".join(re.escape(character) for character in sorted(set(text)) if combining(character))
+    combining_marks = sorted(filter(combining, set(text)))
+    marks = "".join(map(re.escape, combining_marks))
     if not marks:
         return text
-    return re.sub(rf"([{marks}]{{{LONGEST_RUN_OF_MARKS}}})[{marks}]+", r"\1", text)
+    run = rf"([{marks}]{{{LONGEST_RUN_OF_MARKS}}})[{marks}]+"
+    return re.sub(run, r"\1", text)
 
 
 def for_hash(text: str) -> str:
@@ -94,7 +98,9 @@ def for_hash(text: str) -> str:
     >>> for_hash("Tea  [12] is GOOD (Smith, 2020), see https://tea.example/x?y=1")
     'tea is good , see'
     """
-    return one_line(remove_citations(LINK.sub(" ", compose(text)))).lower()
+    linkless = LINK.sub(" ", compose(text))
+    bare = remove_citations(linkless)
+    return one_line(bare).lower()
 
 
 def find_links(text: str) -> list[str]:
@@ -105,8 +111,9 @@ def find_links(text: str) -> list[str]:
     """
     found = []
     for match in LINK.finditer(text):
-        address = match[0].lower().split("://", 1)[-1].removeprefix("www.")
-        found.append(re.split("[?#]", address)[0].rstrip("/.,;:!')]*_`"))
+        address = match[0].lower().split("://", 1)[-1]
+        path, *_ = re.split("[?#]", address.removeprefix("www."))
+        found.append(path.rstrip("/.,;:!')]*_`"))
     return found
 
 
@@ -118,7 +125,8 @@ def remove_citations(text: str) -> str:
     >>> remove_citations("So it is[12]【3†source】, but x[1] = 2.")
     'So it is  , but x[1] = 2.'
     """
-    return AUTHOR_YEAR.sub(" ", _NUMBERED.sub(" ", text))
+    unnumbered = _NUMBERED.sub(" ", text)
+    return AUTHOR_YEAR.sub(" ", unnumbered)
 
 
 def compact(text: str) -> str:
@@ -127,15 +135,19 @@ def compact(text: str) -> str:
     >>> compact("Ça va? <:wave:42> https://a.example C++ & नमस्ते!")
     'ça va c नमस्ते'
     """
-    bare = _CUSTOM_EMOJI.sub(" ", LINK.sub(" ", compose(text))).lower()
-    # Vowel signs of Indic scripts are marks.
-    gaps = {mark for mark in set(bare) if not mark.isalnum() and category(mark)[0] != "M"}
-    return one_line(bare.translate({ord(mark): " " for mark in gaps}))
+    linkless = LINK.sub(" ", compose(text))
+    bare = _CUSTOM_EMOJI.sub(" ", linkless).lower()
+    gaps = {}
+    for character in set(bare):
+        # Vowel signs of Indic scripts are marks.
+        if not character.isalnum() and category(character)[0] != "M":
+            gaps[ord(character)] = " "
+    return one_line(bare.translate(gaps))
 
 
 def wording(text: str) -> str:
-    """Return what two texts share that a person would call the same: their letters and digits, in
-    this order.
+    """Return what two texts share that a reader would call the same: their letters and digits, in
+    order.
 
     >>> wording("I dislike Bob!") == wording("i dislike  bob"), wording("👍")
     (True, '👍')
@@ -151,7 +163,7 @@ def content_hash(text: str) -> str:
     >>> content_hash("tea") == content_hash("tree")
     False
     """
-    return hashlib.sha256(one_line(text).casefold().encode("utf-8", "surrogatepass")).hexdigest()
+    return digest(one_line(text).casefold())
 
 
 def one_line(text: str) -> str:
@@ -164,8 +176,9 @@ def one_line(text: str) -> str:
 
 
 def digest(text: str) -> str:
-    """Return what a message is recognized by, beside its id."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    """Return the SHA-256 of a text; together with its id, it identifies a message."""
+    encoded = text.encode("utf-8", "surrogatepass")
+    return hashlib.sha256(encoded).hexdigest()
 
 
 def simhash64(text: str) -> int:
@@ -177,18 +190,25 @@ def simhash64(text: str) -> int:
     True
     """
     found = words(for_hash(text))
-    features = list(Counter(chain(found, map(" ".join, pairwise(found)))).items())
+    features = Counter(found)
+    features.update(map(" ".join, pairwise(found)))
     if not found:  # an emoji or a bare link still has to differ from the next one
-        features = [(one_line(text).lower(), 1)]
+        features[one_line(text).lower()] = 1
+    every = list(features)
     votes = np.zeros(64, dtype=np.int64)
-    for start in range(0, len(features), _BATCH):
-        batch = features[start : start + _BATCH]
-        encoded = [feature.encode("utf-8", "surrogatepass") for feature, _ in batch]
-        digests = b"".join([hashlib.blake2b(each, digest_size=8).digest() for each in encoded])
-        bits = np.unpackbits(np.frombuffer(digests, dtype=np.uint8).reshape(-1, 8), axis=1)
-        counts = np.array([count for _, count in batch], dtype=np.int64)
-        votes += 2 * (counts @ bits) - counts.sum()
-    return int.from_bytes(np.packbits(votes > 0).tobytes(), "big")
+    for start in range(0, len(every), _BATCH):
+        digests = bytearray()
+        counts = []
+        for feature in every[start : start + _BATCH]:
+            encoded = feature.encode("utf-8", "surrogatepass")
+            digests += hashlib.blake2b(encoded, digest_size=8).digest()
+            counts.append(features[feature])
+        rows = np.frombuffer(digests, np.uint8).reshape(-1, 8)
+        bits = np.unpackbits(rows, axis=1)
+        weights = np.array(counts, dtype=np.int64)
+        votes += 2 * (weights @ bits) - weights.sum()
+    fingerprint = np.packbits(votes > 0).tobytes()
+    return int.from_bytes(fingerprint, "big")
 
 
 def distance(a: int, b: int) -> int:
@@ -210,4 +230,5 @@ def find_near(
     >>> find_near(np.array([0b1111, 0b0000, 0b0111], dtype=np.uint64), 0b0000).tolist()
     [1, 2]
     """
-    return np.flatnonzero(np.bitwise_count(hashes ^ np.uint64(value)) <= limit)
+    distances = np.bitwise_count(hashes ^ np.uint64(value))
+    return np.flatnonzero(distances <= limit)

@@ -91,9 +91,8 @@ _HOURS = "zero one two three four five six seven eight nine ten eleven twelve".s
 _CLOCK = re.compile(rf"\b(?:at|to|from|until) ({'|'.join(_HOURS[1:])})\b(?! [a-z])")
 _MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?" for month in MONTHS)
 _DATE = re.compile(
-    rf"\b(?:(?P<month>{_MONTH})\.? (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
-    rf"|(?:the )?(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month2>{_MONTH}))\b(?! \d{{4}})",
-    re.IGNORECASE,
+    rf"(?i)\b(?:(?P<month>{_MONTH})\.? (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
+    rf"|(?:the )?(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month2>{_MONTH}))\b(?! \d{{4}})"
 )
 _MOVED = re.compile(
     r"\b(?P<who>I|we|he|she|they|my \w+|[A-Z]\w+)(?:['’]ve|['’]s| have| has)?(?: just| recently)?"
@@ -104,12 +103,11 @@ _JOINED = re.compile(
     r"| work)? (?:at|for))\b"
 )
 _VERB = re.compile(
-    r"\s(?:is|are|am|costs?|weighs?|earns?|has|have|owns?|lives?|works?|prefers?|stays?|studies"
+    r"(?i)\s(?:is|are|am|costs?|weighs?|earns?|has|have|owns?|lives?|works?|prefers?|stays?|studies"
     r"|study|will be"
     r"|takes? place|starts?|begins?|leaves?|departs?|ends?|goes|opens?|closes?|due)\b"
     r"|(?<=\bi)['’]m\b"
-    r"|(?:(?<=\bhe)|(?<=\bshe)|(?<=\bit))['’]s\b|(?:(?<=\bwe)|(?<=\bthey))['’]re\b|\s?[:=]\s",
-    re.IGNORECASE,
+    r"|(?:(?<=\bhe)|(?<=\bshe)|(?<=\bit))['’]s\b|(?:(?<=\bwe)|(?<=\bthey))['’]re\b|\s?[:=]\s"
 )
 _SENTENCES = re.compile(r"[.!?;]\s+\S")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")

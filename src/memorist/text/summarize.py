@@ -1,17 +1,17 @@
-"""Summing up what was said: by choosing from its own sentences, or by a language model whose answer
-is held to them.
+"""Summarize a conversation by selecting from its sentences, or by a language model whose answer is
+checked against them.
 
-Names, numbers, dates and decisions are what a summary is for, so sentences that hold them are
-chosen first, and each that is chosen makes what it says count less in the others. Nothing is
-reworded: a summary by rules cannot say what nobody said, and one by a model that does is not used.
+Names, numbers, dates and decisions are what a summary is for, so sentences that contain them are
+selected first, and each selected sentence lowers the weight of what it says in the others. Rules do
+not reword anything, so they cannot add anything; a model's summary that does is not used.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
-from heapq import heapify, heappop, heappush
-from itertools import groupby, islice
+from heapq import heappop, heappush
+from itertools import islice
 from math import log, sqrt
 from typing import NamedTuple
 
@@ -22,18 +22,17 @@ from .prompts import ABBREVIATED, Prompt, object_schema
 from .tokens import word_set
 from .values import STATED, read_values
 
-LONGEST = 600  # characters of the summary of a session: the packaged model reads so much at once
+LONGEST = 600  # characters of a session's summary: the packaged model reads that many at once
 SHORTEST = 12
 LONGEST_NAME = 40
-MOST_SENTENCES = 2000  # that are looked at
+MOST_SENTENCES = 2000  # later ones are ignored
 MOST_ASKED = 12_000  # characters that a language model is given
 
 _END = re.compile(r"""(?<=[.!?…])["'”’»)\]]{0,3}\s+|(?<=[。！？])|\n+""")
 _COURTEOUS = re.compile(
-    r"(?:thanks?|wow|hey|hi|hello|yes|yeah|sure|ok(?:ay)?|cool|great|nice|awesome|totally"
+    r"(?i)(?:thanks?|wow|hey|hi|hello|yes|yeah|sure|ok(?:ay)?|cool|great|nice|awesome|totally"
     r"|absolutely|sounds?|congrats"
-    r"|bye|glad|good (?:morning|evening|luck|to)|no (?:problem|worries)|you['’]re welcome)\b",
-    re.IGNORECASE,
+    r"|bye|glad|good (?:morning|evening|luck|to)|no (?:problem|worries)|you['’]re welcome)\b"
 )
 _DECIDED = word_set("""
     decided decide decision agreed chose chosen choose plan plans planned planning will moved
@@ -41,9 +40,9 @@ _DECIDED = word_set("""
     quit hired launched scheduled prefer prefers allergic always never promised committed
     cancelled resolved fixed
     """)
-_HELD = ("numbers", "times", "dates", "weekdays", "months")
+_HELD = "numbers times dates weekdays months".split()
 _PLAIN = " ".join(COMMON)
-# Words that a model may use to tell what was said.
+# Words that a model may use to report what was said.
 _TELLING = """
     talk talked discuss discussed mention mentioned ask asked answer answered tell told say said
     explain explained share shared describe described note noted speak spoke conversation session
@@ -68,7 +67,8 @@ class Turn(NamedTuple):
     @property
     def lead(self) -> str:
         """What stands before it."""
-        name = one_line((self.speaker or "").replace(":", " "))[:LONGEST_NAME].strip()
+        plain = (self.speaker or "").replace(":", " ")
+        name = one_line(plain)[:LONGEST_NAME].strip()
         return f"{name}: " if name else ""
 
 
@@ -85,16 +85,17 @@ class _Sentence(NamedTuple):
 
     @property
     def tells(self) -> bool:
-        """It is no question and no mere courtesy."""
+        """Whether it is neither a question nor a mere courtesy."""
         if self.text.endswith(("?", "？")):
             return False
         if len(self.stems) < 5 and _COURTEOUS.match(self.text):
             return False
-        return self.facts >= 1 or len(self.stems - _stems(_PLAIN)) > 1
+        rare = self.stems - _stems(_PLAIN)
+        return self.facts >= 1 or len(rare) > 1
 
 
 def extract(turns: Sequence[Turn], *, longest: int = LONGEST) -> str:
-    """Return the sentences that say most of what was said, in order, within so many characters.
+    """Return the sentences that cover most of a conversation, in order, up to a length.
 
     >>> told = Turn("We moved the launch to 12 May. Great, isn't it?")
     >>> extract([Turn("Hi! How are you?"), told, Turn("Yes.")])
@@ -107,35 +108,41 @@ def extract(turns: Sequence[Turn], *, longest: int = LONGEST) -> str:
     """
     every = list(islice(_sentences(turns, longest), MOST_SENTENCES))
     among = [each for each in every if each.tells] or every
-    counts = Counter(stem for each in among for stem in each.stems)
+    counts: Counter[str] = Counter()
+    for each in among:
+        counts.update(each.stems)
     covered: set[str] = set()
     chosen: list[_Sentence] = []
     room = longest + 1
-    # The best one after the other, each weighted by what it adds to those before.
-    heap = [(-_worth(each, counts, covered), each.place, each) for each in among]
-    heapify(heap)
+    # Pick the best one after the other, each weighted by what it adds to those before.
+    heap: list[tuple[float, _Sentence]] = []
+    for each in among:
+        worth = _worth(each, counts, covered)
+        heappush(heap, (-worth, each))
     while heap:
-        _, place, best = heappop(heap)
-        again = (-_worth(best, counts, covered), place, best)  # it can only have become less
-        if heap and again > heap[0]:
-            heappush(heap, again)
+        _, best = heappop(heap)
+        worth = _worth(best, counts, covered)  # it can only have decreased
+        if heap and (-worth, best) > heap[0]:
+            heappush(heap, (-worth, best))
         elif best.size <= room and (best.stems - covered or not chosen):
             chosen.append(best)
             covered |= best.stems
             room -= best.size
-    chosen.sort(key=lambda each: each.place)
-    parts = []
-    for lead, few in groupby(chosen, key=lambda each: each.lead):
-        parts.append(lead + " ".join(each.text for each in few))
-    return " ".join(parts)
+    summary = ""
+    lead = ""
+    for each in sorted(chosen):
+        summary += f" {each.text}" if each.lead == lead else f" {each.lead}{each.text}"
+        lead = each.lead
+    return summary.strip()
 
 
 def _sentences(turns: Sequence[Turn], longest: int) -> Iterator[_Sentence]:
-    """Yield the sentences of all turns with what is in each; a long one is cut to its room.
+    """Yield the sentences of all turns, analyzed; one that is too long is cut.
 
-    That a speaker is addressed by name says nothing.
+    The names of the speakers do not count as facts.
     """
-    speakers = frozenset(name for turn in turns for name in tokens.words(turn.lead))
+    leads = " ".join(turn.lead for turn in turns)
+    speakers = frozenset(tokens.words(leads))
     stems_of_names = set(tokens.analyze(" ".join(speakers)))
     place = 0
     for turn in turns:
@@ -147,21 +154,29 @@ def _sentences(turns: Sequence[Turn], longest: int) -> Iterator[_Sentence]:
             elif text[-1].isalnum():
                 text += "."
             stated = read_values(text)
-            held = sum(len(getattr(stated, name)) for name in _HELD)
-            names = [tokens.words(each.text) for each in entities(text)]
-            others = sum(map(speakers.isdisjoint, names))
+            values = [len(getattr(stated, name)) for name in _HELD]
+            others = 0
+            for name in entities(text):
+                others += speakers.isdisjoint(tokens.words(name.text))
             decided = not _DECIDED.isdisjoint(tokens.words(text))
-            facts = float(min(held, 4) + min(others, 4) + decided)
-            stems = frozenset(tokens.analyze(text)) - stems_of_names
-            yield _Sentence(place, text, turn.lead, stems, facts)
+            facts = min(sum(values), 4) + min(others, 4) + decided
+            stems = frozenset(tokens.analyze(text))
+            yield _Sentence(
+                place,
+                text,
+                turn.lead,
+                stems - stems_of_names,
+                float(facts),
+            )
             place += 1
 
 
 def _split(text: str) -> Iterator[str]:
-    """Return the sentences of a text; the full stop of an abbreviation ends none."""
+    """Return the sentences of a text; the full stop of an abbreviation does not end one."""
     lines = [""]
     for part in _END.split(text):
-        if ABBREVIATED.search(lines[-1][-8:]):
+        end = lines[-1][-8:]
+        if ABBREVIATED.search(end):
             lines[-1] += f" {part}"
         else:
             lines.append(part)
@@ -178,8 +193,9 @@ def _worth(
     counts: Counter[str],
     covered: set[str],
 ) -> float:
+    """Return how much a sentence adds to those that are covered, for its length."""
     new = sentence.stems - covered
-    share = len(new) / len(sentence.stems) if sentence.stems else 0.0
+    share = len(new) / max(1, len(sentence.stems))
     plain = _stems(_PLAIN)
     central = 0.0
     for stem in sorted(new):  # floats add up in order
@@ -202,25 +218,28 @@ def ask(turns: Sequence[Turn]) -> Prompt:
 
 
 def find_fault(summary: str, turns: Sequence[Turn]) -> str:
-    """Return why a summary cannot be used, without repeating it; empty if it rests on what was
-    said.
+    """Return why a summary cannot be used, without repeating it; empty if the conversation supports
+    it.
 
     >>> said = [Turn("Ana paid 30 euros for the flat in Porto.")]
     >>> find_fault("Ana paid 40 euros for the flat.", said)
-    'it holds numbers that nobody said'
+    'it has numbers that are not in the conversation'
     >>> find_fault("Ana paid 30 euros for the flat.", said)
     ''
     >>> find_fault("Ana paid 30 euros for the palace.", said)
-    'it holds words that nobody said'
+    'it has words that are not in the conversation'
     """
     line = one_line(summary)
     if not SHORTEST <= len(line) <= LONGEST:
-        return f"it has not {SHORTEST} to {LONGEST} characters"
+        return f"it is not {SHORTEST} to {LONGEST} characters long"
     source = "\n".join(f"{turn.lead}{turn.text}" for turn in turns)
-    told = read_values(line)
+    summarized = read_values(line)
     said = read_values(source)
     for name in STATED:
-        if not set(getattr(told, name)) <= set(getattr(said, name)):
-            return f"it holds {name} that nobody said"
+        values = set(getattr(summarized, name))
+        if not values.issubset(getattr(said, name)):
+            return f"it has {name} that are not in the conversation"
     known = _stems(_TELLING).union(tokens.analyze(source))
-    return "" if known.issuperset(tokens.analyze(line)) else "it holds words that nobody said"
+    if known.issuperset(tokens.analyze(line)):
+        return ""
+    return "it has words that are not in the conversation"

@@ -1,9 +1,9 @@
-"""From text to what the index holds of it: words, the terms that the sparse leg counts, and flags.
+"""Derive from a text what the index stores: words, the terms for keyword search, and flags.
 
 Words are Unicode words, casefolded. Scripts written without spaces (Han, Kana, Hangul, Thai, Lao,
-Khmer, Burmese) are cut in pairs of neighboring characters. The rest is stemmed by the language of
-its script. All of it is the same on every platform, in time linear in the text. Stored terms and
-flags are part of the index: raise `ANALYSIS` when they have to be made again.
+Khmer, Burmese) are split into pairs of neighboring characters. The rest is stemmed by the language
+of its script. The result is the same on every platform and takes time linear in the text. Stored
+terms and flags are part of the index: raise `ANALYSIS` when they have to be computed again.
 """
 
 import importlib
@@ -28,17 +28,16 @@ from numpy.typing import NDArray
 from ..types import GUILD, Memory
 from . import clock
 
-ANALYSIS = 2  # raised when stored terms, flags or fingerprints have to be made again, on opening
-LONGEST = 64  # a longer word is cut: nobody searches for it, and stemmers slow down on it
+ANALYSIS = 2  # raise it to have stored terms, flags and fingerprints computed again on opening
+LONGEST = 64  # a longer word is cut: it is not searched for, and stemmers slow down on it
 LONGEST_FACT = 220
 LONGEST_EVIDENCE = 180  # characters that are embedded
-FLAGS = tuple(1 << bit for bit in range(7))
+FLAGS = (1, 2, 4, 8, 16, 32, 64)
 IS_QUESTION, HAS_TIME, FROM_USER, FROM_ASSISTANT, ENDS_ASKING, IS_SUMMARY, IS_EXTRACTED = FLAGS
-FEW = 4  # words: "Wow, that's cool, Caroline!" before a question tells nothing
+FEW = 4  # words: "Wow, that's cool, Caroline!" before a question says nothing
 _MOST_COUNTED = 255  # a term counts at most this often in one text
 
-# Python's \w leaves out combining marks, which would tear Hindi, Thai or decomposed Latin words
-# apart.
+# Python's \w leaves out combining marks, which would split Hindi, Thai or decomposed Latin words.
 _MARKS = "".join(
     r"""
     \u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a
@@ -77,7 +76,7 @@ _ASKING = ("?", "？", "؟", "\u037e")
 # A smiley or a quotation mark may follow the question mark.
 _LAST_MARK = re.compile(r"[?？؟\u037e][^\w.!…]*$")
 _SPOKEN = re.compile(r"\w+")
-# The letters that a language is told by.
+# The letters by which a language is recognized.
 _LETTERS = {
     "greek": "[\u0370-\u03ff\u1f00-\u1fff]",
     "russian": "[\u0400-\u052f]",
@@ -86,20 +85,20 @@ _LETTERS = {
     "hindi": "[\u0900-\u097f]",
     "tamil": "[\u0b80-\u0bff]",
 }
-# A Snowball stemmer keeps its word in itself, so threads cannot share one.
+# A Snowball stemmer has the current word as its state, so threads cannot share one.
 _stemmers = threading.local()
 
-# What a memory is or holds; the rest says where it stands and how often it was used or changed.
+# Fields that are not content: where a memory is stored, how often it was used or changed.
 _ASIDE = (
     "id scope labels updated_at revision needs_embedding last_accessed access_count last_scores"
 ).split()
 CONTENT = tuple(each.name for each in fields(Memory) if each.name not in _ASIDE)
-_TIMES = tuple(name for name in CONTENT if name.endswith("_at") or name.startswith("valid_"))
+_TIMES = tuple(filter(re.compile("valid_|.*_at$").match, CONTENT))
 _LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
 
 
 def word_set(words: str) -> frozenset[str]:
-    """Return the words of a list that is written as a text.
+    """Return the words of a text as a set.
 
     >>> sorted(word_set("tea milk"))
     ['milk', 'tea']
@@ -126,16 +125,21 @@ def word_groups(groups: str) -> dict[str, str]:
     >>> word_groups("big large/mom mum")
     {'big': 'big', 'large': 'big', 'mom': 'mom', 'mum': 'mom'}
     """
-    return {word: group.split()[0] for group in groups.split("/") for word in group.split()}
+    table: dict[str, str] = {}
+    for group in groups.split("/"):
+        words = group.split()
+        table |= dict.fromkeys(words, words[0])
+    return table
 
 
 def load_patterns(module: str) -> dict[str, Any]:
-    """Read tables of regular expressions from the TOML file beside a module.
+    """Read tables of regular expressions from the TOML file next to a module.
 
-    A long one goes on in the next line, whose indentation does not count, and `{name}` in it stands
-    for the one of that name in the table `parts`, which comes first.
+    A long expression may span several lines; line breaks and indentation are removed. `{name}`
+    stands for the expression of that name in the table `parts`, which comes first.
     """
-    tables = tomllib.loads(Path(module).with_suffix(".toml").read_text("utf-8"))
+    path = Path(module).with_suffix(".toml")
+    tables = tomllib.loads(path.read_text("utf-8"))
 
     def fill(table: dict[str, Any]) -> None:
         for name, value in table.items():
@@ -150,7 +154,7 @@ def load_patterns(module: str) -> dict[str, Any]:
 
 
 ROLES = word_set("user assistant system tool human ai bot agent model developer")
-# Stop words: they say nothing about what a text is about.
+# Stop words.
 ENGLISH = word_set("""
     a about am an and any are aren't as at be because been being but by can can't cannot could
     couldn't did didn't do does doesn't doing don't for from had hadn't has hasn't have haven't
@@ -174,14 +178,22 @@ def words(text: str) -> list[str]:
     ['我喜', '喜欢', '欢茶', 'and', 'サッ', 'ッカ', 'カー']
     """
     if text.isascii():
-        return [word[:LONGEST] for word in _WORD.findall(text.lower().replace("_", " "))]
-    short = _MARK_RUN.sub(r"\1", _INVISIBLE.sub("", text))
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", short).casefold())
+        plain = text.lower().replace("_", " ")
+        return [word[:LONGEST] for word in _WORD.findall(plain)]
+    visible = _INVISIBLE.sub("", text)
+    short = _MARK_RUN.sub(r"\1", visible)
+    folded = unicodedata.normalize("NFKC", short).casefold()
+    folded = unicodedata.normalize("NFKC", folded)
+    folded = folded.replace("_", " ").replace("’", "'")
     found: list[str] = []
-    for word in _WORD.findall(folded.replace("_", " ").replace("’", "'")):
-        for run in _UNSPACED_RUN.findall(word) if _CJK.search(word) else [word]:
+    for word in _WORD.findall(folded):
+        if not _CJK.search(word):
+            found.append(word[:LONGEST])
+            continue
+        for run in _UNSPACED_RUN.findall(word):
             clusters = _CLUSTER.findall(run) if _CJK.match(run) else [run[:LONGEST]]
-            found += [left + right for left, right in pairwise(clusters)] or clusters
+            pairs = map("".join, pairwise(clusters))
+            found += [*pairs] or clusters
     return found
 
 
@@ -204,19 +216,28 @@ def _term(word: str, language: str) -> str:
     code = ord(word[0])
     if word[0].isdigit():
         return word.replace(",", "") if _GROUPED.fullmatch(word) else word
+    spoken = ""
     if code < 0x250 or 0x1E00 <= code < 0x1F00:
         spoken = "english" if language in _LETTERS else language
     else:
-        spoken = next((name for name, letters in _LETTERS.items() if re.match(letters, word)), "")
+        for name, letters in _LETTERS.items():
+            if re.match(letters, word):
+                spoken = name
     if not spoken:
         return word
     known = _stemmers.__dict__
     if spoken not in known:
         # Not snowballstemmer.stemmer(): that prefers PyStemmer, whose version may stem differently.
         module = importlib.import_module(f"snowballstemmer.{spoken}_stemmer")
-        known[spoken] = getattr(module, f"{spoken.title().replace('_', '')}Stemmer")()
-    stem: str = known[spoken].stemWord(word.removesuffix("'s") if spoken == "english" else word)
-    return _ACCENT.sub("", unicodedata.normalize("NFKD", stem)) if code < 0x250 else stem
+        title = spoken.title().replace("_", "")
+        known[spoken] = getattr(module, f"{title}Stemmer")()
+    if spoken == "english":
+        word = word.removesuffix("'s")
+    stem: str = known[spoken].stemWord(word)
+    if code >= 0x250:
+        return stem
+    decomposed = unicodedata.normalize("NFKD", stem)
+    return _ACCENT.sub("", decomposed)
 
 
 def term_id(stem: str) -> int:
@@ -229,15 +250,16 @@ def term_id(stem: str) -> int:
 
 
 def count_tokens(text: str) -> int:
-    """Estimate how many tokens a language model makes of a text: rather too many than too few.
+    """Estimate how many tokens a text is for a language model, erring on the high side.
 
     >>> count_tokens("I live in the Netherlands."), count_tokens("我喜欢茶"), count_tokens("")
     (8, 5, 0)
     """
     plain = len(text.encode("ascii", "ignore"))
-    unspaced = 0 if plain == len(text) else len(_CJK.findall(text))
+    unspaced = 0 if text.isascii() else len(_CJK.findall(text))
     other = len(text) - plain - unspaced
-    return math.ceil(round(1.1 * (plain / 4 + unspaced + other / 2), 6))
+    estimate = 1.1 * (plain / 4 + unspaced + other / 2)
+    return math.ceil(round(estimate, 6))
 
 
 def sparse_text(
@@ -245,7 +267,7 @@ def sparse_text(
     speaker: str | None = None,
     occurred_at: datetime | None = None,
 ) -> str:
-    """Return what the sparse leg indexes: a question often names who spoke and when.
+    """Return the text that keyword search indexes: a question often names who spoke and when.
 
     >>> sparse_text("I went to the beach.", "Caroline", datetime(2023, 5, 8))
     '[8 May 2023] Caroline: I went to the beach.'
@@ -261,11 +283,16 @@ def sparse_text(
 
 
 def terms_of(memory: Memory, language: str) -> bytes:
-    """Pack the terms of everything a question may name: words, tags, speaker, date."""
-    text = sparse_text(memory.text, memory.speaker, memory.occurred_at)
+    """Pack the terms of everything that a question may name: words, tags, speaker, date."""
+    text = sparse_text(
+        memory.text,
+        memory.speaker,
+        memory.occurred_at,
+    )
     terms = analyze(text, language)
     if memory.tags:
-        terms += set(analyze(" ".join(memory.tags), language)).difference(terms)
+        tags = " ".join(memory.tags)
+        terms += set(analyze(tags, language)).difference(terms)
     return pack(map(term_id, terms))
 
 
@@ -275,22 +302,22 @@ def pack(terms: Iterable[int]) -> bytes:
     >>> unpack(pack([7, 3, 7]))
     (array([3, 7], dtype=uint32), array([1, 2], dtype=uint8))
     """
-    counts = sorted(Counter(terms).items())
-    numbers = np.array([term for term, _ in counts], dtype="<u4")
-    return numbers.tobytes() + bytes(min(count, _MOST_COUNTED) for _, count in counts)
+    counts = Counter(terms)
+    ids = sorted(counts)
+    frequencies = [min(counts[id], _MOST_COUNTED) for id in ids]
+    return np.array(ids, dtype="<u4").tobytes() + bytes(frequencies)
 
 
 def unpack(packed: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
     """Reverse `pack`."""
     count = len(packed) // 5
     terms = np.frombuffer(packed, dtype="<u4", count=count)
-    return terms, np.frombuffer(packed, dtype=np.uint8, offset=4 * count)
+    frequencies = np.frombuffer(packed, dtype=np.uint8, offset=4 * count)
+    return terms, frequencies
 
 
 def flags_of(memory: Memory) -> int:
-    """Return the flags that ranking reads: who said it, whether it asks, names a time, is
-    derived.
-    """
+    """Return the flags for ranking: who said it, whether it asks, names a time, is derived."""
     text = memory.text
     voice = memory.labels.role or memory.speaker
     claims = {
@@ -306,7 +333,7 @@ def flags_of(memory: Memory) -> int:
 
 
 def is_question(text: str) -> bool:
-    """Return whether a turn only asks: beside a question it has at most a few words of courtesy.
+    """Return whether a turn only asks: apart from a question it has a few words at most.
 
     >>> is_question("Wow, that's great! What happened next?")
     True
@@ -332,7 +359,7 @@ def ends_asking(text: str) -> bool:
 
 
 def meaning_of(memory: Memory) -> str:
-    """Return the text to embed: of a fact of a guild also its type and its evidence."""
+    """Return the text to embed; for a fact of a guild with its type and its evidence."""
     if memory.scope.user != GUILD or memory.fact_type is None:
         return memory.text
     text = f"type: {memory.fact_type}\nfact: {memory.text[:LONGEST_FACT]}"
@@ -342,9 +369,12 @@ def meaning_of(memory: Memory) -> str:
 
 
 def changed_fields(old: Memory, new: Memory) -> dict[str, Any]:
-    """Return what the old memory holds that the new one does not, as JSON values by field."""
-    changed = (name for name in CONTENT if getattr(old, name) != getattr(new, name))
-    return {name: field_value(old, name) for name in changed}
+    """Return the old values, as JSON, of the content fields that differ."""
+    changed = {}
+    for name in CONTENT:
+        if getattr(old, name) != getattr(new, name):
+            changed[name] = field_value(old, name)
+    return changed
 
 
 def field_value(of: Memory, name: str) -> Any:
@@ -358,7 +388,7 @@ def field_value(of: Memory, name: str) -> Any:
 
 
 def with_fields(of: Memory, plain: Mapping[str, Any]) -> Memory:
-    """Return the memory with other values in some fields, as `changed_fields` gave them."""
+    """Return the memory with some fields replaced, given as `changed_fields` returns them."""
     values = dict(plain)
     for name, value in plain.items():
         if name in _TIMES and value is not None:

@@ -1,8 +1,8 @@
-"""Read out of a text the values that must not differ between two texts that count as the same.
+"""Read from a text the values that must not differ between two texts that count as the same.
 
-A fingerprint barely moves when a meeting moves from Tuesday at ten to Friday at four. So numbers,
-times, dates, weekdays, months, negations, likes and names are read and compared on their own. Where
-it is in doubt, texts differ: a second memory can be merged later, a lost value cannot be recovered.
+A fingerprint barely changes when a meeting moves from Tuesday at ten to Friday at four. So numbers,
+times, dates, weekdays, months, negations, likes and names are read and compared separately. If in
+doubt, texts differ: a second memory can be merged later, a lost value cannot be recovered.
 """
 
 import re
@@ -37,8 +37,9 @@ class Values(NamedTuple):
     references: Texts  # links and author–year citations
 
     def differing(self, other: "Values") -> set[str]:
-        """Return the fields in which two texts that say the same would agree, and these do not."""
-        return {name for name in STATED if getattr(self, name) != getattr(other, name)}
+        """Return the names of the values that differ, apart from names and references."""
+        pairs = zip(STATED, self, other, strict=False)
+        return {name for name, ours, theirs in pairs if ours != theirs}
 
 
 STATED = Values._fields[: Values._fields.index("names")]
@@ -78,7 +79,13 @@ _SMALL = number_groups("""
     seventeenth/eighteen eighteenth/nineteen nineteenth
     """)
 _TENS = number_groups("twenty/thirty/forty fourty/fifty/sixty/seventy/eighty/ninety", first=2)
-_SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
+_SCALES = {
+    "dozen": 12,
+    "hundred": 100,
+    "thousand": 1_000,
+    "million": 1_000_000,
+    "billion": 1_000_000_000,
+}
 _NUMBER_WORDS = _SMALL.keys() - _MONTHS.keys() | _TENS.keys() | _SCALES.keys()
 _UNITS = word_groups("""
     dollar $ dollars usd/euro € euros eur/pound £ pounds gbp/yen ¥/percent %
@@ -117,7 +124,7 @@ _LEANINGS = word_table("""
 _CALENDAR_AND_NUMBERS = _NUMBER_WORDS | _WEEKDAYS.keys() | _MONTHS.keys() | _UNITS.keys() | _DAYS
 VALUE_WORDS = {"noon", "midnight"} | _CALENDAR_AND_NUMBERS | _NEGATIONS
 _NOT_NAMES = (
-    {word.replace("'", "") for word in ENGLISH}
+    word_set(" ".join(ENGLISH).replace("'", ""))
     | _CALENDAR_AND_NUMBERS
     | _LEANINGS.keys()
     | _NEGATIONS
@@ -141,7 +148,8 @@ _TOKEN = re.compile(
     r"|sexta)-feira"
     r"|[^\W\d_](?:[^\W\d_]|[\u0300-\u036f\u0900-\u0903\u093a-\u094f]|['’](?=[^\W\d_]))*|[$€£¥%]"
 )
-_SHORTENED = re.compile(r"['’](?:d|ll)$", re.IGNORECASE)  # "we'd" is no Wednesday
+_SHORTENED = re.compile(r"(?i)['’](?:d|ll)$")  # "we'd" is not Wednesday
+_APOSTROPHE = re.compile("['’]")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
 _LEADING_ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
 
@@ -166,7 +174,7 @@ def read_values(text: str) -> Values:
             hour += 12
         times.append(60 * hour + minute)
     lower = _CLOCK.sub(" ", lower)
-    dates = tuple(_LEADING_ZEROS.sub("", match[0]) for match in _DATE.finditer(lower))
+    dates = [_LEADING_ZEROS.sub("", match[0]) for match in _DATE.finditer(lower)]
     lower = _DATE.sub(" ", lower)
     words = _tokens(lower)
     names = []
@@ -175,25 +183,27 @@ def read_values(text: str) -> Values:
         is_name = token != word or word in GIVEN_NAMES or word.upper() == word
         if is_name and word not in _NOT_NAMES and token[0].isalpha():
             names.append(token)
+    links = sorted(set(find_links(plain)))
     cited = [match[0].lower() for match in AUTHOR_YEAR.finditer(plain)]
     return Values(
         numbers=tuple(_numbers(words)),
         units=_look_up(words, _UNITS),
         times=tuple(times),
-        dates=dates,
+        dates=tuple(dates),
         weekdays=_look_up(words, _WEEKDAYS),
         months=_look_up(words, _MONTHS),
         days=tuple(word.removesuffix("s") for word in words if word in _DAYS),
         negations=(*_negations(words), *_UNSAID.findall(lower)),
         leanings=_look_up(words, _LEANINGS),
         names=tuple(names),
-        references=(*sorted(set(find_links(plain))), *cited),
+        references=(*links, *cited),
     )
 
 
 def value_tokens(text: str) -> list[str]:
-    """Split a text into the lower-case tokens among which values and names are looked for."""
-    return _tokens(_remove_references(compose(text)).lower())
+    """Split a text into the lower-case tokens in which values and names are searched."""
+    bare = _remove_references(compose(text))
+    return _tokens(bare.lower())
 
 
 def is_value(word: str) -> bool:
@@ -206,7 +216,8 @@ def is_value(word: str) -> bool:
 
 
 def _look_up(words: Iterable[str], table: Mapping[str, T]) -> tuple[T, ...]:
-    return tuple(table[word] for word in words if word in table)
+    known = filter(table.__contains__, words)
+    return tuple(map(table.__getitem__, known))
 
 
 def _remove_references(text: str) -> str:
@@ -216,8 +227,11 @@ def _remove_references(text: str) -> str:
 
 
 def _tokens(text: str) -> list[str]:
-    found = (_SHORTENED.sub("", token) for token in _TOKEN.findall(text))
-    return [token.replace("'", "").replace("’", "") for token in found]
+    found = []
+    for token in _TOKEN.findall(text):
+        whole = _SHORTENED.sub("", token)
+        found.append(_APOSTROPHE.sub("", whole))
+    return found
 
 
 def _numbers(words: Sequence[str]) -> Iterator[str]:
@@ -230,10 +244,11 @@ def _numbers(words: Sequence[str]) -> Iterator[str]:
             yield str(total + current)
             total = current = 0
         before = word if word in _NUMBER_WORDS else ""
-        if word[-1:].isdecimal():  # in ASCII digits, with a decimal point and no idle zeros
+        if word[-1:].isdecimal():  # in ASCII digits, with a decimal point and no extra zeros
             digits = [str(unicodedata.decimal(mark, mark)) for mark in word.replace("−", "-")]
             figure = "".join(digits).lstrip("-")
-            figure = figure.replace(",", "" if _GROUPED.fullmatch(figure) else ".")
+            separator = "" if _GROUPED.fullmatch(figure) else "."
+            figure = figure.replace(",", separator)
             if figure.count(".") == 1:
                 figure = figure.rstrip("0").rstrip(".")
             sign = "-" if digits[0] == "-" else ""
@@ -248,9 +263,7 @@ def _numbers(words: Sequence[str]) -> Iterator[str]:
 
 
 def _negations(words: Sequence[str]) -> list[str]:
-    """Return for each negation the next word that carries meaning, so that it matters what is
-    denied.
-    """
+    """Return for each negation the next word that carries meaning, which is what it negates."""
     subject = ""
     found: list[str] = []
     for word in reversed(words):
@@ -258,4 +271,5 @@ def _negations(words: Sequence[str]) -> list[str]:
             found.append(subject)
         elif word not in _PASSED_OVER:
             subject = word
-    return found[::-1] + ["used to"] * list(pairwise(words)).count(("used", "to"))
+    used_to = list(pairwise(words)).count(("used", "to"))
+    return found[::-1] + ["used to"] * used_to
