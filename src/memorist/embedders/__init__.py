@@ -1,9 +1,9 @@
-"""Embedders turn texts into vectors. Here is what stands around each of them, a check and a cache,
+"""Embedders turn texts into vectors. This module has what all of them share, a check and a cache,
 and one that needs no model.
 
-The cache is in memory and in one SQLite file under a directory, by the SHA-256 of `model:text`, so
-the model is called for new texts only. It is optional: a directory that is full, read-only or
-damaged costs time but never raises.
+The cache is in memory and in one SQLite file, keyed by the SHA-256 of `model:text`, so the model is
+called for new texts only. It is optional: a directory that is full, read-only or damaged costs time
+but never raises.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ from ..errors import EmbedderUnavailable, WrongDimensions
 from ..ports import Embedder, Vectors
 from ..providers.onnx import WorkerThread
 
-PATIENCE = 16.0  # seconds that a model has, and as many again for every sixteen texts
+PATIENCE = 16.0  # seconds until a call times out, and as many again for every sixteen texts
 FILE = "vectors.db"
 LIMIT_BYTES = 256 * 1024 * 1024  # about 160,000 texts
 _RECENT = 2_048  # vectors held in memory
-_MOST_WAITING = 20_000  # vectors not yet on disk; more than that are not written at all
-_ROOM = 0.9  # share of the limit that is left when the oldest are deleted
+_MOST_WAITING = 20_000  # vectors not yet on disk; further ones are not written
+_ROOM = 0.9  # share of the limit that is kept when the oldest are deleted
 _FEW = 500  # values in one IN (…)
 _SEAL = 8  # bytes
-_OVERHEAD = 300  # bytes of a vector beside itself: key, seal, indexes, free space in a page
+_OVERHEAD = 300  # bytes that a vector takes in addition: key, seal, indexes, free space in a page
 _BUSY_MS = 2_000
-_NEAR = 1e-3  # of a length to 1: what rounding may do
+_NEAR = 1e-3  # how far rounding may move a length from 1
 _WORD = re.compile(r"\w+")
 _TRIGRAM = 0.3  # of a word's weight
 _NEXT = "(SELECT coalesce(max(used), 0) + 1 FROM vectors)"
@@ -68,29 +68,40 @@ async def encode(embedder: Embedder, texts: Sequence[str]) -> Vectors:
     if made.shape != (len(texts), embedder.dimensions):
         wanted = f"{len(texts)} vectors of {embedder.dimensions} numbers"
         raise WrongDimensions(f"{name} gave an array of shape {made.shape} instead of {wanted}")
-    lengths = np.sqrt(np.einsum("ij,ij->i", made, made))
-    if (np.abs(lengths - 1) < _NEAR).all():
+    squares = np.einsum("ij,ij->i", made, made)
+    lengths = np.sqrt(squares)
+    errors = np.abs(lengths - 1)
+    if (errors < _NEAR).all():
         return made
     if not np.isfinite(made).all():
         raise EmbedderUnavailable(f"{name} gave NaN or infinite numbers")
-    return np.asarray(made / np.where(lengths == 0, 1, lengths)[:, None], np.float32)
+    lengths[lengths == 0] = 1
+    return np.asarray(made / lengths[:, None], np.float32)
 
 
 class Cached:
-    """The same port around another embedder. Safe to share between threads and event loops.
+    """Wraps another embedder. Safe to share between threads and event loops.
 
     One thread reads and writes the file, in the order of the calls. New vectors are written after
-    the answer was given; the next call with a new text waits for that, and so does `close`.
+    a call returned; the next call with a new text waits for that, and so does `close`.
     """
 
     def __init__(
-        self, embedder: Embedder, directory: Path, *, limit_bytes: int = LIMIT_BYTES
+        self,
+        embedder: Embedder,
+        directory: Path,
+        *,
+        limit_bytes: int = LIMIT_BYTES,
     ) -> None:
         self.inner = embedder
         self.model = embedder.model
         self.dimensions = embedder.dimensions
         self._recent: OrderedDict[bytes, Vectors] = OrderedDict()
-        self._file = VectorFile(directory / FILE, embedder.dimensions, limit_bytes)
+        self._file = VectorFile(
+            directory / FILE,
+            embedder.dimensions,
+            limit_bytes,
+        )
         closed = EmbedderUnavailable(f"The embedder {embedder.model} is closed")
         self._thread = WorkerThread("vector-cache", closed)
         self._waiting = 0  # vectors not yet on disk
@@ -116,15 +127,12 @@ class Cached:
             found |= on_disk
             missing = [name for name in missing if name not in found]
         if missing:
-            vectors = await self.inner.encode_batch([wanted[name] for name in missing])
+            new = [wanted[name] for name in missing]
+            vectors = await self.inner.encode_batch(new)
             made = dict(zip(missing, vectors, strict=True))
             self._hold(made)
             found |= made
-            with self._lock:
-                is_room = self._waiting + len(made) <= _MOST_WAITING
-                self._waiting += len(made) * is_room
-            if is_room:
-                self._thread.submit(self._write, made)
+            self._write_later(made)
         rows = np.array([found[name] for name in names], dtype=np.float32)
         return rows.reshape(len(texts), self.dimensions)
 
@@ -148,25 +156,41 @@ class Cached:
             while len(self._recent) > _RECENT:
                 self._recent.popitem(last=False)
 
-    def _write(self, vectors: dict[bytes, Vectors]) -> None:
-        self._file.write(vectors)
+    def _write_later(self, vectors: dict[bytes, Vectors]) -> None:
+        """Queue vectors for the file, unless too many wait already."""
+        count = len(vectors)
+
+        def write() -> None:
+            self._file.write(vectors)
+            with self._lock:
+                self._waiting -= count
+
         with self._lock:
-            self._waiting -= len(vectors)
+            if self._waiting + count > _MOST_WAITING:
+                return
+            self._waiting += count
+        self._thread.submit(write)
 
 
 def key(model: str, text: str) -> bytes:
-    """Return the key of a text's vector.
+    """Return the cache key of a text.
 
     >>> key("all-MiniLM-L6-v2", "tea").hex()[:8]
     '8dd53a0a'
     """
-    return sha256(f"{model}:{text}".encode("utf-8", "surrogatepass")).digest()
+    named = f"{model}:{text}"
+    return sha256(named.encode("utf-8", "surrogatepass")).digest()
 
 
 class VectorFile:
     """Vectors in a file, used in one thread; a file that cannot be used is like an empty one."""
 
-    def __init__(self, path: Path, dimensions: int, limit_bytes: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        dimensions: int,
+        limit_bytes: int,
+    ) -> None:
         self._path = path
         self._size = 4 * dimensions
         self._most = limit_bytes // (self._size + _OVERHEAD)
@@ -174,7 +198,7 @@ class VectorFile:
         self._rows: int | None = None  # counted at the first write
 
     def read(self, names: Sequence[bytes]) -> dict[bytes, Vectors]:
-        """Return what is there and sound; it counts as used now."""
+        """Return the vectors that are present and undamaged, and mark them as used."""
         found: dict[bytes, Vectors] = {}
         with self._ignore_failures():
             file = self._open()
@@ -186,17 +210,19 @@ class VectorFile:
                 for name, sealed in rows:
                     content = sealed[: self._size] if isinstance(sealed, bytes) else b""
                     if _seal(name, content) == sealed:
-                        found[name] = np.frombuffer(content, "<f4").astype(np.float32)
+                        vector = np.frombuffer(content, "<f4")
+                        found[name] = vector.astype(np.float32)
             with suppress(apsw.ReadOnlyError, apsw.BusyError), file:  # a file may be read-only
                 sql = f"UPDATE vectors SET used = {_NEXT} WHERE key = ?"
-                file.executemany(sql, [(name,) for name in found])
+                file.executemany(sql, zip(found, strict=True))
         return found
 
     def write(self, vectors: dict[bytes, Vectors]) -> None:
-        """Store vectors; those used longest ago make room for them."""
+        """Store vectors; the least recently used ones are deleted to make room."""
         sealed = []
         for name, vector in vectors.items():
-            sealed.append((name, _seal(name, vector.astype("<f4").tobytes())))
+            content = vector.astype("<f4").tobytes()
+            sealed.append((name, _seal(name, content)))
         sealed = sealed[: self._most]
         with self._ignore_failures(), self._open() as file:
             if self._rows is None:
@@ -204,7 +230,8 @@ class VectorFile:
                 self._rows = int(count[0][0])
             self._rows += len(sealed)
             if self._rows > self._most:
-                left = max(0, int(self._most * _ROOM) - len(sealed))
+                target = int(self._most * _ROOM)
+                left = max(0, target - len(sealed))
                 oldest = (
                     "SELECT rowid FROM vectors ORDER BY used DESC, rowid DESC LIMIT -1 OFFSET ?"
                 )
@@ -218,7 +245,8 @@ class VectorFile:
         """Leave no trace of vectors, neither in the file nor in its log."""
         with self._ignore_failures():
             file = self._open()
-            file.executemany("DELETE FROM vectors WHERE key = ?", [(name,) for name in names])
+            sql = "DELETE FROM vectors WHERE key = ?"
+            file.executemany(sql, zip(names, strict=True))
             file.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
@@ -237,7 +265,7 @@ class VectorFile:
 
     @contextmanager
     def _ignore_failures(self) -> Iterator[None]:
-        """Go on without the file if it fails; remove a damaged one, so that a new one is made."""
+        """Ignore failures of the file; remove a damaged one, so that a new one is created."""
         try:
             yield
         except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError):
@@ -251,8 +279,9 @@ class VectorFile:
 
 
 def _seal(name: bytes, content: bytes) -> bytes:
-    """Return a vector with a seal that shows damage and a wrong key."""
-    return content + blake2b(name + content, digest_size=_SEAL).digest()
+    """Return a vector with a checksum that reveals damage and a wrong key."""
+    checksum = blake2b(name + content, digest_size=_SEAL)
+    return content + checksum.digest()
 
 
 class Hashing:
@@ -269,8 +298,8 @@ class Hashing:
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
         """Return one unit-length row per text, in order."""
-        rows = [self._row(text) for text in texts]
-        return np.array(rows, dtype=np.float32).reshape(len(texts), self.dimensions)
+        rows = np.array([self._row(text) for text in texts], np.float32)
+        return rows.reshape(len(texts), self.dimensions)
 
     async def close(self) -> None:
         """Release nothing."""
@@ -285,8 +314,7 @@ class Hashing:
 
 
 def features(text: str) -> dict[str, float]:
-    """Return the words and trigrams of a text with their weights; four times a word weighs twice as
-    much.
+    """Return the words and trigrams of a text with weights that grow as the root of their count.
 
     >>> features("Tea")
     {'tea': 1.0, '#<te': 0.3, '#tea': 0.3, '#ea>': 0.3}
@@ -299,8 +327,12 @@ def features(text: str) -> dict[str, float]:
         framed = f"<{word}>"
         for start in range(len(framed) - 2):
             trigrams[f"#{framed[start : start + 3]}"] += times
-    weights = {word: sqrt(times) for word, times in words.items()}
-    return weights | {trigram: _TRIGRAM * sqrt(times) for trigram, times in trigrams.items()}
+    weights = {}
+    for word, times in words.items():
+        weights[word] = sqrt(times)
+    for trigram, times in trigrams.items():
+        weights[trigram] = _TRIGRAM * sqrt(times)
+    return weights
 
 
 @lru_cache(maxsize=65_536)
@@ -310,5 +342,6 @@ def hash_feature(feature: str) -> int:
     >>> hash_feature("tea") == hash_feature("tea") != hash_feature("coffee")
     True
     """
-    digest = blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    encoded = feature.encode("utf-8", "surrogatepass")
+    digest = blake2b(encoded, digest_size=8).digest()
     return int.from_bytes(digest, "little")

@@ -1,13 +1,14 @@
 """all-MiniLM-L6-v2, in the package: 384 numbers a text, on the CPU, with no download and no key.
 
-The model is loaded on first use. Everything runs in one thread that belongs to the embedder; a
-large batch gives that thread back between its parts, so a question asked meanwhile waits for one
-part and not for all of them.
+The model is loaded on first use. Everything runs in one thread that belongs to the embedder. A
+large batch releases that thread between its parts, so a concurrent question waits for one part, not
+for all of them.
 """
 
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ class Window(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """How many pieces it says something with; a blank text counts as one."""
+        """How many pieces it has without [CLS] and [SEP]; a blank text counts as one."""
         return max(1, len(self.ids) - 2)
 
 
@@ -70,10 +71,14 @@ class MiniLM:
         [CLS], [SEP] and padding are left out, so a blank text has no rows. Raises
         EmbedderUnavailable.
         """
-        parts: list[dict[int, Vectors]] = [{} for _ in texts]
+        parts: list[tuple[Window, Vectors]] = []
         async for window, rows in self._infer(texts, "tokens"):
-            parts[window.text][window.part] = rows[1 : len(window.ids) - 1].copy()
-        return [np.concatenate(list(map(found.get, sorted(found)))) for found in parts]
+            last = len(window.ids) - 1
+            parts.append((window, rows[1:last].copy()))
+        states: list[list[Vectors]] = [[] for _ in texts]
+        for window, rows in sorted(parts, key=itemgetter(0)):
+            states[window.text].append(rows)
+        return list(map(np.concatenate, states))
 
     async def close(self) -> None:
         """Wait for running work and release the model. Closing twice is fine, encoding is not."""
@@ -81,41 +86,52 @@ class MiniLM:
         self._loaded = None
 
     async def _infer(
-        self, texts: Sequence[str], output: str
+        self,
+        texts: Sequence[str],
+        output: str,
     ) -> AsyncIterator[tuple[Window, Vectors]]:
-        """Yield what the model makes of each window of the texts."""
+        """Yield each window of the texts with the model's output for it."""
         made: Vectors | None
         batches, made = await self._thread.run(self._begin, texts, output)
         for batch in batches:
             if made is None:
                 made = await self._thread.run(self._run, batch, output)
-            for window, rows in zip(batch, made, strict=True):
-                yield window, rows
+            for each in zip(batch, made, strict=True):
+                yield each
             made = None
 
-    def _begin(self, texts: Sequence[str], output: str) -> tuple[list[list[Window]], Any]:
-        """Return batches of windows, and the result of the first: a question needs one trip."""
+    def _begin(
+        self,
+        texts: Sequence[str],
+        output: str,
+    ) -> tuple[list[list[Window]], Any]:
+        """Return batches of windows, and the output for the first: a question needs one switch to
+        the thread.
+        """
         with _translate_errors(f"load from {self._directory}"):
             if self._loaded is None:
                 self._loaded = onnx.load_model(self._directory, self._threads)
+        tokenizer, _ = self._loaded
         windows = []
         for place, text in enumerate(texts):
-            for part, ids in enumerate(onnx.windows_of(self._loaded[0], text)):
+            for part, ids in enumerate(onnx.windows_of(tokenizer, text)):
                 windows.append(Window(place, part, ids))
-        batches = list(onnx.batches(windows, lambda window: window.ids, tokens=BATCH_TOKENS))
-        return batches, self._run(batches[0], output) if batches else None
+        batches = [*onnx.batches(windows, attrgetter("ids"), tokens=BATCH_TOKENS)]
+        first = self._run(batches[0], output) if batches else None
+        return batches, first
 
     def _run(self, batch: Sequence[Window], output: str) -> Vectors:
         assert self._loaded is not None
+        _, session = self._loaded
         with _translate_errors("run"):
             inputs = onnx.pad([window.ids for window in batch])
-            found: list[Vectors] = self._loaded[1].run([output], inputs)
+            found: list[Vectors] = session.run([output], inputs)
         return found[0]
 
 
 @contextmanager
 def _translate_errors(action: str) -> Iterator[None]:
-    """Turn whatever the runtime raises into our error; its own errors share no base class."""
+    """Turn any error of the runtime into ours; they have no common base class."""
     try:
         yield
     except Exception as error:

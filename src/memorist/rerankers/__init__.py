@@ -1,8 +1,9 @@
-"""Rerank with models on this machine: the packaged one, or a cross-encoder of the user's own."""
+"""Rerank with models on this machine: the packaged one, or a cross-encoder that the user provides."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -18,7 +19,7 @@ _BATCH_TOKENS = 2048  # padding included
 
 
 class TokenEncoder(Closable, Protocol):
-    """A model that gives the states of a text's pieces, as `MiniLM` does."""
+    """A model that returns the states of a text's pieces, as `MiniLM` does."""
 
     async def encode_tokens(self, texts: Sequence[str]) -> list[Vectors]:
         """Return the unit-length states of each text's pieces, one row a piece.
@@ -39,10 +40,18 @@ class MaxSim:
     def __init__(self, model: TokenEncoder) -> None:
         self._model = model
 
-    async def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
+    async def score(
+        self,
+        question: str,
+        texts: Sequence[str],
+    ) -> NDArray[np.float32]:
         """Return how well each text answers, in [0, 1] and in order. Raises EmbedderUnavailable."""
         asked, *read = await self._model.encode_tokens([question, *texts])
-        scores = await asyncio.to_thread(lambda: [likeness(asked, text) for text in read])
+
+        def compare() -> list[float]:
+            return [likeness(asked, text) for text in read]
+
+        scores = await asyncio.to_thread(compare)
         return np.array(scores, np.float32)
 
     async def close(self) -> None:
@@ -57,8 +66,9 @@ def likeness(asked: Vectors, text: Vectors) -> float:
     """
     if not len(asked) or not len(text):
         return 0.0
-    best = (asked @ text.T).max(axis=1)
-    return float(np.clip(best.mean(), 0.0, 1.0))
+    cosines = asked @ text.T
+    mean = cosines.max(axis=1).mean()
+    return float(np.clip(mean, 0.0, 1.0))
 
 
 class EncodedPair(NamedTuple):
@@ -70,13 +80,18 @@ class EncodedPair(NamedTuple):
 
 
 class CrossEncoder:
-    """An ONNX cross-encoder as a Reranker: a folder that holds `model.onnx` and `vocab.txt`.
+    """An ONNX cross-encoder as a Reranker: a folder with `model.onnx` and `vocab.txt`.
 
     Any BERT-like model with one logit works, such as ms-marco-MiniLM-L-6-v2. It is loaded on first
-    use and runs in a thread of its own, one batch at a time. Safe to share between event loops.
+    use and runs in its own thread, one batch at a time. Safe to share between event loops.
     """
 
-    def __init__(self, folder: str | Path, *, longest: int = LONGEST) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        longest: int = LONGEST,
+    ) -> None:
         self._folder = Path(folder)
         self._longest = longest
         self.name = f"cross-encoder:{self._folder.name}"
@@ -84,13 +99,18 @@ class CrossEncoder:
         self._thread = onnx.WorkerThread("cross-encoder", closed)
         self._loaded: tuple[onnx.WordPiece, Any] | None = None  # used in that thread only
 
-    async def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
+    async def score(
+        self,
+        question: str,
+        texts: Sequence[str],
+    ) -> NDArray[np.float32]:
         """Return how well each text answers, in [0, 1] and in order. Raises ProviderFailed."""
         scores = np.zeros(len(texts), np.float32)
         pairs = await self._thread.run(self.encode, question, texts)
-        for batch in onnx.batches(pairs, lambda pair: pair.ids, tokens=_BATCH_TOKENS):
+        for batch in onnx.batches(pairs, attrgetter("ids"), tokens=_BATCH_TOKENS):
             logits = await self._thread.run(self.infer, batch)
-            scores[[pair.place for pair in batch]] = squash(logits)
+            places = [pair.place for pair in batch]
+            scores[places] = squash(logits)
         return scores
 
     async def close(self) -> None:
@@ -98,7 +118,11 @@ class CrossEncoder:
         await self._thread.close()
         self._loaded = None
 
-    def encode(self, question: str, texts: Sequence[str]) -> list[EncodedPair]:
+    def encode(
+        self,
+        question: str,
+        texts: Sequence[str],
+    ) -> list[EncodedPair]:
         """Return the question with each text as the model reads them."""
         tokenizer, _ = self._load()
         asked = tokenizer.pieces(question, limit=self._longest)
@@ -107,20 +131,24 @@ class CrossEncoder:
             pieces = tokenizer.pieces(text, limit=self._longest)
             first, second = truncate(asked, pieces, self._longest - 3)
             head = tokenizer.framed(first)
-            ids = [*head, *tokenizer.framed(second)[1:]]
-            pairs.append(EncodedPair(place, ids, len(head)))
+            _, *tail = tokenizer.framed(second)
+            pairs.append(EncodedPair(place, head + tail, len(head)))
         return pairs
 
     def infer(self, batch: Sequence[EncodedPair]) -> NDArray[np.float64]:
         """Return one number for each pair. Raises ProviderFailed."""
         _, session = self._load()
-        wanted = {each.name for each in session.get_inputs()}
-        inputs = {name: rows for name, rows in pad(batch).items() if name in wanted}
+        given = pad(batch)
+        inputs = {}
+        for each in session.get_inputs():
+            if each.name in given:
+                inputs[each.name] = given[each.name]
         with self._translate_errors():
-            found = np.asarray(session.run(None, inputs)[0], np.float64)
+            output, *_ = session.run(None, inputs)
+            found = np.asarray(output, np.float64)
         if found.size != len(batch) or not np.isfinite(found).all():
             raise BadModelAnswer(
-                f"The cross-encoder in {self._folder} has to give one number for each pair"
+                f"The cross-encoder in {self._folder} has to return one number for each pair"
             )
         return found.reshape(-1)
 
@@ -132,7 +160,7 @@ class CrossEncoder:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Turn whatever the runtime raises into our error; its own errors share no base class."""
+        """Turn any error of the runtime into ours; they have no common base class."""
         try:
             yield
         except Exception as error:
@@ -152,7 +180,8 @@ def truncate(
     >>> truncate([1, 2], [3, 4, 5, 6], 5), truncate([1, 2, 3, 4], [5, 6, 7], 4)
     (([1, 2], [3, 4, 5]), ([1, 2], [5, 6]))
     """
-    asked = asked[: max(room - len(text), room // 2)]
+    free = room - len(text)
+    asked = asked[: max(free, room // 2)]
     return asked, text[: room - len(asked)]
 
 
@@ -171,7 +200,7 @@ def pad(batch: Sequence[EncodedPair]) -> dict[str, NDArray[np.int64]]:
 
 
 def squash(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Map any numbers to 0 … 1, in the same order.
+    """Map numbers to 0 … 1 by the logistic function, without overflow.
 
     >>> squash(np.array([0.0, 800.0, -800.0])).tolist()
     [0.5, 1.0, 0.0]

@@ -1,7 +1,7 @@
 """Chroma as a vector index: a folder in this process, or a server.
 
-Its own embedding functions and its telemetry stay off. A folder belongs to one process at a time,
-as Chroma has it.
+Chroma's embedding functions and telemetry are off. As Chroma requires, a folder is used by one
+process at a time.
 """
 
 import asyncio
@@ -16,17 +16,32 @@ from ..ports import IndexEntry, Vectors
 from ..types import Scope
 from . import WAIT, batches, marks, old_name, own_rows, request, scope_mark, without_secrets
 
-SHAPE = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200, "max_neighbors": 32}}
+SHAPE = {
+    "hnsw": {
+        "space": "cosine",
+        "ef_construction": 200,
+        "ef_search": 200,
+        "max_neighbors": 32,
+    }
+}
+_ROW = re.compile("[0-9]{1,19}")
 
 
 class Chroma:
-    """A collection of a Chroma folder or server as a VectorIndex. It opens when it is first
-    asked."""
+    """A collection of a Chroma folder or server as a VectorIndex. It is opened on first use."""
 
-    def __init__(self, place: str, collection: str, *, wait: float = WAIT) -> None:
+    def __init__(
+        self,
+        place: str,
+        collection: str,
+        *,
+        wait: float = WAIT,
+    ) -> None:
         self._wait = wait
         self._is_server = place.startswith(("http://", "https://"))
-        self._place = place if self._is_server else str(Path(place).expanduser().resolve())
+        self._place = place
+        if not self._is_server:
+            self._place = str(Path(place).expanduser().resolve())
         self._title = collection
         self._opening = asyncio.Lock()
         self._client: Any = None
@@ -45,12 +60,18 @@ class Chroma:
                 ids.append(str(entry.row))
                 embeddings.append(entry.vector)
                 metadatas.append(marks(scope, entry))
-            await self._ask("upsert", ids=ids, embeddings=embeddings, metadatas=metadatas)
+            await self._ask(
+                "upsert",
+                ids=ids,
+                embeddings=embeddings,
+                metadatas=metadatas,
+            )
 
     async def delete(self, scope: Scope, rows: Sequence[int]) -> None:
         where = {"scope": scope_mark(scope)}
         for batch in batches(rows):
-            await self._ask("delete", ids=[str(row) for row in batch], where=where)
+            ids = list(map(str, batch))
+            await self._ask("delete", ids=ids, where=where)
 
     async def nearest(
         self,
@@ -60,18 +81,23 @@ class Chroma:
         limit: int,
     ) -> list[int]:
         def read(answer: Any) -> list[int]:
-            ids = answer["ids"][0]
-            return own_rows(int(id) for id in ids if re.fullmatch("[0-9]{1,19}", id))
+            ids = filter(_ROW.fullmatch, answer["ids"][0])
+            return own_rows(map(int, ids))
 
-        where = {"scope": scope_mark(scope)}
-        asked: dict[str, Any] = {"query_embeddings": [vector], "n_results": limit, "where": where}
-        rows: list[int] = await self._ask("query", read, include=[], **asked)
+        rows: list[int] = await self._ask(
+            "query",
+            read,
+            query_embeddings=[vector],
+            n_results=limit,
+            where={"scope": scope_mark(scope)},
+            include=[],
+        )
         return rows
 
     async def clear(self) -> None:
         async with request("chromadb", self.name, self._wait):
             self._collection = None
-            await self._open()  # so that there is one to delete
+            await self._open()  # deleting needs a collection
             self._collection = None
             await self._call(self._client.delete_collection, name=self._title)
 
@@ -92,14 +118,18 @@ class Chroma:
         read: Callable[[Any], Any] = lambda answer: answer,
         **given: Any,
     ) -> Any:
-        """Call a method of the collection, which is made anew if another process has cleared it."""
+        """Call a method of the collection; create it again if another process cleared it."""
         async with request("chromadb", self.name, self._wait):
             from chromadb.errors import NotFoundError
 
+            async def attempt() -> Any:
+                method = getattr(await self._open(), verb)
+                return read(await self._call(method, **given))
+
             with suppress(NotFoundError):
-                return read(await self._call(getattr(await self._open(), verb), **given))
+                return await attempt()
             self._collection = None
-            return read(await self._call(getattr(await self._open(), verb), **given))
+            return await attempt()
 
     async def _open(self) -> Any:
         from chromadb.errors import NotFoundError
@@ -110,8 +140,10 @@ class Chroma:
                     self._client = _Server(self._place)
                 else:
                     self._client = await asyncio.to_thread(_open_folder, self._place)
-                with suppress(NotFoundError):  # what is forgotten now would stay in version 0.1's
-                    await self._call(self._client.delete_collection, name=old_name(self._title))
+                # The collection of version 0.1 would keep what is forgotten from now on.
+                with suppress(NotFoundError):
+                    old = old_name(self._title)
+                    await self._call(self._client.delete_collection, name=old)
             if self._collection is None:
                 self._collection = await self._call(
                     self._client.get_or_create_collection,
@@ -128,11 +160,11 @@ class Chroma:
 
 
 class _Server:
-    """What a folder's client does, over HTTP.
+    """The client of a server, with the methods of a folder's client.
 
     Chroma's own `AsyncHttpClient` cannot be closed, shares its connections with every other server
-    that the event loop talks to, remembers each failed attempt for good, and does not check
-    certificates unless told to.
+    that the event loop talks to, caches each failed attempt forever, and does not check
+    certificates by default.
     """
 
     def __init__(self, url: str) -> None:
@@ -140,10 +172,11 @@ class _Server:
         from chromadb.config import Settings, System
 
         at = urlsplit(url)
+        is_secure = at.scheme == "https"
         settings = Settings(
             chroma_server_host=at.hostname,
-            chroma_server_http_port=at.port or (443 if at.scheme == "https" else 8000),
-            chroma_server_ssl_enabled=at.scheme == "https",
+            chroma_server_http_port=at.port or (443 if is_secure else 8000),
+            chroma_server_ssl_enabled=is_secure,
             chroma_server_ssl_verify=True,
             anonymized_telemetry=False,
         )
@@ -151,12 +184,19 @@ class _Server:
         self._api._clients = {}  # its own, not the class's
 
     async def get_or_create_collection(
-        self, *, name: str, configuration: Any, embedding_function: None
+        self,
+        *,
+        embedding_function: None,
+        **shape: Any,
     ) -> Any:
         from chromadb.api.models.AsyncCollection import AsyncCollection
 
-        model = await self._api.get_or_create_collection(name=name, configuration=configuration)
-        return AsyncCollection(client=self._api, model=model, embedding_function=embedding_function)
+        model = await self._api.get_or_create_collection(**shape)
+        return AsyncCollection(
+            client=self._api,
+            model=model,
+            embedding_function=embedding_function,
+        )
 
     async def delete_collection(self, *, name: str) -> None:
         await self._api.delete_collection(name)
@@ -169,4 +209,5 @@ def _open_folder(path: str) -> Any:
     from chromadb import PersistentClient
     from chromadb.config import Settings
 
-    return PersistentClient(path, settings=Settings(anonymized_telemetry=False))
+    settings = Settings(anonymized_telemetry=False)
+    return PersistentClient(path, settings=settings)
