@@ -654,7 +654,7 @@ async def test_every_update_of_a_profile_is_a_version_that_stays(
 async def test_a_patch_takes_only_the_three_lists(milton: Milton) -> None:
     id = await milton.add(content="I prefer tea.")
     with pytest.raises(
-        InvalidInput, match="cannot hold 'evidence_ids': it takes preferences, stable_facts"
+        InvalidInput, match="cannot set 'evidence_ids': it takes preferences, stable_facts"
     ):
         await milton.upsert_user_profile({"evidence_ids": ["x"]}, [id])
     with pytest.raises(InvalidInput, match="is a list of texts"):

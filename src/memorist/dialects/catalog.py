@@ -1,10 +1,10 @@
-"""The ranking profiles and write policies of the dialects: the one static table of all there are.
+"""The ranking profiles and write policies of the dialects.
 
-They are data, in `catalog.toml`; `aio.py` puts the tables into the context.
+The data is in `catalog.toml`; `aio.py` puts the tables into the context.
 """
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,21 +15,30 @@ from ..ingest.policies import Bands, Facts, Links, Policy
 from ..retrieve.profiles import DEFAULT, Gate, Profile, Recency
 
 T = TypeVar("T")
-_DATA = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-_PARTS_OF_PROFILES = {"recency": Recency, "gate": Gate, "gate_without_semantic": Gate}
-_PARTS_OF_POLICIES = {"bands": Bands, "links": Links, "extract": Facts}
+_FILE = Path(__file__).with_suffix(".toml")
+_DATA = tomllib.loads(_FILE.read_text("utf-8"))
+_PARTS: dict[str, dict[str, Callable[..., Any]]] = {
+    "profiles": {
+        "recency": Recency,
+        "gate": Gate,
+        "gate_without_semantic": Gate,
+    },
+    "policies": {
+        "bands": Bands,
+        "links": Links,
+        "extract": Facts,
+    },
+}
 
 
-def _load(
-    table: str,
-    kind: Callable[..., T],
-    parts: Mapping[str, Callable[..., Any]],
-) -> dict[str, T]:
+def _load(table: str, kind: Callable[..., T]) -> dict[str, T]:
     """Return the values of a table by name."""
     rows = _DATA[table]
+    parts = _PARTS[table]
     made = {}
     for name, row in rows.items():
-        fields = {**rows.get(row.get("like"), {}), **row}
+        base = rows.get(row.get("like"), {})
+        fields = {**base, **row}
         fields.pop("like", None)
         for field, value in fields.items():
             if field in parts:
@@ -40,14 +49,14 @@ def _load(
     return made
 
 
-PROFILES = {DEFAULT.name: DEFAULT, **_load("profiles", Profile, _PARTS_OF_PROFILES)}
+PROFILES = {DEFAULT.name: DEFAULT, **_load("profiles", Profile)}
 MILTON = PROFILES["milton.deterministic"]
 THEORIA = PROFILES["theoria.triscore"]
 SUPERVISOR = PROFILES["imp.bullets"]
 CLANKER = PROFILES["clanker.hybrid"]
 CLANKER_STRICT = PROFILES["clanker.strict"]
 POLICIES = {each.name: each for each in (policies.DEFAULT, policies.SUMMARY, policies.INSIGHT)}
-POLICIES |= _load("policies", Policy, _PARTS_OF_POLICIES)
+POLICIES |= _load("policies", Policy)
 
 
 def milton(
@@ -62,5 +71,6 @@ def milton(
     bias = min(1.0, max(0.0, recency_bias))
     weights = {**profile.weights, "lexical": 1 - bias, "recency": bias}
     if mode == "hybrid":
-        profile = replace(profile, semantic_weight=min(1.0, max(0.0, semantic_weight)))
+        share = min(1.0, max(0.0, semantic_weight))
+        profile = replace(profile, semantic_weight=share)
     return replace(profile, weights=weights)

@@ -2,7 +2,7 @@
 agent's loop.
 
 An item's `source` is stored as the memory's channel and its `request_id` as its run. An `id` given
-by the caller is stored beside the memory's own: storing it again changes nothing.
+by the caller is stored in addition to the memory's own: storing it again changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from . import catalog
 
 INBOUND = ("ntfy", "iphone")  # what arrives over these channels is a request
 MAX_HOURS = 24 * 365 * 900  # as far back as a query looks
-SAID = 0.2  # importance of what the person said
+SAID = 0.2  # importance of what the user said
 REPLIED = 0.1  # importance of the reply
 
 
@@ -35,7 +35,7 @@ class MemoryItem:
     """One item of the short-term memory."""
 
     content: str
-    type: str | None = None  # one of seven; without one it is found from the content
+    type: str | None = None  # one of seven; by default it is derived from the content
     id: str | None = None
     ts: datetime | None = None  # without a time zone it is UTC; without a time it is now
     agent: str | None = None
@@ -51,7 +51,7 @@ Texts = tuple[str, ...]
 
 @frozen
 class UserProfile:
-    """What is known of the person, with the items it was learned from."""
+    """What is known about the user, with the items it was learned from."""
 
     preferences: Texts = ()
     stable_facts: Texts = ()
@@ -62,7 +62,7 @@ class UserProfile:
 
 @frozen
 class ProjectMemory:
-    """What is known of a project, with the items it was learned from."""
+    """What is known about a project, with the items it was learned from."""
 
     project_name: str
     goals: Texts = ()
@@ -98,20 +98,30 @@ class Milton:
         if unknown or "content" not in given:
             wrong = f"an unknown field {unknown[0]!r}" if unknown else "no 'content'"
             raise InvalidInput(f"The item has {wrong}: it takes {', '.join(known)}")
-        storage.load(MemoryItem, {**given, "ts": None})  # times and numbers are checked as they are
+        storage.load(MemoryItem, {**given, "ts": None})  # only checks the types, except the time's
         item = MemoryItem(**given)
         kind = item.type
         if kind is None and (item.source or "").lower() in INBOUND:
             kind = "request"
-        labels = {"agent": item.agent, "channel": item.source, "run": item.request_id}
+        labels = replace(
+            self._client.labels,
+            agent=item.agent,
+            channel=item.source,
+            run=item.request_id,
+        )
         scope = ScopedClient(
             self._ctx,
             self._scope,
-            replace(self._client.labels, **labels),
+            labels,
             self._client.offline,
         )
+        message = Message(
+            content=item.content,
+            id=item.id,
+            at=item.ts or self._ctx.clock(),
+        )
         receipt = await scope.remember(
-            Message(content=item.content, id=item.id, at=item.ts or self._ctx.clock()),
+            message,
             policy="milton",
             item_type=kind,
             tags=item.tags,
@@ -131,7 +141,7 @@ class Milton:
         limit: int = 10,
         recency_bias: float = 0.35,
     ) -> list[MemoryItem]:
-        """Return the best items by words, age and importance, without a model.
+        """Return the best items by keywords, age and importance, without a model.
 
         Raises InvalidInput.
         """
@@ -159,7 +169,7 @@ class Milton:
         semantic_weight: float = 0.5,
         mode: str = "hybrid",
     ) -> list[MemoryItem]:
-        """Return the best items by meaning, too; without a model as `query_relevant`.
+        """Return the best items, also by meaning; without a model like `query_relevant`.
 
         Raises InvalidInput.
         """
@@ -167,7 +177,7 @@ class Milton:
         if not text.strip():
             return []
         answer = await self._client.recall(text, limit=limit, profile=profile)
-        return [item_of(memory) for memory in answer.memories]
+        return list(map(item_of, answer.memories))
 
     async def upsert_user_profile(
         self,
@@ -179,7 +189,8 @@ class Milton:
         While the store is unavailable, the addition is spooled, and only that is returned.
         Raises InvalidInput without evidence that is stored.
         """
-        return UserProfile(**await self._add_to("user_profile", "user", patch, evidence_ids))
+        made = await self._add_to("user_profile", "user", patch, evidence_ids)
+        return UserProfile(**made)
 
     async def upsert_project_memory(
         self,
@@ -187,7 +198,7 @@ class Milton:
         patch: Mapping[str, Sequence[str]],
         evidence_ids: Sequence[str],
     ) -> ProjectMemory:
-        """Add to what is known of a project, as a new version.
+        """Add to what is known about a project, as a new version.
 
         Raises InvalidInput without evidence.
         """
@@ -196,10 +207,11 @@ class Milton:
 
     async def user_profile(self) -> UserProfile:
         """Return the newest version of the profile; empty if there is none."""
-        return UserProfile(**await self._load("user_profile", "user"))
+        found = await self._load("user_profile", "user")
+        return UserProfile(**found)
 
     async def project_memory(self, project_name: str) -> ProjectMemory:
-        """Return the newest version of what is known of a project; empty if there is none."""
+        """Return the newest version of what is known about a project; empty if there is none."""
         found = await self._load("project_memory", project_name)
         return ProjectMemory(project_name=project_name, **found)
 
@@ -209,23 +221,31 @@ class Milton:
         *,
         hard_delete: bool = False,
     ) -> dict[str, int]:
-        """Write items older than the cutoff into their records; return how many items, projects,
-        profiles.
+        """Move items older than the cutoff into their records; return the number of items,
+        projects and profiles.
 
-        The items are archived, so that the evidence can be read, or deleted if that is wanted.
+        The items are archived, so that the evidence can be read, or deleted with `hard_delete`.
         Raises InvalidInput.
         """
         is_number = isinstance(cutoff_hours, int | float) and not isinstance(cutoff_hours, bool)
         if not is_number or not cutoff_hours >= 0:
             raise InvalidInput(f"cutoff_hours is a number of at least 0, not {cutoff_hours!r:.60}")
-        ctx = self._ctx
-        scope = self._scope
         now = self._ctx.clock()
         before = now - timedelta(hours=min(cutoff_hours, MAX_HOURS))
-        done = await records.promote(ctx.store, scope, before=before, now=now, erase=hard_delete)
+        done = await records.promote(
+            self._ctx.store,
+            self._scope,
+            before=before,
+            now=now,
+            erase=hard_delete,
+        )
         if done.words:
-            await forget.sweep(ctx, scope, done.words)
-        return {"compressed": done.compressed, "projects": done.projects, "profile": done.profile}
+            await forget.sweep(self._ctx, self._scope, done.words)
+        return {
+            "compressed": done.compressed,
+            "projects": done.projects,
+            "profile": done.profile,
+        }
 
     async def _add_to(
         self,
@@ -237,11 +257,11 @@ class Milton:
         lists = records.LISTS[kind]
         for field, values in patch.items():
             if field not in lists:
-                raise InvalidInput(f"A patch cannot hold {field!r}: it takes {', '.join(lists)}")
+                raise InvalidInput(f"A patch cannot set {field!r}: it takes {', '.join(lists)}")
             validation.texts(field, values)
         if isinstance(evidence_ids, str) or not evidence_ids:
             raise InvalidInput(
-                "A long-term record needs evidence: name the ids of the items it rests on"
+                "A long-term record needs evidence: give the ids of the items that support it"
             )
         if why := await self._client.privacy.disabled_reason():
             raise Refused(f"Not added: {why}")
@@ -266,7 +286,7 @@ class Milton:
         return {} if record is None else await self._fields_of(record)
 
     async def _fields_of(self, record: Summary) -> dict[str, Any]:
-        """Return the fields of a stored record, its evidence by the ids that the caller gave."""
+        """Return the fields of a stored record, with the caller's ids of its evidence."""
         found = await self._ctx.store.get(self._scope, record.evidence_ids)
         ids = {memory.id: memory.source_message_id for memory in found}
         given = tuple(ids.get(id) or id for id in record.evidence_ids)
@@ -274,12 +294,12 @@ class Milton:
 
 
 class Hooks:
-    """What an agent's loop calls around each turn, over one scope.
+    """Hooks that an agent's loop calls before and after each turn, over one scope.
 
     The limits are settings, also read from `MILTON_MEMORY_…`: `memory_context_limit`,
     `memory_context_max_chars`, `memory_recency_bias`, `memory_profile_limit`,
-    `memory_store_responses`. Where memory is off, or the session is incognito, nothing is returned
-    and nothing is stored.
+    `memory_store_responses`. If memory is off, or the session is incognito, nothing is returned and
+    nothing is stored.
     """
 
     def __init__(self, scope: ScopedClient) -> None:
@@ -287,10 +307,10 @@ class Hooks:
         self._settings = scope.ctx.settings
 
     async def before(self, text: str) -> str:
-        """Return what helps with a turn: the first lines of the profile, then the memories that
-        fit, best first.
+        """Return the context for a turn: the first lines of the profile, then the relevant
+        memories, best first.
 
-        Whole lines, within the limits of the settings; empty where memory is off.
+        Only whole lines, within the limits of the settings; empty if memory is off.
         """
         if await self._scope.privacy.disabled_reason():
             return ""
@@ -315,7 +335,7 @@ class Hooks:
         return "\n".join(filter(None, (context, answer.text)))
 
     async def after(self, text: str, reply: str | None = None) -> Receipt:
-        """Store what the person said, and the reply if the settings say so."""
+        """Store what the user said, and the reply if the settings say so."""
         turns = [(text, "user", SAID)]
         if reply is not None and self._settings.memory_store_responses:
             turns.append((reply, "assistant", REPLIED))
@@ -333,8 +353,13 @@ class Hooks:
 
 
 def _fields(record: Summary) -> dict[str, Any]:
-    lists = {name: tuple(record.data.get(name, ())) for name in records.LISTS[record.record_type]}
-    return {**lists, "last_updated": record.at, "evidence_ids": record.evidence_ids}
+    found: dict[str, Any] = {
+        "last_updated": record.at,
+        "evidence_ids": record.evidence_ids,
+    }
+    for name in records.LISTS[record.record_type]:
+        found[name] = tuple(record.data.get(name, ()))
+    return found
 
 
 def item_of(memory: Memory) -> MemoryItem:

@@ -1,5 +1,5 @@
-"""Supervisor, the implementation specification: one tool for agents, context by category, recall in
-doubt, workflows.
+"""Supervisor, the implementation specification: one tool for agents, context by category, recall if
+unsure, workflows.
 """
 
 import re
@@ -37,7 +37,7 @@ _MIND = re.compile(
     r"(?:feels?|thinks?|believes?|seems?|wants?|hopes?|worries|likes?|prefers?|trusts?)\b"
 )
 _BACK = re.compile(  # a turn that refers to an earlier one
-    r"\b(?:(?:do|did|can|don't) you (?:still |even )?(?:remember|recall)"
+    r"(?i)\b(?:(?:do|did|can|don't) you (?:still |even )?(?:remember|recall)"
     r"|remember (?:when|what|how|who|where|which|the|my|our)"
     r"|(?:as|like|what|than) (?:i|we|you) (?:just |already |once )?"
     r"(?:said|told|mentioned|discussed|agreed|decided|planned)"
@@ -46,8 +46,7 @@ _BACK = re.compile(  # a turn that refers to an earlier one
     r"|(?:last|previous) (?:time|conversation|chat|session)"
     r"|(?:the|my) usual|as (?:usual|before|always)"
     r"|what(?:'s| is| was| were| are) (?:my|our)"
-    r"|(?:what|which|who|when|where|how) (?:[a-z]+ ){0,3}did (?:i|we))\b",
-    re.IGNORECASE,
+    r"|(?:what|which|who|when|where|how) (?:[a-z]+ ){0,3}did (?:i|we))\b"
 )
 
 
@@ -83,13 +82,20 @@ class Supervisor:
         context: str = "",
         budget_tokens: int = 512,
     ) -> list[dict[str, Any]]:
-        """Return three bullets if the supervisor is not confident; otherwise ask nothing at all.
+        """Return three bullets if the supervisor is not confident; otherwise nothing is queried.
 
         Without a confidence, `confident` estimates it from the context that the supervisor has.
         """
-        if (confident(message, context) if confidence is None else confidence) >= UNSURE:
+        if confidence is None:
+            confidence = confident(message, context)
+        if confidence >= UNSURE:
             return []
-        return await self._scope.query(message, agent=agent, top_k=3, budget_tokens=budget_tokens)
+        return await self._scope.query(
+            message,
+            agent=agent,
+            top_k=3,
+            budget_tokens=budget_tokens,
+        )
 
     async def context(
         self,
@@ -99,19 +105,25 @@ class Supervisor:
         limit: int = 5,
         budget: int = 1000,
     ) -> str:
-        """Return what an agent reads before it answers: whole categories first, then what fits the
-        message.
+        """Return what an agent reads before it answers: whole categories first, then memories that
+        are relevant to the message.
 
-        Without workflows and without categories that the agent may not read; empty where memory is
-        off. Raises NotAllowed.
+        Workflows and categories that the agent may not read are left out; empty if memory is off.
+        Raises NotAllowed.
         """
         access = self._ctx.allowlists
         count = self._ctx.count_tokens
         if await self._scope.privacy.disabled_reason():
             return ""
-        names = [name for name in access.allowed(agent) if name != allowlists.PROCEDURAL]
-        whole = [name for name in names if access.category(name).context == "all"]
-        rest = [name for name in names if name not in whole]
+        whole: list[str] = []
+        rest: list[str] = []
+        for name in access.allowed(agent):
+            if name == allowlists.PROCEDURAL:
+                continue
+            if access.category(name).context == "all":
+                whole.append(name)
+            else:
+                rest.append(name)
         memories: list[Memory] = []
         related: list[str] = []
         if whole:
@@ -120,12 +132,23 @@ class Supervisor:
             memories += [each for each in found if each.procedural_form != "workflow"]
         if rest:
             where = Filter(categories=allowlists.spellings(rest))
-            answer = await self._scope.recall(message, limit=limit, profile=SUPERVISOR, where=where)
+            answer = await self._scope.recall(
+                message,
+                limit=limit,
+                profile=SUPERVISOR,
+                where=where,
+            )
             memories += limit_categories(answer, access)
             related = [f"{self._line(memory)} (related)" for memory in answer.related]
         lines = dict.fromkeys([*map(self._line, memories), *related])
-        caps = Caps(tokens=budget)
-        return fit(list(lines), caps, "\n".join, count, cost=lambda line: count(line + "\n")).text
+        fitted = fit(
+            list(lines),
+            Caps(tokens=budget),
+            "\n".join,
+            count,
+            cost=lambda line: count(line + "\n"),
+        )
+        return fitted.text
 
     async def save_workflow(
         self,
@@ -138,7 +161,7 @@ class Supervisor:
         importance: float | None = None,
         pinned: bool = False,
     ) -> Outcome:
-        """Store how a task is done, in numbered steps. Only agents that ask for `procedural` see
+        """Store how a task is done, in numbered steps. Only agents that ask for `procedural` get
         it.
 
         Raises InvalidInput.
@@ -154,15 +177,19 @@ class Supervisor:
             pinned=pinned,
         )
         if not draft.text or len(draft.text) > MAX_STEP_CHARS:
-            raise InvalidInput(f"A task is named in 1 to {MAX_STEP_CHARS} characters")
-        return (await self._scope.remember_drafts([draft], policy="supervisor")).outcomes[0]
+            raise InvalidInput(f"The name of a task has 1 to {MAX_STEP_CHARS} characters")
+        receipt = await self._scope.remember_drafts([draft], policy="supervisor")
+        return receipt.outcomes[0]
 
     async def capture_workflow(
-        self, task: str, runs: Sequence[Sequence[str]], **given: Any
+        self,
+        task: str,
+        runs: Sequence[Sequence[str]],
+        **given: Any,
     ) -> Outcome:
         """Store how a task is done if the last two runs took the same steps.
 
-        Takes what `save_workflow` takes. Raises InvalidInput.
+        Accepts the options of `save_workflow`. Raises InvalidInput.
         """
         done = [numbered(steps).casefold() for steps in runs]
         if len(done) < STABLE or len(set(done[-STABLE:])) > 1:
@@ -177,24 +204,26 @@ class Supervisor:
 
 
 def numbered(steps: Sequence[str]) -> str:
-    """Return steps as numbered lines, without the numbers and bullets they came with. Raises
+    """Return steps as numbered lines, without their original numbers and bullets. Raises
     InvalidInput.
 
     >>> numbered(["- Build the image", "2) Push it"])
     '1. Build the image\\n2. Push it'
     """
-    lines = [imperative(step) for step in steps] if not isinstance(steps, str) else []
-    sizes = [len(line) for line in lines]
-    if not 1 <= len(lines) <= MAX_STEPS or not 1 <= min(sizes) <= max(sizes) <= MAX_STEP_CHARS:
+    orders = [] if isinstance(steps, str) else list(map(imperative, steps))
+    sizes = set(map(len, orders))
+    if not 1 <= len(orders) <= MAX_STEPS or not sizes.issubset(range(1, MAX_STEP_CHARS + 1)):
         raise InvalidInput(
             f"A workflow is a list of 1 to {MAX_STEPS} steps of 1 to {MAX_STEP_CHARS} characters"
         )
-    for number, step in enumerate(steps, 1):
+    lines = []
+    for number, (step, order) in enumerate(zip(steps, orders, strict=True), 1):
         if _MIND.match(_NUMBER.sub("", step).lstrip()):
             raise InvalidInput(
-                f"Step {number} tells what somebody thinks or feels: a step says what to do"
+                f"Step {number} says what someone thinks or feels. A step has to say what to do"
             )
-    text = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
+        lines.append(f"{number}. {order}")
+    text = "\n".join(lines)
     tokens = count_tokens(text)
     if tokens > MAX_TOKENS:
         raise InvalidInput(f"A workflow has at most {MAX_TOKENS} tokens, not {tokens}: shorten it")
@@ -202,20 +231,21 @@ def numbered(steps: Sequence[str]) -> str:
 
 
 def imperative(step: str) -> str:
-    """Return a step as an order, without its number and without who is to do it.
+    """Return a step as a command, without its number and without a subject.
 
     >>> imperative("2) Then we should push the image."), imperative("Push it")
     ('Push the image.', 'Push it')
     """
-    order = _WHO.sub("", normalize.one_line(_NUMBER.sub("", step)), count=1)
+    line = normalize.one_line(_NUMBER.sub("", step))
+    order = _WHO.sub("", line, count=1)
     return order[:1].upper() + order[1:]
 
 
 def confident(message: str, context: str = "") -> float:
-    """Return how likely a turn can be answered with the context at hand.
+    """Return how likely it is that a turn can be answered with the given context.
 
-    1 unless the turn refers to something earlier; then the share of its words that the context
-    holds.
+    1 unless the turn refers to something earlier; then the share of its words that are in the
+    context.
 
     >>> confident("Let us paint the boat.")
     1.0
@@ -226,5 +256,7 @@ def confident(message: str, context: str = "") -> float:
     """
     if not _BACK.search(message.replace("’", "'")):
         return 1.0
-    asked = set(analyze(message)) - set(analyze(" ".join(_BACK.findall(message))))
-    return len(asked & set(analyze(context))) / len(asked) if asked else 0.0
+    references = " ".join(_BACK.findall(message))
+    asked = set(analyze(message)).difference(analyze(references))
+    known = asked.intersection(analyze(context))
+    return len(known) / max(1, len(asked))

@@ -32,8 +32,8 @@ class MemoryChunk:
     importance: float  # 0 skip … 1 high
     compressed: bool
     created_at: datetime
-    memory_id: str  # of the memory that holds it
-    told_by: str = ""  # who said it, if not the person
+    memory_id: str  # of the memory that it comes from
+    told_by: str = ""  # who said it, if not the user
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Vault:
     ) -> list[MemoryChunk]:
         """Chunk, embed, score and store a text, without unimportant chunks. Raises InvalidInput."""
         scope = self._client.scope(user=user_id, session=session_id)
-        hint = None if memory_type_hint is None else _type(memory_type_hint).value
+        hint = None if memory_type_hint is None else _check_type(memory_type_hint)
         receipt = await scope.remember(text, policy="vault", kind=hint)
         return [chunk_of(await scope.get(id)) for id in receipt.ids]
 
@@ -80,10 +80,11 @@ class Vault:
 
         Working memories belong to their session: they are returned only if `session_id` names it.
         """
-        kinds = () if memory_types is None else tuple(_type(each).value for each in memory_types)
-        if memory_types is not None and not kinds:
+        if memory_types is not None and not memory_types:
             return RecallResult([], 0, 0.0)
-        answer = await self._client.scope(user=user_id, session=session_id).recall(
+        kinds = tuple(map(_check_type, memory_types or ()))
+        scope = self._client.scope(user=user_id, session=session_id)
+        answer = await scope.recall(
             query,
             limit=top_k,
             budget=token_budget,
@@ -92,7 +93,7 @@ class Vault:
             include_compressed=include_compressed,
             rerank=reranker_enabled,
         )
-        chunks = [chunk_of(memory) for memory in answer.memories]
+        chunks = list(map(chunk_of, answer.memories))
         used = sum(max(1, hit.tokens) for hit in answer.hits)
         return RecallResult(chunks, used, used / token_budget)
 
@@ -109,13 +110,13 @@ class Vault:
         scope = self._client.scope(user=user_id)
         done = await scope.compress(threshold=compression_threshold, sessions=sessions_to_compress)
         summaries = await self._client.ctx.store.get(scope.scope, done.summaries)
-        return [chunk_of(memory) for memory in summaries]
+        return list(map(chunk_of, summaries))
 
 
 def to_prompt(result: RecallResult) -> str:
     """Return the block for the prompt, byte for byte as specified; empty without memories.
 
-    The format is frozen: a change of it changes the specification first.
+    The format is frozen: to change it, change the specification first.
     """
     return render.labelled(
         (chunk.memory_type.value, chunk.content, chunk.told_by) for chunk in result.memories
@@ -138,9 +139,9 @@ def chunk_of(memory: Memory) -> MemoryChunk:
     )
 
 
-def _type(given: MemoryType | str) -> MemoryType:
+def _check_type(given: MemoryType | str) -> str:
     try:
-        return MemoryType(given)
+        return MemoryType(given).value
     except ValueError as error:
         raise InvalidInput(
             f"No memory type {given!r}: there are {', '.join(MemoryType)}"

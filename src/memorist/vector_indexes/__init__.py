@@ -1,8 +1,8 @@
-"""Vector indexes outside the process, and what the adapters to them share.
+"""Vector indexes outside the process, and what their adapters share.
 
-An index holds vectors and marks, never words. Collections of different databases or models do not
-mix: both are in the collection's name. The scope is one mark of its own, a digest, so that no
-product's reading of names matters: Weaviate compares texts without their outer blanks, and Chroma
+An index holds vectors and metadata, never words. Collections of different databases or models do
+not mix: both are in the collection's name. The scope is stored as a digest, so that it does not
+matter how a product compares names: Weaviate ignores leading and trailing blanks, and Chroma
 answers twice as fast with one condition as with three.
 """
 
@@ -37,15 +37,14 @@ def open_index(
     store: str,
 ) -> VectorIndex:
     """Return the index that a setting names, such as `chroma:FOLDER` or
-    `weaviate:http://HOST:8080`;
-    it connects when used.
+    `weaviate:http://HOST:8080`. It connects on first use.
 
-    Raises Misconfigured for anything else, and where the library is missing.
+    Raises Misconfigured for anything else, and if the library is missing.
     """
     product, _, place = spec.partition(":")
     if not re.match("chroma:.|weaviate:https?://", spec, re.DOTALL):
         known = "chroma:FOLDER, chroma:http://HOST:8000 or weaviate:http://HOST:8080"
-        raise Misconfigured(f"{spec!r} names no vector index: {known}")
+        raise Misconfigured(f"{spec!r} is not a vector index. Use {known}")
     if find_spec("chromadb" if product == "chroma" else product) is None:
         raise Misconfigured(f'The vector index needs a library: pip install "memorist[{product}]"')
     name = collection_name(store, model, dimensions)
@@ -60,9 +59,9 @@ def open_index(
 
 @asynccontextmanager
 async def request(library: str, name: str, seconds: float) -> AsyncIterator[None]:
-    """Raise IndexUnavailable if anything goes wrong in the body, or takes too long.
+    """Raise IndexUnavailable if anything fails in the body, or takes too long.
 
-    The library is large: it is imported before, without holding up the event loop.
+    The library is large: it is imported first, without blocking the event loop.
     """
     if library not in sys.modules:
         await asyncio.to_thread(import_module, library)
@@ -79,7 +78,7 @@ async def request(library: str, name: str, seconds: float) -> AsyncIterator[None
 
 
 def collection_name(store: str, model: str, dimensions: int) -> str:
-    """Return a name that both products accept, another one for each database and model.
+    """Return a name that both products accept, unique for each database and model.
 
     >>> collection_name("notes", "minilm", 384)
     'Memorist_notes_9c9f5b7db79f6a04'
@@ -89,7 +88,7 @@ def collection_name(store: str, model: str, dimensions: int) -> str:
 
 
 def old_name(collection: str) -> str:
-    """Return what version 0.1 called a collection.
+    """Return the name that version 0.1 gave a collection.
 
     >>> old_name("Memorist_notes_9c9f5b7db79f6a04")
     'Recollect_notes_9c9f5b7db79f6a04'
@@ -98,28 +97,34 @@ def old_name(collection: str) -> str:
 
 
 def marks(scope: Scope, entry: IndexEntry) -> dict[str, str | float | bool]:
-    """Return what an index keeps beside a vector."""
-    names = {"tenant": scope.tenant, "user_id": scope.user, "space": scope.space}
-    return {**entry.about, **names, "scope": scope_mark(scope)}
+    """Return the metadata that an index stores with a vector."""
+    return {
+        **entry.about,
+        "tenant": scope.tenant,
+        "user_id": scope.user,
+        "space": scope.space,
+        "scope": scope_mark(scope),
+    }
 
 
 def scope_mark(scope: Scope) -> str:
-    """Return what every question is filtered by."""
+    """Return the digest of a scope, by which every query is filtered."""
     return _digest(scope.tenant, scope.user, scope.space)
 
 
 def batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """Yield the items in portions that one request can carry."""
-    return (items[start : start + BATCH] for start in range(0, len(items), BATCH))
+    """Yield the items in batches, one for each request."""
+    for start in range(0, len(items), BATCH):
+        yield items[start : start + BATCH]
 
 
 def own_rows(numbers: Iterable[int]) -> list[int]:
-    """Return the numbers that can be rows; whatever else an index holds is not ours."""
+    """Return the numbers that can be rows; other entries of an index are not ours."""
     return [number for number in numbers if 0 < number <= _LARGEST_ROW]
 
 
 def without_secrets(place: str) -> str:
-    """Return a place as it may be shown and stored.
+    """Return an address without credentials and query, to show and to store.
 
     >>> without_secrets("http://ana:secret@host:8000?grpc=50051")
     'http://host:8000'

@@ -1,9 +1,8 @@
-"""Weaviate as a vector index: one collection with an HNSW index by cosine, which makes no vectors
-itself.
+"""Weaviate as a vector index: one collection with an HNSW index by cosine, without a vectorizer.
 
-The address is the one of REST; gRPC is looked for on port 50051 of the same host (443 with https),
-or where `?grpc=HOST:PORT` says. The client's own start-up checks stay off: they would ask the
-package index for newer versions.
+The address is that of the REST API. gRPC is expected on port 50051 of the same host (443 with
+https), or at `?grpc=HOST:PORT`. The client's start-up checks are off: they would ask PyPI for newer
+versions.
 """
 
 import asyncio
@@ -19,22 +18,28 @@ from ..types import Scope
 from . import WAIT, batches, marks, old_name, own_rows, request, scope_mark, without_secrets
 
 VECTOR = "memory"  # the name of the vector; unnamed ones are read differently by different servers
-TEXTS = ("scope", "tenant", "user_id", "space", "session_id", "memory_type")
+TEXTS = "scope tenant user_id space session_id memory_type".split()
 
 
 class Weaviate:
-    """A collection of a Weaviate server as a VectorIndex. It connects when it is first asked,
-    and after a failure."""
+    """A collection of a Weaviate server as a VectorIndex. It connects on first use, and again after
+    a failure.
+    """
 
     def __init__(
-        self, url: str, collection: str, *, api_key: str | None = None, wait: float = WAIT
+        self,
+        url: str,
+        collection: str,
+        *,
+        api_key: str | None = None,
+        wait: float = WAIT,
     ) -> None:
         self._wait = wait
         self._url = url
         self._key = api_key
         self._title = collection
         self._opening = asyncio.Lock()
-        self._client: Any = None  # connected, and the collection is there
+        self._client: Any = None  # connected, and the collection exists
 
     @property
     def name(self) -> str:
@@ -48,20 +53,26 @@ class Weaviate:
                 await _create_collection(self._client, self._title)  # or its shape is guessed
                 objects = []
                 for entry in batch:
-                    vector = {VECTOR: entry.vector.tolist()}
-                    id = UUID(int=entry.row)
-                    objects.append(DataObject(marks(scope, entry), uuid=id, vector=vector))
+                    stored = DataObject(
+                        marks(scope, entry),
+                        uuid=UUID(int=entry.row),
+                        vector={VECTOR: entry.vector.tolist()},
+                    )
+                    objects.append(stored)
                 done = await collection.data.insert_many(objects)
                 if done.has_errors:
-                    raise RuntimeError(next(iter(done.errors.values())).message)
+                    first, *_ = done.errors.values()
+                    raise RuntimeError(first.message)
 
     async def delete(self, scope: Scope, rows: Sequence[int]) -> None:
         for batch in batches(rows):
             async with self._request() as collection:
                 from weaviate.classes.query import Filter
 
-                named = Filter.by_id().contains_any([UUID(int=row) for row in batch])
-                if (await collection.data.delete_many(where=named & _within(scope))).failed:
+                ids = [UUID(int=row) for row in batch]
+                named = Filter.by_id().contains_any(ids)
+                done = await collection.data.delete_many(where=named & _within(scope))
+                if done.failed:
                     raise RuntimeError("some entries could not be deleted")
 
     async def nearest(
@@ -88,7 +99,8 @@ class Weaviate:
 
     async def count(self) -> int:
         async with self._request() as collection:
-            return int((await collection.aggregate.over_all(total_count=True)).total_count)
+            counted = await collection.aggregate.over_all(total_count=True)
+            return int(counted.total_count)
 
     async def close(self) -> None:
         client = self._client
@@ -107,7 +119,7 @@ class Weaviate:
                         self._client = await self._connect()
                 yield self._client.collections.use(self._title)
         except IndexUnavailable:
-            # a new connection is refused at once where the old one would be tried again and again
+            # A new connection is refused at once; the old one would be retried again and again.
             await self.close()
             raise
 
@@ -117,8 +129,13 @@ class Weaviate:
 
         at = urlsplit(self._url)
         is_secure = at.scheme == "https"
-        grpc = urlsplit(f"//{parse_qs(at.query).get('grpc', [''])[0]}")
-        timeout = Timeout(init=self._wait, query=self._wait, insert=self._wait)
+        given, *_ = parse_qs(at.query).get("grpc", [""])
+        grpc = urlsplit(f"//{given}")
+        timeout = Timeout(
+            init=self._wait,
+            query=self._wait,
+            insert=self._wait,
+        )
         client = weaviate.use_async_with_custom(
             http_host=at.hostname or "",
             http_port=at.port or (443 if is_secure else 8080),
@@ -133,7 +150,7 @@ class Weaviate:
         try:
             await client.connect()
             old = old_name(self._title)
-            if await client.collections.exists(old):  # what is forgotten now would stay in it
+            if await client.collections.exists(old):  # it would keep what is forgotten from now on
                 await client.collections.delete(old)
             await _create_collection(client, self._title)
         except BaseException:
@@ -150,16 +167,22 @@ async def _create_collection(client: Any, title: str) -> None:
         return
     whole = Tokenization.FIELD
     fields = [Property(name=name, data_type=DataType.TEXT, tokenization=whole) for name in TEXTS]
-    others = {
-        "importance": DataType.NUMBER,
-        "compressed": DataType.BOOL,
-        "created_at": DataType.DATE,
-    }
-    fields += [Property(name=name, data_type=kind) for name, kind in others.items()]
+    fields += (
+        Property(name="importance", data_type=DataType.NUMBER),
+        Property(name="compressed", data_type=DataType.BOOL),
+        Property(name="created_at", data_type=DataType.DATE),
+    )
     hnsw = Configure.VectorIndex.hnsw(distance_metric=VectorDistances.COSINE)
-    vectors = Configure.Vectors.self_provided(name=VECTOR, vector_index_config=hnsw)
+    vectors = Configure.Vectors.self_provided(
+        name=VECTOR,
+        vector_index_config=hnsw,
+    )
     try:
-        await client.collections.create(title, vector_config=vectors, properties=fields)
+        await client.collections.create(
+            title,
+            vector_config=vectors,
+            properties=fields,
+        )
     except Exception:
         if not await client.collections.exists(title):
             raise
@@ -168,4 +191,5 @@ async def _create_collection(client: Any, title: str) -> None:
 def _within(scope: Scope) -> Any:
     from weaviate.classes.query import Filter
 
-    return Filter.by_property("scope").equal(scope_mark(scope))
+    mark = scope_mark(scope)
+    return Filter.by_property("scope").equal(mark)
