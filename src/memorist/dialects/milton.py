@@ -157,7 +157,7 @@ class Milton:
         since = self._ctx.clock() - timedelta(hours=min(hours, MAX_HOURS))
         where = Filter(created_after=since, tags=tuple(tags or ()))
         found = await self._ctx.store.find_all(self._scope, where)
-        items = [item_of(memory) for memory in found]
+        items = list(map(item_of, found))
         items.sort(key=lambda item: (item.ts, item.id), reverse=True)
         return items[:limit]
 

@@ -13,7 +13,7 @@ from ..text import clock, normalize
 from ..types import Memory
 from .catalog import THEORIA
 
-FEWEST = 8  # memories that a question gets, if so many answer and fit
+FEWEST = 8  # memories to return, if that many are relevant and fit
 MOST = 16
 
 
@@ -43,7 +43,7 @@ class Theoria:
 
     @property
     def soft_cap(self) -> int | None:
-        """How many entries a user has in a space before the least valuable are removed."""
+        """How many entries a user may have in a space before the least valuable are removed."""
         return self._policy.capacity
 
     async def persist_memory(
@@ -55,7 +55,7 @@ class Theoria:
     ) -> str:
         """Store a text, or count it as a repetition; return the id of its entry.
 
-        Raises Refused if the person had it forgotten recently and did not save it manually.
+        Raises Refused if the user had it forgotten recently and did not save it manually.
         """
         receipt = await self._client.scope(user=user_id, space=space).remember(
             text,
@@ -75,9 +75,7 @@ class Theoria:
         now: datetime,
         top_n: int = 12,
     ) -> list[Memory]:
-        """Return the memories that answer, best and most different first: 8 to 16 if so many answer
-        and fit.
-        """
+        """Return the relevant memories, best and most diverse first: 8 to 16 if that many fit."""
         then = Client(self._client.ctx.at(clock.utc(now)), self._client.offline)
         limit = min(MOST, max(FEWEST, top_n))
         answer = await then.scope(user=user_id, space=space).recall(

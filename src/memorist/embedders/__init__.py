@@ -67,14 +67,14 @@ async def encode(embedder: Embedder, texts: Sequence[str]) -> Vectors:
         raise EmbedderUnavailable(f"{name} did not answer within {seconds:.0f} s") from error
     if made.shape != (len(texts), embedder.dimensions):
         wanted = f"{len(texts)} vectors of {embedder.dimensions} numbers"
-        raise WrongDimensions(f"{name} gave an array of shape {made.shape} instead of {wanted}")
+        raise WrongDimensions(f"{name} returned an array of shape {made.shape}, not {wanted}")
     squares = np.einsum("ij,ij->i", made, made)
     lengths = np.sqrt(squares)
     errors = np.abs(lengths - 1)
     if (errors < _NEAR).all():
         return made
     if not np.isfinite(made).all():
-        raise EmbedderUnavailable(f"{name} gave NaN or infinite numbers")
+        raise EmbedderUnavailable(f"{name} returned NaN or infinite numbers")
     lengths[lengths == 0] = 1
     return np.asarray(made / lengths[:, None], np.float32)
 

@@ -13,7 +13,7 @@ from ..providers import Circuit, Failed, ModelServer, at
 MODEL = "text-embedding-3-small"
 DIMENSIONS = {MODEL: 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
 URL = "https://api.openai.com/v1"
-LONGEST = 8_000  # bytes of a text that are sent: never more tokens than the models take
+LONGEST = 8_000  # bytes of a text that are sent: never more tokens than the models accept
 _MOST_TEXTS = 128
 _MOST_BYTES = 250_000  # of one request
 _BYTES_A_NUMBER = 32  # of an answer
@@ -22,7 +22,8 @@ _BYTES_A_NUMBER = 32  # of an answer
 class OpenAIEmbedder:
     """A model as an Embedder. Belongs to the event loop that first uses it.
 
-    After three failures in a row it is not called for a while, so that no call waits in vain.
+    After three failures in a row it is not called for a while, so that calls do not wait for a
+    timeout.
     """
 
     def __init__(
@@ -34,11 +35,11 @@ class OpenAIEmbedder:
         dimensions: int | None = None,
         timeout: float = 10.0,
     ) -> None:
-        """Raises Misconfigured if the client library is missing or the dimensions are unknown."""
+        """Raise Misconfigured if the client library is missing or the dimensions are unknown."""
         known = DIMENSIONS.get(model)
         if known is None and dimensions is None:
             raise Misconfigured(
-                f"Setting 'embedder_dimensions': say how many numbers {model!r} makes of a text"
+                f"Setting 'embedder_dimensions': set the number of dimensions of {model!r}"
             )
         self._request: dict[str, Any] = {"model": model, "encoding_format": "float"}
         self.model = model
@@ -64,7 +65,7 @@ class OpenAIEmbedder:
         Raises EmbedderUnavailable.
         """
         sendable = []
-        for text in texts:  # a server takes no empty text
+        for text in texts:  # servers reject an empty text
             cut = text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
             sendable.append(cut or " ")
         rows = [await self._encode(batch) for batch in batches(sendable)]
@@ -75,7 +76,7 @@ class OpenAIEmbedder:
 
     async def _encode(self, batch: Sequence[str]) -> Vectors:
         if wait := self._circuit.wait:
-            raise self._unavailable(f"failed and is asked again in {wait:.0f} s")
+            raise self._unavailable(f"failed and will be tried again in {wait:.0f} s")
         await self._server.ready()
         try:
             with self._circuit.call((TimeoutError, Failed)):
@@ -93,11 +94,11 @@ class OpenAIEmbedder:
             place = at(row, "index")
             placed[place if isinstance(place, int) else None] = at(row, "embedding")
         if placed.keys() != set(range(wanted)):
-            raise self._unavailable("did not give one vector for each text")
+            raise self._unavailable("did not return one vector for each text")
         try:
             rows: Vectors = np.array([placed[place] for place in range(wanted)], np.float32)
         except (TypeError, ValueError):
-            raise self._unavailable("gave something else than numbers") from None
+            raise self._unavailable("returned something other than numbers") from None
         if rows.shape != (wanted, self.dimensions):
             raise WrongDimensions(
                 f"The embedder {self.model} gives vectors of {rows.shape[-1]} numbers, "
@@ -105,7 +106,7 @@ class OpenAIEmbedder:
             )
         lengths: Vectors = np.linalg.norm(rows, axis=1, keepdims=True)
         if not np.all(np.isfinite(lengths) & (lengths > 0)):
-            raise self._unavailable("gave vectors without a direction")
+            raise self._unavailable("returned vectors without a direction")
         return rows / lengths
 
     def _unavailable(self, why: str) -> EmbedderUnavailable:
@@ -113,7 +114,7 @@ class OpenAIEmbedder:
 
 
 def batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Yield texts in order, as many at a time as one request may carry.
+    """Yield texts in order, as many at a time as fit in one request.
 
     >>> [len(batch) for batch in batches(["tea"] * 300)]
     [128, 128, 44]

@@ -1,8 +1,8 @@
-"""What stands around a language model: a circuit breaker, a token budget and the check of answers.
+"""What all language models share: a circuit breaker, a token budget and the check of answers.
 
-Everything works without a model. One that failed several times is not asked for a while, so that no
-call waits in vain. The most that a call can cost is reserved first, so no limit is exceeded. What a
-model wrote is not trusted: the JSON in it has to fit the schema of the question.
+Everything works without a model. One that failed several times is not called for a while, so that
+calls do not wait for a timeout. The maximum cost of a call is reserved first, so no limit is
+exceeded. The output of a model is not trusted: the JSON in it has to fit the schema of the prompt.
 """
 
 import json
@@ -21,8 +21,8 @@ from ..text.prompts import ModelAnswer, Prompt
 from ..text.tokens import count_tokens
 from ..types import Scope
 
-TRIES = 2  # a question is asked once more if the answer is not usable
-OVERHEAD = 1_500  # tokens that a server adds, or we for the schema of the answer or a second try
+TRIES = 2  # a prompt is sent once more if the answer is not usable
+OVERHEAD = 1_500  # tokens that a server adds, or that the schema or a second try needs
 MAX_STARTS = 50  # places in a text that are tried as the beginning of an object
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -37,14 +37,13 @@ _LARGEST = 2**53
 
 
 def max_cost(ask: Prompt) -> tuple[int, int]:
-    """Return the most input and output tokens of one try: no tokenizer makes more tokens than there
-    are bytes.
+    """Return the most input and output tokens of one try: a text never has more tokens than bytes.
 
     >>> max_cost(Prompt(task="t", system="", user="é", schema={}, max_tokens=100))
     (1506, 100)
     """
     schema = json.dumps(dict(ask.schema))
-    texts = (ask.system, ask.user, schema, schema)  # it may be sent in words and as a parameter
+    texts = (ask.system, ask.user, schema, schema)  # it may be sent as text and as a parameter
     return OVERHEAD + sum(len(text.encode("utf-8", "replace")) for text in texts), ask.max_tokens
 
 
@@ -66,7 +65,7 @@ def likely_cost(
 
 
 class Breaker:
-    """Wraps a LanguageModel: after three failures in a row, it is not asked for 30 s or more."""
+    """Wraps a LanguageModel: after three failures in a row, it is not called for 30 s or more."""
 
     def __init__(
         self, inner: LanguageModel, *, clock: Callable[[], float] = time.monotonic
@@ -76,9 +75,9 @@ class Breaker:
         self._circuit = Circuit(clock)
 
     def check(self) -> None:
-        """Raise ModelUnavailable while the model is not asked."""
+        """Raise ModelUnavailable while the circuit is open."""
         if wait := self._circuit.wait:
-            why = f"failed and is asked again in {wait:.0f} s"
+            why = f"failed and will be tried again in {wait:.0f} s"
             error = ModelUnavailable(f"The language model {self.name} {why}")
             error.cost = (0, 0)
             raise error
@@ -86,10 +85,10 @@ class Breaker:
     async def answer(self, ask: Prompt) -> ModelAnswer:
         """Return the answer of the inner model.
 
-        Raises ModelUnavailable at once while it is not asked.
+        Raises ModelUnavailable at once while the circuit is open.
         """
         self.check()
-        # A bad answer may be the fault of the text: the model is up.
+        # A bad answer may be due to the text: the model is up.
         with self._circuit.call((ModelUnavailable,), successes=(BadModelAnswer,)):
             return await self.inner.answer(ask)
 
@@ -101,7 +100,7 @@ class MeteredModel:
     """A BudgetedModel. The limits are tokens per day (UTC) for a user and for a tenant; 0 is no
     limit.
 
-    What a process reserved before it died stays counted until the day ends.
+    Tokens that a process reserved before it crashed stay counted until the day ends.
     """
 
     def __init__(
@@ -143,7 +142,7 @@ class MeteredModel:
             )
         except ProviderFailed as error:
             raise ModelUnavailable(
-                "The language model is not used, because its cost cannot be recorded now"
+                "The language model is not used because its cost cannot be recorded right now"
             ) from error
         if not is_within:
             raise OverBudget(
@@ -190,13 +189,13 @@ def find_object(text: str) -> Any:
             break
         with suppress(ValueError, RecursionError):
             return decoder.raw_decode(text, start)[0]
-    raise ValueError("it holds no complete JSON object")
+    raise ValueError("it has no complete JSON object")
 
 
 def find_problems(
     value: Any, schema: Mapping[str, Any], where: str = "the answer"
 ) -> Iterator[str]:
-    """Yield what is wrong with a value, in words that quote the schema and nothing of the value.
+    """Yield what is wrong with a value, in words that quote the schema but not the value.
 
     >>> list(find_problems({"n": "3"}, {"type": "object", "properties": {"n": {"type": "integer"}}}))
     ['n is not of type integer']
@@ -213,12 +212,12 @@ def find_problems(
         yield f"{where} is not of type {' or '.join(types)}"
         return
     if "enum" in schema and value not in schema["enum"]:
-        yield f"{where} is none of {', '.join(map(str, schema['enum']))}"
+        yield f"{where} is not one of {', '.join(map(str, schema['enum']))}"
     if is_number and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
         yield f"{where} is out of range"
     if isinstance(value, str):
         if _NO_TEXT.search(value):
-            yield f"{where} holds characters that are not text"
+            yield f"{where} has characters that are not text"
         if len(value) > schema.get("maxLength", len(value)):
             yield f"{where} is longer than {schema['maxLength']} characters"
     elif isinstance(value, list):

@@ -1,7 +1,7 @@
 """Language models on servers that speak OpenAI's or Anthropic's protocol.
 
-Each is asked for an answer in a given shape in the best way that it supports. What comes back is
-validated, and asked for once more if it does not fit.
+Each is asked for structured output in the best way that it supports. The answer is validated, and
+requested once more if it does not fit the schema.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _RETRY = (
 
 
 class ModelReply(NamedTuple):
-    """What a server answered."""
+    """The reply of a server."""
 
     text: str
     tokens: tuple[int, int]  # in and out, as reported; 0 if it does not report them
@@ -57,7 +57,7 @@ class StructuredModel(ABC):
     ) -> None:
         """Raise Misconfigured if the client library is missing.
 
-        A server of your own may need no key.
+        A self-hosted server may not need a key.
         """
         self._model = model
         self._own_url = url
@@ -132,7 +132,7 @@ class StructuredModel(ABC):
         """Return the reply in the JSON of a response. Raises Failed if there is none."""
 
     async def _ask(self, ask: Prompt, tries: list[tuple[int, int]]) -> ModelReply:
-        """Return the reply of the server, in the best way that it supports, and note the cost.
+        """Return the reply of the server in the best format that it supports, and note the cost.
 
         Raises ModelUnavailable.
         """
@@ -158,7 +158,7 @@ class StructuredModel(ABC):
                 tries.append(likely_cost(ask, reply.text, reply.tokens))
                 return reply
         raise self._unavailable(
-            "rejected every way to ask it: is the address right, is the text too long?"
+            "rejected every request format: is the address right, is the text too long?"
         )
 
     def _unavailable(self, why: str) -> ModelUnavailable:
@@ -215,7 +215,7 @@ class OpenAIModel(StructuredModel):
     def read_reply(self, data: Any) -> ModelReply:
         message = at(data, "choices", 0, "message")
         if not isinstance(message, dict):
-            raise Failed("it does not speak this protocol")
+            raise Failed("it does not use this protocol")
         arguments = at(message, "tool_calls", 0, "function", "arguments")
         given = arguments or message.get("content")
         used = at(data, "usage")
@@ -264,7 +264,7 @@ class AnthropicModel(StructuredModel):
         blocks = at(data, "content")
         used = at(data, "usage")
         if not isinstance(blocks, list):
-            raise Failed("it does not speak this protocol")
+            raise Failed("it does not use this protocol")
         text = ""
         arguments = ""
         for block in blocks:
@@ -283,12 +283,12 @@ class AnthropicModel(StructuredModel):
 
 
 def with_schema(ask: Prompt) -> str:
-    """Return the instructions and the schema, for a server that does not take it as a parameter."""
+    """Return the instructions with the schema, for a server that has no parameter for it."""
     return f"{ask.system}{_SCHEMA}{json.dumps(dict(ask.schema))}"
 
 
 def token_count(usage: Any, name: str) -> int:
-    """Return a number of tokens as a server reported it; 0 if it cannot be one.
+    """Return a number of tokens as a server reported it; 0 if it is not valid.
 
     >>> [token_count({"in": given}, "in") for given in (7, -7, "7", True)]
     [7, 0, 0, 0]

@@ -1,7 +1,7 @@
 """Call model servers over HTTP through their client libraries, with a size limit and a circuit
 breaker.
 
-The text of a server's error may repeat what it was sent, so no part of it goes into our messages.
+The text of a server's error may quote the request, so no part of it appears in our messages.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class ModelServer:
         limit: int,
         **options: Any,
     ) -> None:
-        """Raises Misconfigured if the library is not installed."""
+        """Raise Misconfigured if the library is not installed."""
         if importlib.util.find_spec(library) is None:
             raise Misconfigured(f'This needs another package: pip install "memorist[{library}]"')
         self._library = library
@@ -67,13 +67,13 @@ class ModelServer:
         self._opening = asyncio.Lock()
 
     async def ready(self) -> None:
-        """Load the library before the first call: that takes a second that is not the server's."""
+        """Load the library before the first call: its second does not count as the server's time."""
         async with self._opening:
             if self._client is None:
                 self._client = await asyncio.to_thread(self._open)
 
     async def ask(self, **request: Any) -> Any:
-        """Return the JSON that comes back; `ready` has to come first. Raises Failed."""
+        """Return the JSON of the response; call `ready` first. Raises Failed."""
         sdk = sys.modules[self._library]
         call = attrgetter(f"{self._call}.with_raw_response.create")(self._client)
         try:
@@ -83,13 +83,13 @@ class ModelServer:
             said = str(error.body)[:200].lower()  # the rest may be an echo
             is_free = 400 <= status < 500
             raise Failed(f"status {status}", status=status, said=said, is_free=is_free) from None
-        except Exception as error:  # what a library and those below it raise shares no base class
+        except Exception as error:  # the libraries' errors have no common base class
             cause = type(error.__cause__ or error).__name__
             raise Failed(cause, is_free=cause in _NEVER_ARRIVED) from None
         try:
             return json.loads(raw.http_response.content)
         except (ValueError, RecursionError):
-            raise Failed("no JSON came back") from None
+            raise Failed("the response is not JSON") from None
 
     async def close(self) -> None:
         async with self._opening:
@@ -103,7 +103,7 @@ class ModelServer:
 
 
 def at(data: Any, *path: str | int) -> Any:
-    """Return what stands at a place in untrusted JSON, or None.
+    """Return the value at a path in untrusted JSON, or None.
 
     >>> at({"choices": [{"message": "hi"}]}, "choices", 0, "message"), at([], "choices", 0)
     ('hi', None)
@@ -137,7 +137,7 @@ def _limited_client(sdk: Any, limit: int) -> Any:
 
     async def cap(response: Any) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise http.ReadError("the answer is compressed")  # a little could become a lot
+            raise http.ReadError("the answer is compressed")  # its real size is unknown
         response.stream = Capped(response.stream)
 
     return sdk.DefaultAsyncHttpxClient(
@@ -148,7 +148,7 @@ def _limited_client(sdk: Any, limit: int) -> Any:
 
 
 class Circuit:
-    """A circuit breaker: after a few failures in a row it only allows a trial call now and then."""
+    """A circuit breaker: after some failures in a row it only allows an occasional trial call."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -166,9 +166,9 @@ class Circuit:
 
     @contextmanager
     def call(self, failures: Errors, successes: Errors = ()) -> Iterator[None]:
-        """Make a call that `wait` allows; whether it worked is told by what the body raises.
+        """Run a call that `wait` allows, and count it as failed or successful by what it raises.
 
-        Any other error, such as a cancellation, says nothing about the server.
+        Any other error, such as a cancellation, counts as neither.
         """
         is_trial = self._failures >= FAILURES
         worked = None

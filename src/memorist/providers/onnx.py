@@ -1,9 +1,8 @@
 """Local models: onnxruntime, loaded late and without telemetry, a worker thread, and WordPiece.
 
-WordPiece is read as BERT's uncased models do: text in, piece ids out, the same ids as the reference
-tokenizer. Only the standard library, and no table of the running Python decides what counts as a
-mark or as punctuation: the reference froze those at Unicode 8, so they are frozen here, and a text
-has the same ids on every Python version.
+WordPiece works as in BERT's uncased models and returns the same ids as the reference tokenizer. The
+reference uses the combining marks and punctuation of Unicode 8, so their tables are part of this
+module: the tables of the running Python would change the ids with its version.
 """
 
 import asyncio
@@ -13,6 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from math import ceil
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -98,27 +98,35 @@ def load_runtime() -> Any:
 
 
 class WorkerThread:
-    """A thread that runs steps one after the other, for any event loop."""
+    """A thread that runs functions one after the other, for any event loop."""
 
     def __init__(self, name: str, closed: ProviderFailed) -> None:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
-        self._closed = closed  # raised by `run` after the end
+        self._closed = closed  # raised by `run` after `close`
 
-    async def run(self, step: Callable[..., Result], *arguments: object) -> Result:
-        """Wait for a step."""
+    async def run(
+        self,
+        step: Callable[..., Result],
+        *arguments: object,
+    ) -> Result:
+        """Run a function and return its result."""
         try:
             future = self._pool.submit(step, *arguments)
         except RuntimeError as error:
             raise self._closed from error
         return await asyncio.wrap_future(future)
 
-    def submit(self, step: Callable[..., object], *arguments: object) -> None:
-        """Run a step later, unless the thread is closed."""
+    def submit(
+        self,
+        step: Callable[..., object],
+        *arguments: object,
+    ) -> None:
+        """Run a function later, unless the thread is closed."""
         with suppress(RuntimeError):
             self._pool.submit(step, *arguments)
 
     async def close(self) -> None:
-        """Wait for the work under way. Closing twice is fine."""
+        """Wait for pending work. Closing twice is fine."""
         await asyncio.to_thread(self._pool.shutdown)
 
 
@@ -128,14 +136,16 @@ def batches(
     *,
     tokens: int,
 ) -> Iterator[list[Item]]:
-    """Group items of like length, so that there is little padding and at most `tokens` in a group.
+    """Group items of similar length, so that there is little padding and at most `tokens` in a
+    group.
 
     >>> list(batches(["a" * 9, "bb", "ccc"], lambda text: text, tokens=9))
     [['bb', 'ccc'], ['aaaaaaaaa']]
     """
     batch: list[Item] = []
     for item in sorted(items, key=lambda item: len(ids(item))):
-        if batch and (len(batch) + 1) * len(ids(item)) > tokens:
+        size = (len(batch) + 1) * len(ids(item))
+        if batch and size > tokens:
             yield batch
             batch = []
         batch.append(item)
@@ -149,7 +159,8 @@ def pad(rows: Sequence[list[int]]) -> dict[str, NDArray[np.int64]]:
     >>> pad([[5, 6], [7]])["attention_mask"].tolist()
     [[1, 1], [1, 0]]
     """
-    ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
+    longest = max(map(len, rows))
+    ids = np.zeros((len(rows), longest), dtype=np.int64)
     mask = np.zeros_like(ids)
     for row, values in enumerate(rows):
         ids[row, : len(values)] = values
@@ -174,7 +185,8 @@ class _Fold(dict[int, str]):
         folded = ""
         whole = chr(code)
         if not self.removed.match(whole):
-            for char in self.removed.sub("", unicodedata.normalize("NFD", whole)):
+            decomposed = unicodedata.normalize("NFD", whole)
+            for char in self.removed.sub("", decomposed):
                 folded += f" {char} " if self.punctuation.match(char) else char.lower()
             if whole.isspace():
                 folded = " "
@@ -197,7 +209,11 @@ def words(text: str) -> list[str]:
     return text.translate(_FOLD).split()
 
 
-def spans(text: str, *, window: int = _WINDOW) -> Iterator[str]:
+def spans(
+    text: str,
+    *,
+    window: int = _WINDOW,
+) -> Iterator[str]:
     """Cut a text into spans of about a window, never inside a word.
 
     >>> list(spans("one two three", window=5))
@@ -220,7 +236,8 @@ class WordPiece:
         """Read a vocabulary of one piece a line. Raises OSError if it cannot be read, KeyError if
         it is not BERT's.
         """
-        lines = vocab_path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+        content = vocab_path.read_text(encoding="utf-8")
+        lines = content.rstrip("\n").split("\n")
         self._vocabulary = {piece: index for index, piece in enumerate(lines)}
         self._longest_piece = max(map(len, lines))
         self._start = self._vocabulary["[CLS]"]
@@ -230,7 +247,8 @@ class WordPiece:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text between [CLS] and [SEP], cut to what the model reads."""
-        return self.framed(self.pieces(text, limit=LONGEST_INPUT - 2))
+        pieces = self.pieces(text, limit=LONGEST_INPUT - 2)
+        return self.framed(pieces)
 
     def framed(self, pieces: list[int]) -> list[int]:
         """Put pieces between [CLS] and [SEP], as the model expects them."""
@@ -240,7 +258,8 @@ class WordPiece:
         """Return the first ids of a text, at most `limit`, without the special ones."""
         ids: list[int] = []
         for span in spans(text):
-            for part in _SPECIAL.split(span) if "[" in span else (span,):
+            parts = _SPECIAL.split(span) if "[" in span else [span]
+            for part in parts:
                 if _SPECIAL.fullmatch(part):
                     ids.append(self._vocabulary[part])
                     continue
@@ -258,7 +277,8 @@ class WordPiece:
         start = 0
         while start < len(word):
             prefix = "##" if start else ""
-            for end in range(min(len(word), start + self._longest_piece), start, -1):
+            last = min(len(word), start + self._longest_piece)
+            for end in range(last, start, -1):
                 index = self._vocabulary.get(prefix + word[start:end])
                 if index is not None:
                     break
@@ -282,7 +302,11 @@ def load_model(folder: Path, threads: int = 0) -> tuple[WordPiece, Any]:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
     path = str(folder / "model.onnx")
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        path,
+        options,
+        providers=["CPUExecutionProvider"],
+    )
     return WordPiece(folder / "vocab.txt"), session
 
 
@@ -292,9 +316,9 @@ def windows_of(tokenizer: WordPiece, text: str) -> list[list[int]]:
     most = _MOST_WINDOWS * longest
     pieces = tokenizer.pieces(text, limit=most + 1)
     if len(pieces) > most:
-        size = max(1, -(-len(text) // _MOST_WINDOWS))
+        size = ceil(len(text) / _MOST_WINDOWS)
         return [tokenizer.encode(text[i : i + size]) for i in range(0, len(text), size)]
-    return [tokenizer.framed(part) for part in balance(pieces, longest)]
+    return list(map(tokenizer.framed, balance(pieces, longest)))
 
 
 def balance(pieces: list[int], longest: int) -> list[list[int]]:
@@ -305,6 +329,7 @@ def balance(pieces: list[int], longest: int) -> list[list[int]]:
     >>> balance([], 4)
     [[]]
     """
-    count = max(1, -(-len(pieces) // longest))
-    size = max(1, -(-len(pieces) // count))
-    return [pieces[start : start + size] for start in range(0, len(pieces) or 1, size)]
+    count = ceil(len(pieces) / longest) or 1
+    size = ceil(len(pieces) / count) or 1
+    starts = range(0, len(pieces) or 1, size)
+    return [pieces[start : start + size] for start in starts]

@@ -1,10 +1,10 @@
 """A text, parsed once: the words that carry meaning, its values, its names, and its clause around a
 verb.
 
-`compare` and `contradictions` answer questions about two statements. Near vectors do not show that
-two texts mean the same ("my favorite color is green" and "… is blue" are neighbors), so a text is
-reduced to the words that carry meaning, and the values it states are read apart from them. The word
-lists are English.
+`compare` and `contradictions` answer questions about two statements. Similar vectors do not imply
+the same meaning ("my favorite color is green" and "… is blue" are neighbors), so a text is reduced
+to the words that carry meaning, and the values that it states are read separately. The word lists
+are English.
 """
 
 import re
@@ -118,15 +118,13 @@ _NO_NAMES = {"user", "i", "i'm", "i've", "i'd", "i'll"}
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What a text says. The parts that few questions need are read when they are first asked
-    for.
-    """
+    """What a text says. Parts that are rarely needed are computed on first use."""
 
     text: str
     core: str  # the text without a preface such as "please remember that"
     spoken: tuple[str, ...]  # all its words
     words: tuple[str, ...]  # stems of the words that carry meaning, each once, in order
-    marks: frozenset[str]  # small words that turn the meaning: from, under, if, maybe, the past …
+    marks: frozenset[str]  # small words that change the meaning: from, under, if, maybe, past …
     persons: tuple[str, ...]  # who is referred to by a pronoun, in order
     has_possessive: bool  # "Ana's": the order of the words matters
 
@@ -171,7 +169,7 @@ class Statement:
 
 
 class ClauseParts(NamedTuple):
-    """A short text, split at its verb; words such as "now" or "moved" are left out."""
+    """A short text, split at its verb, without words such as "now" or "moved"."""
 
     text: str
     subject: str
@@ -184,10 +182,10 @@ class ClauseParts(NamedTuple):
 class Clause(Statement):
     """A short statement, with its parts."""
 
-    subject: str  # what stands before the verb
+    subject: str  # the part before the verb
     verb: str
     rest: str
-    says_changed: bool  # it says itself that something is not as before
+    says_changed: bool  # it says that something changed
 
     @cached_property
     def object_words(self) -> tuple[str, ...]:
@@ -207,7 +205,7 @@ def parse(text: str) -> Statement:
     stems: dict[str, None] = {}
     marks: set[str] = set()
     persons: dict[str, None] = {}
-    tensed = [""]  # the words among which a verb in the past tense is looked for
+    tensed = [""]  # the words in which a verb in the past tense is searched
     has_possessive = False
     for word in found:
         if word in _MARKS:
@@ -239,7 +237,7 @@ def parse(text: str) -> Statement:
 
 
 def strip_preface(text: str) -> str:
-    """Remove what only introduces a text.
+    """Remove an introduction such as "please remember that".
 
     >>> strip_preface("Please remember that the keys are with Tom")
     'the keys are with Tom'

@@ -1,7 +1,7 @@
 """Clanker: durable facts and lore of a guild, the slice of them for a prompt, search.
 
-A guild is one scope, so nothing crosses from one to another. A fact's subject is whom it is about;
-a channel only counts a little in the ranking. Messages are stored beside the facts, for the slice.
+A guild is one scope, so guilds are isolated from each other. A fact's subject is whom it is about;
+a channel has little weight in the ranking. Messages are stored with the facts, for the slice.
 """
 
 import os
@@ -38,10 +38,10 @@ USER_FACTS = 8
 RELEVANT_FACTS = 10
 RELEVANT_MESSAGES = 8
 MAX_FOUND = 24
-BACKFILLED = 8  # facts at most that a question waits for
+BACKFILLED = 8  # facts that are embedded, at most, before a question is answered
 _FACTS = ("semantic", "procedural")
 _STORED = ("create", "update", "merge")
-_SEARCHED = 1000  # messages of a channel that a search looks back
+_SEARCHED = 1000  # latest messages of a channel that are searched
 
 
 @frozen
@@ -55,7 +55,7 @@ class Slice:
 
 @frozen
 class Handled:
-    """What a model's reply asked of the memory, and got."""
+    """The results of what a model's reply asked for."""
 
     kept: Outcome | None = None  # of its `memoryLine`
     found: tuple[Memory, ...] = ()  # for its `memoryLookup`
@@ -67,7 +67,7 @@ def embedding_model(
     """Return the embedding model of a bot: from its settings, else the environment, else the
     default.
 
-    It belongs after `openai:` in the setting `embedder`. A blank setting counts as none.
+    It belongs after `openai:` in the setting `embedder`. A blank setting is ignored.
 
     >>> embedding_model({"memory": {"embeddingModel": "other"}}, {})
     'other'
@@ -102,8 +102,8 @@ class Clanker:
         channel_id: str | None = None,
         confidence: float = 0.5,
     ) -> Outcome:
-        """Store a fact about a subject, or renew the one that says the same; of more than 80 the
-        oldest are archived.
+        """Store a fact about a subject, or renew the one that says the same. Only the newest 80
+        stay, older ones are archived.
 
         With `source_text`, the fact has to be grounded in it, and evidence that is not is left out.
         Raises InvalidInput.
@@ -157,10 +157,10 @@ class Clanker:
         source_message_id: str | None = None,
         channel_id: str | None = None,
     ) -> Handled:
-        """Do what the output of a model asks for, of a text reply and of a voice turn alike.
+        """Do what the output of a model asks for, in a text reply or a voice turn.
 
         `memoryLine` is stored as lore, `memoryLookup` is answered by `search_durable_facts`; blank
-        text and other values ask for nothing. Raises InvalidInput.
+        text and other values are ignored. Raises InvalidInput.
         """
         line = reply.get("memoryLine")
         lookup = reply.get("memoryLookup")
@@ -179,7 +179,7 @@ class Clanker:
         return Handled(kept=kept, found=tuple(found))
 
     async def actions(self, guild_id: str, *, limit: int = 100) -> list[dict[str, Any]]:
-        """Return what was done for a guild, newest first, under the names of Clanker's log."""
+        """Return the actions for a guild, newest first, under the names of Clanker's log."""
         actions: list[dict[str, Any]] = []
         for event in await self._guild(guild_id).events(limit=limit):
             category = event.category or ""
@@ -234,10 +234,10 @@ class Clanker:
         *,
         channel_id: str | None = None,
     ) -> Slice:
-        """Return facts about the user, facts and lore that fit, and messages of the channel.
+        """Return facts about the user, relevant facts and lore, and messages of the channel.
 
-        The messages are the newest that hold one of the question's longer words, or without such
-        words the newest. Empty where memory is off.
+        The messages are the newest that contain one of the question's longer words; if it has none,
+        the newest. Empty if memory is off.
         """
         guild = self._guild(guild_id, channel_id)
         if await guild.privacy.disabled_reason():
@@ -268,9 +268,7 @@ class Clanker:
         channel_id: str | None = None,
         limit: int = 10,
     ) -> list[Memory]:
-        """Return 1 to 24 facts of a guild that answer, about any subject; none if none is near
-        enough.
-        """
+        """Return up to 24 relevant facts of a guild, about any subject."""
         guild = self._guild(guild_id, channel_id)
         await self._backfill(guild)
         most = min(MAX_FOUND, max(1, limit))
@@ -312,7 +310,7 @@ class Clanker:
             await tx.apply(changes)
 
     async def _backfill(self, guild: ScopedClient) -> None:
-        """Embed a few facts that have no vector; without the model, search goes by words."""
+        """Embed a few facts that have no vector; without the model, keyword search is used."""
         ctx = self._ctx
         with suppress(ProviderFailed):
             if ctx.embedder is not None and not await guild.privacy.disabled_reason():
@@ -350,7 +348,7 @@ class Clanker:
             states=("archived",),
         )
         archived: list[Memory] = []
-        with suppress(StoreUnavailable):  # then the fact is spooled and becomes a row of its own
+        with suppress(StoreUnavailable):  # then the fact is spooled and becomes a new row
             if not await guild.privacy.disabled_reason():
                 archived = list(await guild.list(where, limit=1))
         for memory in archived:
@@ -365,7 +363,7 @@ class Clanker:
                 "procedural_form": "preference" if draft.kind == "procedural" else None,
                 "labels": replace(old.labels, channel=draft.labels.channel),
                 "evidence_text": draft.evidence_text,
-                "source_message_id": message_id,  # one message may hold several facts
+                "source_message_id": message_id,  # one message may have several facts
             }
             new = {name: value for name, value in given.items() if value != getattr(old, name)}
             await self._change(guild, old.id, new)

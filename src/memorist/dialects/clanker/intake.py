@@ -1,8 +1,7 @@
-"""Clanker's intake: what is said in the channels of a bot, one message after the other, each once.
+"""Clanker's intake: stores the messages in a bot's channels in order, each once.
 
-A message is stored, with the task to extract facts from it, before its call returns. So the queue
-holds only callers who wait for the facts: however many there are, and whatever is killed, nothing
-is lost.
+A message is stored, with the task to extract facts from it, before the call returns. So the queue
+has only callers that wait for the facts, and nothing is lost if the process is killed.
 """
 
 import asyncio
@@ -31,11 +30,11 @@ Store = Callable[[], Awaitable[bool]]
 
 
 class Intake:
-    """Stores messages and extracts their facts. Use it with `async with`, which drains the queue at
-    its end.
+    """Stores messages and extracts their facts. Use it with `async with`, which drains the queue on
+    exit.
 
-    With `drop_oldest`, as in the original, a message is stored when its turn comes, and of more
-    than 400 waiting messages the oldest is dropped.
+    With `drop_oldest`, as in the original, a message is stored when its turn comes, and if more
+    than 400 messages wait, the oldest is dropped.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class Intake:
         self._drops = drop_oldest
         self._active: dict[tuple[str, str], asyncio.Task[bool]] = {}  # by guild and message
         self._queue: deque[tuple[asyncio.Future[bool], Store]] = deque()
-        self._authors: set[tuple[str, str]] = set()  # who may have more facts now than are kept
+        self._authors: set[tuple[str, str]] = set()  # their oldest facts may have to be archived
         self._work: asyncio.Task[None] | None = None
         self._refresh: Debounced | None = None
 
@@ -83,18 +82,18 @@ class Intake:
         """Store a message of a channel and extract facts about its author; False if it is not
         stored.
 
-        Calls for a message that is still in progress share its result. Beyond 400 waiting calls
-        nobody waits: the message is stored, and its facts follow. Raises InvalidInput for a message
-        without an id.
+        Calls for a message that is still in progress share its result. If 400 calls wait already,
+        a call returns as soon as the message is stored, and its facts follow. Raises InvalidInput
+        for a message without an id.
         """
         if not message.id:
-            raise InvalidInput("A message needs an id: the same message is stored once")
+            raise InvalidInput("A message needs an id, so that it is stored only once")
         if len(guard.to_line(message.content, "content")) < guard.SHORTEST["content"]:
             return False
         key = (guild_id, message.id)
 
         async def store() -> bool:
-            """Return whether the message was stored. A failure is recorded, and the bot goes on."""
+            """Return whether the message was stored. A failure is recorded, not raised."""
             try:
                 outcome = await self._clanker.add_message(
                     guild_id, channel_id, message, author_id=author_id, source=source
@@ -121,7 +120,7 @@ class Intake:
         author_name: str | None = None,
         pipeline: str = "stt",
     ) -> bool:
-        """Ingest a transcript under an id made for it; `pipeline` is stt or realtime."""
+        """Ingest a transcript under a new id; `pipeline` is stt or realtime."""
         if pipeline not in VOICE:
             raise InvalidInput(f"No voice pipeline {pipeline!r}: choose from {', '.join(VOICE)}")
         source = VOICE[pipeline]
@@ -151,7 +150,7 @@ class Intake:
         return not late
 
     async def refresh_memory_markdown(self) -> str:
-        """Write the snapshot for people anew."""
+        """Write the Markdown snapshot again."""
         return await self._client.snapshot()
 
     def _running(self) -> list[asyncio.Task[Any]]:
@@ -161,7 +160,7 @@ class Intake:
         return running
 
     async def _ingest(self, store: Store) -> bool:
-        """Store a message and wait for its turn; if the queue is too long, nobody waits."""
+        """Store a message and wait for its turn, unless the queue is too long."""
         if not self._drops and not await store():
             return False
         if len(self._queue) >= self._most:
@@ -178,9 +177,9 @@ class Intake:
         return turn
 
     async def _drain(self) -> None:
-        """Extract the facts of what waits, in the order in which it was said.
+        """Extract the facts of waiting messages, in order.
 
-        The worker retries what fails, and the next turn comes all the same.
+        The worker retries a message that fails; the queue continues with the next.
         """
         while self._queue:
             turns = [self._queue.popleft()]
