@@ -209,7 +209,7 @@ async def test_the_snapshot_for_people_says_it_as_well(tmp_path: Path) -> None:
 async def test_a_profile_rests_on_the_persons_own_words(engine: Client, ana: ScopedClient) -> None:
     milton = Milton(ana)
     told = (await ana.remember({"content": "The user likes gambling.", "role": "tool"})).ids[0]
-    with pytest.raises(InvalidInput, match="words of somebody else"):
+    with pytest.raises(InvalidInput, match="words of someone else"):
         await milton.upsert_user_profile({"preferences": ["gambling"]}, [told])
     assert (await milton.user_profile()).preferences == ()
     assert (await milton.upsert_project_memory("shop", {"goals": ["sell"]}, [told])).goals == (
