@@ -21,7 +21,10 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Positions = NDArray[np.intp]  # in a snapshot
-_FEW = 4  # up to this many vectors, one product per row is as fast as a matrix product
+# Multiplications of one matrix product that OpenBLAS does in the calling thread. For larger ones it
+# starts threads: they spin afterwards, and a fork elsewhere in the process makes the product hang.
+_UNTHREADED = 200_000
+_WIDTH = 32  # columns multiplied at a time
 _LAST = 2**31 - 1  # largest sequence number in a session
 _NAMES = {"state": STATES, "kind": KINDS}  # columns whose numbers stand for names
 _MISSING = {
@@ -110,20 +113,21 @@ class Matrix:
 
 
 def products(rows: Vectors, asked: Vectors) -> Vectors:
-    """Multiply each row by one vector, or by each column of several.
-
-    A few vectors are multiplied row by row, in this thread: after a matrix product, BLAS threads
-    spin for tens of milliseconds on cores that the other parts of a recall need.
+    """Multiply each row by one vector, or by each column of several, in this thread.
 
     >>> products(np.eye(2, dtype=np.float32), np.array([3, 4], np.float32)).tolist()
     [3.0, 4.0]
     """
     if asked.ndim == 1:
         return np.asarray(np.vecdot(rows, asked))
-    if asked.shape[1] > _FEW:
-        return rows @ asked
-    vectors = np.ascontiguousarray(asked.T)
-    return np.asarray(np.vecdot(rows[:, None], vectors))
+    found = np.empty((len(rows), asked.shape[1]), np.float32)
+    height = max(1, _UNTHREADED // (_WIDTH * rows.shape[1]))
+    for left in range(0, asked.shape[1], _WIDTH):
+        columns = slice(left, left + _WIDTH)
+        for top in range(0, len(rows), height):
+            block = slice(top, top + height)
+            found[block, columns] = rows[block] @ asked[:, columns]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,7 @@ class PartialVectors:
         [0.0, 0.0, 0.6000000238418579]
         """
         near = np.zeros((n, *vector.shape[1:]), np.float32)
-        near[self.positions] = self.vectors @ vector
+        near[self.positions] = products(self.vectors, vector)
         return near
 
     def at(self, positions: Positions) -> Vectors:

@@ -8,6 +8,7 @@ from datetime import datetime
 import numpy as np
 
 from ..index import Snapshot
+from ..index.arrays import products
 from ..storage import Change, Event, HistoryEntry, Relation, Save, Unrelated
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
@@ -123,7 +124,7 @@ async def _find_near(
     if wanted:
         memories = await tx.at_rows(tx.scope, sorted(wanted))
     near_ids = []
-    for stored, cosines in zip(found, vectors @ vectors.T, strict=True):
+    for stored, cosines in zip(found, products(vectors, vectors.T), strict=True):
         ids: dict[str, float] = {}
         for row, cosine in stored.items():
             if row in memories:

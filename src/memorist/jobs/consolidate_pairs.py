@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..context import Context
 from ..index import Snapshot
+from ..index.arrays import products
 from ..ingest import transitions
 from ..ingest.policies import Bands
 from ..ports import Vectors
@@ -117,8 +118,8 @@ def compare_vectors(
     found: dict[tuple[int, int], float] = {}
     other_vectors = snapshot.vectors(others)
     for batch in np.split(compared, range(_BATCH, len(compared), _BATCH)):
-        products = snapshot.vectors(batch) @ other_vectors.T
-        for at, cosines in zip(batch.tolist(), products, strict=True):
+        near_others = products(snapshot.vectors(batch), other_vectors.T)
+        for at, cosines in zip(batch.tolist(), near_others, strict=True):
             is_near = (cosines >= low) & (others != at)
             is_near &= snapshot.speaker[others] == snapshot.speaker[at]
             near = np.flatnonzero(is_near)

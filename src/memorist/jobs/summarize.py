@@ -19,6 +19,7 @@ import numpy as np
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
 from ..index import Snapshot
+from ..index.arrays import products
 from ..ingest import pipeline, transitions
 from ..ports import Vectors
 from ..storage import Change, Event, Save
@@ -168,7 +169,7 @@ def find_topics(vectors: Vectors) -> list[list[int]]:
     for first in range(len(vectors)):
         if not free[first]:
             continue
-        cosines = vectors @ vectors[first]
+        cosines = products(vectors, vectors[first])
         is_near = free & (cosines >= NEAR)
         nearest = np.argsort(-cosines, kind="stable")
         near = nearest[is_near[nearest]]

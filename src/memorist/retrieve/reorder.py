@@ -9,6 +9,7 @@ from itertools import compress
 import numpy as np
 
 from ..errors import ProviderFailed
+from ..index.arrays import products
 from ..index.snapshot import Snapshot
 from ..ports import Reranker, Vectors
 from ..storage.queries import Reader
@@ -113,7 +114,7 @@ def order(
     """
     if not len(values):
         return []
-    similar: Column = np.clip(vectors @ vectors.T, 0, 1).astype(np.float64)
+    similar: Column = np.clip(products(vectors, vectors.T), 0, 1).astype(np.float64)
     for i in np.flatnonzero(~vectors.any(axis=1)).tolist():
         similar[i] = similar[:, i] = [tag_overlap(tags[i], other) for other in tags]
     low = values.min()

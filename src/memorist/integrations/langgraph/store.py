@@ -31,6 +31,7 @@ from langgraph.store.base import (
 
 from ...embedders import encode
 from ...errors import InvalidInput
+from ...index.arrays import products
 from ...ports import Vectors
 from ...scoped import ScopedClient
 from ...storage.documents import Document, DocumentKey, Documents
@@ -155,7 +156,7 @@ class MemoristStore(BaseStore):
                 asked = await encode(embedder, [question])
                 keys, data = zip(*vectors, strict=True)
                 matrix = np.frombuffer(b"".join(data), "<f4").reshape(len(keys), -1)
-                cosines = matrix @ asked[0]
+                cosines = products(matrix, asked[0])
                 for key, score in zip(keys, cosines.tolist(), strict=True):
                     scores[key] = max(score, scores.get(key, -1.0))
             if not wanted and len(scores) >= end:
