@@ -43,6 +43,7 @@ LONG = (
     "tests/e2e/web/",
     "tests/e2e/test_evals.py",
     "tests/e2e/test_langgraph.py",
+    "tests/e2e/test_model.py",
     "tests/e2e/test_vector_index.py",
     "tests/golden/",
 )
