@@ -91,7 +91,7 @@ async def measure(path: Path, options: argparse.Namespace, cache: Path) -> dict[
             scope = memory.scope(user=conversation.name)
             if not (await scope.list(limit=1)).memories:
                 await scope.remember(conversation.messages)
-        for conversation, part, question in questions(conversations):
+        for conversation, part, question in questions(conversations, path.stem):
             scope = memory.scope(user=conversation.name)
             texts = {each["id"]: each["content"] for each in conversation.messages}
             into = figures.setdefault(part, Figures())
@@ -100,11 +100,11 @@ async def measure(path: Path, options: argparse.Namespace, cache: Path) -> dict[
 
 
 def questions(
-    conversations: list[data.Conversation],
+    conversations: list[data.Conversation], name: str
 ) -> Iterator[tuple[data.Conversation, str, data.Question]]:
     """Yield each question with the conversation that is asked and the part that it counts for.
 
-    Conversations between named people are also asked questions of the next conversation.
+    Conversations of LoCoMo are also asked questions of the next one, which they cannot answer.
     """
     choose = random.Random(7)
     for number, conversation in enumerate(conversations):
@@ -113,7 +113,7 @@ def questions(
             yield conversation, part, question
         following = conversations[(number + 1) % len(conversations)]
         others = [each for each in following.questions if each.category != WRONG_PERSON]
-        if following is not conversation and conversation.name.startswith("conv"):
+        if following is not conversation and name.startswith("locomo"):
             for question in choose.sample(others, FOREIGN):
                 yield conversation, "foreign", replace(question, evidence=())
 
