@@ -154,6 +154,10 @@ def test_twice_the_text_takes_about_twice_the_time(part: str) -> None:
 
 
 def _seconds(text: str) -> float:
-    start = time.process_time()
-    values(text)
-    return time.process_time() - start
+    """The shortest of three runs: garbage collection and other work only make one longer."""
+    took = []
+    for _ in range(3):
+        start = time.process_time()
+        values(text)
+        took.append(time.process_time() - start)
+    return min(took)
