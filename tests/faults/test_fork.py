@@ -11,8 +11,8 @@ import numpy as np
 from memorist.index.arrays import products
 
 warnings.simplefilter("ignore")  # of forking a process with threads
-rows = np.ones((2000, 384), np.float32)
-asked = np.ones((384, 32), np.float32)
+rows = np.ones((2001, 384), np.float32)
+asked = np.ones((384, 33), np.float32)
 ended = threading.Event()
 counted = 0
 

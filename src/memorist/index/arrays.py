@@ -25,6 +25,7 @@ Positions = NDArray[np.intp]  # in a snapshot
 # starts threads: they spin afterwards, and a fork elsewhere in the process makes the product hang.
 _UNTHREADED = 200_000
 _WIDTH = 32  # columns multiplied at a time
+_FEW = 4  # up to this many vectors, one product per row is as fast as a matrix product
 _LAST = 2**31 - 1  # largest sequence number in a session
 _NAMES = {"state": STATES, "kind": KINDS}  # columns whose numbers stand for names
 _MISSING = {
@@ -120,13 +121,21 @@ def products(rows: Vectors, asked: Vectors) -> Vectors:
     """
     if asked.ndim == 1:
         return np.asarray(np.vecdot(rows, asked))
-    found = np.empty((len(rows), asked.shape[1]), np.float32)
+    vectors = np.ascontiguousarray(asked.T)
+    if len(vectors) <= _FEW:
+        return np.asarray(np.vecdot(rows[:, None], vectors))
+    found = np.empty((len(rows), len(vectors)), np.float32)
     height = max(1, _UNTHREADED // (_WIDTH * rows.shape[1]))
-    for left in range(0, asked.shape[1], _WIDTH):
+    for left in range(0, len(vectors), _WIDTH):
         columns = slice(left, left + _WIDTH)
+        few = vectors[columns]
         for top in range(0, len(rows), height):
             block = slice(top, top + height)
-            found[block, columns] = rows[block] @ asked[:, columns]
+            part = rows[block]
+            if len(part) > 1 and len(few) > 1:
+                found[block, columns] = part @ few.T
+            else:  # the product with one vector has another, lower limit
+                found[block, columns] = np.vecdot(part[:, None], few)
     return found
 
 
