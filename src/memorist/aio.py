@@ -146,7 +146,7 @@ async def copy_store(
             store = await opened(target, unfinished=True)
             return await copying.read_archive(Path(source), store, progress)
         if "://" not in source and not await asyncio.to_thread(os.path.exists, source):
-            raise NotFound(f"There is no database {source!r}")
+            raise NotFound(f"No database at {source!r}")
         if source == target:
             raise InvalidInput("Source and target are the same: name a new file or database")
         store = await opened(source)

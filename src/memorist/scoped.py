@@ -131,6 +131,7 @@ class ScopedClient(ManagedScope):
         revision, as `delta` returns it. Raises InvalidInput.
         """
         ctx = self.ctx
+        validation.options("recall", options, RecallOptions)
         asked, by = recall.build_query(self, query, **options)
         session = self.labels.session
         disabled, checks = await load_disabled(ctx, ctx.store, self.scope, [session])
@@ -222,6 +223,7 @@ class ScopedClient(ManagedScope):
 
         The options are those of `recall`. Raises NotFound.
         """
+        validation.options("why_not", options, RecallOptions)
         asked, by = recall.build_query(self, query, **options)
         await privacy.refuse_incognito(self)
         memory = await self.get(id)
@@ -239,6 +241,7 @@ class ScopedClient(ManagedScope):
         `keep_days` it is only hidden, and can be restored for that long. A spooled write is removed
         from its file. Raises NotFound; StoreUnavailable, because a forget is never spooled.
         """
+        validation.options("forget", options, ForgetOptions)
         manner = Manner(**options)
         return await self._forget([str(id)], manner)
 
@@ -256,6 +259,7 @@ class ScopedClient(ManagedScope):
         `where=Filter(ids=…)` with the ids of a dry run forgets exactly those.
         Raises InvalidInput if neither is given.
         """
+        validation.options("forget_where", options, ForgetOptions)
         manner = Manner(**options)
         ids = await forget.find(self, query, where)
         if dry_run:

@@ -84,7 +84,7 @@ async def test_a_caller_cannot_make_more_of_it_and_is_told_so(ana: ScopedClient)
     asked = {"kind": "procedural", "category": "profile", "item_type": "preference"}
     receipt = await ana.remember({"content": PREFERENCE, "role": "tool"}, **asked)
     assert receipt.outcomes[0].status == "created"
-    assert "somebody else" in receipt.outcomes[0].reason
+    assert "someone else" in receipt.outcomes[0].reason
     assert not any(map(claims, await everything(ana)))
 
 

@@ -453,3 +453,13 @@ def test_a_closed_memory_says_so() -> None:
     memory.close()
     with pytest.raises(MemoristError, match="open it again"):
         ana.recall("tea")
+
+
+@pytest.mark.parametrize("verb", ["recall", "why_not", "forget", "forget_where"])
+def test_a_misspelled_option_is_named_together_with_the_verb(memory: Blocking, verb: str) -> None:
+    ana = memory.scope("ana")
+    (id,) = ana.remember("I live in Lisbon.").ids
+    words = {"recall": ["where?"], "why_not": ["where?", id], "forget": [id], "forget_where": ["x"]}
+    with pytest.raises(TypeError, match=rf"^{verb}\(\) got an unexpected keyword .* 'lmit'$"):
+        getattr(ana, verb)(*words[verb], lmit=3)
+    assert ana.get(id).text == "I live in Lisbon."

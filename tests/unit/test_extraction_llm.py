@@ -51,7 +51,7 @@ def test_a_fact_about_a_thing_is_kept_only_if_the_speaker_is_not_added_to_it() -
     added = "The user's library on Elm Street closes at six."
     assert judged({"facts": [fact(added, said)]}, said) == (
         [],
-        ["it is about somebody else"],
+        ["it is about someone else"],
     )
 
 

@@ -219,7 +219,7 @@ def _find_difference(text: str, clause: str, who: str) -> str:
         is_named = re.search(rf"{named}(?!\w)", text)
         is_same = is_statement and not is_named and (_FIRST_PERSON | _ME).isdisjoint(words)
     if not is_same or not _OTHERS.isdisjoint(words):
-        return "it is about somebody else"
+        return "it is about someone else"
     a = parse(told)
     b = parse(bare)
     has_same_values = len(a.values.negations) == len(b.values.negations)

@@ -1,13 +1,13 @@
 """Validation of what callers pass in, and its conversion to drafts.
 
-Every check raises InvalidInput and says what is expected.
+Every check raises InvalidInput, unless it says otherwise, and says what is expected.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -56,6 +56,13 @@ def number(what: str, value: object) -> None:
     """Check a count."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidInput(f"{what} must be an integer of at least 1, not {value!r:.60}")
+
+
+def options(verb: str, given: Iterable[str], known: type) -> None:
+    """Raise TypeError for an option that is not a key of a TypedDict, like a call of the verb."""
+    for name in given:
+        if name not in known.__annotations__:
+            raise TypeError(f"{verb}() got an unexpected keyword argument {name!r}")
 
 
 def days(value: object) -> None:
