@@ -1,7 +1,7 @@
 """The default ranking over a scope of a few turns."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -52,12 +52,16 @@ class TinySnapshot:
             int(self.alive.sum()),
             float(self.length[self.alive].mean()) if said else 0.0,
         )
-        self.length_share = self.length / max(self.mean_length, 1e-9)
+        self.length_norm = 1.2 * (0.1 + 0.9 * self.length / max(self.mean_length, 1e-9))
         self.vectors = np.zeros((self.n, 2), np.float32)
 
-    def postings(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        where = [p for p in range(self.n) if self.alive[p] and term in self.terms[p]]
-        return np.array(where, np.int32), np.array([self.terms[p][term] for p in where], np.float32)
+    def postings(
+        self, terms: Sequence[int]
+    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.float32]]]:
+        for term in terms:
+            where = [p for p in range(self.n) if self.alive[p] and term in self.terms[p]]
+            counts = [self.terms[p][term] for p in where]
+            yield np.array(where, np.int32), np.array(counts, np.float32)
 
     def similarity(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
         return self.vectors @ vector

@@ -81,7 +81,7 @@ def seen(snapshot: Snapshot) -> dict[int, tuple[Any, ...]]:
 
 def postings(snapshot: Snapshot, word: str) -> dict[int, float]:
     term = tokens.term_id(tokens.analyze(word, "english")[0])
-    positions, counts = snapshot.postings(term)
+    ((positions, counts),) = snapshot.postings([term])
     return {int(snapshot.row[p]): float(c) for p, c in zip(positions, counts, strict=True)}
 
 

@@ -42,6 +42,7 @@ WORKING = KINDS.index("working")
 TOGETHER = 32  # vectors compared at a time, to limit the memory needed
 PAGE = 2048  # rows read from the store at a time
 _MICROS_A_DAY = 86_400_000_000
+K1, B = 1.2, 0.9  # of BM25
 _UNIT = 0.01  # tolerance of the squared length of a vector, which should be 1
 
 
@@ -72,7 +73,7 @@ class Snapshot(Columns):
             dimensions=dimensions,
             revision=0,
             matrix=None if lean else Matrix(dimensions),
-            segments=(),
+            segments=(Segment.of([], 0),),
             present=nothing,
             alive=nothing,
             codes={"session": {}, "speaker": {}, "channel": {}},
@@ -102,9 +103,10 @@ class Snapshot(Columns):
         return float(self.length[self.alive].mean()) if self.count else 0.0
 
     @cached_property
-    def length_share(self) -> Floats:
-        """The length of each text relative to the mean."""
-        return self.length / max(self.mean_length, 1e-9)
+    def length_norm(self) -> Floats:
+        """How much the length of each text lowers its BM25."""
+        share = self.length / max(self.mean_length, 1e-9)
+        return K1 * (1.0 - B + B * share)
 
     @property
     def size(self) -> int:
@@ -134,22 +136,22 @@ class Snapshot(Columns):
         """Return the number of a session, speaker or channel; -1 for None, -2 if unknown."""
         return -1 if name is None else self.codes[column].get(name, -2)
 
-    def postings(self, term: int) -> tuple[Ints, Floats]:
-        """Return the positions alive at which a term occurs, and how often."""
-        wanted = np.uint32(term)
-        found = [np.empty(0, np.int32)]
-        often = [np.empty(0, np.uint8)]
+    def postings(self, terms: Sequence[int]) -> Iterator[tuple[Ints, Floats]]:
+        """Yield for each term the positions alive at which it occurs, and how often."""
+        wanted = np.array(terms, np.uint32)
+        places = []
         for each in self.segments:
-            start = each.terms.searchsorted(wanted)
-            stop = each.terms.searchsorted(wanted, side="right")
-            found.append(each.positions[start:stop])
-            often.append(each.counts[start:stop])
-        where = np.concatenate(found)
-        counts = np.concatenate(often).astype(np.float32)
-        if self.count == self.n:
-            return where, counts
-        is_alive = self.alive[where]
-        return where[is_alive], counts[is_alive]
+            starts = each.terms.searchsorted(wanted).tolist()
+            stops = each.terms.searchsorted(wanted, side="right").tolist()
+            places.append(map(slice, starts, stops))
+        for slices in zip(*places, strict=True):
+            pairs = list(zip(self.segments, slices, strict=True))
+            where = np.concatenate([each.positions[part] for each, part in pairs])
+            counts = np.concatenate([each.counts[part] for each, part in pairs], dtype=np.float32)
+            if self.count < self.n:
+                is_alive = self.alive[where]
+                where, counts = where[is_alive], counts[is_alive]
+            yield where, counts
 
     def similarity(self, vector: Vectors) -> Floats:
         """Return the cosine of every position to a vector, or to each column of several."""

@@ -271,8 +271,7 @@ def _find_same_subject(snapshot: Snapshot, clause: ClauseParts) -> Bools:
     marked = np.full(snapshot.n, bool(groups))
     for ids in groups:
         here = np.zeros(snapshot.n, np.bool_)
-        for term in ids:
-            positions, _ = snapshot.postings(term)
+        for positions, _ in snapshot.postings(ids):
             here[positions] = True
         marked &= here
     return marked

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..index.arrays import Bools, Positions
-from ..index.snapshot import Snapshot
+from ..index.snapshot import K1, Snapshot
 from ..ports import Vectors
 from ..text import clock, tokens
 from ..text.clock import Interval
@@ -32,8 +32,6 @@ from .profiles import Profile
 Scores = NDArray[np.float32]  # one per position
 Column = NDArray[np.float64]  # one per candidate
 Places = Positions | slice  # positions for which a feature is wanted
-K1 = 1.2  # of BM25
-B = 0.9  # of BM25
 TOLD_WITHIN = timedelta(days=31)  # events are often mentioned some weeks later
 _INSIGHT = KINDS.index("insight")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -249,26 +247,36 @@ def bm25(snapshot: Snapshot, terms: Sequence[int]) -> tuple[Scores, float]:
     """
     scores = np.zeros(snapshot.n, np.float32)
     total = 0.0
-    for term in terms:
-        where, counts = snapshot.postings(term)
+    for where, counts in snapshot.postings(terms):
         having = len(where) + 0.5
         lacking = snapshot.count - len(where) + 0.5
         weight = math.log1p(lacking / having)
         total += weight
         if len(where):
-            norm = K1 * (1.0 - B + B * snapshot.length_share[where])
+            norm = snapshot.length_norm[where]
             most = np.float32(weight * (K1 + 1.0))
             scores[where] += most * counts / (counts + norm)
     return scores, 0.6 * (K1 + 1.0) * total
 
 
-def role(search: SnapshotSearch, at: Places) -> Bools:
+def flagged(search: SnapshotSearch, flag: int, at: Places) -> Bools | None:
+    """Mark what has a flag, if anything in the scope has it."""
+    marked = search.snapshot.marked[flag]
+    return marked[at] if marked.any() else None
+
+
+def role(search: SnapshotSearch, at: Places) -> Bools | None:
     """Mark what was said by the side that is not asked about, which is mostly the assistant."""
-    marked = search.snapshot.marked
-    side = FROM_ASSISTANT
-    if search.question.asks_assistant and marked[side].any():
-        side = FROM_USER
-    return marked[side][at]
+    replies = flagged(search, FROM_ASSISTANT, at)
+    if search.question.asks_assistant and replies is not None:
+        return flagged(search, FROM_USER, at)
+    return replies
+
+
+def summary(search: SnapshotSearch, at: Places) -> Scores | None:
+    """Return the match of each summary again."""
+    marked = flagged(search, IS_SUMMARY, at)
+    return None if marked is None else search.own[at] * marked
 
 
 def speaker(search: SnapshotSearch, at: Places) -> Bools | None:
@@ -356,14 +364,14 @@ COMPUTED: dict[str, Feature] = {
     "neighbours": lambda search, at: search.around[at],
     "answers": lambda search, at: search.answers[at],
     "session": lambda search, at: search.session[at],
-    "summary": lambda search, at: search.own[at] * search.snapshot.marked[IS_SUMMARY][at],
-    "question": lambda search, at: search.snapshot.marked[IS_QUESTION][at],
+    "summary": summary,
+    "question": lambda search, at: flagged(search, IS_QUESTION, at),
     "role": role,
     "insight": lambda search, at: search.snapshot.kind[at] == _INSIGHT,
     "speaker": speaker,
     "time": time,
     "tells_when": lambda search, at: (
-        search.snapshot.marked[HAS_TIME][at] if search.question.asks_when else None
+        flagged(search, HAS_TIME, at) if search.question.asks_when else None
     ),
     "recency": recency,
     "relevance": relevance,
@@ -382,7 +390,5 @@ def compute(search: SnapshotSearch, positions: Positions) -> dict[str, Column]:
         if name not in search.used:
             continue
         column = feature(search, positions)
-        if column is None:
-            column = np.zeros(len(positions))
-        found[name] = column.astype(np.float64)
+        found[name] = np.zeros(len(positions)) if column is None else column.astype(np.float64)
     return found

@@ -81,7 +81,7 @@ def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
             if column is not None:
                 total += np.float32(weight) * column
     is_supported = search.usable & (own + search.around > 0)
-    total = np.where(is_supported, total, np.float32(-np.inf))
+    np.copyto(total, -np.inf, where=~is_supported)
     least = lower_bound(total, pool) - slack
     positions = np.flatnonzero((total >= least) & is_supported)
     found = Candidates(
@@ -215,18 +215,16 @@ def _long_words(text: str, most: int) -> set[str]:
 def score_all(profile: Profile, found: Candidates) -> tuple[dict[str, Column], Column]:
     """Return the parts of all scores, by name, and their sums."""
     weights = profile.weights
-    has_semantic = found.has_semantic
-    if profile.sparse_weights is not None and not has_semantic:
+    if profile.sparse_weights is not None and not found.has_semantic:
         weights = profile.sparse_weights
     features = found.features
-    parts = {}
-    for name, weight in weights.items():
-        if name in features:
-            parts[name] = weight * features[name]
-    total = np.zeros(len(found.positions))
-    if parts:
-        total = np.sum(list(parts.values()), axis=0)
-    if profile.semantic_weight is not None and has_semantic:
+    names = [name for name in weights if name in features]
+    columns = np.array([features[name] for name in names])
+    factors = np.array([weights[name] for name in names])
+    weighted = factors[:, None] * columns.reshape(len(names), len(found.positions))
+    parts = dict(zip(names, weighted, strict=True))
+    total = weighted.sum(axis=0)
+    if profile.semantic_weight is not None and found.has_semantic:
         parts = mix(total, features["semantic"], profile.semantic_weight)
         total = parts["deterministic"] + parts["semantic"]
     return parts, total
