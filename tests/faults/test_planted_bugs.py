@@ -43,8 +43,7 @@ BUGS = {
     "acknowledged before it is committed": Bug(
         "storage/sqlite/__init__.py",
         {
-            'await asyncio.shield(self._writer.read([("COMMIT", ())]))': "self._late = asyncio.ensure_future("
-            'self._writer.read([("COMMIT", ())]))',
+            "await asyncio.shield(self._writer.call(_commit))": "self._late = self._writer.call(_commit)",
             # so that it still reads what it wrote
             'self._reader = SqliteConnection(path, "reader", threads=READERS)': "self._reader = self._writer",
         },
@@ -54,7 +53,7 @@ BUGS = {
         "storage/sqlite/__init__.py",
         {
             'connection.execute("BEGIN IMMEDIATE")': "pass",
-            'await asyncio.shield(self._writer.read([("COMMIT", ())]))': "pass",
+            "await asyncio.shield(self._writer.call(_commit))": "pass",
         },
         STORE.format("test_apply_makes_all_the_changes_or_none"),
     ),

@@ -95,6 +95,25 @@ def create_private(path: Path) -> None:
         path.touch(mode=0o600, exist_ok=False)
 
 
+def prepare_file(path: Path) -> str:
+    """Create the folder and the file; return the absolute path, which is never a `file:` URI."""
+    path = path.absolute()
+    if "\0" in str(path):
+        raise StoreUnavailable(f"{str(path)!r} is not a valid file name: choose another one")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"Cannot create the folder {str(path.parent)!r}: choose another place"
+        ) from error
+    if path.is_dir():
+        raise StoreUnavailable(
+            f"{str(path)!r} is a folder: name a file in it, such as {str(path / 'memory.db')!r}"
+        )
+    create_private(path)
+    return str(path)
+
+
 def connect(path: str, *, create: bool = True) -> apsw.Connection:
     """Open a database file. Raises StoreUnavailable, StoreDamaged.
 
