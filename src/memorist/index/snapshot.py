@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
@@ -32,6 +30,7 @@ from .arrays import (
     Segment,
     add_segment,
     products,
+    release_memory,
     to_numbers,
 )
 
@@ -159,10 +158,15 @@ class Snapshot(Columns):
             return self.partial.similarity(vector, self.n)
         return products(self.matrix.rows[: self.n], vector)
 
-    def similarities(self, vectors: Iterable[Vectors | None]) -> Iterator[Floats]:
-        """Yield the cosines of all positions to each vector; 0 if either is missing."""
+    def similarities(self, vectors: Iterable[Vectors | None], usable: Bools) -> Iterator[Floats]:
+        """Yield the cosines of the usable positions to each vector; 0 if either is missing."""
         nothing = np.zeros(self.dimensions, np.float32)
         known = [nothing if each is None else each for each in vectors]
+        positions = np.flatnonzero(usable)
+        if len(known) == 1 and len(positions) < self.n // 8:
+            compared = PartialVectors(positions, self.vectors(positions))
+            yield compared.similarity(known[0], self.n)
+            return
         for start in range(0, len(known), TOGETHER):
             few = known[start : start + TOGETHER]
             cosines = self.similarity(np.stack(few, axis=1))
@@ -209,6 +213,7 @@ class Snapshot(Columns):
     def positions(self, rows: Sequence[int]) -> Positions:
         """Return the current positions of the given rows; rows without one are left out."""
         wanted = np.asarray(rows, np.int64)
+        wanted = wanted[wanted <= self.row.max(initial=0)]  # new ones are not there yet
         is_found = np.isin(self.row, wanted)
         return np.flatnonzero(is_found & self.present)
 
@@ -383,7 +388,7 @@ async def _catch_up(
         snapshot = await asyncio.to_thread(extend) if len(delta.rows) > 512 else extend()
         if delta.next is None:
             if expected:
-                await asyncio.to_thread(_release_memory)
+                await asyncio.to_thread(release_memory)
             return snapshot
         delta = await source.changed_since(
             scope,
@@ -392,9 +397,3 @@ async def _catch_up(
             model=snapshot.model,
             limit=PAGE,
         )
-
-
-def _release_memory() -> None:
-    """Return freed memory to the operating system after reading a large scope."""
-    with suppress(OSError, AttributeError, TypeError):  # only glibc has this
-        ctypes.CDLL(None).malloc_trim(0)

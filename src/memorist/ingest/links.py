@@ -112,7 +112,7 @@ async def _find_near(
     usable = snapshot.alive & np.isin(snapshot.kind, _LINKED_KINDS)
     vectors = np.stack([put.vector for put in new])
     most = 2 * limits.most  # some may be superseded in this call
-    for cosines in snapshot.similarities(vectors):
+    for cosines in snapshot.similarities(vectors, usable):
         is_near = cosines >= limits.least
         near = np.flatnonzero(is_near & usable)
         rows = snapshot.row[near]

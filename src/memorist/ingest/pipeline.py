@@ -237,7 +237,7 @@ def _find_near_rows(batch: Batch) -> dict[str, dict[int, float]]:
         return {}
     chunks = by_text.values()
     bands = policy.bands or Bands()
-    all_cosines = snapshot.similarities([chunk.vector for chunk in chunks])
+    all_cosines = snapshot.similarities([chunk.vector for chunk in chunks], usable)
     found: dict[str, dict[int, float]] = {}
     for chunk, cosines in zip(chunks, all_cosines, strict=True):
         is_near = cosines >= bands.check_low
@@ -263,17 +263,14 @@ def _find_same_subject(snapshot: Snapshot, clause: ClauseParts) -> Bools:
     """Mark the memories with the same subject and verb, whose vectors may be far from the chunk."""
     verb = clause.verb.removesuffix("s")
     words = (*clause.subject.split(), _SAID_AS.get(verb, verb))
-    groups = []
-    for word in words:
-        terms = tokens.analyze(word)
-        if terms:
-            groups.append(list(map(tokens.term_id, terms)))
-    marked = np.full(snapshot.n, bool(groups))
-    for ids in groups:
+    marked = np.zeros(snapshot.n, np.bool_)
+    for i, terms in enumerate(filter(None, map(tokens.analyze, words))):
         here = np.zeros(snapshot.n, np.bool_)
-        for positions, _ in snapshot.postings(ids):
+        for positions, _ in snapshot.postings(list(map(tokens.term_id, terms))):
             here[positions] = True
-        marked &= here
+        marked = marked & here if i else here
+        if not marked.any():
+            break
     return marked
 
 
