@@ -166,7 +166,7 @@ QUICK = (
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A copy of the package; its models are not needed to find a bug with."""
-    ignored = shutil.ignore_patterns("minilm_model")
+    ignored = shutil.ignore_patterns("minilm_model", "use_model")
     shutil.copytree(PACKAGE, tmp_path / "memorist", ignore=ignored)
     return tmp_path
 
