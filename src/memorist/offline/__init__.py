@@ -61,33 +61,38 @@ class Recent:
     def __init__(self, index: SnapshotCache) -> None:
         self._index = index
         # With the revision of the scope's snapshot when it was written here; -1: it was read.
-        self._held: OrderedDict[tuple[Scope, str], tuple[Save, int]] = OrderedDict()
+        self._held: OrderedDict[tuple[Scope, str], tuple[Memory, Save | None, int]] = OrderedDict()
 
     def note_read(self, memories: Iterable[Memory]) -> None:
         """Hold memories that were just read."""
-        self._hold((Save(memory=memory, event=None) for memory in memories), -1)
+        for memory in memories:
+            self._hold(memory, None, -1)
 
     def note_commit(self, scope: Scope, changes: Sequence[Change]) -> None:
         """Hold what was just written, and drop what was forgotten."""
         snapshot = self._index.peek(scope)
-        saves = [change for change in changes if isinstance(change, Save)]
-        self._hold(saves, snapshot.revision if snapshot else 0)
+        for change in changes:
+            if isinstance(change, Save):
+                self._hold(change.memory, change, snapshot.revision if snapshot else 0)
         gone = {change.memory_id for change in changes if isinstance(change, Forget)}
         for save in self.of(scope) if gone else ():
             if not gone.isdisjoint((save.memory.id, save.memory.superseded_by)):
                 del self._held[scope, save.memory.id]
 
-    def _hold(self, saves: Iterable[Save], revision: int) -> None:
-        for save in saves:
-            key = save.memory.scope, save.memory.id
-            self._held[key] = save, revision
-            self._held.move_to_end(key)
-        while len(self._held) > MOST_RECENT:
+    def _hold(self, memory: Memory, save: Save | None, revision: int) -> None:
+        key = memory.scope, memory.id
+        self._held[key] = memory, save, revision
+        self._held.move_to_end(key)
+        if len(self._held) > MOST_RECENT:
             self._held.popitem(last=False)
 
     def of(self, scope: Scope) -> list[Save]:
         """Return everything held of a scope, least recent first."""
-        return [save for (whose, _), (save, _) in self._held.items() if whose == scope]
+        found = []
+        for memory, save, _ in self._held.values():
+            if memory.scope == scope:
+                found.append(save or Save(memory=memory, event=None))
+        return found
 
     def current(self, scope: Scope) -> list[Save]:
         """Return what the snapshot has in the same version, with its vector, or cannot have yet."""
@@ -97,7 +102,7 @@ class Recent:
         revision = snapshot.revision if snapshot else 0
         for save in self.of(scope):
             memory = save.memory
-            _, written_at = self._held[scope, memory.id]
+            *_, written_at = self._held[scope, memory.id]
             if revision <= written_at:
                 found.append(save)
             else:

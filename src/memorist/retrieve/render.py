@@ -80,10 +80,14 @@ def teller(memory: Memory) -> str:
 
     A name that imitates a role is marked as a name.
     """
-    role = memory.labels.role
-    name = _name(memory.speaker or role or "")
+    return _teller(memory.speaker, memory.labels.role)
+
+
+@lru_cache(maxsize=256)
+def _teller(speaker: str | None, role: str | None) -> str:
+    name = _name(speaker or role or "")
     if not name:
-        return "" if role is None and memory.speaker is None else UNKNOWN
+        return "" if role is None and speaker is None else UNKNOWN
     if not authority.is_own_role(role) and name != role:
         return f"{name} ({_name(role or '')})"
     is_role = name == role or (role is None and name in authority.ROLE_WORDS)
@@ -121,7 +125,7 @@ def block(memories: Sequence[Memory]) -> str:
         who = teller(memory)
         when = memory.valid_from or memory.occurred_at  # an edit has its own day
         if when and (memory.speaker or memory.occurred_at):
-            who = f"{when:%Y-%m-%d} {who}".rstrip()
+            who = f"{when.date().isoformat()} {who}".rstrip()
         items.append((memory.kind, memory.text, who))
     return labelled(items)
 
@@ -204,7 +208,6 @@ def concise(memory: Memory) -> str:
     return memory.text
 
 
-@lru_cache(maxsize=256)
 def _name(text: str) -> str:
     """Return a readable name without a colon."""
     words = safe(text).translate(_IN_NAMES).split()

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from numbers import Real
 from sys import intern
@@ -44,6 +44,7 @@ HASHED = ("id", *LABELS, *_NAMED)
 # Columns that change with every recall are not hashed.
 _USE = ("last_accessed", "access_count", "last_scores")
 COLUMNS = (*HASHED, "row_hash", *_USE)
+_READ = (*_NAMED, "row_hash", *_USE)
 _WRITTEN = ("scope", "changed", *COLUMNS, "flags", "terms")
 UPSERT = f"""INSERT INTO memories ({", ".join(_WRITTEN)})
 VALUES ({", ".join("?" * len(_WRITTEN))}) ON CONFLICT (scope, id) DO UPDATE SET
@@ -98,6 +99,7 @@ _CONDITIONS = {
     "source_id": "(EXISTS (SELECT 1 FROM {source_ids} WHERE value IN ({in})))",
 }
 _FEW = 500
+_decode = json.JSONDecoder().raw_decode  # `json.loads` would also look for spaces around the value
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -134,22 +136,14 @@ def values(memory: Memory) -> tuple[Any, ...]:
     scores = dump_json(memory.last_scores) if memory.last_scores else None
     accessed = memory.last_accessed and clock.iso(memory.last_accessed)
     digest = row_hash(tuple(hashed), memory.scope)
-    return (
-        *hashed,
-        digest,
-        accessed,
-        memory.access_count,
-        scores,
-    )
+    return (*hashed, digest, accessed, memory.access_count, scores)
 
 
 def memory(row: Sequence[Any], scope: Scope) -> Memory:
     """Return the memory in a row of `COLUMNS`. Raises StoreDamaged if the row was altered."""
-    hashed = tuple(row[: len(HASHED)])
-    if row_hash(hashed, scope) != row[len(HASHED)]:
+    made = dict(zip(_READ, row[_AFTER_LABELS:], strict=True))
+    if row_hash(tuple(row[: len(HASHED)]), scope) != made.pop("row_hash"):
         raise StoreDamaged(f"Memory {row[0]!r} was altered on disk: restore a backup, or forget it")
-    made = dict(zip(_NAMED, hashed[_AFTER_LABELS:], strict=True))
-    made |= zip(_USE, row[len(HASHED) + 1 :], strict=True)
     for name in _FLAGS:
         made[name] = bool(made[name])
     for name in (*_TIMES, "last_accessed"):
@@ -278,22 +272,21 @@ def vector_row(model: str | None, vector: Any, number: int, memory_id: str) -> t
 
 def event_row(number: int, user: str, event: Event) -> LogRow:
     """Return an event as a row of the log."""
-    logged = asdict(event)
+    logged = _fields_of(event)
     logged["at"] = clock.iso(event.at)
-    return LogRow(
-        scope=number,
-        user=user,
-        event_id=clock.new_id(),
-        **logged,
-    )
+    return LogRow(scope=number, user=user, event_id=clock.new_id(), **logged)
 
 
 def entry_row(number: int, entry: HistoryEntry) -> LogRow:
     """Return a history entry as a row of the log."""
-    logged = asdict(entry)
+    logged = _fields_of(entry)
     logged["at"] = clock.iso(entry.at)
     logged["meta"] = dump_json(entry.meta)
     return LogRow(scope=number, **logged)
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def node_of(kind: str) -> Node:
@@ -327,10 +320,15 @@ def scope_of(row: Sequence[Any]) -> Scope:
 
 def load_json(text: str) -> Any:
     """Return the value of a JSON column. Raises StoreDamaged."""
+    if text == "[]":
+        return ()
     try:
-        return () if text == "[]" else json.loads(text)
+        value, end = _decode(text)
+        if end < len(text):
+            raise ValueError(text)
     except (ValueError, TypeError) as error:
         raise StoreDamaged(ALTERED) from error
+    return value
 
 
 def parse_time(text: str) -> datetime:

@@ -234,7 +234,7 @@ def _term(word: str, language: str) -> str:
     if spoken == "english":
         word = word.removesuffix("'s")
     stem: str = known[spoken].stemWord(word)
-    if code >= 0x250:
+    if code >= 0x250 or stem.isascii():
         return stem
     decomposed = unicodedata.normalize("NFKD", stem)
     return _ACCENT.sub("", decomposed)

@@ -129,26 +129,20 @@ class SqliteConnection:
         self._jobs.put(partial(self._run, work, future))
         return future
 
-    def _run(self, work: Callable[[apsw.Connection], T], future: asyncio.Future[T]) -> None:
+    def _run(self, work: Callable[[apsw.Connection], T], future: asyncio.Future[T | None]) -> None:
         """Call the function in this thread, unless it was canceled."""
-        result: Any = None
-        failure = None
         try:
-            if not future.cancelled():
-                result = self._work(work)
+            result = None if future.cancelled() else self._work(work)
+            finish = partial(future.set_result, result)
         except BaseException as error:
-            failure = error
+            finish = partial(future.set_exception, error)
         with suppress(RuntimeError):  # the loop is closed: nobody waits
-            future.get_loop().call_soon_threadsafe(self._finish, future, result, failure)
+            future.get_loop().call_soon_threadsafe(self._finish, future, finish)
 
-    def _finish(self, future: asyncio.Future[T], result: T, failure: BaseException | None) -> None:
+    def _finish(self, future: asyncio.Future[Any], finish: Callable[[], None]) -> None:
         self._unfinished -= 1
-        if future.cancelled():
-            return
-        if failure is None:
-            future.set_result(result)
-        else:
-            future.set_exception(failure)
+        if not future.cancelled():
+            finish()
 
     def _work(self, work: Callable[[apsw.Connection], T]) -> T:
         connection = getattr(self._local, "connection", None)
