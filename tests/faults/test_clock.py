@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from faults.disk import built
 from faults.witness import CHILDREN, whole_lines
 from memorist.ingest import trim
 from memorist.storage.store import access_scores
-from memorist.text.clock import parse
+from memorist.text.clock import iso, parse
 from memorist.types import Memory, Scope
 
 JUMPS = (0, 400, 0, -400, 400, -400, 0)
@@ -96,8 +96,12 @@ def test_a_score_of_the_future_is_computed_again() -> None:
         updated_at=NOW,
         importance=0.25,
     )
-    ahead = access_scores(memory, 1.0, NOW + timedelta(days=400))
+
+    def cached(at: datetime) -> dict[str, Any]:
+        return {**access_scores(memory, 1.0, at), "computed_at": iso(at)}
+
+    ahead = cached(NOW + timedelta(days=400))
     fresh = trim.fresh_scores(replace(memory, last_scores=ahead), NOW)
     assert (fresh["relevance"], fresh["recency"]) == (0.0, 1.0)
-    recent = access_scores(memory, 1.0, NOW - timedelta(hours=1))
+    recent = cached(NOW - timedelta(hours=1))
     assert trim.fresh_scores(replace(memory, last_scores=recent), NOW) is recent

@@ -241,7 +241,6 @@ def access_scores(memory: Memory, relevance: float, now: datetime) -> dict[str, 
         "recency": recency,
         "importance": memory.importance,
         "total": relevance + recency + memory.importance,
-        "computed_at": clock.iso(now),
     }
 
 
@@ -296,13 +295,7 @@ async def record_access(tx: Transaction, uses: Sequence[MemoryAccess]) -> None:
     number = await tx.number(tx.scope)
     values = []
     for use in uses:
-        row = (
-            rows.dump_json(use.scores),
-            int(use.accessed),
-            use.accessed,
-            clock.iso(use.at),
-            number,
-            use.memory_id,
-        )
-        values.append(row)
+        at = clock.iso(use.at)
+        scores = rows.dump_json({**use.scores, "computed_at": at})
+        values.append((scores, int(use.accessed), use.accessed, at, number, use.memory_id))
     await tx.write([(_ACCESSED, values)])
