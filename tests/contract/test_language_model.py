@@ -98,6 +98,8 @@ async def test_a_question_is_sent_as_it_is_with_its_limits(
     assert request.user == WORDS
     assert request.system.startswith("Find facts.")
     assert (request.most, request.body["temperature"], request.way) == (200, 0.0, "json_schema")
+    if shape := request.body.get("response_format"):  # OpenAI keeps to a schema only if told
+        assert shape["json_schema"]["strict"] is True
 
 
 @pytest.mark.parametrize("how", ["fenced", "thinking"])

@@ -450,6 +450,11 @@ async def test_a_database_in_partitions_does_all_the_same(database: str) -> None
     await store.close()
 
 
+async def test_a_database_has_no_partitions_unless_they_are_asked_for(database: str) -> None:
+    await migrate(database)
+    assert asked(database, "SELECT count(*) FROM pg_partitioned_table") == [(0,)]
+
+
 async def test_a_database_in_use_is_not_cut_into_partitions(store: Store) -> None:
     with pytest.raises(InvalidInput, match="memorist db copy"):
         await migrate(store.database.url, partitions=4)

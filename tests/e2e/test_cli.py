@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+import memorist
 from memorist.interfaces.cli import app
+from memorist.ports import LlmUsage
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., Result]
@@ -322,7 +326,57 @@ def test_why_and_why_not(run: Run, place: Path) -> None:
     assert "returned" in run("why-not", "cat", found["id"]).stdout.lower()
 
 
+def test_a_part_that_adds_less_than_the_last_digit_to_a_score_is_not_shown(
+    run: Run, place: Path
+) -> None:
+    shown = {}
+    for name, days in (("Pilot", 0), ("Biscuit", 250)):  # recency is halved every thirty days
+        said = {"content": f"My cat is {name}.", "at": str(date.today() - timedelta(days=days))}
+        run("import", lines(place / f"{name}.jsonl", said))
+        id = json.loads(run("list", "--json", "--limit", 1).stdout)["id"]
+        shown[name] = run("why-not", "cat", id).stdout
+    assert "recency" in shown["Pilot"]
+    assert "semantic" in shown["Biscuit"]
+    assert "recency" not in shown["Biscuit"]
+
+
+def test_usage_of_the_language_model_is_shown_for_thirty_days(run: Run, place: Path) -> None:
+    today = datetime.now(UTC).date()
+    days = {back: str(today - timedelta(days=back)) for back in (0, 29, 31)}
+
+    async def spend() -> None:
+        async with memorist.aio.open(place / "memory.db") as memory:
+            scope, store = memory.scope("ana").scope, memory.ctx.store
+            for day in days.values():
+                usage = LlmUsage(
+                    scope=scope,
+                    day=day,
+                    task="extract",
+                    model="tiny",
+                    calls=1,
+                    tokens_in=700,
+                    tokens_out=150,
+                )
+                await store.llm_usage.reserve(usage, user_cap=0, tenant_cap=0)
+                await store.llm_usage.settle(usage)
+
+    asyncio.run(spend())
+    shown = run("stats", "llm-usage").stdout
+    assert [back for back, day in days.items() if day in shown] == [0, 29]
+    assert days[31] in run("stats", "llm-usage", "--days", 32).stdout
+
+
 # Files
+
+
+def test_the_progress_of_an_export_is_shown_only_if_the_records_go_to_a_file(
+    run: Run, tea: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
+    assert "Exporting" in run("export", place / "all.jsonl").stderr
+    printed = run("export")
+    assert "I drink green tea." in printed.stdout
+    assert "Exporting" not in printed.stderr
 
 
 def test_an_import_twice_changes_nothing(run: Run, place: Path) -> None:

@@ -406,6 +406,20 @@ async def test_a_summary_does_not_say_what_was_forgotten_for_a_while(place: str)
         assert "Olga" in (await ana.get(gone.id)).text
 
 
+async def test_a_summary_made_again_says_nothing_that_has_expired(place: str) -> None:
+    async with opened(place, ttl_level=6) as engine:
+        ana = await talked(engine, 2)
+        done = await ana.compress(threshold=1)
+        sources = await engine.ctx.store.get(ana.scope, done.memories)
+        expired = next(m for m in sources if "Olga" in m.text)
+        forgotten = next(m for m in sources if "700" in m.text)
+        await ana.restore(expired.id)
+        engine.ctx.clock.now += timedelta(days=61)  # type: ignore[attr-defined]
+        assert expired.id in (await ana.purge()).expired
+        await ana.forget(forgotten.id)
+        assert "Olga" not in (await ana.get(done.summaries[0])).text
+
+
 # Roll-ups
 
 

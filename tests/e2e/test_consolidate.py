@@ -269,6 +269,30 @@ async def test_only_a_pair_that_is_confirmed_alone_is_joined(
     assert await texts(ana) == {DOG, BEAGLE}
 
 
+class Backwards(Scripted):
+    """An adviser that answers about the last pair first."""
+
+    async def answer(self, scope: Scope, ask: Prompt) -> Mapping[str, Any]:
+        said = dict(await super().answer(scope, ask))
+        if "verdicts" in said:
+            said["verdicts"] = said["verdicts"][::-1]
+        return said
+
+
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+async def test_the_nearest_pair_is_confirmed_first_in_whatever_order_the_model_answers(
+    engine: Client, ana: ScopedClient
+) -> None:
+    for text in (DOG, BEAGLE, EARLY, RISER):
+        await ana.remember(text, policy=APART)
+    adviser = Backwards(surely=False)
+    await run(engine, adviser)
+    first, second = adviser.pairs
+    _, *confirmed = adviser.asked
+    assert [all(text in ask.user for text in first) for ask in confirmed] == [True, False]
+    assert [all(text in ask.user for text in second) for ask in confirmed] == [False, True]
+
+
 @pytest.mark.spec("IMP-41")
 async def test_a_pair_is_not_asked_about_again_for_two_weeks(
     engine: Client, ana: ScopedClient, clock: Clock

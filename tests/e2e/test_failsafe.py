@@ -24,7 +24,7 @@ from memorist.dialects.theoria import Theoria
 from memorist.dialects.vault import Vault
 from memorist.errors import InvalidInput, NotFound, StoreUnavailable
 from memorist.interfaces.cli import app
-from memorist.offline import Offline
+from memorist.offline import FIRST_LOOK, Offline
 from memorist.offline.spool import Spool
 from memorist.settings import Settings
 from memorist.storage import person
@@ -135,6 +135,22 @@ def test_the_turns_of_a_conversation_keep_their_order(disk: Disk, memory: Any) -
     taken_in(memory)
     turns = sorted(ana.list(limit=100), key=lambda turn: turn.sequence)
     assert [turn.source_message_id for turn in turns] == [f"m{number}" for number in range(6)]
+
+
+def test_while_another_process_takes_in_what_waits_new_words_wait_behind_it(
+    disk: Disk, memory: Any
+) -> None:
+    ana = memory.scope("ana")
+    disk.leave()
+    ana.remember("My bike is red.")
+    (waiting,) = disk.state.rglob("short_term.jsonl")
+    with Spool(waiting.parent).alone() as mine:
+        assert mine
+        disk.back()
+        time.sleep(3 * FIRST_LOOK)  # by now this process has reached the store
+        assert ana.remember("I moved to Porto.").count("pending") == 1
+    taken_in(memory)
+    assert texts(ana) == ["My bike is red.", "I moved to Porto."]
 
 
 def test_a_message_told_again_waits_once_and_gives_the_same_receipt(

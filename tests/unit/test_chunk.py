@@ -90,6 +90,16 @@ def test_a_short_piece_between_full_ones_takes_sentences_from_them() -> None:
     assert min(words(chunk) for chunk in by_meaning(text, words, maximum=291)) >= 50
 
 
+def test_a_short_piece_takes_no_sentence_that_would_leave_another_piece_too_short() -> None:
+    ten = "One two three. Four five six seven eight nine ten."
+    eleven = "One two three. Four five six seven eight nine ten eleven."
+    assert by_meaning(f"{ten}\n\nOne two.\n\n{eleven}", words, minimum=5, maximum=11) == [
+        ten,
+        "One two.\n\nOne two three.",
+        "Four five six seven eight nine ten eleven.",
+    ]
+
+
 def test_sentences_that_add_up_to_the_maximum_are_cut_near_the_middle_if_the_whole_is_more() -> (
     None
 ):
@@ -176,6 +186,11 @@ def test_the_counting_grows_with_the_text_and_no_faster(part: str) -> None:
     counted = {size: _characters_counted(part * (size // len(part))) for size in (100_000, 200_000)}
     assert counted[200_000] < 2.5 * counted[100_000] + 20_000
     assert counted[200_000] < 30 * 200_000
+
+
+@pytest.mark.parametrize("part", ["x", "word "])
+def test_a_text_without_sentences_is_counted_less_than_ten_times(part: str) -> None:
+    assert _characters_counted(part * (100_000 // len(part))) < 10 * 100_000
 
 
 def _characters_counted(text: str) -> int:

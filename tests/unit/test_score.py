@@ -163,6 +163,19 @@ def test_without_a_shared_word_the_meaning_finds_and_a_memory_without_vector_is_
     assert ask(snapshot, "allergies", np.array([1, 0], np.float32)).positions.tolist() == [0]
 
 
+def test_a_word_said_twice_counts_more_than_once_and_less_than_double() -> None:
+    snapshot = TinySnapshot(
+        [
+            ("1", "user", None, "Pistachio ice cream, pistachio cake."),
+            ("2", "user", None, "Pistachio ice cream, chocolate cake."),
+            ("3", "user", None, "My car is red."),
+        ]
+    )
+    (term,) = map(tokens.term_id, tokens.analyze("pistachio"))
+    scores, _ = bm25(snapshot, [term])  # type: ignore[arg-type]
+    assert 2 * scores[1] > scores[0] > scores[1] > scores[2] == 0
+
+
 def test_nothing_matching_returns_nothing() -> None:
     assert ask(TinySnapshot(CHAT), "quantum chromodynamics").positions.tolist() == []
 

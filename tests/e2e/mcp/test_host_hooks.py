@@ -156,6 +156,15 @@ def test_of_a_transcript_the_last_turn_is_kept_without_tools_and_marks_of_the_ho
     assert len(kept()) == 2
 
 
+def test_a_line_that_says_nothing_of_helpers_and_hosts_is_the_persons(
+    hook: Hook, tmp_path: Path
+) -> None:
+    line = {"type": "user", "message": {"content": "Please move the shop to port 8080."}}
+    (tmp_path / "transcript.jsonl").write_text(json.dumps(line) + "\n")
+    assert hook("stop").exit_code == 0
+    assert [each.text for each in kept()] == ["Please move the shop to port 8080."]
+
+
 def test_replies_are_not_kept_unless_that_is_wanted(hook: Hook, tmp_path: Path) -> None:
     lines = record("user", "Please move the shop.", "u1"), record("assistant", "It is moved.", "a1")
     (tmp_path / "transcript.jsonl").write_text("".join(lines))

@@ -23,6 +23,7 @@ import uvicorn
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
+import memorist
 from mcp_support import Person, call, over_stdio, refused
 from memorist.client import Client as MemoryClient
 from memorist.interfaces.rest.app import create_app
@@ -67,6 +68,15 @@ async def test_options_say_whose_memory_it_is(tmp_path: Path) -> None:
         assert (await call(elsewhere, "memory_query", query="bees"))["memories"] == []
     async with over_stdio(db, "--user", "bo", "--project", cwd=folder) as inside:
         assert len((await call(inside, "memory_query", query="bees"))["memories"]) == 1
+    async with over_stdio(db, "--user", "bo", "--space", "shop", "--tenant", "acme") as other:
+        assert (await call(other, "memory_query", query="bees"))["memories"] == []
+        await call(other, "memory_remember", text="Bo keeps goats.", said_by="user")
+    with memorist.open(db, run_jobs=False) as memory:
+        told = {
+            tenant: [each.text for each in memory.scope("bo", "shop", tenant).list()]
+            for tenant in ("default", "acme")
+        }
+    assert told == {"default": ["Bo keeps bees."], "acme": ["Bo keeps goats."]}
     async with over_stdio(db, "--agent", "misspelt") as agent:
         assert "No agent 'misspelt'" in await refused(agent, "memory_query", query="bees")
 

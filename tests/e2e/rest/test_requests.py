@@ -159,6 +159,23 @@ async def test_what_is_too_large_is_refused_before_it_is_read(tmp_path: Path) ->
         assert read < 4 << 20
 
 
+async def test_a_body_of_exactly_the_largest_size_is_read(tmp_path: Path) -> None:
+    largest = b'{"text": "I drink green tea."}'.ljust(1 << 20)
+
+    async def streamed(body: bytes) -> Any:
+        yield body
+
+    async with (
+        memorist.aio.open(tmp_path / "m.db", embedder="hashing", max_body_mb=1) as memory,
+        asking(memory, local=ANA) as client,
+    ):
+        told = [
+            await client.post(ENTRIES, content=body, headers={"Content-Type": "application/json"})
+            for body in (largest, streamed(largest), largest + b" ", streamed(largest + b" "))
+        ]
+    assert [answer.status_code for answer in told] == [201, 200, 413, 413]
+
+
 async def test_who_asks_too_often_is_told_when_to_ask_again(tmp_path: Path) -> None:
     async with (
         memorist.aio.open(tmp_path / "m.db", embedder="hashing", rate_limit=3) as memory,

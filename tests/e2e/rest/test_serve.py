@@ -60,6 +60,7 @@ def test_on_this_machine_it_needs_no_key_and_ends_when_told(environment: dict[st
     with served(environment) as (process, url):
         made = httpx.post(f"{url}/v1/memory/entries", json={"text": "I moved to Lisbon in May."})
         assert made.status_code == 201
+        assert "server" not in made.headers  # the software is not told
         assert (
             httpx.get(f"{url}/v1/memory/stats", headers={"Host": "evil.example"}).status_code == 421
         )
