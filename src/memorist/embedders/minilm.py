@@ -1,27 +1,25 @@
 """all-MiniLM-L6-v2, in the package: 384 numbers a text, on the CPU, with no download and no key.
 
-The model is loaded on first use. Everything runs in one thread that belongs to the embedder. A
-large batch releases that thread between its parts, so a concurrent question waits for one part, not
-for all of them.
+The model is loaded on first use and runs in threads of its own, on up to 4 cores. A large call is
+cut into batches, and a concurrent question waits for one batch, not for all of them.
 """
 
-import os
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import EmbedderUnavailable
 from ..ports import Vectors
 from ..providers import onnx
 
 MODEL = "all-MiniLM-L6-v2"
 DIMENSIONS = 384
 PACKAGED = Path(__file__).parent / "minilm_model"
-BATCH_TOKENS = 512  # padding included
+BATCH_TOKENS = 256  # padding included; larger batches are not faster on one core
+
+Loaded = tuple[onnx.WordPiece, Any]
 
 
 class Window(NamedTuple):
@@ -44,14 +42,8 @@ class MiniLM:
     dimensions = DIMENSIONS
 
     def __init__(self, *, directory: Path = PACKAGED) -> None:
-        """Read the model from `directory`; use all cores that are allowed."""
-        self._directory = directory
-        self._threads = os.cpu_count() or 1
-        if hasattr(os, "sched_getaffinity"):
-            self._threads = len(os.sched_getaffinity(0))
-        closed = EmbedderUnavailable(f"The embedder {MODEL} is closed")
-        self._thread = onnx.WorkerThread("minilm", closed)
-        self._loaded: tuple[onnx.WordPiece, Any] | None = None  # used in that thread only
+        """Read the model from `directory`; use up to 4 of the cores that are allowed."""
+        self._model = onnx.LocalModel(MODEL, directory, load)
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
         """Return one unit-length row per text, in order. Raises EmbedderUnavailable.
@@ -82,8 +74,7 @@ class MiniLM:
 
     async def close(self) -> None:
         """Wait for running work and release the model. Closing twice is fine, encoding is not."""
-        await self._thread.close()
-        self._loaded = None
+        await self._model.close()
 
     async def _infer(
         self,
@@ -91,50 +82,26 @@ class MiniLM:
         output: str,
     ) -> AsyncIterator[tuple[Window, Vectors]]:
         """Yield each window of the texts with the model's output for it."""
-        made: Vectors | None
-        batches, made = await self._thread.run(self._begin, texts, output)
-        for batch in batches:
-            if made is None:
-                made = await self._thread.run(self._run, batch, output)
-            for each in zip(batch, made, strict=True):
-                yield each
-            made = None
 
-    def _begin(
-        self,
-        texts: Sequence[str],
-        output: str,
-    ) -> tuple[list[list[Window]], Any]:
-        """Return batches of windows, and the output for the first: a question needs one switch to
-        the thread.
-        """
-        with _translate_errors(f"load from {self._directory}"):
-            if self._loaded is None:
-                self._loaded = onnx.load_model(self._directory, self._threads)
-        tokenizer, _ = self._loaded
-        windows = []
-        for place, text in enumerate(texts):
-            for part, ids in enumerate(onnx.windows_of(tokenizer, text)):
-                windows.append(Window(place, part, ids))
-        batches = [*onnx.batches(windows, attrgetter("ids"), tokens=BATCH_TOKENS)]
-        first = self._run(batches[0], output) if batches else None
-        return batches, first
+        def split(loaded: Loaded) -> list[list[Window]]:
+            tokenizer, _ = loaded
+            windows = []
+            for place, text in enumerate(texts):
+                for part, ids in enumerate(onnx.windows_of(tokenizer, text)):
+                    windows.append(Window(place, part, ids))
+            return [*onnx.batches(windows, attrgetter("ids"), tokens=BATCH_TOKENS)]
 
-    def _run(self, batch: Sequence[Window], output: str) -> Vectors:
-        assert self._loaded is not None
-        _, session = self._loaded
-        with _translate_errors("run"):
+        def run(loaded: Loaded, batch: list[Window]) -> Vectors:
+            _, session = loaded
             inputs = onnx.pad([window.ids for window in batch])
             found: list[Vectors] = session.run([output], inputs)
-        return found[0]
+            return found[0]
+
+        async for batch, rows in self._model.infer(split, run):
+            for each in zip(batch, rows, strict=True):
+                yield each
 
 
-@contextmanager
-def _translate_errors(action: str) -> Iterator[None]:
-    """Turn any error of the runtime into ours; they have no common base class."""
-    try:
-        yield
-    except Exception as error:
-        raise EmbedderUnavailable(
-            f"The embedding model {MODEL} did not {action}: {error}"
-        ) from error
+def load(folder: Path) -> Loaded:
+    """Read a model from a folder."""
+    return onnx.load_model(folder, threads=1)
