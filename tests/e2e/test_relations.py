@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +15,12 @@ from typer.testing import CliRunner
 import memorist
 from memorist import aio
 from memorist.client import Client
+from memorist.embedders import Hashing
 from memorist.errors import NotFound
 from memorist.ingest import links
 from memorist.ingest.policies import Links
 from memorist.interfaces.cli import app
+from memorist.ports import Vectors
 from memorist.retrieve import profiles
 from memorist.scoped import ScopedClient
 from memorist.storage import Relation, Save
@@ -96,6 +98,23 @@ async def test_a_fact_is_linked_to_the_nearest_few_and_no_others(ana: ScopedClie
     newest = (await ana.list(limit=1)).memories[0]
     own = [edge for edge in await edges(ana) if edge.from_id == newest.id]
     assert len(own) == Links().most == 5
+
+
+class Alike(Hashing):
+    """A model to which all texts mean the same."""
+
+    async def encode_batch(self, texts: Sequence[str]) -> Vectors:
+        return await super().encode_batch(["the same"] * len(texts))
+
+
+async def test_of_many_that_are_equally_near_the_oldest_are_not_linked(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path, embedder="hashing") as engine:
+        ana = Client(replace(engine.ctx, embedder=Alike())).scope(user="ana")
+        rooms = [f"Room {number} is for guests." for number in range(100, 113)]
+        ids = await told(ana, *rooms, kind="semantic")
+        newest = [edge.to_id for edge in await edges(ana) if edge.from_id == ids[-1]]
+    assert len(newest) == Links().most == 5
+    assert ids[0] not in newest
 
 
 @pytest.mark.spec("IMP-17", "IMP-76")

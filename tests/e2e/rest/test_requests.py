@@ -176,6 +176,20 @@ async def test_a_body_of_exactly_the_largest_size_is_read(tmp_path: Path) -> Non
     assert [answer.status_code for answer in told] == [201, 200, 413, 413]
 
 
+async def test_while_the_store_is_away_a_caller_is_told_when_to_ask_again(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    async with (
+        memorist.aio.open(disk / "m.db", embedder="hashing", spool=False) as memory,
+        asking(memory, local=ANA) as client,
+    ):
+        assert (await client.post(ENTRIES, json=ENTRY)).status_code == 201
+        disk.rename(tmp_path / "away")
+        away = await client.post(ENTRIES, json={"text": "I drink green tea."})
+        assert (away.status_code, away.headers["retry-after"]) == (503, "1")
+        (tmp_path / "away").rename(disk)
+        assert (await client.post(ENTRIES, json={"text": "I drink tea."})).status_code == 201
+
+
 async def test_who_asks_too_often_is_told_when_to_ask_again(tmp_path: Path) -> None:
     async with (
         memorist.aio.open(tmp_path / "m.db", embedder="hashing", rate_limit=3) as memory,
