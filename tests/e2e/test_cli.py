@@ -298,6 +298,14 @@ def test_an_edit_keeps_the_id_and_is_in_the_history(run: Run, tea: str) -> None:
     assert "UPDATE" in run("history", tea).stdout
 
 
+def test_what_is_only_hidden_for_a_day_needs_no_confirmation(run: Run, tea: str) -> None:
+    run("edit", tea, "--tag", "drinks")
+    assert run("forget", "--tag", "drinks").exit_code == 2
+    assert run("forget", "--tag", "drinks", "--keep-days", 1).exit_code == 0
+    assert run("list").stdout == ""
+    assert "green tea" in run("restore", tea).stdout
+
+
 def test_an_edit_of_nothing_is_wrong_use(run: Run, tea: str) -> None:
     assert run("edit", tea).exit_code == 2
 

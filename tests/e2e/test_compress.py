@@ -420,6 +420,24 @@ async def test_a_summary_made_again_says_nothing_that_has_expired(place: str) ->
         assert "Olga" not in (await ana.get(done.summaries[0])).text
 
 
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+async def test_a_summary_is_one_memory_however_many_tokens_it_has(place: str) -> None:
+    async with opened(place) as engine:
+        for number in range(2):
+            said = [
+                f"我在2026年5月{day}日和李雷去了第{day}家茶馆，花了{day * 30}元。"
+                for day in range(1, 29)
+            ]
+            turns = [{"role": "user", "content": text} for text in said]
+            await engine.scope("ana", session=f"s{number}").remember(turns)
+            engine.ctx.clock.now += timedelta(days=1)  # type: ignore[attr-defined]
+        ana = engine.scope("ana")
+        (id,) = (await ana.compress(threshold=1)).summaries
+        text = (await ana.get(id)).text
+        assert engine.ctx.count_tokens(text) > 200
+        assert len(await everything(ana, kinds=("semantic",))) == 1
+
+
 # Roll-ups
 
 

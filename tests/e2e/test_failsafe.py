@@ -115,6 +115,7 @@ def test_what_is_told_while_the_store_is_away_is_pending_and_later_there(
     disk.back()
     taken_in(memory)
     there = ana.get(receipt.ids[0])
+    assert there.source_ids == receipt.ids
     usual = memory.scope("bob").remember("I moved to Porto.", tags=["home"]).ids[0]
     for name in ("text", "kind", "category", "tags", "confidence", "state", "revision"):
         assert getattr(there, name) == getattr(memory.scope("bob").get(usual), name)
@@ -470,7 +471,8 @@ def test_the_command_line_takes_in_and_tells_what_was_set_aside(
     assert (done.exit_code, ", 0 waiting" in done.stdout) == (0, True)
     told = CliRunner().invoke(app, ["--db", str(disk.db), "--json", "doctor"])
     findings = json.loads(told.stdout)["findings"]
-    assert any("corrupt" in each["seen"] for each in findings if each["about"] == "spool")
+    (found,) = [each["seen"] for each in findings if each["about"] == "spool"]
+    assert "corrupt" in found
 
 
 def test_an_address_stands_for_the_same_store_whoever_asks(tmp_path: Path) -> None:

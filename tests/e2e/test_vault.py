@@ -519,6 +519,7 @@ async def test_vectors_of_another_model_are_never_compared(
     await plain(engine, "green tea", "a train")
     async with aio.open(tmp_path / "memory.db", state_dir=tmp_path) as other:  # the packaged model
         answer = await other.scope(user="ana").recall("green tea", profile="mls.recall")
+        assert (await other.stats())["without_embeddings"] == 2
     assert [(hit.memory.text, set(hit.parts)) for hit in answer.hits] == [("green tea", {"sparse"})]
 
 

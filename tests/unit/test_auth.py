@@ -182,7 +182,8 @@ def published() -> Iterator[tuple[str, list[str]]]:
                 return
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(json.dumps(JWKS).encode())
+            blanks = b" " * (1 << 20) if self.path == "/large" else b""
+            self.wfile.write(blanks + json.dumps(JWKS).encode())
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -209,12 +210,12 @@ async def test_public_keys_are_read_over_http_once_for_many_tokens(
     assert asked == ["/jwks.json"], "a stranger cannot make us ask again and again"
 
 
-async def test_keys_that_moved_or_are_away_let_nobody_in(
+async def test_keys_that_moved_or_are_away_or_more_than_a_mebibyte_let_nobody_in(
     published: tuple[str, list[str]], tmp_path: Path
 ) -> None:
     (tmp_path / "list.json").write_text("[]")
     files = [str(tmp_path / "nothing.json"), str(tmp_path / "list.json")]
-    for place in (f"{published[0]}/moved", f"{published[0]}/noise", *files):
+    for place in (*(f"{published[0]}/{name}" for name in ("moved", "noise", "large")), *files):
         settings = {"jwt_jwks": place, "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
         async with memorist.aio.open(":memory:", embedder="none", **settings) as memory:
             with pytest.raises(ProviderFailed):

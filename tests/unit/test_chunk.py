@@ -117,6 +117,13 @@ def test_an_overlong_sentence_is_cut_at_blanks_and_an_overlong_word_anywhere() -
     assert all(len(chunk) <= 300 for chunk in by_meaning("x" * 10_000, len))
 
 
+def test_a_character_of_more_tokens_than_fit_is_a_chunk_of_its_own() -> None:
+    def emoji_are_three(text: str) -> int:
+        return sum(3 if character == "🫖" else 1 for character in text)
+
+    assert by_meaning("It 🫖 is.", emoji_are_three, minimum=1, maximum=2) == ["It", "🫖", "is", "."]
+
+
 def test_a_fence_of_code_stays_whole_while_it_fits() -> None:
     code = "```python\nprint('A. B')\n\nprint('C. D')\n```"
     chunks = by_meaning(f"{SENTENCE * 2}\n\n{code}\n\n{SENTENCE * 2}", words, minimum=1, maximum=12)

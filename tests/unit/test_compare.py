@@ -46,6 +46,24 @@ def test_a_paraphrase_may_be_the_same(a: str, b: str) -> None:
     assert not compare.is_contrast(parse(a), parse(b))
 
 
+@pytest.mark.parametrize("near", [False, True])
+def test_one_other_word_tells_long_texts_apart_that_repeat_their_words(near: bool) -> None:
+    walk = "Ana walks to the shop and buys bread and goes home and eats it with Bo and the cat. "
+    text, other = walk * 12, walk.replace("shop", "market") + walk * 11
+    assert len(text.split()) > 200
+    assert compare.is_contrast(parse(text), parse(other), near=near)
+
+
+def test_only_texts_of_up_to_twelve_words_that_carry_meaning_are_reworded() -> None:
+    animals = "dogs cats horses cows goats sheep pigs ducks geese".split()
+    for count, is_reworded in ((8, True), (9, False)):
+        patients = " and ".join(animals[:count])
+        a = parse(f"Ana works as a vet for {patients} at Lumen")
+        b = parse(f"Ana is a vet for {patients} who works for Lumen")
+        assert max(len(a.words), len(b.words)) == count + 4
+        assert compare.is_reworded(a, b) is is_reworded
+
+
 @pytest.mark.parametrize(("near", "contrasted"), [(False, True), (True, False)])
 def test_a_rare_word_on_each_side_tells_texts_apart_unless_they_are_very_near(
     near: bool, contrasted: bool

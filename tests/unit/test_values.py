@@ -14,6 +14,11 @@ def agree(a: str, b: str) -> bool:
     return values_agree(parse(a), parse(b))
 
 
+def test_the_order_of_links_does_not_matter() -> None:
+    links = [f"https://example.org/{number}" for number in range(40)]
+    assert values(" ".join(links)) == values(" ".join(reversed(links)))
+
+
 DIFFERENT = [
     ("The review moved to Tuesday at ten", "The review moved to Friday at four"),
     ("I like tea", "I don't like tea"),

@@ -238,6 +238,22 @@ async def test_on_this_machine_alone_nobody_signs_in_and_no_other_name_is_answer
         assert (await client.get("/")).status_code == 421
 
 
+async def test_figures_show_the_mean_of_the_calls_and_a_bound_that_nearly_all_kept(
+    engine: Client,
+) -> None:
+    async with signed_in(engine) as client:
+        await engine.scope("ana").remember("I drink green tea.")
+        shown = (await client.get("/figures")).text
+    metrics = APPS[engine].state.metrics
+    scraped = (await metrics.text()).decode()
+    row = r">remember</th><td[^>]*>1</td><td[^>]*>([\d.]+) ms</td><td[^>]*>([\d.]+) ms<"
+    mean, bound = map(float, re.findall(row, shown)[0])
+    assert mean <= bound  # of one call
+    (total,) = re.findall(r'seconds_sum\{.*operation="remember"\} ([\d.e-]+)', scraped)
+    assert metrics.latencies()["remember"].mean_ms == pytest.approx(1000 * float(total))
+    assert bound in (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000)
+
+
 async def test_a_key_that_may_only_read_sees_no_buttons_and_changes_nothing(engine: Client) -> None:
     id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
     async with signed_in(engine, rights=("read",)) as client:
