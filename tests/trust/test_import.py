@@ -549,6 +549,25 @@ async def test_summaries_that_rest_on_each_other_do_not_keep_forgetting_from_end
     assert (done.derived, set(done.flagged)) == ((), {first, second})
 
 
+async def test_memories_that_replaced_each_other_do_not_keep_forgetting_from_ending(
+    tmp_path: Path,
+) -> None:
+    first, second = (str(uuid4()) for _ in range(2))
+    records = [
+        memory_record(id=id, text=f"I moved to {town}.", state="superseded", superseded_by=by)
+        for id, town, by in ((first, "Porto", second), (second, "Faro", first))
+    ]
+    async with memorist.aio.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path) as memory:
+        ana = memory.scope("ana")
+        await ana.import_(records)
+        assert (await ana.get(first)).superseded_by == second
+        async with asyncio.timeout(10):
+            await ana.forget(first)
+        for id in (first, second):
+            with pytest.raises(NotFound):
+                await ana.get(id)
+
+
 def test_a_full_scope_is_trimmed_after_an_import(tmp_path: Path) -> None:
     with memorist.open(
         tmp_path / "m.db", embedder="hashing", state_dir=tmp_path, capacity=2

@@ -1,5 +1,6 @@
 """Reading times in questions and turns."""
 
+import time
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -119,3 +120,15 @@ def test_a_question_may_ask_for_a_time(text: str) -> None:
 )
 def test_a_question_may_ask_for_something_else(text: str) -> None:
     assert not clock.asks_when(text)
+
+
+def test_a_time_without_a_zone_is_utc_wherever_the_machine_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert clock.utc(datetime(2026, 5, 8, 13)) == datetime(2026, 5, 8, 13, tzinfo=UTC)
+    finally:
+        monkeypatch.undo()
+        time.tzset()

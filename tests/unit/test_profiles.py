@@ -55,6 +55,15 @@ def fact(text: str, **fields: object) -> Memory:
     return replace(made, **fields)
 
 
+def test_what_does_not_resemble_the_question_stays_unless_meaning_alone_counts() -> None:
+    found = columns(semantic=[0.5, -0.1])
+    found = replace(found, memories=[fact("tea"), fact("milk", id="m2")])
+    usual = profiles.Profile(name="mine", weights={"semantic": 1.0})
+    assert [each.memory.text for each in score.rank(usual, found)] == ["tea", "milk"]
+    alone = replace(usual, only_semantic=True)
+    assert [each.memory.text for each in score.rank(alone, found)] == ["tea"]
+
+
 # The formulas
 
 
