@@ -22,14 +22,13 @@ import argparse
 import asyncio
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import memorist
 from bench import data, report
-from memorist.retrieve.profiles import Gate
 from memorist.text.tokens import analyze
 from memorist.types import Memory, Recall
 
@@ -54,6 +53,8 @@ class Figures:
     returned: int = 0  # memories, by the default call, for answerable questions
     useful: int = 0  # of them, those that are evidence
     tokens: list[int] = field(default_factory=list)
+    answered: list[bool] = field(default_factory=list)  # some evidence is returned
+    sure: list[float] = field(default_factory=list)  # confidence of all answers
     empty: list[bool] = field(default_factory=list)  # answerable, but nothing was returned
     silent: list[bool] = field(default_factory=list)  # unanswerable, and nothing was returned
 
@@ -128,14 +129,14 @@ async def ask(
     """Ask one question in all ways and add what came back."""
     how: dict[str, Any] = {"profile": options.profile, "rerank": options.rerank or None}
     answer = await scope.recall(question.text, **how)
+    got = question.evidence and found_share(answer, question.evidence, texts, 10**6) > 0
+    if answer.confidence is not None:
+        into.sure.append(answer.confidence)
+        into.answered.append(bool(got))
     if not question.evidence:
         into.silent.append(not answer.hits)
         return
-    profile = scope.ctx.profiles[options.profile]
-    ungated = replace(profile, gate=Gate(strict=False))
-    ranking = await scope.recall(
-        question.text, limit=10, budget=10**6, **{**how, "profile": ungated}
-    )
+    ranking = await scope.recall(question.text, limit=10, budget=10**6, min_confidence=0, **how)
     for k in KS:
         into.ranked[k].append(found_share(ranking, question.evidence, texts, k))
     into.first.append(found_share(ranking, question.evidence, texts, 1) > 0)
@@ -155,6 +156,21 @@ def mean(values: list[Any]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
+def calibration_error(guesses: Sequence[float], came_true: Sequence[bool]) -> float:
+    """Return the expected calibration error in ten bins.
+
+    >>> calibration_error([0.25, 0.25, 0.75], [True, False, True])
+    0.25
+    """
+    bins: dict[int, list[tuple[float, bool]]] = {}
+    for guess, true in zip(guesses, came_true, strict=True):
+        bins.setdefault(min(int(10 * guess), 9), []).append((guess, true))
+    total = 0.0
+    for pairs in bins.values():
+        total += abs(sum(guess - true for guess, true in pairs))
+    return total / len(guesses)
+
+
 def row(name: str, part: str, figures: Figures) -> dict[str, Any]:
     """Return the line of the table for one part of a set."""
     line: dict[str, Any] = {"set": f"{name} {part}".strip()}
@@ -167,6 +183,9 @@ def row(name: str, part: str, figures: Figures) -> dict[str, Any]:
     line["tokens"] = mean(figures.tokens)
     for budget, shares in figures.within.items():
         line[f"{budget} t"] = mean(shares)
+    line["error"] = None
+    if figures.sure:
+        line["error"] = calibration_error(figures.sure, figures.answered)
     line["empty"] = mean(figures.empty)
     line["silent"] = mean(figures.silent)
     return line

@@ -21,7 +21,7 @@ from .embedders import Cached, Hashing
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import validation
-from .jobs.vectors import IndexSync
+from .jobs.vectors import BackgroundFill, IndexSync
 from .jobs.worker import Worker
 from .llms import Breaker, MeteredModel
 from .offline import Offline
@@ -71,6 +71,7 @@ async def open_client(
     chosen = load(db=None if db is None else str(db), **settings)
     _check(chosen)
     embedder = _embedder(chosen)
+    multilingual = _multilingual(chosen)
     reranker = _reranker(chosen, embedder)
     model = language_model(chosen)
     observers = [span_observer()] if chosen.otel else []
@@ -99,6 +100,7 @@ async def open_client(
             dimensions=embedder.dimensions if embedder else 1,
             limit_bytes=chosen.index_cache_mb << 20,
             lean_from=lean_from,
+            second=(multilingual.model, multilingual.dimensions) if multilingual else None,
         ),
         settings=chosen,
         access_log=AccessLog(store),
@@ -106,6 +108,7 @@ async def open_client(
         profiles=catalog.PROFILES,
         policies=dict(catalog.POLICIES),
         embedder=embedder,
+        multilingual=multilingual,
         reranker=reranker,
         llm=llm,
         external_index=external_index,
@@ -113,6 +116,8 @@ async def open_client(
         count_tokens=count_tokens or tokens.count_tokens,
         observers=observers,
     )
+    if multilingual is not None:
+        ctx.filler = BackgroundFill(ctx)
     offline = None
     if spool is not None:
         offline = Offline(ctx, spool, down, lambda: _open_store(chosen))
@@ -281,6 +286,14 @@ def _embedder(settings: Settings) -> Embedder | None:
         return model
     directory = settings.state_dir / "embeddings_cache"
     return Cached(model, directory, limit_bytes=settings.cache_mb << 20)
+
+
+def _multilingual(settings: Settings) -> Embedder | None:
+    if settings.embedder != "minilm" or not settings.multilingual:
+        return None
+    from .embedders.use import Multilingual
+
+    return Multilingual()
 
 
 def language_model(settings: Settings) -> Breaker | None:

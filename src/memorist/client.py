@@ -136,9 +136,12 @@ class Client:
         Raises EmbedderUnavailable, InvalidInput.
         """
         validation.number("batch_size", batch_size)
-        return await vectors.backfill(
+        report = await vectors.backfill(
             self.ctx, batch_size=batch_size, force=force, dry_run=dry_run, progress=progress
         )
+        if self.ctx.multilingual is not None and not dry_run:
+            await vectors.backfill(self.ctx, second=True, batch_size=batch_size, force=force)
+        return report
 
     async def rebuild_index(self, *, progress: Callable[[int], None] = lambda done: None) -> int:
         """Refill the external vector index from the store; return how many vectors it holds.
@@ -153,7 +156,7 @@ class Client:
 
     async def drop_vectors(self) -> int:
         """Delete the vectors of all models except the current one; return how many there were."""
-        return await self.ctx.store.embeddings.drop_vectors(self.ctx.index.model)
+        return await self.ctx.store.embeddings.drop_vectors(*self.ctx.index.models)
 
     async def snapshot(self, *, refresh: bool = True) -> str:
         """Write what is known to MEMORY.md; without `refresh` only if the file does not exist.
@@ -265,9 +268,11 @@ class Client:
                 ctx.store,
                 ctx.reranker,
                 ctx.embedder,
+                ctx.multilingual,
                 ctx.llm,
                 ctx.external_index,
                 ctx.access_log,
+                ctx.filler,
                 self.offline,
             ):
                 if part is not None:

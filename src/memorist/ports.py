@@ -41,6 +41,14 @@ class Embedder(Closable, Protocol):
         ...
 
 
+class Filler(Closable, Protocol):
+    """Adds missing vectors in the background."""
+
+    def start(self) -> None:
+        """Begin, unless it is running."""
+        ...
+
+
 @runtime_checkable
 class Forgetful(Protocol):
     """An embedder that caches texts or their vectors, and can delete them."""
@@ -106,9 +114,10 @@ class IndexRow(NamedTuple):
     confidence: float
     pinned: bool
     simhash: int
-    flags: int  # as `text.index` sets them
-    terms: bytes  # as `text.terms` packs them
+    flags: int  # as `text.cues` sets them
+    terms: bytes  # as `text.tokens` packs them
     vector: bytes | None  # float32, or None if the model has not embedded it
+    second: bytes | None = None  # of the second model
 
 
 @frozen
@@ -126,7 +135,14 @@ class ChangeSource(Protocol):
     """Reports what changed in a scope, to bring a snapshot of it up to date."""
 
     async def changed_since(
-        self, scope: Scope, revision: int, *, model: str, limit: int, after: int = 0
+        self,
+        scope: Scope,
+        revision: int,
+        *,
+        model: str,
+        limit: int,
+        after: int = 0,
+        second: str | None = None,
     ) -> Delta:
         """Return what changed after a revision, in pages of at most `limit` rows, by row number."""
         ...

@@ -17,10 +17,11 @@ import memorist
 from memorist.extraction import rules
 from memorist.ingest import analyze, guard, policies
 from memorist.manage import chat_commands
-from memorist.retrieve import features, render
+from memorist.retrieve import question, render
 from memorist.text import (
     clock,
     compare,
+    cues,
     entities,
     normalize,
     prompts,
@@ -145,10 +146,13 @@ RULES: dict[str, Callable[[str], Any]] = {
     "block": lambda text: render.block([memory(text)]),
     "parse": chat_commands.parse,
     "used": lambda text: compare.find_used(text, [memory(text)]),
-    "is_question": tokens.is_question,
+    "asking_share": cues.asking_share,
+    "is_english": cues.is_english,
+    "kinds_asked": cues.kinds_asked,
+    "names_in": cues.names_in,
     "terms_of": lambda text: tokens.terms_of(memory(text), "english"),
     "summary": lambda text: summarize.extract([summarize.Turn(text=text, speaker="Ana")]),
-    "understand": lambda text: features.understand(text, ("Ana", "Bob"), NOW, "english"),
+    "understand": lambda text: question.understand(text, ("Ana", "Bob"), NOW, "english"),
     "containing": lambda text: compare.pick_containing(parse(text), parse(text + " x")),
     "alike": lambda text: compare.is_reworded(parse(text), parse(text + " x")),
     "wording": prompts.to_statement,

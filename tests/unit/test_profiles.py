@@ -24,7 +24,8 @@ from memorist.ingest import analyze
 from memorist.ingest.policies import Policy
 from memorist.ports import IndexRow
 from memorist.retrieve import profiles, reorder, score
-from memorist.retrieve.features import COMPUTED, SnapshotSearch, understand
+from memorist.retrieve.features import COMPUTED, SnapshotSearch
+from memorist.retrieve.question import understand
 from memorist.retrieve.score import Candidate, Candidates, lexical, reciprocal_rank
 from memorist.storage import load
 from memorist.text import clock
@@ -294,7 +295,7 @@ def passing(
     gate_of: profiles.Gate | None, scores: list[float], **features: list[float]
 ) -> list[bool]:
     assert gate_of is not None
-    return [score.passes(gate_of, each, max(scores)) for each in candidates_of(scores, **features)]
+    return [score.passes(gate_of, each) for each in candidates_of(scores, **features)]
 
 
 def candidates_of(scores: list[float], **features: list[float]) -> list[Candidate]:
@@ -352,8 +353,8 @@ def test_where_nothing_passes_the_strict_gate_returns_nothing_and_the_lenient_on
     None
 ):
     found = candidates_of([0.1], semantic=[0.01], lexical=[0.0])
-    assert score.keep(CLANKER_STRICT, found, semantic=True, chance=False)[0] == []
-    assert score.keep(CLANKER, found, semantic=True, chance=False)[0] == found
+    assert score.keep(CLANKER_STRICT, found, semantic=True)[0] == []
+    assert score.keep(CLANKER, found, semantic=True)[0] == found
 
 
 @pytest.mark.spec("MLS-44")
@@ -364,7 +365,7 @@ def test_slight_memories_are_cut_unless_they_are_pinned() -> None:
         fact("c", importance=0.0, pinned=True),
     ]
     found = [Candidate(memory=each, score=1.0, features={"semantic": 1.0}) for each in memories]
-    kept, cut = score.keep(VAULT, found, semantic=True, chance=False)
+    kept, cut = score.keep(VAULT, found, semantic=True)
     assert [each.memory.text for each in kept] == ["a", "c"]
     assert [each.reason for each in cut] == ["its importance is below 0.2"]
 
@@ -372,15 +373,9 @@ def test_slight_memories_are_cut_unless_they_are_pinned() -> None:
 @pytest.mark.parametrize(
     "name", ["milton.hybrid", "mls.recall", "theoria.triscore", "imp.bullets", "clanker.strict"]
 )
-def test_only_the_default_ranking_leaves_out_what_matches_by_chance(name: str) -> None:
-    (found,) = candidates_of([0.9], semantic=[0.5], lexical=[0.5])
-    found = replace(found, memory=fact("tea", importance=0.5))
-    assert (
-        score.keep(profiles.find(PROFILES, "default"), [found], semantic=True, chance=True)[0] == []
-    )
-    assert score.keep(profiles.find(PROFILES, name), [found], semantic=True, chance=True)[0] == [
-        found
-    ]
+def test_only_the_default_ranking_judges_how_likely_an_answer_is(name: str) -> None:
+    assert profiles.find(PROFILES, "default").confidence is not None
+    assert profiles.find(PROFILES, name).confidence is None
 
 
 # Words
@@ -530,7 +525,7 @@ def test_a_name_like_no_feature_is_refused_without_a_guess() -> None:
 
 
 def test_every_feature_that_a_weight_may_name_is_computed() -> None:
-    elsewhere = {"lexical", "related", "fused"}  # from texts, links and rankings
+    elsewhere = {"lexical", "related", "fused", "passage"}  # from texts, links and rankings
     assert set(COMPUTED) | elsewhere == set(profiles.FEATURES)
 
 

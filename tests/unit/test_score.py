@@ -11,10 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from memorist.index.arrays import Neighbors
-from memorist.retrieve.features import SnapshotSearch, bm25, understand
+from memorist.retrieve.confidence import share_of_answer, share_of_hits
+from memorist.retrieve.features import SnapshotSearch, bm25, find_postings
 from memorist.retrieve.profiles import DEFAULT
-from memorist.retrieve.score import floor, reciprocal_rank, score_all, select_best
-from memorist.text import clock, tokens
+from memorist.retrieve.question import understand
+from memorist.retrieve.score import reciprocal_rank, score_all, select_best
+from memorist.text import clock, cues, tokens
 from memorist.text.clock import NO_TIME
 
 MAY, JUNE = datetime(2023, 5, 8, tzinfo=UTC), datetime(2023, 6, 8, tzinfo=UTC)
@@ -42,7 +44,7 @@ class TinySnapshot:
         self.occurred = np.array([clock.micros(at) for _, _, at, _ in said], np.int64)
         self.alive = np.array([position not in dead for position in range(self.n)], np.bool_)
         self.kind = np.zeros(self.n, np.uint8)
-        self.flags = np.array([_flags(text, speaker) for _, speaker, _, text in said], np.uint8)
+        self.flags = np.array([_flags(text, speaker) for _, speaker, _, text in said], np.uint32)
         self.terms = [
             Counter(map(tokens.term_id, tokens.analyze(tokens.sparse_text(t, s, a))))
             for _, s, a, t in said
@@ -54,6 +56,8 @@ class TinySnapshot:
         )
         self.length_norm = 1.2 * (0.1 + 0.9 * self.length / max(self.mean_length, 1e-9))
         self.vectors = np.zeros((self.n, 2), np.float32)
+        self.asking = np.array([cues.asking_share(text) for *_, text in said], np.float32)
+        self.message_length = self.length
 
     def postings(
         self, terms: Sequence[int]
@@ -76,11 +80,11 @@ class TinySnapshot:
 
     @property
     def marked(self) -> dict[int, NDArray[np.bool_]]:
-        return {flag: self.flags & flag != 0 for flag in tokens.FLAGS}
+        return {flag: self.flags & flag != 0 for flag in cues.FLAGS}
 
     @property
     def replies(self) -> NDArray[np.intp]:
-        asking = np.append(self.marked[tokens.ENDS_ASKING], False)
+        asking = np.append(self.marked[cues.ENDS_ASKING], False)
         return np.flatnonzero(asking[self.neighbors.before])
 
     @property
@@ -90,7 +94,7 @@ class TinySnapshot:
 
 
 def _flags(text: str, speaker: str) -> int:
-    marks = 1 * tokens.is_question(text) | 2 * clock.has_time(text) | 16 * tokens.ends_asking(text)
+    marks = 2 * clock.has_time(text) | 16 * cues.ends_asking(text)
     return marks | {"user": 4, "assistant": 8}.get(speaker, 0)
 
 
@@ -142,7 +146,7 @@ def test_the_parts_of_a_score_add_up() -> None:
         "When did Caroline go to the beach in May?",
         np.array([1, 0], np.float32),
     )
-    assert set(found.parts) == set(DEFAULT.weights)
+    assert set(found.parts) == set(DEFAULT.weights)  # a leg that is missing counts 0
     np.testing.assert_allclose(found.score, sum(found.parts.values()), rtol=0, atol=1e-12)
     assert list(found.score) == sorted(found.score, reverse=True)
 
@@ -172,7 +176,7 @@ def test_a_word_said_twice_counts_more_than_once_and_less_than_double() -> None:
         ]
     )
     (term,) = map(tokens.term_id, tokens.analyze("pistachio"))
-    scores, _ = bm25(snapshot, [term])  # type: ignore[arg-type]
+    scores, _ = bm25(snapshot, find_postings(snapshot, [term]))  # type: ignore[arg-type]
     assert 2 * scores[1] > scores[0] > scores[1] > scores[2] == 0
 
 
@@ -218,7 +222,8 @@ def test_the_dead_are_neither_returned_nor_counted() -> None:
     snapshot = TinySnapshot(CHAT, dead=[0])
     found = ask(snapshot, "beach")
     assert 0 not in found.positions
-    assert bm25(snapshot, [tokens.term_id("beach")])[0][0] == 0
+    postings = find_postings(snapshot, [tokens.term_id("beach")])
+    assert bm25(snapshot, postings)[0][0] == 0
 
 
 def test_what_is_not_allowed_is_not_returned_and_supports_nothing() -> None:
@@ -270,6 +275,7 @@ def test_rank_fusion_takes_an_empty_ranking() -> None:
     assert reciprocal_rank([["a", "b"], []]) == {"a": 1 / 61, "b": 1 / 62}
 
 
-def test_a_larger_scope_asks_for_more_evidence() -> None:
-    assert floor(5) < 0.05
-    assert 0.0 < floor(50) < floor(500) < floor(10**6) == 0.3
+def test_a_larger_scope_asks_for_more_confidence() -> None:
+    assert share_of_answer(5) == 0.33
+    assert 0.33 < share_of_answer(50) < share_of_answer(500) < share_of_answer(10**6) == 2.0
+    assert share_of_hits(5) == 0.4 < share_of_hits(40) < share_of_hits(60) == share_of_hits(10**6)

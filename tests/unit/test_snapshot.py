@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from memorist import index
 from memorist.errors import StoreDamaged
-from memorist.index import Snapshot, SnapshotCache, snapshot
+from memorist.index import Snapshot, SnapshotCache
 from memorist.index.arrays import Columns, Matrix, products
 from memorist.storage import Forget, Save
 from memorist.storage.store import Store
@@ -155,7 +156,7 @@ async def test_many_pages_give_the_same_snapshot(
     for _ in range(30):
         await life.step()
     whole = await fresh(store)
-    monkeypatch.setattr(snapshot, "PAGE", block)
+    monkeypatch.setattr(index, "PAGE", block)
     assert seen(await fresh(store)) == seen(whole)
 
 
@@ -164,7 +165,7 @@ async def test_writes_between_two_pages_are_not_lost(
 ) -> None:
     made = [memory(f"tea {i}") for i in range(9)]
     await apply(store, *(Save(memory=each, event="created") for each in made))
-    monkeypatch.setattr(snapshot, "PAGE", 4)
+    monkeypatch.setattr(index, "PAGE", 4)
 
     class Busy:
         """The store, with somebody writing before each page but the first."""

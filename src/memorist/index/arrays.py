@@ -46,7 +46,7 @@ class Columns:
     row: Longs  # number of the row in the store
     state: Bytes
     kind: Bytes
-    flags: Bytes  # bits, as in `text.tokens`
+    flags: NDArray[np.uint32]  # as in `text.cues`
     pinned: Bools
     embedded: Bools
     session: Ints  # codes; -1 means none

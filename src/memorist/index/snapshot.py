@@ -1,22 +1,20 @@
-"""Snapshots of scopes as arrays, and their cache. The store is the source of truth."""
+"""Snapshots of scopes as arrays. The store is the source of truth."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ports import ChangeSource, IndexRow, Vectors
+from ..ports import IndexRow, Vectors
 from ..text import clock
-from ..text.tokens import ENDS_ASKING, FLAGS
-from ..types import KINDS, STATES, Scope
+from ..text.cues import ASKING, ENDS_ASKING, FLAGS, MESSAGE, MOST_ASKING
+from ..types import KINDS, STATES
 from .arrays import (
     DTYPES,
     Bools,
@@ -30,7 +28,6 @@ from .arrays import (
     Segment,
     add_segment,
     products,
-    release_memory,
     to_numbers,
 )
 
@@ -39,7 +36,6 @@ COMPRESSED = STATES.index("compressed")
 SUPERSEDED = STATES.index("superseded")
 WORKING = KINDS.index("working")
 TOGETHER = 32  # vectors compared at a time, to limit the memory needed
-PAGE = 2048  # rows read from the store at a time
 _MICROS_A_DAY = 86_400_000_000
 K1, B = 1.2, 0.9  # of BM25
 _UNIT = 0.01  # tolerance of the squared length of a vector, which should be 1
@@ -53,6 +49,7 @@ class Snapshot(Columns):
     dimensions: int
     revision: int
     matrix: Matrix | None  # all vectors; None if they are in another index, and `partial` has some
+    second: Matrix | None  # vectors of the second model; None if there is none or they are not held
     segments: tuple[Segment, ...]
     present: Bools  # neither replaced nor erased
     alive: Bools  # can be an answer
@@ -61,8 +58,17 @@ class Snapshot(Columns):
     sum: NDArray[np.float64]  # of the active vectors; without a matrix, of all vectors ever added
 
     @staticmethod
-    def empty(model: str, dimensions: int, *, lean: bool = False) -> Snapshot:
-        """Return an empty snapshot; a lean one does not hold vectors."""
+    def empty(
+        model: str,
+        dimensions: int,
+        *,
+        lean: bool = False,
+        second: int = 0,
+    ) -> Snapshot:
+        """Return an empty snapshot; a lean one does not hold vectors.
+
+        `second` is the number of dimensions of the second model.
+        """
         nothing = np.empty(0, np.bool_)
         columns: dict[str, Any] = {name: np.empty(0, dtype) for name, dtype in DTYPES.items()}
         no_vectors = np.empty((0, dimensions), np.float32)
@@ -72,6 +78,7 @@ class Snapshot(Columns):
             dimensions=dimensions,
             revision=0,
             matrix=None if lean else Matrix(dimensions),
+            second=None if lean or not second else Matrix(second),
             segments=(Segment.of([], 0),),
             present=nothing,
             alive=nothing,
@@ -116,8 +123,9 @@ class Snapshot(Columns):
         for segment in self.segments:
             for array in segment:
                 size += array.nbytes
-        if self.matrix is not None:
-            size += self.matrix.rows.nbytes
+        for matrix in (self.matrix, self.second):
+            if matrix is not None:
+                size += matrix.rows.nbytes
         return size
 
     @cached_property
@@ -130,6 +138,38 @@ class Snapshot(Columns):
         """The positions of turns whose previous turn ends with a question."""
         asking = np.append(self.marked[ENDS_ASKING], False)
         return np.flatnonzero(asking[self.neighbors.before])
+
+    @cached_property
+    def has_second(self) -> Bools:
+        """Which positions have a vector of the second model."""
+        if self.second is None:
+            return np.zeros(self.n, np.bool_)
+        return np.asarray(self.second.rows[: self.n, 0] != 0)
+
+    @cached_property
+    def lacks_second(self) -> bool:
+        """Whether some memory still needs a vector of the second model."""
+        return self.second is not None and bool((self.alive & ~self.has_second).any())
+
+    @cached_property
+    def asking(self) -> Floats:
+        """The share of each text that asks."""
+        share = self.flags >> ASKING & MOST_ASKING
+        return share.astype(np.float32) / np.float32(MOST_ASKING)
+
+    @cached_property
+    def message_length(self) -> Floats:
+        """The terms of the whole message that each position is a chunk of."""
+        order = self.neighbors.order
+        message = (self.flags >> MESSAGE)[order]
+        is_new = np.append(True, (message[1:] != message[:-1]) | (message[1:] == 0))[: len(order)]
+        is_new[self.neighbors.starts] = True
+        starts = np.flatnonzero(is_new)
+        lengths = self.length.copy()
+        if len(starts):
+            sums = np.add.reduceat(self.length[order], starts)
+            lengths[order] = np.repeat(sums, np.diff(starts, append=len(order)))
+        return lengths
 
     def code(self, column: str, name: str | None) -> int:
         """Return the number of a session, speaker or channel; -1 for None, -2 if unknown."""
@@ -158,6 +198,12 @@ class Snapshot(Columns):
             return self.partial.similarity(vector, self.n)
         return products(self.matrix.rows[: self.n], vector)
 
+    def second_similarity(self, vector: Vectors) -> Floats:
+        """Return the cosine of every position to a vector of the second model; 0 if it has none."""
+        if self.second is None:
+            return np.zeros(self.n, np.float32)
+        return products(self.second.rows[: self.n], vector)
+
     def similarities(self, vectors: Iterable[Vectors | None], usable: Bools) -> Iterator[Floats]:
         """Yield the cosines of the usable positions to each vector; 0 if either is missing."""
         nothing = np.zeros(self.dimensions, np.float32)
@@ -182,7 +228,7 @@ class Snapshot(Columns):
         """Return the scope with the vectors of these rows; rows of other scopes are ignored."""
         positions = self.positions(list(vectors))
         rows = self.row[positions].tolist()
-        made = self._unit([vectors[row] for row in rows])
+        made = _unit([vectors[row] for row in rows], self.dimensions)
         return replace(self, partial=PartialVectors(positions, made))
 
     @cached_property
@@ -255,7 +301,11 @@ class Snapshot(Columns):
                     known.setdefault(name, len(known))
             values[column] = [known.get(name, -1) for name in values[column]]
             codes[column] = known
-        vectors = self._unit(values["vector"])
+        vectors = _unit(values["vector"], self.dimensions)
+        second = self.second
+        if second is not None:
+            made = _unit(values["second"], second.rows.shape[1])
+            second = second.add(self.n, made, expected=expected)
         values["embedded"] = vectors.any(axis=1)
         values["length"] = [sum(packed[len(packed) // 5 * 4 :]) for packed in values["terms"]]
         columns: dict[str, Any] = {}
@@ -278,122 +328,25 @@ class Snapshot(Columns):
             codes=codes,
             revision=revision,
             matrix=matrix,
+            second=second,
             sum=total + counted.sum(axis=0, dtype=np.float64),
             segments=add_segment(self.segments, postings),
             present=present,
             alive=alive,
         )
 
-    def _unit(self, found: Sequence[bytes | None]) -> Vectors:
-        """Return the vectors; zero where one is missing or its length is not 1."""
-        nothing = bytes(4 * self.dimensions)
-        blobs = []
-        for each in found:
-            if each is None or len(each) != len(nothing):
-                each = nothing
-            blobs.append(each)
-        flat = np.frombuffer(b"".join(blobs), "<f4")
-        made = flat.reshape(-1, self.dimensions)
-        with np.errstate(all="ignore"):
-            squares = np.einsum("ij,ij->i", made, made)
-            is_unit = np.abs(squares - 1) < _UNIT
-        return made if is_unit.all() else np.where(is_unit[:, None], made, np.float32(0))
 
-
-class SnapshotCache:
-    """The snapshots of the scopes in use, up to a number of bytes."""
-
-    def __init__(
-        self,
-        *,
-        model: str,
-        dimensions: int,
-        limit_bytes: int,
-        lean_from: int | None = None,
-    ) -> None:
-        self.model = model
-        self.dimensions = dimensions
-        self._lean_from = (
-            lean_from  # scopes with this many rows have their vectors in another index
-        )
-        self._limit = limit_bytes
-        self._size = 0
-        self._held: OrderedDict[Scope, Snapshot] = OrderedDict()
-
-    async def current(
-        self,
-        scope: Scope,
-        source: ChangeSource,
-        revision: int | None = None,
-    ) -> Snapshot:
-        """Return the current snapshot of the scope. Pass its `revision` if it was just read."""
-        snapshot = self._held.get(scope)
-        if snapshot is not None and snapshot.revision == revision:
-            self._held.move_to_end(scope)
-            return snapshot
-        if snapshot is None or snapshot.n > 1024 + 1.5 * snapshot.present.sum():
-            lean = self._lean_from == 0  # most rows are replaced: rebuild
-            snapshot = Snapshot.empty(self.model, self.dimensions, lean=lean)
-        latest = await _catch_up(snapshot, scope, source, self._lean_from)
-        if self._held.get(scope) is not latest:
-            self.drop(scope)
-            self._held[scope] = latest
-            self._size += latest.size
-        self._held.move_to_end(scope)
-        while len(self._held) > 1 and self._size > self._limit:
-            self.drop(next(iter(self._held)))
-        return latest
-
-    def peek(self, scope: Scope) -> Snapshot | None:
-        """Return the cached snapshot of the scope, which may be stale; None if it is not cached."""
-        return self._held.get(scope)
-
-    def drop(self, scope: Scope) -> None:
-        """Remove a scope from the cache."""
-        dropped = self._held.pop(scope, None)
-        if dropped is not None:
-            self._size -= dropped.size
-
-
-async def _catch_up(
-    snapshot: Snapshot,
-    scope: Scope,
-    source: ChangeSource,
-    lean_from: int | None,
-) -> Snapshot:
-    delta = await source.changed_since(
-        scope,
-        snapshot.revision,
-        model=snapshot.model,
-        limit=PAGE,
-    )
-    if delta.revision == snapshot.revision:
-        return snapshot
-    rows = snapshot.n + delta.total
-    if lean_from is not None and not snapshot.is_lean and rows >= max(lean_from, 1):
-        lean = Snapshot.empty(snapshot.model, snapshot.dimensions, lean=True)
-        return await _catch_up(lean, scope, source, lean_from)  # it is too large now: rebuild
-    since = snapshot.revision
-    first = delta.revision
-    expected = rows if delta.next is not None else 0
-    while True:
-        # Concurrent changes are newer than the first page, so they are read again next time.
-        extend = partial(
-            snapshot.extend,
-            delta.rows,
-            delta.gone,
-            first,
-            expected=expected,
-        )
-        snapshot = await asyncio.to_thread(extend) if len(delta.rows) > 512 else extend()
-        if delta.next is None:
-            if expected:
-                await asyncio.to_thread(release_memory)
-            return snapshot
-        delta = await source.changed_since(
-            scope,
-            since,
-            after=delta.next,
-            model=snapshot.model,
-            limit=PAGE,
-        )
+def _unit(found: Sequence[bytes | None], dimensions: int) -> Vectors:
+    """Return the vectors; zero where one is missing or its length is not 1."""
+    nothing = bytes(4 * dimensions)
+    blobs = []
+    for each in found:
+        if each is None or len(each) != len(nothing):
+            each = nothing
+        blobs.append(each)
+    flat = np.frombuffer(b"".join(blobs), "<f4")
+    made = flat.reshape(-1, dimensions)
+    with np.errstate(all="ignore"):
+        squares = np.einsum("ij,ij->i", made, made)
+        is_unit = np.abs(squares - 1) < _UNIT
+    return made if is_unit.all() else np.where(is_unit[:, None], made, np.float32(0))

@@ -55,6 +55,7 @@ class Batch:
     now: datetime
     items: Sequence[Item]
     problem: str = ""  # why there are no vectors
+    second: dict[str, tuple[str, Any]] = field(default_factory=dict)  # model and vector, by text
     checks: Checks | None = None  # read under the write lock
     snapshot: Snapshot = field(init=False)  # of the scope before the write
     memories: dict[str, Memory] = field(default_factory=dict)  # by id: what a chunk may repeat

@@ -7,6 +7,7 @@ transaction: `prepare` before it, `write` inside it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Literal
@@ -98,6 +99,11 @@ async def prepare(
     by_text = dict(zip(texts, vectors, strict=True))
     for chunk in chunks:
         chunk.vector = by_text[chunk.text]
+    if ctx.multilingual is not None:
+        with suppress(ProviderFailed):  # then a job adds them later
+            vectors = await encode(ctx.multilingual, texts)
+            model = ctx.multilingual.model
+            batch.second = {text: (model, each) for text, each in zip(texts, vectors, strict=True)}
     return batch
 
 
@@ -133,7 +139,7 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     if batch.problem.startswith(FAILED):
         failure = Event(node="hotpath", op="embed", at=batch.now, status="error")
         batch.others.append(failure)
-    puts = list(batch.puts.values())
+    puts = [replace(put, second=batch.second.get(put.memory.text)) for put in batch.puts.values()]
     await tx.apply([*puts, *batch.others])
     await tx.save_messages(batch.messages)
     if policy.extract is not None and ctx.settings.extract != "off":

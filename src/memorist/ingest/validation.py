@@ -58,6 +58,16 @@ def number(what: str, value: object) -> None:
         raise InvalidInput(f"{what} must be an integer of at least 1, not {value!r:.60}")
 
 
+def share(what: str, value: object) -> float | None:
+    """Return a checked number from 0 to 1, or None."""
+    if value is None:
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= 1:  # type: ignore[operator]
+        raise InvalidInput(f"{what} must be a number from 0 to 1, not {value!r:.60}")
+    return float(value)  # type: ignore[arg-type]
+
+
 def options(verb: str, given: Iterable[str], known: type) -> None:
     """Raise TypeError for an option that is not a key of a TypedDict, like a call of the verb."""
     for name in given:

@@ -50,6 +50,7 @@ class IndexReport:
 async def backfill(
     ctx: Context,
     *,
+    second: bool = False,
     batch_size: int = 32,
     force: bool = False,
     dry_run: bool = False,
@@ -59,14 +60,14 @@ async def backfill(
     progress: Callable[[int], None] = lambda done: None,
 ) -> IndexReport:
     """Embed what the model has not embedded yet; with `force` everything, with `waiting` only new
-    memories.
+    memories, with `second` by the multilingual model.
 
     Each batch is claimed and committed separately: any number of processes share the work, an
     interrupted run continues where it stopped, and the claims of a killed process expire with their
     lease. A text that the model cannot embed is skipped, and the error is raised at the end. Raises
     InvalidInput if there is no model, ProviderFailed.
     """
-    embedder = ctx.embedder
+    embedder = ctx.multilingual if second else ctx.embedder
     queue = ctx.store.embeddings
     if embedder is None:
         raise InvalidInput("No embedding model is configured: set `embedder` to minilm")
@@ -100,12 +101,13 @@ async def backfill(
         memories = [memory for _, memory in batch]
         try:
             vectors, error = await _encode(embedder, memories)
-            await _save(ctx, embedder.model, memories, vectors)
+            await _save(ctx, embedder.model, memories, vectors, second=second)
         except StoreUnavailable:
             raise
         except ProviderFailed:
             with suppress(StoreUnavailable):
-                await _save(ctx, embedder.model, memories, [None] * len(memories))
+                nothing = [None] * len(memories)
+                await _save(ctx, embedder.model, memories, nothing, second=second)
             raise
         finally:
             with suppress(StoreUnavailable):  # then the lease expires
@@ -151,8 +153,13 @@ async def _save(
     model: str,
     memories: Sequence[Memory],
     vectors: Sequence[Vectors | None],
+    *,
+    second: bool = False,
 ) -> None:
-    """Store the vectors, with one event per memory, and one per scope for those that failed."""
+    """Store the vectors, with one event per memory, and one per scope for those that failed.
+
+    Vectors of the second model are not reported.
+    """
     by_scope: dict[Scope, dict[str, tuple[str, Vectors | None]]] = {}
     for memory, vector in zip(memories, vectors, strict=True):
         by_scope.setdefault(memory.scope, {})[memory.id] = memory.text, vector
@@ -167,12 +174,38 @@ async def _save(
                     made.append(Embedding(memory_id=memory.id, model=model, vector=vector))
                     if memory.needs_embedding:
                         events.append(replace(event, memory_id=memory.id))
-            await tasks.save_embeddings(tx, made)
+            await tasks.save_embeddings(tx, made, second=second)
+            if second:
+                continue
             if made and not events:
                 events.append(event)
             if any(vector is None for _, vector in given.values()):
                 events.append(replace(event, status="error"))
             await tx.apply(events)
+
+
+class BackgroundFill:
+    """Embeds in the background what the multilingual model has not embedded, one run at a time."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._is_closed = False
+        self._task: asyncio.Task[IndexReport] | None = None
+
+    def start(self) -> None:
+        """Begin, unless it is running or closed."""
+        if self._is_closed or (self._task is not None and not self._task.done()):
+            return
+        run = backfill(self._ctx, second=True, stop=lambda: self._is_closed)
+        self._task = asyncio.get_running_loop().create_task(run)
+        # After a failure the next recall starts it again.
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    async def close(self) -> None:
+        """Stop after the current batch."""
+        self._is_closed = True
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
 
 
 class IndexSync:

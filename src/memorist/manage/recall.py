@@ -40,6 +40,7 @@ class RecallOptions(TypedDict, total=False):
     as_of: datetime | str | None  # answer from what was valid then
     include_compressed: bool
     rerank: bool | None  # None: as the profile says
+    min_confidence: float | None  # below it, nothing is returned; at 0, everything that matches
 
 
 def build_query(
@@ -54,6 +55,7 @@ def build_query(
     as_of: datetime | str | None = None,
     include_compressed: bool = False,
     rerank: bool | None = None,
+    min_confidence: float | None = None,
 ) -> tuple[Query, Profile]:
     """Return a checked query and the profile that ranks it. Raises InvalidInput."""
     ctx = place.ctx
@@ -76,6 +78,7 @@ def build_query(
         as_of=validation.moment(as_of),
         labels=place.labels,
         include_compressed=include_compressed,
+        min_confidence=validation.share("min_confidence", min_confidence),
     )
     return query, profile
 

@@ -94,7 +94,9 @@ class StandIn:
         index = SnapshotCache(model=real.model, dimensions=real.dimensions, limit_bytes=CACHE_BYTES)
         database = await SqliteDatabase.open(":memory:")
         store = await Store.open(database, language=self._ctx.settings.language)
-        self._open = replace(self._ctx, store=store, index=index, external_index=None)
+        self._open = replace(
+            self._ctx, store=store, index=index, multilingual=None, external_index=None
+        )
         return self._open
 
     async def close(self) -> None:

@@ -1,6 +1,5 @@
-"""Parsing of questions, and features: one number each for how well a memory matches.
+"""Features: one number each for how well a memory matches a question.
 
-`understand` parses the question: its terms, the people and times it names, and the text to embed.
 `SnapshotSearch` is one question against one snapshot. It computes the two legs once, and every
 feature from them and from the columns of the snapshot. Only `lexical`, `related` and `fused` are
 computed elsewhere: they need texts, links or rankings.
@@ -9,25 +8,23 @@ computed elsewhere: they need texts, links or rankings.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index.arrays import Bools, Positions
+from ..index.arrays import Bools, Floats, Ints, Positions
 from ..index.snapshot import K1, Snapshot
 from ..ports import Vectors
-from ..text import clock, tokens
-from ..text.clock import Interval
-from ..text.entities import is_common
-from ..text.tokens import FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
-from ..types import KINDS, frozen
+from ..text import clock, cues
+from ..text.cues import FROM_ASSISTANT, FROM_USER, IS_FOREIGN, IS_SUMMARY, ONLY_ASKS
+from ..types import KINDS
 from .profiles import Profile
+from .question import ParsedQuestion
 
 Scores = NDArray[np.float32]  # one per position
 Column = NDArray[np.float64]  # one per candidate
@@ -36,121 +33,11 @@ TOLD_WITHIN = timedelta(days=31)  # events are often mentioned some weeks later
 _INSIGHT = KINDS.index("insight")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING = np.float32(0.0)
-_TOLD = (  # in the past: "can you suggest …" is a request, not a question about what was suggested
-    r"(?:said|told|suggested|recommended|mentioned|advised|explained|proposed|gave|wrote|listed|"
-    r"provided|described|showed|came up with)"
-)
-_TELL = (
-    r"(?:say|tell|suggest|recommend|mention|advise|explain|propose|give|write|list|provide|"
-    r"describe|show)"
-)
-_ASKS_ASSISTANT = re.compile(
-    rf"\b(?:you|(?:the|my) assistant) (?:\w+ )?{_TOLD}\b|"
-    rf"\bdid (?:you|(?:the|my) assistant) (?:\w+ )?{_TELL}\b|"
-    r"\byour (?:previous|earlier|last) \w+",
-    re.IGNORECASE,
-)
-_TOLD_MYSELF = re.compile(rf"\bI (?:\w+ )?{_TOLD}\b|\bdid I (?:\w+ )?{_TELL}\b", re.IGNORECASE)
-_WORD = re.compile(r"[^\W\d_][^\W_]*")
-
-MOST_TERMS = 512
-MOST_READ = 2000  # characters searched for names and dates: a pasted document is not a question
-
-
-@frozen
-class ParsedQuestion:
-    """A parsed question, as the legs and features use it."""
-
-    text: str
-    terms: tuple[int, ...]  # ids of the distinct terms, in the order of the text
-    dense_text: str  # what to embed
-    speakers: tuple[int, ...] = ()  # of the scope, as indices, in the order they are named
-    intervals: tuple[Interval, ...] = ()
-    asks_when: bool = False
-    asks_assistant: bool = False  # about what the assistant said
-
-
-def understand(
-    text: str,
-    speakers: Sequence[str] = (),
-    now: datetime | None = None,
-    language: str = "english",
-) -> ParsedQuestion:
-    """Parse a question, given the speakers of its scope.
-
-    >>> question = understand("When did Caroline's dog run away?", ["Melanie", "Caroline"])
-    >>> question.dense_text, question.speakers, question.asks_when
-    ('When did my dog run away?', (1,), True)
-    """
-    head = text[:MOST_READ]
-    named = named_speakers(head, speakers)
-    dense_text = text
-    if named:
-        dense_text = as_told(text, speakers[named[0]])
-    words = tokens.analyze(text, language)
-    terms = dict.fromkeys(map(tokens.term_id, words))
-    asks_assistant = _ASKS_ASSISTANT.search(head) is not None
-    if _TOLD_MYSELF.search(head):
-        asks_assistant = False
-    return ParsedQuestion(
-        text=text,
-        terms=tuple(terms)[:MOST_TERMS],
-        dense_text=dense_text,
-        speakers=named,
-        intervals=tuple(clock.intervals(head, now)),
-        asks_when=clock.asks_when(head),
-        asks_assistant=asks_assistant,
-    )
-
-
-def named_speakers(text: str, speakers: Sequence[str]) -> tuple[int, ...]:
-    """Return the speakers that a text names by first name or full name; a role is not a name.
-
-    >>> named_speakers("Will Art come with MELANIE?", ["Melanie Roy", "Art", "Will", "user"])
-    (1, 0)
-    """
-    by_word = _by_first_word(tuple(speakers))
-    if not by_word:
-        return ()
-    folded = text.casefold()
-    found: dict[int, None] = {}
-    for at, match in enumerate(_WORD.finditer(text)):
-        word = match[0]
-        numbers = by_word.get(word.casefold())
-        if numbers is None:
-            continue
-        start = match.start()
-        before = text[max(start - 2, 0) : start].strip()
-        is_inside = at > 0 and before not in (".", "!", "?")
-        is_marked = is_inside and word[0].isupper()
-        if is_marked or not is_common(word.casefold()):  # "will" needs a capital in a sentence
-            in_full = [n for n in numbers if speakers[n].casefold() in folded]
-            found |= dict.fromkeys(in_full or numbers)
-    return tuple(found)
-
-
-def as_told(text: str, speaker: str) -> str:
-    """Return the question in the first person of the speaker it is about.
-
-    >>> as_told("What did Caroline say about Melanie's book?", "Caroline")
-    "What did I say about Melanie's book?"
-    """
-    name = speaker
-    if speaker.casefold() not in text.casefold():
-        name = speaker.split()[0]
-    word = rf"(?i)\b{re.escape(name)}"
-    mine = re.sub(rf"{word}['’]s?(?!\w)", "my", text)
-    return re.sub(rf"{word}\b", "I", mine)
-
-
-@lru_cache(maxsize=64)
-def _by_first_word(speakers: tuple[str, ...]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for number, speaker in enumerate(map(str.casefold, speakers)):
-        first, *_ = speaker.split() or [""]
-        if len(first) > 1 and speaker not in tokens.ROLES:
-            found.setdefault(first, []).append(number)
-    return found
+FOREIGN = 2.0  # weight of the second model where the first one cannot compare
+FOREIGN_WORDS = 0.5  # weight of keywords in other languages, whose endings are not known
+LONG = 60.0  # terms of a message of the assistant that is mostly general advice
+REPEATS = 2.0  # times its own match that a short question loses, by the weight of `question`
+OTHER_SIDE = 0.4  # for what the user said, if the question is about the assistant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +50,7 @@ class SnapshotSearch:
     usable: Bools  # what may be returned
     now: datetime
     vector: Vectors | None = None  # of the question
+    second: Vectors | None = None  # of the question, by the second model
     channel: int = -1  # code of the channel of the question; -1 if it has none
 
     @cached_property
@@ -171,9 +59,14 @@ class SnapshotSearch:
         return {*self.profile.feature_names, "sparse", "semantic"}
 
     @cached_property
+    def postings(self) -> list[Posting]:
+        """Where each term of the question occurs, how often, and how rare it is."""
+        return find_postings(self.snapshot, self.question.terms)
+
+    @cached_property
     def bm25(self) -> tuple[Scores, float]:
         """BM25 of each position, and roughly the maximum for the terms of the question."""
-        return bm25(self.snapshot, self.question.terms)
+        return bm25(self.snapshot, self.postings)
 
     @cached_property
     def sparse(self) -> Scores:
@@ -181,6 +74,8 @@ class SnapshotSearch:
         scores, bound = self.bm25
         if self.profile.candidates != "blend":
             bound = float(scores.max(initial=0.0))
+        elif not self.question.is_english:
+            bound /= FOREIGN_WORDS
         return scores / np.float32(bound or 1.0)
 
     @cached_property
@@ -192,8 +87,27 @@ class SnapshotSearch:
 
     @cached_property
     def semantic(self) -> Scores:
-        """The dense leg, never below 0."""
-        return np.maximum(self.cosine, _NOTHING)
+        """The dense leg, never below 0; 0 where only the second model can compare."""
+        near = np.maximum(self.cosine, _NOTHING)
+        return near if self.foreign is None else np.where(self.foreign, _NOTHING, near)
+
+    @cached_property
+    def foreign(self) -> Bools | None:
+        """Where the text or the question is not English; None if that is nowhere."""
+        if self.second is None:
+            return None
+        is_foreign = self.snapshot.has_second
+        if self.question.is_english:
+            is_foreign = is_foreign & self.snapshot.marked[IS_FOREIGN]
+        return is_foreign if is_foreign.any() else None
+
+    @cached_property
+    def multilingual(self) -> Scores:
+        """Cosine by the second model, never below 0, and more where the first cannot compare."""
+        if self.second is None:
+            return np.zeros(self.snapshot.n, np.float32)
+        near = np.maximum(self.snapshot.second_similarity(self.second), _NOTHING)
+        return near if self.foreign is None else np.where(self.foreign, FOREIGN * near, near)
 
     @cached_property
     def own(self) -> Scores:
@@ -201,6 +115,8 @@ class SnapshotSearch:
         weights = self.profile.weights
         total = np.float32(weights.get("sparse", 0.0)) * self.sparse
         total += np.float32(weights.get("semantic", 0.0)) * self.semantic
+        if self.second is not None:
+            total += np.float32(weights.get("multilingual", 0.0)) * self.multilingual
         return total * self.usable
 
     @cached_property
@@ -240,22 +156,36 @@ class SnapshotSearch:
         return found
 
 
-def bm25(snapshot: Snapshot, terms: Sequence[int]) -> tuple[Scores, float]:
+class Posting(NamedTuple):
+    """A term of a question in a scope."""
+
+    positions: Ints
+    counts: Floats
+    rarity: float  # inverse document frequency
+
+
+def find_postings(snapshot: Snapshot, terms: Sequence[int]) -> list[Posting]:
+    """Return where each term occurs among the memories alive, and how rare it is."""
+    found = []
+    for where, counts in snapshot.postings(terms):
+        having = len(where) + 0.5
+        lacking = snapshot.count - len(where) + 0.5
+        found.append(Posting(where, counts, math.log1p(lacking / having)))
+    return found
+
+
+def bm25(snapshot: Snapshot, postings: Sequence[Posting]) -> tuple[Scores, float]:
     """Return the BM25 score of each position, and roughly the maximum for these terms.
 
     The bound makes the scores of different questions comparable.
     """
     scores = np.zeros(snapshot.n, np.float32)
-    total = 0.0
-    for where, counts in snapshot.postings(terms):
-        having = len(where) + 0.5
-        lacking = snapshot.count - len(where) + 0.5
-        weight = math.log1p(lacking / having)
-        total += weight
+    for where, counts, rarity in postings:
         if len(where):
             norm = snapshot.length_norm[where]
-            most = np.float32(weight * (K1 + 1.0))
+            most = np.float32(rarity * (K1 + 1.0))
             scores[where] += most * counts / (counts + norm)
+    total = sum(each.rarity for each in postings)
     return scores, 0.6 * (K1 + 1.0) * total
 
 
@@ -265,12 +195,40 @@ def flagged(search: SnapshotSearch, flag: int, at: Places) -> Bools | None:
     return marked[at] if marked.any() else None
 
 
-def role(search: SnapshotSearch, at: Places) -> Bools | None:
-    """Mark what was said by the side that is not asked about, which is mostly the assistant."""
+def role(search: SnapshotSearch, at: Places) -> Scores | None:
+    """Return how little the side that spoke is asked about.
+
+    A long message of the assistant is mostly general advice, a short one a decision or a record.
+    """
     replies = flagged(search, FROM_ASSISTANT, at)
-    if search.question.asks_assistant and replies is not None:
-        return flagged(search, FROM_USER, at)
-    return replies
+    if replies is None:
+        return None
+    if search.question.asks_assistant:
+        users = flagged(search, FROM_USER, at)
+        return None if users is None else users * np.float32(OTHER_SIDE)
+    share = search.snapshot.message_length[at] / np.float32(LONG)
+    return np.asarray(replies * np.minimum(share, np.float32(1.0)))
+
+
+def question(search: SnapshotSearch, at: Places) -> Scores:
+    """Return the share that asks; a short question loses half of its own match, too.
+
+    It repeats what is asked and does not answer it.
+    """
+    asking = search.snapshot.asking[at]
+    only_asks = flagged(search, ONLY_ASKS, at)
+    if only_asks is None:
+        return asking
+    return asking + only_asks * (np.float32(REPEATS) * search.own[at])
+
+
+def kind(search: SnapshotSearch, at: Places) -> NDArray[Any] | None:
+    """Return how many of the things that the question asks for are told: a number, a time, …"""
+    asked = [flag for flag in cues.KINDS.values() if search.question.kinds & flag]
+    if not asked:
+        return None
+    told = [search.snapshot.marked[flag][at] for flag in asked]
+    return np.asarray(np.sum(told, axis=0, dtype=np.float32))
 
 
 def summary(search: SnapshotSearch, at: Places) -> Scores | None:
@@ -361,18 +319,17 @@ Feature = Callable[[SnapshotSearch, Places], NDArray[Any] | None]
 COMPUTED: dict[str, Feature] = {
     "sparse": lambda search, at: search.sparse[at],
     "semantic": lambda search, at: search.semantic[at],
+    "multilingual": lambda search, at: None if search.second is None else search.multilingual[at],
     "neighbours": lambda search, at: search.around[at],
     "answers": lambda search, at: search.answers[at],
     "session": lambda search, at: search.session[at],
     "summary": summary,
-    "question": lambda search, at: flagged(search, IS_QUESTION, at),
+    "question": question,
     "role": role,
     "insight": lambda search, at: search.snapshot.kind[at] == _INSIGHT,
     "speaker": speaker,
     "time": time,
-    "tells_when": lambda search, at: (
-        flagged(search, HAS_TIME, at) if search.question.asks_when else None
-    ),
+    "kind": kind,
     "recency": recency,
     "relevance": relevance,
     "importance": lambda search, at: search.snapshot.importance[at],

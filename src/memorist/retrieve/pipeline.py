@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,11 +16,12 @@ from ..errors import Misconfigured, ProviderFailed, StoreDamaged
 from ..index.snapshot import WORKING
 from ..ports import Vectors
 from ..storage.queries import Reader
-from ..text.tokens import IS_EXTRACTED
-from ..types import Cut, Filter, Hit, Memory, Query, Reason, Recall
-from . import reorder, score
-from .features import SnapshotSearch, understand
+from ..text.cues import IS_EXTRACTED
+from ..types import Cut, Hit, Memory, Query, Recall
+from . import confidence, reorder, score
+from .features import SnapshotSearch
 from .profiles import Profile
+from .question import understand
 from .render import RENDERERS, Caps, fit
 from .score import Candidate, Candidates
 
@@ -45,7 +47,7 @@ async def recall(
     found = await read(candidates, search, query, ctx.store, legs)
     ranked = score.rank(profile, found)
     is_semantic = found.has_semantic
-    is_chance = score.is_chance(search, ranked)
+    sure, ranked = confidence.judge(search, ranked)
     if profile.rerank and ranked:
         ranked, legs["rerank"] = await reorder.rerank(
             query.text,
@@ -58,7 +60,13 @@ async def recall(
         profile,
         ranked,
         semantic=is_semantic,
-        chance=is_chance,
+    )
+    ranked, unlikely = confidence.select(
+        search,
+        ranked,
+        sure,
+        query.min_confidence,
+        whole=profile.rerank,
     )
     if profile.diversity is not None:
         ranked = reorder.diversify(
@@ -81,7 +89,8 @@ async def recall(
         hits=hits,
         text=text,
         tokens=ctx.count_tokens(text) if text else 0,
-        cut=(*cut, *weak),
+        cut=(*cut, *weak, *unlikely),
+        confidence=sure,
         related=related,
         legs=legs,
     )
@@ -131,11 +140,14 @@ async def prepare(
     try:
         if ctx.embedder is None:
             raise ProviderFailed("no embedding model is configured")
-        vectors = await encode(ctx.embedder, [question.dense_text])
+        vectors, second = await asyncio.gather(
+            encode(ctx.embedder, [question.dense_text]),
+            _encode_second(ctx, search, legs),
+        )
     except ProviderFailed as error:
         legs["dense"] = str(error)
         return search, legs
-    search = replace(search, vector=vectors[0])
+    search = replace(search, vector=vectors[0], second=second)
     legs["dense"] = "ok"
     if snapshot.is_lean:
         search, legs["dense"] = await _load_nearest(ctx, query, search, vectors[0])
@@ -143,6 +155,28 @@ async def prepare(
         missing = f"{snapshot.unembedded} of {snapshot.count} memories have no vector yet"
         legs["dense"] = f"{missing}: run `memorist index`"
     return search, legs
+
+
+async def _encode_second(
+    ctx: Context,
+    search: SnapshotSearch,
+    legs: dict[str, str],
+) -> Vectors | None:
+    """Return the question's vector by the second model, if the profile and the scope use it.
+
+    Vectors that the scope lacks are added in the background.
+    """
+    snapshot = search.snapshot
+    if ctx.multilingual is None or snapshot.second is None or "multilingual" not in search.used:
+        return None
+    if snapshot.lacks_second and ctx.filler is not None:
+        ctx.filler.start()
+    try:
+        (vector,) = await encode(ctx.multilingual, [search.question.dense_text])
+    except ProviderFailed as error:
+        legs["multilingual"] = str(error)
+        return None
+    return np.asarray(vector)
 
 
 async def _load_nearest(
@@ -287,6 +321,7 @@ def _select_fitting(
             score=each.score,
             parts=each.parts,
             relevance=each.relevance,
+            confidence=each.confidence if profile.confidence else None,
             tokens=count(each.memory.text),
         )
         hits.append(hit)
@@ -331,66 +366,3 @@ async def _add_related(
     if not fitted.taken:
         return (), text
     return tuple(near[i] for i in fitted.taken), fitted.text
-
-
-async def explain(
-    ctx: Context,
-    query: Query,
-    memory: Memory,
-    profile: Profile,
-    now: datetime,
-) -> Reason:
-    """Return how one memory ranks for a question, and why it was returned or left out."""
-    id = memory.id
-    answer = await recall(ctx, query, profile, now)
-    for rank, hit in enumerate(answer.hits, 1):
-        if hit.memory.id == id:
-            return Reason(
-                id=id,
-                returned=True,
-                reason="it was returned",
-                rank=rank,
-                score=hit.score,
-                parts=hit.parts,
-            )
-    search, legs = await prepare(ctx, query, profile, now)
-    found = select(search, query, everything=True)
-    if search.used & {"lexical", "related"}:
-        found = await read(found, search, query, ctx.store, legs)
-    parts, total = score.score_all(profile, found)
-    rows = await ctx.store.rows_where(query.scope, Filter(ids=(id,), states=()))
-    found_rows = search.snapshot.row[found.positions]
-    places = np.flatnonzero(np.isin(found_rows, rows))
-    if not len(places):
-        return Reason(id=id, returned=False, reason=_why_absent(memory, query))
-    i = int(places[0])
-    better = int((total > total[i]).sum())
-    reasons = [cut.reason for cut in answer.cut if cut.id == id]
-    if not answer.hits:
-        reasons += [cut.reason for cut in answer.cut]
-        reasons.append("no memory counts as evidence")
-    if better:
-        reasons.append(f"{better} memories match the question better")
-    return Reason(
-        id=id,
-        returned=False,
-        reason=[*reasons, "others match the question equally well"][0],
-        rank=better + 1,
-        score=float(total[i]),
-        parts={name: float(column[i]) for name, column in parts.items() if column[i]},
-    )
-
-
-def _why_absent(memory: Memory, query: Query) -> str:
-    states = query.where.states
-    then = query.as_of
-    if then is not None:
-        begins = memory.valid_from is None or memory.valid_from <= then
-        ends = memory.valid_to is not None and memory.valid_to <= then
-        if not begins or ends:
-            return f"it was not valid at {then.isoformat()}"
-    elif states and memory.state not in states:
-        return f"it is {memory.state}; only {', '.join(states)} memories were requested"
-    if not query.where.is_plain:
-        return "it does not pass the filter"
-    return "it shares no word with the question, and its meaning is not similar"

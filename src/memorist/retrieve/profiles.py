@@ -21,6 +21,7 @@ DAY = 86400.0
 FEATURES = {
     "sparse": "BM25 as a share of what the question's terms could reach, or of the best candidate",
     "semantic": "cosine of the question and the memory",
+    "multilingual": "cosine by the second model; doubled where one of the texts is not English",
     "relevance": "`semantic` where the memory has a vector, else `sparse`",
     "fused": "reciprocal rank fusion of the sparse and the dense ranking",
     "lexical": "words of the question that occur in the memory",
@@ -30,9 +31,10 @@ FEATURES = {
     "summary": "the memory's own match again, if it summarizes others",
     "speaker": "said by the one person whom the question names",
     "time": "said in the time that the question names",
-    "tells_when": "the question asks when, and the memory names a time",
-    "question": "the turn only asks",
-    "role": "said by the side of the chat that is not asked about",
+    "kind": "things told that the question asks for: a number, a time, a reason, a place",
+    "question": "share of the text that asks",
+    "role": "said by the side of the chat that is not asked about, more so in long messages",
+    "passage": "passages of the same message that match better",
     "insight": "inferred, not said",
     "recency": "how new it is, as `recency` of the profile says",
     "importance": "importance, from 0 to 1",
@@ -49,12 +51,18 @@ def _hint(name: object, known: Iterable[str]) -> str:
     return f" Did you mean {alike[0]!r}?" if alike else ""
 
 
-def _check_features(what: str, names: Iterable[str]) -> None:
+def _check_names(
+    what: str,
+    names: Iterable[str],
+    known: Iterable[str] = FEATURES,
+    kind: str = "Features",
+) -> None:
     for name in names:
-        if name not in FEATURES:
-            known = ", ".join(FEATURES)
-            hint = _hint(name, FEATURES)
-            raise InvalidInput(f"Unknown feature {name!r} in {what}.{hint} Features: {known}")
+        if name not in known:
+            hint = _hint(name, known)
+            one = kind.lower().removesuffix("s")
+            listed = ", ".join(known)
+            raise InvalidInput(f"Unknown {one} {name!r} in {what}.{hint} {kind}: {listed}")
 
 
 @frozen
@@ -71,16 +79,51 @@ class Gate:
     """What is strong enough to be returned: any `enough` alone, or `strong` with any `signal`."""
 
     importance_min: float = 0.0  # pinned memories pass
-    grows: bool = False  # the best match has to exceed a floor that grows with the scope
     floor: float | None = None  # of the score
-    share_of_best: float | None = None  # of the best score, below which a candidate is noise
     enough: Mapping[str, float] = field(default_factory=dict)
     strong: float | None = None
     signal: Mapping[str, float] = field(default_factory=dict)
     strict: bool = True  # if nothing passes, return nothing rather than everything
 
     def __post_init__(self) -> None:
-        _check_features("gate", (*self.enough, *self.signal))
+        _check_names("gate", (*self.enough, *self.signal))
+
+
+# Measures of an answer and of one hit in it, which confidence may weigh.
+OF_ANSWER = {
+    "always": "1",
+    "match": "the best match by words and meaning",
+    "meaning": "the mean similarity in meaning of the five best",
+    "margin": "how far the best match is above those from the sixth on",
+    "unknown_name": "1 if the question has a name that no memory has",
+    "personal": "1 if the question is about the person, or names a speaker",
+    "general": "1 if it is not, and requests something or asks what everybody may know",
+    "untold": "1 if none of the three best tells the kind of thing that is asked for",
+    "foreign": "1 if the best memory or the question is not in English",
+    "size": "logarithm of the number of memories, to base 10",
+}
+OF_HIT = {
+    "always": "1",
+    "answer": "log odds of the whole answer",
+    "behind": "how far the score is below the best",
+    "rank": "logarithm of the rank",
+    "match": "its match by words and meaning",
+    "asks": "share of the text that asks",
+}
+
+
+@frozen
+class Confidence:
+    """How confidence is computed: log odds as a weighted sum of measures."""
+
+    answer: Mapping[str, float]
+    hit: Mapping[str, float]
+    least: float  # confidence that an answer from a hundred memories needs; more in larger scopes
+    least_hit: float  # confidence that a hit after the first needs
+
+    def __post_init__(self) -> None:
+        _check_names("the confidence of answers", self.answer, OF_ANSWER, "Measures")
+        _check_names("the confidence of hits", self.hit, OF_HIT, "Measures")
 
 
 @frozen
@@ -98,6 +141,7 @@ class Profile:
     semantic_weight: float | None = None  # mixes both scores, each scaled to its best candidate
     only_semantic: bool = False  # rank by the semantic score alone
     gate: Gate = Gate()
+    confidence: Confidence | None = None
     gate_without_semantic: Gate | None = None
     diversity: float | None = None  # MMR's λ: 1 relevance alone, 0 diversity alone
     rerank: bool = False  # the reranker's score replaces the score
@@ -116,7 +160,7 @@ class Profile:
 
     def __post_init__(self) -> None:
         names = (*self.weights, *(self.sparse_weights or ()))
-        _check_features(f"profile {self.name!r}", names)
+        _check_names(f"profile {self.name!r}", names)
 
     @property
     def feature_names(self) -> set[str]:
@@ -137,22 +181,47 @@ class Profile:
 DEFAULT = Profile(
     name="default",
     weights={
-        "sparse": 1.0,  # BM25 as a share of what the question's terms could reach
-        "semantic": 1.0,  # cosine
-        "neighbours": 0.3,  # the better match of the turns before and after
+        "sparse": 0.8,  # BM25 as a share of what the question's terms could reach
+        "semantic": 0.9,  # cosine
+        "multilingual": 0.6,  # cosine by the second model
+        "neighbours": 0.35,  # the better match of the turns before and after
         "answers": 0.2,  # the turn before asks what the question asks
-        "session": 0.2,  # the best match of the session
-        "summary": 0.7,  # its own match again: as much as the three above add to a turn
-        "speaker": 0.2,  # said by the one person whom the question names
+        "session": 0.25,  # the best match of the session
+        "summary": 0.8,  # its own match again: as much as the three above add to a turn
+        "speaker": 0.3,  # said by the one person whom the question names
         "time": 0.2,  # said in the time that the question names
-        "tells_when": 0.1,  # the question asks when, and the memory names a time
-        "question": -0.15,  # the turn only asks
-        "role": -0.3,  # said by the side that is not asked about
+        "kind": 0.15,  # it tells the kind of thing that is asked for
+        "question": -0.25,  # what asks does not answer
+        "role": -0.7,  # a long reply of the assistant
+        "passage": -0.25,  # a better passage of the same message
         "insight": -0.2,  # inferred, not said
         "recency": 0.01,  # a larger weight hides better matches
     },
     recency=Recency(shape="half_life", scale=30 * DAY),
-    gate=Gate(grows=True, floor=0.0, share_of_best=0.25),
+    confidence=Confidence(
+        answer={
+            "always": -3.2,
+            "match": 1.2,
+            "meaning": 6.5,
+            "margin": 0.3,
+            "unknown_name": -0.9,
+            "personal": 0.7,
+            "general": -1.0,
+            "untold": -0.3,
+            "foreign": 1.4,
+            "size": -0.3,
+        },
+        hit={
+            "always": -2.15,
+            "answer": 0.36,
+            "behind": -1.0,
+            "rank": -0.84,
+            "match": 1.7,
+            "asks": -0.95,
+        },
+        least=0.16,
+        least_hit=0.03,
+    ),
     sources_first=True,
     budget=2000,
 )

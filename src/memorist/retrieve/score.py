@@ -9,6 +9,7 @@ fitted to data.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from itertools import islice
@@ -18,12 +19,14 @@ import numpy as np
 
 from ..index.arrays import Positions
 from ..text import normalize, tokens
+from ..text.cues import MESSAGE
 from ..types import Cut, Memory, frozen
 from .features import COMPUTED, Column, Scores, SnapshotSearch, compute, relevance
 from .profiles import Gate, Profile
 
 T = TypeVar("T")
 PER_LEG = 100  # of each leg's ranking, where rankings are fused
+PASSAGES = 4  # of one message that are looked at for each result
 _EVERYTHING = slice(None)
 _LEAST = 0.001  # a best score below this is not scaled to 1
 
@@ -62,6 +65,7 @@ class Candidate:
     features: Mapping[str, float] = field(default_factory=dict)
     relevance: float = 0.0
     position: int = -1  # in the snapshot; -1 if it was not found there
+    confidence: float = 0.0  # probability that it is what was asked for
 
 
 # Selecting candidates
@@ -76,24 +80,50 @@ def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
     for name, weight in profile.weights.items():
         if name == "recency":
             slack = abs(weight)  # it is between 0 and 1, so computing it for candidates is enough
-        elif name in COMPUTED and name not in ("sparse", "semantic"):
+        elif name in COMPUTED and name not in ("sparse", "semantic", "multilingual"):
             column = COMPUTED[name](search, _EVERYTHING)
             if column is not None:
                 total += np.float32(weight) * column
     is_supported = search.usable & (own + search.around > 0)
     np.copyto(total, -np.inf, where=~is_supported)
-    least = lower_bound(total, pool) - slack
+    least = lower_bound(total, PASSAGES * pool) - slack
     positions = np.flatnonzero((total >= least) & is_supported)
     found = Candidates(
         positions=positions,
         relevance=search.cosine[positions].astype(np.float64),
         features=compute(search, positions),
     )
-    _, score = score_all(profile, found)
-    rows = search.snapshot.row[positions]  # the same in every process
-    rounded = np.round(score, 7)
-    order = np.lexsort((rows, -rounded))
+    order = _order(search, found)
+    if "passage" in profile.weights:
+        found.features["passage"] = count_passages(search, positions, order)
+        order = _order(search, found)
     return found.pick(order[:pool])
+
+
+def _order(search: SnapshotSearch, found: Candidates) -> Positions:
+    """Return the places of the candidates, best first."""
+    _, score = score_all(search.profile, found)
+    rows = search.snapshot.row[found.positions]  # the same in every process
+    rounded = np.round(score, 7)
+    return np.lexsort((rows, -rounded))
+
+
+def count_passages(
+    search: SnapshotSearch,
+    positions: Positions,
+    order: Positions,
+) -> Column:
+    """Return for each candidate how many passages of the same message are better, at most 3."""
+    counts = np.zeros(len(positions))
+    messages = (search.snapshot.flags[positions] >> MESSAGE).tolist()
+    sessions = search.snapshot.session[positions].tolist()
+    seen: Counter[tuple[int, int]] = Counter()
+    for i in order.tolist():
+        if messages[i]:
+            message = sessions[i], messages[i]
+            counts[i] = min(seen[message], PASSAGES - 1)
+            seen[message] += 1
+    return counts
 
 
 def lower_bound(scores: Scores, count: int) -> float:
@@ -308,51 +338,17 @@ def put_repeats_last(ranked: list[Candidate], limit: int) -> list[Candidate]:
 # Gates
 
 
-def floor(count: int) -> float:
-    """Return the least evidence for an answer from a scope with `count` memories.
-
-    The best of many unrelated memories scores higher than the best of a few, and in a small scope
-    even a weak match may be relevant, so the floor rises with the size of the scope, steeply at
-    first. It applies to the sum of both legs: without a vector, a shared word is enough.
-
-    >>> [round(floor(n), 2) for n in (10, 34, 100, 600, 100_000)]
-    [0.03, 0.12, 0.25, 0.25, 0.3]
-    """
-    size = max(count, 1)
-    growing = 0.03 + 0.4 * math.log10(size / 20)
-    short = min(max(growing, 0.03), 0.25)
-    long = min(0.12 * math.log10(size / 8), 0.3)
-    return max(short, long)
-
-
-def is_chance(search: SnapshotSearch, candidates: Sequence[Candidate]) -> bool:
-    """Return whether the best match is not better than the best unrelated memory would be."""
-    snapshot = search.snapshot
-    if search.profile.candidates != "blend":
-        return False
-    if search.vector is None or snapshot.unembedded:
-        return False
-    evidence = 0.0
-    for each in candidates:
-        legs = each.parts.get("sparse", 0.0) + each.parts.get("semantic", 0.0)
-        evidence = max(evidence, legs)
-    return evidence < floor(snapshot.count)
-
-
 def keep(
     profile: Profile,
     candidates: Sequence[Candidate],
     *,
     semantic: bool,
-    chance: bool,
 ) -> tuple[list[Candidate], list[Cut]]:
     """Return the candidates that pass the gate of the profile, and why the others do not."""
     gate = profile.gate
     if not semantic and profile.gate_without_semantic is not None:
         gate = profile.gate_without_semantic
-    best = max((each.score for each in candidates), default=0.0)
-    is_weak = gate.grows and chance
-    strong = [not is_weak and passes(gate, each, best) for each in candidates]
+    strong = [passes(gate, each) for each in candidates]
     everything = not gate.strict and not any(strong)
     kept = []
     cut = []
@@ -373,8 +369,8 @@ def keep(
     return kept, cut
 
 
-def passes(gate: Gate, candidate: Candidate, best: float) -> bool:
-    """Return whether a candidate is strong enough, given the best score."""
+def passes(gate: Gate, candidate: Candidate) -> bool:
+    """Return whether a candidate is strong enough."""
     features = candidate.features
 
     def reaches(least: Mapping[str, float]) -> bool:
@@ -382,8 +378,6 @@ def passes(gate: Gate, candidate: Candidate, best: float) -> bool:
 
     score = candidate.score
     least = -math.inf if gate.floor is None else gate.floor
-    if gate.share_of_best is not None:
-        least = max(least, gate.share_of_best * max(best, 0.0))
     is_strong = reaches(gate.enough) or (not gate.enough and gate.strong is None)
     if gate.strong is not None and score >= gate.strong:
         is_strong = is_strong or not gate.signal or reaches(gate.signal)

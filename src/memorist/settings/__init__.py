@@ -65,6 +65,9 @@ class Settings(BaseSettings):
     embedder: str = Field("minilm", pattern=r"^(minilm|hashing|none|openai(:.+)?)$")
     """Embedding model: `minilm`, `hashing`, `none`, or `openai:MODEL` (texts are sent to the
     server)."""
+    multilingual: bool = True
+    """Whether the packaged multilingual model is used beside `minilm`, to find memories in other
+    languages."""
     embedder_url: Url | None = None
     """Base URL of an OpenAI-compatible server, for example `http://localhost:11434/v1`."""
     embedder_key: SecretStr | None = None
@@ -261,6 +264,7 @@ class Options(TypedDict, total=False):
     space: str
     language: str
     embedder: str
+    multilingual: bool
     embedder_url: str | None
     embedder_key: str | None
     embedder_dimensions: int | None

@@ -23,6 +23,7 @@ class Save:
     event: HistoryEvent | None  # None: not a change (an earlier version)
     vector: Any = None  # float32
     model: str | None = None  # that computed the vector
+    second: tuple[str, Any] | None = None  # the second model, and its vector
     old_ref: str | None = None  # where the previous version is stored
     actor: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)

@@ -24,7 +24,8 @@ _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 PAGE = 1000  # memories read at a time where all are wanted
 _COLUMNS = ", ".join(rows.COLUMNS)
 _INDEX = ", ".join(f"m.{name}" for name in rows.INDEX_COLUMNS)
-_ERASED = ", ".join(["e.row", "'erased'", *["NULL"] * (len(rows.INDEX_COLUMNS) - 1)])
+_ERASED = ", ".join(["e.row", "'erased'", *["NULL"] * len(rows.INDEX_COLUMNS)])
+_VECTOR = "LEFT JOIN vectors {0} ON {0}.scope = ? AND {0}.memory = m.row AND {0}.model = ?"
 _GONE = ("erased", "soft_deleted")
 _RELATION = "SELECT r.from_id, r.to_id, r.relation_type, r.created_at, r.strength FROM relations r"
 _RELATIONS = f"{_RELATION} WHERE r.scope = ? AND r.relation_type = ?"
@@ -166,8 +167,12 @@ class Reader:
         model: str,
         limit: int,
         after: int = 0,
+        second: str | None = None,
     ) -> Delta:
-        """Return the changes after a revision, in pages of at most `limit` rows, by row number."""
+        """Return the changes after a revision, in pages of at most `limit` rows, by row number.
+
+        They have the vectors of a model, and of a second one if given.
+        """
         number = await self.number(scope)
         if number < 0:
             return Delta(revision=0)
@@ -175,10 +180,16 @@ class Reader:
         # order without sorting, and a short one without scanning all rows.
         is_short = revision and not after
         changed = "m.changed > ? AND +m.row > ?" if is_short else "+m.changed > ? AND m.row > ?"
-        sql = f"""SELECT {_INDEX}, v.embedding FROM memories m
-        LEFT JOIN vectors v ON v.scope = ? AND v.memory = m.row AND v.model = ?
+        models = [model] if second is None else [model, second]
+        names = [f"v{i}" for i in range(len(models))]
+        joins = " ".join(map(_VECTOR.format, names))
+        last = "NULL" if second is None else "v1.embedding"
+        sql = f"""SELECT {_INDEX}, v0.embedding, {last} FROM memories m {joins}
         WHERE m.scope = ? AND {changed}"""
-        values: tuple[Any, ...] = (number, model, number, revision, after)
+        values: tuple[Any, ...] = ()
+        for each in models:
+            values += (number, each)
+        values += (number, revision, after)
         if is_short:  # with erased rows; soft-deleted ones are among the others
             sql += f" UNION ALL SELECT {_ERASED} FROM erased e WHERE e.scope = ? AND e.changed > ?"
             values += (number, revision)

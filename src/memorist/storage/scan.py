@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from ..errors import InvalidInput, MemoristError, StoreDamaged
-from ..text import clock, normalize, tokens
+from ..text import clock, cues, normalize, tokens
 from ..types import Scope
 from . import HistoryEntry, dump, history, person, proposals, rows
 from .database import EVERY, Rows
@@ -97,7 +97,7 @@ def find_altered(page: Rows, scope: Scope, language: str) -> list[str]:
             problems.append(str(error))
             continue
         has_terms = terms == tokens.terms_of(memory, language)
-        if not has_terms or flags != tokens.flags_of(memory):
+        if not has_terms or flags != cues.flags_of(memory):
             problems.append(
                 f"The terms of memory {memory.id!r} do not match its text:"
                 " run `memorist index --force`"

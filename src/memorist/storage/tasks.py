@@ -367,17 +367,22 @@ class EmbeddingQueue:
         sql = "DELETE FROM claims WHERE worker = ?"
         await execute(self.database, sql, (worker,), scope=EVERY)
 
-    async def drop_vectors(self, keep: str) -> int:
-        """Delete the vectors of all models but one; return how many."""
-        others = "FROM vectors WHERE model <> ?"
-        queries = [(f"SELECT count(*) {others}", (keep,)), (f"DELETE {others}", (keep,))]
+    async def drop_vectors(self, *keep: str) -> int:
+        """Delete the vectors of all models but these; return how many."""
+        others = f"FROM vectors WHERE model NOT IN ({placeholders(keep)})"
+        queries = [(f"SELECT count(*) {others}", keep), (f"DELETE {others}", keep)]
         async with self.database.transaction() as connection:
             counted, _ = await connection.read(queries, scope=EVERY)
         return int(counted[0][0])
 
 
-async def save_embeddings(tx: Transaction, made: Sequence[Embedding]) -> None:
-    """Store vectors of memories that were stored without one."""
+async def save_embeddings(
+    tx: Transaction,
+    made: Sequence[Embedding],
+    *,
+    second: bool = False,
+) -> None:
+    """Store vectors of memories that were stored without one; `second`: of the second model."""
     if not made:
         return
     number, changed = await tx.next_revision()
@@ -386,6 +391,11 @@ async def save_embeddings(tx: Transaction, made: Sequence[Embedding]) -> None:
     for each in made:
         ids.append(each.memory_id)
         vectors.append(rows.vector_row(each.model, each.vector, number, each.memory_id))
+    done: list[tuple[Any, ...]] = [(changed, number, id) for id in ids]
+    if second:
+        sql = "UPDATE memories SET changed = ? WHERE scope = ? AND id = ?"
+        await tx.touch((rows.INSERT_VECTOR, vectors), (sql, done))
+        return
     done = []
     for memory in await tx.get(tx.scope, ids):
         row_hash = rows.values(replace(memory, needs_embedding=False))[len(rows.HASHED)]

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from ..errors import InvalidInput
-from ..text import clock, normalize, tokens
+from ..text import clock, cues, normalize, tokens
 from ..text.clock import new_id
 from ..types import Memory, Op, Scope
 from . import (
@@ -217,6 +217,8 @@ class Transaction(Reader):
                 stale.append((number, number, memory.id, memory.text))
             if save.vector is not None:
                 vectors.append(rows.vector_row(save.model, save.vector, number, memory.id))
+            if save.second is not None:
+                vectors.append(rows.vector_row(*save.second, number, memory.id))
             is_wanted = memory.manually_saved or memory.pinned or save.event == "restored"
             if memory.state == "active" and is_wanted:
                 wording = normalize.wording(memory.text)
@@ -243,7 +245,7 @@ class Transaction(Reader):
         """Return the values of `rows.UPSERT`."""
         values = rows.values(memory)  # refuses what cannot be stored
         terms = tokens.terms_of(memory, self.language)
-        return (number, changed, *values, tokens.flags_of(memory), terms)
+        return (number, changed, *values, cues.flags_of(memory), terms)
 
     def _save_row(
         self,

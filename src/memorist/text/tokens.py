@@ -1,4 +1,4 @@
-"""Derive from a text what the index stores: words, the terms for keyword search, and flags.
+"""Derive from a text what keyword search stores: its words and terms.
 
 Words are Unicode words, casefolded. Scripts written without spaces (Han, Kana, Hangul, Thai, Lao,
 Khmer, Burmese) are split into pairs of neighboring characters. The rest is stemmed by the language
@@ -28,13 +28,10 @@ from numpy.typing import NDArray
 from ..types import GUILD, Memory
 from . import clock
 
-ANALYSIS = 2  # raise it to have stored terms, flags and fingerprints computed again on opening
+ANALYSIS = 3  # raise it to have stored terms, flags and fingerprints computed again on opening
 LONGEST = 64  # a longer word is cut: it is not searched for, and stemmers slow down on it
 LONGEST_FACT = 220
 LONGEST_EVIDENCE = 180  # characters that are embedded
-FLAGS = (1, 2, 4, 8, 16, 32, 64)
-IS_QUESTION, HAS_TIME, FROM_USER, FROM_ASSISTANT, ENDS_ASKING, IS_SUMMARY, IS_EXTRACTED = FLAGS
-FEW = 4  # words: "Wow, that's cool, Caroline!" before a question says nothing
 _MOST_COUNTED = 255  # a term counts at most this often in one text
 
 # Python's \w leaves out combining marks, which would split Hindi, Thai or decomposed Latin words.
@@ -71,11 +68,6 @@ _UNSPACED_RUN = re.compile(f"[{_UNSPACED}{_MARKS}]+|[^{_UNSPACED}]+")
 _CLUSTER = re.compile(f".[{_MARKS}]*", re.DOTALL)
 _CJK = re.compile(f"[{_UNSPACED}]")
 _ACCENT = re.compile("[\u0300-\u036f]")
-_SENTENCE = re.compile(r"[^.!?。！？…؟\u037e]*+[.!?。！？…؟\u037e]*+")
-_ASKING = ("?", "？", "؟", "\u037e")
-# A smiley or a quotation mark may follow the question mark.
-_LAST_MARK = re.compile(r"[?？؟\u037e][^\w.!…]*$")
-_SPOKEN = re.compile(r"\w+")
 # The letters by which a language is recognized.
 _LETTERS = {
     "greek": "[\u0370-\u03ff\u1f00-\u1fff]",
@@ -314,48 +306,6 @@ def unpack(packed: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
     terms = np.frombuffer(packed, dtype="<u4", count=count)
     frequencies = np.frombuffer(packed, dtype=np.uint8, offset=4 * count)
     return terms, frequencies
-
-
-def flags_of(memory: Memory) -> int:
-    """Return the flags for ranking: who said it, whether it asks, names a time, is derived."""
-    text = memory.text
-    voice = memory.labels.role or memory.speaker
-    claims = {
-        IS_QUESTION: is_question(text),
-        ENDS_ASKING: ends_asking(text),
-        HAS_TIME: clock.has_time(text),
-        FROM_USER: voice == "user",
-        FROM_ASSISTANT: voice == "assistant",
-        IS_SUMMARY: memory.compression_source,
-        IS_EXTRACTED: memory.evidence_text and memory.evidence_ids,
-    }
-    return sum(flag for flag, holds in claims.items() if holds)
-
-
-def is_question(text: str) -> bool:
-    """Return whether a turn only asks: apart from a question it has a few words at most.
-
-    >>> is_question("Wow, that's great! What happened next?")
-    True
-    >>> is_question("I moved to Rome last year. And you?")
-    False
-    """
-    asks = False
-    for sentence in _SENTENCE.findall(text):
-        if sentence.rstrip().endswith(_ASKING):
-            asks = True
-        elif len(_SPOKEN.findall(sentence)) > FEW:
-            return False
-    return asks
-
-
-def ends_asking(text: str) -> bool:
-    """Return whether a turn ends in a question, so that the next one is likely to answer it.
-
-    >>> ends_asking("I moved to Rome. And you? 🙂"), ends_asking("Really? I did not know.")
-    (True, False)
-    """
-    return _LAST_MARK.search(text[-80:]) is not None
 
 
 def meaning_of(memory: Memory) -> str:

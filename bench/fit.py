@@ -1,0 +1,315 @@
+"""Fit the confidence of the default profile: how likely an answer, and each hit, has what was asked for.
+
+    python -m bench.fit [--data FOLDER] [--cache FOLDER] [--measure SET …]
+
+It is fitted only on data that may be shipped: our own conversations in `bench/own`, and from the
+folder with further data personas, languages and iKAT. Sets given with `--measure` are only measured.
+Each set is also measured with weights that were fitted without it. Databases and measures are kept
+in `--cache`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import pickle
+import random
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+import memorist
+from bench import data, report
+from bench.data import Conversation
+from bench.quality import WRONG_PERSON, calibration_error, credited, mean
+from memorist.manage.recall import build_query
+from memorist.retrieve import confidence, pipeline, profiles, score
+
+OWN = Path(__file__).parent / "own"
+SHIPPED = ("personas", "languages", "ikat")
+FOREIGN = 12  # questions of the next conversation that each conversation is asked
+VARIED = ("friends", "weeks", "projects", "personas", "events")
+HITS = 10
+Array = NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Asked:
+    """One question: the measures of its answer and of its candidates, and which are evidence."""
+
+    answerable: bool
+    foreign: bool
+    measures: dict[str, float]
+    hits: list[dict[str, float]]  # without the log odds of the answer
+    useful: list[bool]
+
+
+def join(conversations: list[Conversation]) -> list[Conversation]:
+    """Return all conversations as two large ones."""
+    halves = []
+    for half in (conversations[::2], conversations[1::2]):
+        messages = []
+        questions = []
+        for each in half:
+            for message in each.messages:
+                ends = {"id": f"{each.name}/{message['id']}"}
+                ends["session"] = f"{each.name}/{message['session']}"
+                messages.append({**message, **ends})
+            for question in each.questions:
+                evidence = tuple(f"{each.name}/{id}" for id in question.evidence)
+                questions.append(replace(question, evidence=evidence))
+        halves.append(Conversation(name=half[0].name, messages=messages, questions=questions))
+    return halves
+
+
+def begin(conversations: list[Conversation]) -> list[Conversation]:
+    """Return the first quarter of each conversation; what is told later cannot be answered."""
+    beginnings = []
+    for each in conversations:
+        messages = each.messages[: len(each.messages) // 4]
+        ids = {message["id"] for message in messages}
+        questions = []
+        for question in each.questions:
+            known = ids.intersection(question.evidence)
+            if known or choose_few(question.text):
+                evidence = tuple(id for id in question.evidence if id in ids)
+                questions.append(replace(question, evidence=evidence))
+        beginnings.append(Conversation(name=each.name, messages=messages, questions=questions))
+    return beginnings
+
+
+def choose_few(text: str) -> bool:
+    """Choose about a third of the unanswerable questions, always the same."""
+    return crc32(text.encode()) % 3 == 0
+
+
+VARIANTS: dict[str, Callable[[list[Conversation]], list[Conversation]]] = {
+    "": list,
+    "joined": join,
+    "begun": begin,
+}
+
+
+async def collect(path: Path, cache: Path, variant: str = "") -> list[Asked]:
+    """Ask all questions of a set, and those of the next conversation as unanswerable ones."""
+    conversations = VARIANTS[variant](data.read(path))
+    choose = random.Random(7)
+    found = []
+    place = cache / f"{path.stem}{variant}.db"
+    async with memorist.aio.open(place, state_dir=cache) as memory:
+        for number, conversation in enumerate(conversations):
+            scope = memory.scope(user=conversation.name)
+            if not (await scope.list(limit=1)).memories:
+                await scope.remember(conversation.messages)
+            texts = {each["id"]: each["content"] for each in conversation.messages}
+            following = conversations[(number + 1) % len(conversations)]
+            others = [each for each in following.questions if each.evidence]
+            asked = [(each, False) for each in conversation.questions]
+            if following is not conversation and others:
+                few = choose.sample(others, min(FOREIGN, len(others)))
+                asked += [(each, True) for each in few]
+            for question, foreign in asked:
+                if question.category != WRONG_PERSON:
+                    found += await ask(scope, question, texts, foreign=foreign)
+    return found
+
+
+async def ask(scope: Any, question: Any, texts: dict[str, str], *, foreign: bool) -> list[Asked]:
+    """Return the measures of one question, if anything matches it at all."""
+    ctx = scope.ctx
+    query, profile = build_query(scope, question.text, limit=HITS)
+    search, legs = await pipeline.prepare(ctx, query, profile, ctx.clock())
+    found = await pipeline.read(pipeline.select(search, query), search, query, ctx.store, legs)
+    ranked = score.rank(profile, found)[:HITS]
+    if not ranked:
+        return []
+    evidence = set() if foreign else set(question.evidence)
+    best = ranked[0].score
+    hits = []
+    for rank, each in enumerate(ranked, 1):
+        hits.append(confidence.measure_hit(search, each, best=best, rank=rank, answer=0.0))
+    return [
+        Asked(
+            answerable=bool(evidence),
+            foreign=foreign,
+            measures=confidence.measure(search, ranked),
+            hits=hits,
+            useful=[bool(evidence & {*credited(each.memory, texts)}) for each in ranked],
+        )
+    ]
+
+
+def regress(rows: Array, labels: Array, importance: Array, *, l2: float = 0.01) -> Array:
+    """Return the weights of a logistic regression; the first column is always 1."""
+    scale = rows.std(axis=0)
+    scale[scale == 0] = 1.0
+    shift = rows.mean(axis=0)
+    shift[0], scale[0] = 0.0, 1.0
+    scaled = (rows - shift) / scale
+    weights = np.zeros(rows.shape[1])
+    for _ in range(30):  # Newton's method
+        guess = 1 / (1 + np.exp(-scaled @ weights))
+        penalty = np.full(len(weights), l2)
+        penalty[0] = 0.0
+        slope = scaled.T @ (importance * (guess - labels)) + penalty * weights
+        curve = (scaled * (importance * guess * (1 - guess))[:, None]).T @ scaled
+        weights = weights - np.linalg.solve(curve + np.diag(penalty + 1e-9), slope)
+    plain = weights / scale
+    plain[0] = weights[0] - (plain[1:] * shift[1:]).sum()
+    return np.asarray(plain)
+
+
+def fit_answers(sets: list[list[Asked]], names: list[str], kept: Any) -> dict[str, float]:
+    """Fit the model of an answer; `kept` says how many hits are returned."""
+    rows = np.array([[each.measures[name] for name in names] for some in sets for each in some])
+    labels = np.array([any(each.useful[: kept(each)]) for some in sets for each in some], float)
+    importance = np.array([1 / len(some) for some in sets for _ in some]) / len(sets)
+    return dict(zip(names, regress(rows, labels, importance).tolist(), strict=True))
+
+
+def fit_hits(
+    sets: list[list[Asked]], names: list[str], answers: dict[str, float]
+) -> dict[str, float]:
+    """Fit the model of one hit."""
+    rows, labels, importance = [], [], []
+    for some in sets:
+        for each in some:
+            odds = confidence.weigh(answers, each.measures)
+            for hit, useful in zip(each.hits, each.useful, strict=True):
+                rows.append([{**hit, "answer": odds}[name] for name in names])
+                labels.append(float(useful))
+                importance.append(1 / len(some) / HITS)
+    weights = regress(np.array(rows), np.array(labels), np.array(importance) / len(sets))
+    return dict(zip(names, weights.tolist(), strict=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    data.add_option(parser)
+    parser.add_argument("--cache", type=Path, help="where databases and measures are kept")
+    parser.add_argument("--measure", nargs="*", default=[], metavar="SET")
+    parser.add_argument("--at", type=float, default=0.3, help="threshold of an answer")
+    parser.add_argument("--cut", type=float, default=0.15, help="threshold of a hit")
+    options = parser.parse_args()
+    paths = {path.stem: path for path in sorted(OWN.glob("*.jsonl"))}
+    shipped = list(paths)
+    for name in (*SHIPPED, *options.measure):
+        path = options.data / f"{name}-dev.jsonl"
+        if path.exists():
+            paths[name] = path
+            if name in SHIPPED:
+                shipped.append(name)
+    with tempfile.TemporaryDirectory() as folder:
+        cache = options.cache or Path(folder)
+        cache.mkdir(parents=True, exist_ok=True)
+        found: dict[str, list[Asked]] = {}
+        for name, path in paths.items():
+            for variant in VARIANTS if name in shipped and name in VARIED else ("",):
+                kept = cache / f"{name}{variant}.measures"
+                if not kept.exists():
+                    kept.write_bytes(pickle.dumps(asyncio.run(collect(path, cache, variant))))
+                found[f"{name} {variant}".strip()] = pickle.loads(kept.read_bytes())
+    rows = []
+    everything: list[tuple[float, bool]] = []
+    for name, asked in found.items():
+        models = fit(without(found, shipped, name.split()[0]), options.cut)
+        rows.append(evaluate(name, asked, *models, options, everything))
+    report.table("Confidence, fitted without the set that is measured", rows)
+    guesses, came_true = zip(*everything, strict=True)
+    print(f"calibration error of all: {calibration_error(guesses, came_true):.3f}")
+    models = fit(without(found, shipped, ""), options.cut)
+    for title, weights in zip(("answer", "hit"), models, strict=True):
+        print(title, {name: round(weight, 2) for name, weight in weights.items()})
+
+
+def without(found: dict[str, list[Asked]], shipped: list[str], left_out: str) -> list[list[Asked]]:
+    """Return the sets to fit on, without one and its variants."""
+    chosen = []
+    for name, asked in found.items():
+        source = name.split()[0]
+        if source in shipped and source != left_out:
+            chosen.append(asked)
+    return chosen
+
+
+def count_kept(asked: Asked, odds: float, hits: dict[str, float], cut: float) -> int:
+    """Return how many hits are returned: the first, and those above the threshold after it."""
+    cut *= confidence.share_of_hits(round(10 ** asked.measures["size"]))
+    kept = 1
+    for hit in asked.hits[1:]:
+        log_odds = confidence.weigh(hits, {**hit, "answer": odds})
+        if confidence.to_probability(log_odds) < cut:
+            break
+        kept += 1
+    return kept
+
+
+def fit(sets: list[list[Asked]], cut: float) -> tuple[dict[str, float], dict[str, float]]:
+    """Fit both models; the answer counts what is returned after the cut."""
+    names = list(profiles.OF_ANSWER)
+    answers = fit_answers(sets, names, lambda each: HITS)
+    hits = fit_hits(sets, list(profiles.OF_HIT), answers)
+
+    def kept(each: Asked) -> int:
+        return count_kept(each, confidence.weigh(answers, each.measures), hits, cut)
+
+    return fit_answers(sets, names, kept), hits
+
+
+def evaluate(
+    name: str,
+    asked: list[Asked],
+    answers: dict[str, float],
+    hits: dict[str, float],
+    options: argparse.Namespace,
+    everything: list[tuple[float, bool]],
+) -> dict[str, Any]:
+    """Return the line of the table for one set."""
+    guesses: list[float] = []
+    labels: list[bool] = []
+    empty: list[bool] = []
+    silent: list[bool] = []
+    foreign: list[bool] = []
+    returned = useful = 0
+    shares, before = [], []
+    for each in asked:
+        odds = confidence.weigh(answers, each.measures)
+        sure = confidence.to_probability(odds)
+        kept = count_kept(each, odds, hits, options.cut)
+        got = any(each.useful[:kept])
+        guesses.append(sure)
+        labels.append(got)
+        share = confidence.share_of_answer(round(10 ** each.measures["size"]))
+        is_empty = sure < options.at * share
+        if each.answerable:
+            empty.append(is_empty)
+            returned += 0 if is_empty else kept
+            useful += 0 if is_empty else sum(each.useful[:kept])
+            shares.append(0 if is_empty else sum(each.useful[:kept]))
+            before.append(sum(each.useful))
+        else:
+            (foreign if each.foreign else silent).append(is_empty)
+    everything += zip(guesses, labels, strict=True)
+    return {
+        "set": name,
+        "questions": len(asked),
+        "error": calibration_error(guesses, labels),
+        "empty": mean(empty),
+        "silent": mean(silent),
+        "foreign": mean(foreign),
+        "precision": useful / max(returned, 1),
+        "hits": returned / max(len(empty), 1),
+        "kept": sum(shares) / max(sum(before), 1),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""Confidence: how likely an answer contains what was asked for, and how likely each hit does.
+
+Both are logistic models over a few readable measures. Their weights are part of the profile;
+`bench/fit.py` fits them for the packaged embedding models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ..text import cues
+from ..types import Cut
+from .features import SnapshotSearch
+from .score import Candidate
+
+TOP = 3  # candidates that have to show the evidence
+FEW = 5
+DENSE = ("semantic", "multilingual")
+SMALL = 60  # memories: in a smaller scope little can be returned anyway, so hits need less
+USUAL = 100  # memories of the scope for which the threshold of an answer is given
+
+
+def measure(search: SnapshotSearch, ranked: Sequence[Candidate]) -> dict[str, float]:
+    """Return the measures of an answer, given its candidates, best first."""
+    question = search.question
+    top = ranked[:TOP]
+    positions = [each.position for each in top]
+    matches = sorted((match(search, each) for each in ranked[: 2 * FEW]), reverse=True)
+    rest = matches[FEW:] or [0.0]
+    meanings = [meaning(search, each) for each in ranked[:FEW]]
+    terms = zip(question.terms, search.postings, strict=True)
+    missing = {term for term, posting in terms if not len(posting.positions)}
+    is_personal = bool(question.speakers) or cues.is_personal(question.text)
+    told = int(np.bitwise_or.reduce(search.snapshot.flags[positions]))
+    return {
+        "always": 1.0,
+        "match": matches[0],
+        "meaning": sum(meanings) / len(meanings),
+        "margin": matches[0] - sum(rest) / len(rest),
+        "unknown_name": float(not missing.isdisjoint(question.names)),
+        "personal": float(is_personal),
+        "general": float(not is_personal and cues.is_task(question.text)),
+        "untold": float(bool(question.kinds) and not told & question.kinds),
+        "foreign": float(search.foreign is not None and search.foreign[positions[0]]),
+        "size": math.log10(max(int(search.usable.sum()), 1)),
+    }
+
+
+def meaning(search: SnapshotSearch, candidate: Candidate) -> float:
+    """Return the part of a score that similarity in meaning has."""
+    parts = candidate.parts
+    found = sum(parts.get(leg, 0.0) for leg in DENSE)
+    if search.second is None:  # the first model speaks for both
+        weights = search.profile.weights
+        found *= 1 + weights.get("multilingual", 0.0) / weights.get("semantic", 1.0)
+    return found
+
+
+def match(search: SnapshotSearch, candidate: Candidate) -> float:
+    """Return how well a memory matches by its own words and meaning."""
+    return candidate.parts.get("sparse", 0.0) + meaning(search, candidate)
+
+
+def measure_hit(
+    search: SnapshotSearch,
+    candidate: Candidate,
+    *,
+    best: float,
+    rank: int,
+    answer: float,
+) -> dict[str, float]:
+    """Return the measures of one hit, given the best score and the log odds of the answer."""
+    return {
+        "always": 1.0,
+        "answer": answer,
+        "behind": best - candidate.score,
+        "rank": math.log(rank),
+        "match": match(search, candidate),
+        "asks": min(1.0, candidate.features.get("question", 0.0)),
+    }
+
+
+def weigh(weights: Mapping[str, float], measures: Mapping[str, float]) -> float:
+    """Return the log odds."""
+    return sum(weight * measures[name] for name, weight in weights.items())
+
+
+def to_probability(log_odds: float) -> float:
+    """Return the probability for log odds.
+
+    >>> to_probability(0.0)
+    0.5
+    """
+    return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, log_odds))))
+
+
+def judge(
+    search: SnapshotSearch,
+    ranked: Sequence[Candidate],
+) -> tuple[float | None, list[Candidate]]:
+    """Return the confidence in the answer, and the candidates with theirs.
+
+    It is None if the profile does not define it, or if only words could be compared.
+    """
+    model = search.profile.confidence
+    if model is None or not ranked or search.vector is None or search.snapshot.unembedded:
+        return None, list(ranked)
+    answer = weigh(model.answer, measure(search, ranked))
+    best = ranked[0].score
+    judged = []
+    for rank, each in enumerate(ranked, 1):
+        measures = measure_hit(search, each, best=best, rank=rank, answer=answer)
+        sure = to_probability(weigh(model.hit, measures))
+        judged.append(replace(each, confidence=sure))
+    return to_probability(answer), judged
+
+
+def share_of_answer(count: int) -> float:
+    """Return the factor of the threshold for answers from `count` memories.
+
+    In a large scope something similar is nearly always found, so more is needed.
+
+    >>> [round(share_of_answer(count), 2) for count in (10, 100, 1000, 100_000)]
+    [0.33, 1.0, 2.0, 2.0]
+    """
+    share = math.log10(max(count, 1) / USUAL) + 1
+    return max(0.33, min(2.0, share))
+
+
+def share_of_hits(count: int) -> float:
+    """Return the factor of the threshold for hits: a small scope cannot return much anyway.
+
+    >>> [round(share_of_hits(count), 2) for count in (10, 30, 100)]
+    [0.4, 0.5, 1.0]
+    """
+    return max(0.4, min(1.0, count / SMALL))
+
+
+def select(
+    search: SnapshotSearch,
+    ranked: Sequence[Candidate],
+    sure: float | None,
+    least: float | None = None,
+    *,
+    whole: bool = False,
+) -> tuple[list[Candidate], list[Cut]]:
+    """Return the hits that count as evidence, up to where it ends, and why others do not.
+
+    `least` replaces the threshold of the profile: below it nothing is returned, and at 0 everything
+    is. With `whole`, the list is not shortened.
+    """
+    model = search.profile.confidence
+    if model is None or sure is None or least == 0:
+        return list(ranked), []
+    count = int(search.usable.sum())
+    needed = model.least * share_of_answer(count) if least is None else least
+    if sure < needed:
+        reason = f"the answer is too uncertain: {sure:.2f} where {needed:.2f} is needed"
+        return [], [Cut(id=each.memory.id, reason=reason, score=each.score) for each in ranked]
+    needed = model.least_hit * share_of_hits(count)
+    kept: list[Candidate] = []
+    cut: list[Cut] = []
+    for each in ranked:
+        if whole or not kept or (not cut and each.confidence >= needed):
+            kept.append(each)
+            continue
+        reason = "it is too unlikely to be what was asked for"
+        cut.append(Cut(id=each.memory.id, reason=reason, score=each.score))
+    return kept, cut

@@ -1,0 +1,174 @@
+"""What a text reveals without being understood: its language, how much of it asks, what it tells.
+
+The answers are stored with each memory as flags, so that ranking does not read texts. They take
+time linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from zlib import crc32
+
+from ..types import Memory
+from . import clock
+from .tokens import load_patterns, word_set, words
+
+FLAGS = tuple(1 << bit for bit in range(11))
+(
+    HAS_NUMBER,
+    HAS_TIME,
+    FROM_USER,
+    FROM_ASSISTANT,
+    ENDS_ASKING,
+    IS_SUMMARY,
+    IS_EXTRACTED,
+    HAS_REASON,
+    HAS_PLACE,
+    IS_FOREIGN,  # not in English
+    ONLY_ASKS,  # a short question and nothing else
+) = FLAGS
+ASKING = 12  # the three bits from here on hold how much of the text asks
+MOST_ASKING = 7
+MESSAGE = 16  # the bits from here on are the same in all chunks of one message; 0 if unknown
+_MESSAGES = 2**15 - 1
+KINDS = {"number": HAS_NUMBER, "reason": HAS_REASON, "place": HAS_PLACE, "time": HAS_TIME}
+FEW = 4  # words: "Wow, that's cool, Caroline!" before a question says nothing
+SHORT = 15  # words of a question that tells nothing on the side
+_MOST_READ = 4000  # characters
+_TABLES = load_patterns(__file__)
+_ENGLISH = word_set(" ".join(_TABLES["words"]["english"]))
+_OTHER = word_set(" ".join(_TABLES["words"]["other"]))
+_OPENING = re.compile(_TABLES["asking"]["opening"])
+_TELLS = {
+    KINDS[name]: re.compile(kind["tells"])
+    for name, kind in _TABLES["kinds"].items()
+    if "tells" in kind
+}
+_ASKS = {KINDS[name]: re.compile(kind["asks"]) for name, kind in _TABLES["kinds"].items()}
+_ABOUT = {name: re.compile(pattern) for name, pattern in _TABLES["about"].items()}
+_SENTENCE = re.compile(r"[^.!?\n。！？…؟\u037e]*+[.!?\n。！？…؟\u037e]*+")
+_ASKING_MARKS = ("?", "？", "؟", "\u037e")
+# A smiley or a quotation mark may follow the question mark.
+_LAST_MARK = re.compile(r"[?？؟\u037e][^\w.!…]*$")
+_SPOKEN = re.compile(r"\w+")
+
+
+def flags_of(memory: Memory) -> int:
+    """Return the flags for ranking: who said it, in which language, what it tells, how much asks."""
+    text = memory.text[:_MOST_READ]
+    voice = memory.labels.role or memory.speaker
+    claims: dict[int, object] = {
+        ENDS_ASKING: ends_asking(memory.text),
+        HAS_TIME: clock.has_time(memory.text),
+        FROM_USER: voice == "user",
+        FROM_ASSISTANT: voice == "assistant",
+        IS_SUMMARY: memory.compression_source,
+        IS_EXTRACTED: memory.evidence_text and memory.evidence_ids,
+        IS_FOREIGN: not is_english(text),
+    }
+    for flag, pattern in _TELLS.items():
+        claims[flag] = pattern.search(text)
+    flags = sum(flag for flag, holds in claims.items() if holds)
+    share = asking_share(text)
+    if voice == "assistant" and share < 1:
+        share = 0.0  # it mostly ends with an offer
+    flags |= round(share * MOST_ASKING) << ASKING
+    if share == 1 and len(_SPOKEN.findall(text)) <= SHORT:
+        flags |= ONLY_ASKS
+    if memory.source_message_id:
+        number = crc32(memory.source_message_id.encode("utf-8", "surrogatepass"))
+        flags |= (1 + number % _MESSAGES) << MESSAGE
+    return flags
+
+
+def kinds_asked(question: str) -> int:
+    """Return flags for what a question asks for: a number, a time, a reason, a place.
+
+    >>> kinds_asked("Where and when was I born?") == HAS_PLACE | HAS_TIME
+    True
+    """
+    asked = HAS_TIME if clock.asks_when(question) else 0
+    for flag, pattern in _ASKS.items():
+        if pattern.search(question):
+            asked |= flag
+    return asked
+
+
+def is_personal(question: str) -> bool:
+    """Return whether a question is about the person or the assistant.
+
+    >>> is_personal("Where did we park?"), is_personal("Who wrote Hamlet?")
+    (True, False)
+    """
+    return _ABOUT["person"].search(question) is not None
+
+
+def is_task(question: str) -> bool:
+    """Return whether a question requests something, or asks for what everybody may know.
+
+    >>> is_task("Translate 'good morning' into Finnish"), is_task("Where did we park?")
+    (True, False)
+    """
+    return _ABOUT["task"].match(question.lstrip()) is not None
+
+
+def names_in(question: str) -> list[str]:
+    """Return the words of a question that are capitalized within a sentence.
+
+    >>> names_in("Who told Ana about Porto?")
+    ['Ana', 'Porto']
+    """
+    return _ABOUT["name"].findall(question)
+
+
+def is_english(text: str) -> bool:
+    """Return whether a text is in English; short texts without a sign of another language are.
+
+    >>> is_english("Rubber duck"), is_english("Mein Hund heißt Bello"), is_english("我喜欢茶")
+    (True, False, False)
+    """
+    spoken = [word for word in words(text[:_MOST_READ]) if not word[0].isdigit()]
+    letters = "".join(spoken)
+    outside = sum(char > "\u024f" for char in letters)
+    if outside > 0.3 * len(letters):
+        return False
+    english = sum(word in _ENGLISH for word in spoken)
+    other = 0.0
+    for word in spoken:
+        if word in _OTHER:
+            other += 1
+        elif not word.isascii() and word not in _ENGLISH:
+            other += 0.5
+    return other <= english if english else other < max(1.0, 0.15 * len(spoken))
+
+
+def asking_share(text: str) -> float:
+    """Return the share of the words that stand in sentences which ask or request something.
+
+    A few words beside a question do not count.
+
+    >>> asking_share("Wow, that's great! What happened next?")
+    1.0
+    >>> asking_share("I moved to Rome last year. And you?")
+    0.25
+    """
+    asking = 0
+    telling = 0
+    for sentence in _SENTENCE.findall(text[:_MOST_READ]):
+        count = len(_SPOKEN.findall(sentence))
+        if sentence.rstrip().endswith(_ASKING_MARKS) or _OPENING.match(sentence.lstrip()):
+            asking += count
+        else:
+            telling += count
+    if telling <= FEW and asking:
+        return 1.0
+    return asking / max(asking + telling, 1)
+
+
+def ends_asking(text: str) -> bool:
+    """Return whether a turn ends in a question, so that the next one is likely to answer it.
+
+    >>> ends_asking("I moved to Rome. And you? 🙂"), ends_asking("Really? I did not know.")
+    (True, False)
+    """
+    return _LAST_MARK.search(text[-80:]) is not None
