@@ -25,7 +25,6 @@ from .manage.recall import RecallOptions, read_updates, record_feedback
 from .manage.record_reader import Import
 from .managed import ManagedScope
 from .retrieve import pipeline as retrieve
-from .retrieve.explain import explain
 from .telemetry import observed
 from .text.clock import new_id
 from .types import (
@@ -228,7 +227,7 @@ class ScopedClient(ManagedScope):
         asked, by = recall.build_query(self, query, **options)
         await privacy.refuse_incognito(self)
         memory = await self.get(id)
-        return await explain(self.ctx, asked, memory, by, self.ctx.clock())
+        return await recall.explain(self.ctx, asked, memory, by, self.ctx.clock())
 
     @observed("forget", _count_forgotten)
     async def forget(

@@ -12,17 +12,19 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypedDict
 
+import numpy as np
+
 from ..context import Context, Place
 from ..errors import InvalidInput, ProviderFailed, StoreUnavailable
 from ..ingest import validation
-from ..retrieve import pipeline, profiles, render
+from ..retrieve import pipeline, profiles, render, score
 from ..retrieve.profiles import Profile
 from ..storage import Event
 from ..storage.history import ThreadChange, Updates, shown_revision, thread_changes
 from ..storage.queries import Reader
 from ..storage.store import MemoryAccess, access_scores, record_access
 from ..text import compare, normalize
-from ..types import Filter, Memory, Query, Recall, Scope
+from ..types import Filter, Memory, Query, Reason, Recall, Scope
 from . import privacy
 
 BULLETS = 3  # lines of a header
@@ -106,6 +108,68 @@ async def look_up(
         ctx = replace(ctx, embedder=None)
     answer = await pipeline.recall(ctx, query, profile, ctx.clock())
     return answer.memories
+
+
+async def explain(
+    ctx: Context,
+    query: Query,
+    memory: Memory,
+    profile: Profile,
+    now: datetime,
+) -> Reason:
+    """Return how one memory ranks for a question, and why it was returned or left out."""
+    id = memory.id
+    answer = await pipeline.recall(ctx, query, profile, now)
+    for rank, hit in enumerate(answer.hits, 1):
+        if hit.memory.id == id:
+            return Reason(
+                id=id,
+                returned=True,
+                reason="it was returned",
+                rank=rank,
+                score=hit.score,
+                parts=hit.parts,
+            )
+    search, legs = await pipeline.prepare(ctx, query, profile, now)
+    found = pipeline.select(search, query, everything=True)
+    if search.used & {"lexical", "related"}:
+        found = await pipeline.read(found, search, query, ctx.store, legs)
+    parts, total = score.score_all(profile, found)
+    rows = await ctx.store.rows_where(query.scope, Filter(ids=(id,), states=()))
+    found_rows = search.snapshot.row[found.positions]
+    places = np.flatnonzero(np.isin(found_rows, rows))
+    if not len(places):
+        return Reason(id=id, returned=False, reason=_why_absent(memory, query))
+    i = int(places[0])
+    better = int((total > total[i]).sum())
+    reasons = [cut.reason for cut in answer.cut if cut.id == id]
+    if not answer.hits:
+        reasons += [cut.reason for cut in answer.cut]
+    if better:
+        reasons.append(f"{better} memories match the question better")
+    return Reason(
+        id=id,
+        returned=False,
+        reason=[*reasons, "others match the question equally well"][0],
+        rank=better + 1,
+        score=float(total[i]),
+        parts={name: float(column[i]) for name, column in parts.items() if column[i]},
+    )
+
+
+def _why_absent(memory: Memory, query: Query) -> str:
+    states = query.where.states
+    then = query.as_of
+    if then is not None:
+        begins = memory.valid_from is None or memory.valid_from <= then
+        ends = memory.valid_to is not None and memory.valid_to <= then
+        if not begins or ends:
+            return f"it was not valid at {then.isoformat()}"
+    elif states and memory.state not in states:
+        return f"it is {memory.state}; only {', '.join(states)} memories were requested"
+    if not query.where.is_plain:
+        return "it does not pass the filter"
+    return "it shares no word with the question, and its meaning is not similar"
 
 
 async def record_use(
