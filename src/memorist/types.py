@@ -274,7 +274,7 @@ class Hit:
     score: float
     parts: Mapping[str, float]
     relevance: float = 0.0  # the cosine, or the share of the best sparse score
-    confidence: float | None = None  # probability that it is what was asked for
+    confidence: float | None = None  # that it is what was asked for
     tokens: int = 0
 
 
@@ -297,9 +297,7 @@ class Recall:
     text: str  # the rendered block for the prompt
     tokens: int  # of that block
     cut: tuple[Cut, ...] = ()
-    # Probability that the hits contain the answer; None if the profile does not define it, or if
-    # only words could be compared.
-    confidence: float | None = None
+    confidence: float | None = None  # that the hits contain the answer; None if it is not known
     revision: int | None = None  # of the thread, up to which the text reports changes
     related: tuple[Memory, ...] = ()  # on the same topics as the hits; also part of the text
     legs: Mapping[str, str] = field(default_factory=dict)  # "ok", or why the leg was down
@@ -325,9 +323,8 @@ class Recall:
 
     def explain(self) -> str:
         """Return why each memory was returned, part by part, and why others were not."""
-        found = f"{len(self.hits)} hits, {self.tokens} tokens"
-        if self.confidence is not None:
-            found += f", confidence {self.confidence:.2f}"
+        sure = "" if self.confidence is None else f", confidence {self.confidence:.2f}"
+        found = f"{len(self.hits)} hits, {self.tokens} tokens{sure}"
         lines = [f"{self.query.text!r} by {self.profile}: {found}"]
         lines += [f"  {leg}: {state}" for leg, state in self.legs.items() if state != "ok"]
         for rank, hit in enumerate(self.hits, 1):

@@ -169,10 +169,7 @@ class Reader:
         after: int = 0,
         second: str | None = None,
     ) -> Delta:
-        """Return the changes after a revision, in pages of at most `limit` rows, by row number.
-
-        They have the vectors of a model, and of a second one if given.
-        """
+        """Return the changes after a revision, in pages of at most `limit` rows, by row number."""
         number = await self.number(scope)
         if number < 0:
             return Delta(revision=0)
@@ -180,15 +177,15 @@ class Reader:
         # order without sorting, and a short one without scanning all rows.
         is_short = revision and not after
         changed = "m.changed > ? AND +m.row > ?" if is_short else "+m.changed > ? AND m.row > ?"
-        models = [model] if second is None else [model, second]
-        names = [f"v{i}" for i in range(len(models))]
-        joins = " ".join(map(_VECTOR.format, names))
-        last = "NULL" if second is None else "v1.embedding"
-        sql = f"""SELECT {_INDEX}, v0.embedding, {last} FROM memories m {joins}
+        joins = _VECTOR.format("v")
+        last = "NULL"
+        values: tuple[Any, ...] = (number, model)
+        if second is not None:
+            joins = f"{joins} {_VECTOR.format('w')}"
+            last = "w.embedding"
+            values += (number, second)
+        sql = f"""SELECT {_INDEX}, v.embedding, {last} FROM memories m {joins}
         WHERE m.scope = ? AND {changed}"""
-        values: tuple[Any, ...] = ()
-        for each in models:
-            values += (number, each)
         values += (number, revision, after)
         if is_short:  # with erased rows; soft-deleted ones are among the others
             sql += f" UNION ALL SELECT {_ERASED} FROM erased e WHERE e.scope = ? AND e.changed > ?"

@@ -386,20 +386,15 @@ async def save_embeddings(
     if not made:
         return
     number, changed = await tx.next_revision()
-    ids = []
+    ids = [each.memory_id for each in made]
     vectors = []
     for each in made:
-        ids.append(each.memory_id)
         vectors.append(rows.vector_row(each.model, each.vector, number, each.memory_id))
-    done: list[tuple[Any, ...]] = [(changed, number, id) for id in ids]
-    if second:
-        sql = "UPDATE memories SET changed = ? WHERE scope = ? AND id = ?"
-        await tx.touch((rows.INSERT_VECTOR, vectors), (sql, done))
-        return
     done = []
     for memory in await tx.get(tx.scope, ids):
-        row_hash = rows.values(replace(memory, needs_embedding=False))[len(rows.HASHED)]
-        done.append((row_hash, changed, number, memory.id))
-    sql = """UPDATE memories SET needs_embedding = 0, row_hash = ?, changed = ?
+        needs = memory.needs_embedding and second  # the first model is still missing
+        row_hash = rows.values(replace(memory, needs_embedding=needs))[len(rows.HASHED)]
+        done.append((int(needs), row_hash, changed, number, memory.id))
+    sql = """UPDATE memories SET needs_embedding = ?, row_hash = ?, changed = ?
     WHERE scope = ? AND id = ?"""
     await tx.touch((rows.INSERT_VECTOR, vectors), (sql, done))
