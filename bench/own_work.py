@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,9 @@ WEIGHTS = [1 / (rank + 10) for rank in range(len(WORDS))]  # few words are commo
 class GivenVectors:
     """An embedder that looks up made-up unit vectors instead of running a model."""
 
-    model = "all-MiniLM-L6-v2"
-    dimensions = 384
-
-    def __init__(self) -> None:
+    def __init__(self, model: str = "all-MiniLM-L6-v2", dimensions: int = 384) -> None:
+        self.model = model
+        self.dimensions = dimensions
         self._known: dict[str, NDArray[np.float32]] = {}
 
     def learn(self, text: str) -> NDArray[np.float32]:
@@ -99,6 +99,10 @@ def open_memory(path: Path, given: GivenVectors) -> Any:
     package = next(each.name for each in Path(os.environ["PYTHONPATH"]).iterdir() if each.is_dir())
     minilm = importlib.import_module(f"{package}.embedders.minilm")
     minilm.MiniLM = lambda: given  # type: ignore[attr-defined]
+    with suppress(ImportError):  # version 0.1 has one model
+        use = importlib.import_module(f"{package}.embedders.use")
+        second = GivenVectors(use.MODEL, use.DIMENSIONS)
+        use.Multilingual = lambda: second  # type: ignore[attr-defined]
     aio = importlib.import_module(f"{package}.aio")
     return aio.open(path, state_dir=path.parent, cache_mb=0)
 
