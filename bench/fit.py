@@ -15,7 +15,7 @@ import asyncio
 import pickle
 import random
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -189,6 +189,19 @@ def fit_hits(
     return dict(zip(names, weights.tolist(), strict=True))
 
 
+def find_sets(folder: Path, measured: Sequence[str]) -> tuple[dict[str, Path], list[str]]:
+    """Return the files of all sets by name, and the names of those that may be fitted."""
+    paths = {path.stem: path for path in sorted(OWN.glob("*.jsonl"))}
+    shipped = list(paths)
+    for name in (*SHIPPED, *measured):
+        path = folder / f"{name}-dev.jsonl"
+        if path.exists():
+            paths[name] = path
+            if name in SHIPPED:
+                shipped.append(name)
+    return paths, shipped
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -199,14 +212,7 @@ def main() -> None:
     parser.add_argument("--at", type=float, default=0.3, help="threshold of an answer")
     parser.add_argument("--cut", type=float, default=0.15, help="threshold of a hit")
     options = parser.parse_args()
-    paths = {path.stem: path for path in sorted(OWN.glob("*.jsonl"))}
-    shipped = list(paths)
-    for name in (*SHIPPED, *options.measure):
-        path = options.data / f"{name}-dev.jsonl"
-        if path.exists():
-            paths[name] = path
-            if name in SHIPPED:
-                shipped.append(name)
+    paths, shipped = find_sets(options.data, options.measure)
     with tempfile.TemporaryDirectory() as folder:
         cache = options.cache or Path(folder)
         cache.mkdir(parents=True, exist_ok=True)

@@ -219,7 +219,7 @@ DEFAULT = Profile(
             "match": 1.7,
             "asks": -0.95,
         },
-        least=0.16,
+        least=0.17,
         least_hit=0.03,
     ),
     sources_first=True,
