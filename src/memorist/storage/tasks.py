@@ -387,9 +387,7 @@ async def save_embeddings(
         return
     number, changed = await tx.next_revision()
     ids = [each.memory_id for each in made]
-    vectors = []
-    for each in made:
-        vectors.append(rows.vector_row(each.model, each.vector, number, each.memory_id))
+    vectors = [rows.vector_row(each.model, each.vector, number, each.memory_id) for each in made]
     done = []
     for memory in await tx.get(tx.scope, ids):
         needs = memory.needs_embedding and second  # the first model is still missing
