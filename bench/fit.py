@@ -36,6 +36,7 @@ SHIPPED = ("personas", "languages", "ikat")
 FOREIGN = 12  # questions of the next conversation that each conversation is asked
 VARIED = ("friends", "weeks", "projects", "personas", "events")
 HITS = 10
+RARE = 0.5
 Array = NDArray[np.float64]
 
 
@@ -48,6 +49,11 @@ class Asked:
     measures: dict[str, float]
     hits: list[dict[str, float]]  # without the log odds of the answer
     useful: list[bool]
+
+    @property
+    def importance(self) -> float:
+        """How much it counts: people seldom ask what belongs to another conversation."""
+        return RARE if self.foreign else 1.0
 
 
 def join(conversations: list[Conversation]) -> list[Conversation]:
@@ -169,7 +175,8 @@ def fit_answers(sets: list[list[Asked]], names: list[str], kept: Any) -> dict[st
     """Fit the model of an answer; `kept` says how many hits are returned."""
     rows = np.array([[each.measures[name] for name in names] for some in sets for each in some])
     labels = np.array([any(each.useful[: kept(each)]) for some in sets for each in some], float)
-    importance = np.array([1 / len(some) for some in sets for _ in some]) / len(sets)
+    importance = np.array([each.importance / len(some) for some in sets for each in some])
+    importance /= len(sets)
     return dict(zip(names, regress(rows, labels, importance).tolist(), strict=True))
 
 

@@ -276,6 +276,6 @@ def test_rank_fusion_takes_an_empty_ranking() -> None:
 
 
 def test_a_larger_scope_asks_for_more_confidence() -> None:
-    assert share_of_answer(5) == 0.33
-    assert 0.33 < share_of_answer(50) < share_of_answer(500) < share_of_answer(10**6) == 2.5
+    assert share_of_answer(5) == 0.35
+    assert 0.35 < share_of_answer(50) < share_of_answer(500) < share_of_answer(10**6) == 2.3
     assert share_of_hits(5) == 0.4 < share_of_hits(40) < share_of_hits(60) == share_of_hits(10**6)

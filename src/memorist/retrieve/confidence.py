@@ -125,10 +125,10 @@ def share_of_answer(count: int) -> float:
     In a large scope something similar is nearly always found, so more is needed.
 
     >>> [round(share_of_answer(count), 2) for count in (10, 100, 1000, 100_000)]
-    [0.33, 1.0, 2.25, 2.5]
+    [0.35, 1.0, 2.15, 2.3]
     """
-    share = 1.0 + 1.25 * math.log10(max(count, 1) / USUAL)
-    return max(0.33, min(2.5, share))
+    share = 1.0 + 1.15 * math.log10(max(count, 1) / USUAL)
+    return max(0.35, min(2.3, share))
 
 
 def share_of_hits(count: int) -> float:
