@@ -210,7 +210,7 @@ class Careless:
         self, sql: str, values: Any = (), *, scope: int | None = None
     ) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = await self._inner.rows(
-            re.sub(r"(\w\.)?scope = \?", "coalesce(?, 0) IS NOT NULL", sql), values, scope=scope
+            re.sub(r"(\w+\.)?scope = \?", "coalesce(?, 0) IS NOT NULL", sql), values, scope=scope
         )
         return found
 

@@ -103,10 +103,17 @@ class SnapshotSearch:
 
     @cached_property
     def multilingual(self) -> Scores:
-        """Cosine by the second model, never below 0, and more where the first cannot compare."""
+        """Cosine by the second model, never below 0, and more where the first cannot compare.
+
+        Until a memory has its vector, the first model speaks for both.
+        """
+        snapshot = self.snapshot
         if self.second is None:
-            return np.zeros(self.snapshot.n, np.float32)
-        near = np.maximum(self.snapshot.second_similarity(self.second), _NOTHING)
+            return np.zeros(snapshot.n, np.float32)
+        cosine = snapshot.second_similarity(self.second)
+        if snapshot.lacks_second:
+            cosine = np.where(snapshot.has_second, cosine, self.cosine)
+        near = np.maximum(cosine, _NOTHING)
         return near if self.foreign is None else np.where(self.foreign, FOREIGN * near, near)
 
     @cached_property
