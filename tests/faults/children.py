@@ -8,6 +8,7 @@ children.py failing FOLDER ERROR ON FIRST STEP  a few writes each, of which the 
                                                 disk fails, and with ON all after it until the fault is mended
 children.py load PATH NAME EMBEDDER             messages one after the other, each until it is acknowledged
 children.py embed PATH LEASE                    embeds what comes without a vector, under leases of so many seconds
+children.py fill PATH                           asks once, and stops in the second batch of the vectors that are missing
 children.py tend PATH DUTY LEASE SETTINGS       does what is due of one duty, under leases of so many seconds
 children.py clocks PATH DAYS…                   writes and questions while the clock jumps so many days
 """
@@ -219,6 +220,31 @@ def embed(path: str, lease: str) -> None:
     asyncio.run(run())
 
 
+def fill(path: str) -> None:
+    async def run() -> None:
+        async with memorist.aio.open(path, spool=False) as memory:
+            memory.ctx.multilingual = Stuck(memory.ctx.multilingual)
+            await memory.scope("ana").recall("clouds")
+            await asyncio.Event().wait()
+
+    asyncio.run(run())
+
+
+class Stuck:
+    """A model that never returns the second batch."""
+
+    def __init__(self, inner: Any) -> None:
+        self.model, self.dimensions = inner.model, inner.dimensions
+        self._inner, self._batches = inner, 0
+
+    async def encode_batch(self, texts: Sequence[str]) -> Vectors:
+        self._batches += len(texts) > 1
+        if self._batches > 1:
+            tell("stuck")
+            await asyncio.Event().wait()
+        return await self._inner.encode_batch(texts)
+
+
 def tend(path: str, duty: str, lease: str, settings: str) -> None:
     async def run() -> None:
         async with memorist.aio.open(path, **json.loads(settings)) as memory:
@@ -286,5 +312,5 @@ def clocks(path: str, *jumps: str) -> None:
 
 if __name__ == "__main__":
     doings = {"mixed": mixed, "merge": merge, "forget": forget, "failing": failing, "load": load}
-    doings |= {"embed": embed, "tend": tend, "clocks": clocks}
+    doings |= {"embed": embed, "fill": fill, "tend": tend, "clocks": clocks}
     doings[sys.argv[1]](*sys.argv[2:])

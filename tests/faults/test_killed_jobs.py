@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import memorist
@@ -234,3 +235,43 @@ def test_a_duty_that_is_killed_15_times_leaves_nothing_stuck_lost_or_twice(
     place: str, asked: Callable[[str], dict[str, Any]], duty: str
 ) -> None:
     assert kill_loop(place, asked(duty), duty, kills=15) == CLEAN
+
+
+def test_the_fill_of_the_second_model_survives_a_kill(tmp_path: Path) -> None:
+    place = str(tmp_path / "memory.db")
+    with memorist.open(place, multilingual=False) as memory:
+        texts = [f"On day {day} I drew {day} clouds." for day in range(80)]
+        memory.scope("ana").remember([{"content": text} for text in texts], policy="theoria")
+        before = texts_by_id(memory.scope("ana"))
+    with subprocess.Popen(
+        [sys.executable, str(CHILDREN), "fill", place], stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert json.loads(child.stdout.readline()) == ["stuck"]
+        child.send_signal(signal.SIGKILL)
+    assert second_vectors(place) == 32
+    with memorist.open(place) as memory:
+        assert texts_by_id(memory.scope("ana")) == before
+        assert memory.check() == []
+    connection = apsw.Connection(place)
+    connection.execute("UPDATE claims SET until = 0")  # the lease of the dead process ends
+    connection.close()
+    with memorist.open(place) as memory:
+        end = time.monotonic() + 30
+        while second_vectors(place) < len(before):
+            memory.scope("ana").recall("clouds")
+            assert time.monotonic() < end
+        assert texts_by_id(memory.scope("ana")) == before
+        assert memory.check() == []
+
+
+def texts_by_id(scope: BlockingScope) -> dict[str, str]:
+    return {memory.id: memory.text for memory in everything(scope)}
+
+
+def second_vectors(place: str) -> int:
+    connection = apsw.Connection(place, flags=apsw.SQLITE_OPEN_READONLY)
+    sql = "SELECT count(*) FROM vectors WHERE model = 'use-multilingual-v3-256'"
+    ((count,),) = connection.execute(sql)
+    connection.close()
+    return int(count)
