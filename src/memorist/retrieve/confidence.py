@@ -21,6 +21,7 @@ TOP = 3  # candidates that have to show the evidence
 FEW = 5
 DENSE = ("semantic", "multilingual")
 SMALL = 60  # memories: in a smaller scope little can be returned anyway, so hits need less
+SHARE = 0.15  # of the best score that every hit needs: in a small scope, all else is unrelated
 USUAL = 100  # memories of the scope for which the threshold of an answer is given
 
 
@@ -162,10 +163,12 @@ def select(
         reason = f"the answer is too uncertain: {sure:.2f} where {needed:.2f} is needed"
         return [], [Cut(id=each.memory.id, reason=reason, score=each.score) for each in ranked]
     needed = model.least_hit * share_of_hits(count)
+    best = max((each.score for each in ranked), default=0.0)
     kept: list[Candidate] = []
     cut: list[Cut] = []
     for each in ranked:
-        if whole or not kept or (not cut and each.confidence >= needed):
+        is_likely = each.confidence >= needed and each.score >= SHARE * best
+        if whole or not kept or (not cut and is_likely):
             kept.append(each)
             continue
         reason = "it is too unlikely to be what was asked for"
