@@ -125,8 +125,9 @@ class ScopedClient(ManagedScope):
     ) -> Recall:
         """Return the memories that answer a question: at most `limit`, within `budget` tokens.
 
-        Other options are `max_chars`, `profile`, `where`, `as_of`, `include_compressed`, `rerank`.
-        Weak evidence gives an empty answer. If a component is unavailable, the others answer and
+        Other options are `max_chars`, `profile`, `where`, `as_of`, `include_compressed`, `rerank`
+        and `min_confidence`: an answer below this confidence is empty; 0 returns all that matches,
+        and None leaves it to the profile. If a component is unavailable, the others answer and
         `legs` says so. With `since`, the text begins with what changed in this thread after that
         revision, as `delta` returns it. Raises InvalidInput.
         """
@@ -162,20 +163,26 @@ class ScopedClient(ManagedScope):
         *,
         limit: int | None = None,
         budget: int | None = None,
+        min_confidence: float | None = None,
     ) -> list[Recall]:
         """Return what the same person's other spaces share with this one: one answer per space.
 
         Only spaces in which the person turned sharing on, and only memories with the tag `share:`
         and the name of this space. Raises InvalidInput.
         """
-        recall.build_query(self, query, limit=limit, budget=budget)
+        options = RecallOptions(
+            limit=limit,
+            budget=budget,
+            where=Filter(tags=(f"{privacy.SHARED}{self.scope.space}",)),
+            min_confidence=min_confidence,
+        )
+        recall.build_query(self, query, **options)
         if await self.privacy.disabled_reason():
             return []
-        where = Filter(tags=(f"{privacy.SHARED}{self.scope.space}",))
         answers = []
         for scope in await privacy.list_sharing(self.ctx, self.scope):
             other = ScopedClient(self.ctx, scope, Labels(), self.offline)
-            answer = await other.recall(query, limit=limit, budget=budget, where=where)
+            answer = await other.recall(query, **options)
             if answer.hits:
                 answers.append(answer)
         return answers

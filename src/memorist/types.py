@@ -40,6 +40,8 @@ RELATED = "related_to"  # type of a relation between memories about the same top
 CONTRADICTS = "contradicts"  # from a newer memory to the one it replaced, until resolved
 HISTORY_EVENTS = ("ADD", "UPDATE", "DELETE", "MERGE", "LINK", "TTL", "RESTORE")
 ITEM_TYPES = ("fact", "preference", "project", "decision", "crumb", "request", "result")
+NO_ANSWER = "No stored memory answers this question."  # what an empty answer says
+NEAREST = 3  # memories that an explanation of an empty answer lists
 
 
 T = TypeVar("T")
@@ -285,6 +287,7 @@ class Cut:
     id: str
     reason: str
     score: float = 0.0
+    fits: bool = True  # False: it was found, but is beyond the limit or the budget
 
 
 @frozen
@@ -317,12 +320,26 @@ class Recall:
         """Whether a component that should have contributed was unavailable."""
         return any(state != "ok" for state in self.legs.values())
 
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether nothing that is stored answers the question.
+
+        False if memory is off, if nothing was asked, or if there is only no room for the answer.
+        """
+        was_asked = bool(self.query.text.strip()) and "memory" not in self.legs
+        return was_asked and not self.hits and all(cut.fits for cut in self.cut)
+
     def prompt(self) -> str:
-        """Return the rendered block for the prompt; empty if nothing was found."""
-        return self.text
+        """Return the block for the prompt, or that no memory answers this; empty if memory is off."""
+        if not self.is_unanswered:
+            return self.text
+        return "\n".join(filter(None, (self.text, NO_ANSWER)))
 
     def explain(self) -> str:
-        """Return why each memory was returned, part by part, and why others were not."""
+        """Return why each memory was returned, part by part, and why others were not.
+
+        Of an answer without hits, only the best three that it could have had are listed.
+        """
         sure = "" if self.confidence is None else f", confidence {self.confidence:.2f}"
         found = f"{len(self.hits)} hits, {self.tokens} tokens{sure}"
         lines = [f"{self.query.text!r} by {self.profile}: {found}"]
@@ -331,7 +348,8 @@ class Recall:
             lines.append(f"{rank}. {hit.score:.4f}  {_brief(hit.memory.text)}")
             parts = " ".join(f"{value:+.4f} {name}" for name, value in hit.parts.items())
             lines.append(f"   = {parts}")
-        lines += [f"-  {cut.score:.4f}  {cut.id}: {cut.reason}" for cut in self.cut]
+        left_out = self.cut[:NEAREST] if self.is_unanswered else self.cut
+        lines += [f"-  {cut.score:.4f}  {cut.id}: {cut.reason}" for cut in left_out]
         return "\n".join(lines)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -327,6 +328,12 @@ CALLS: dict[str, Any] = {
     "summary": lambda ana, id: ana.edit(id, summary=5),
     "text": lambda ana, id: ana.edit(id, 5),
     "where": lambda ana, id: ana.list({"kinds": ["semantic"]}),
+    "a confidence above 1": lambda ana, id: ana.recall("tea", min_confidence=1.5),
+    "a confidence below 0": lambda ana, id: ana.recall("tea", min_confidence=-0.1),
+    "a confidence that is text": lambda ana, id: ana.recall("tea", min_confidence="x"),
+    "a confidence that is a claim": lambda ana, id: ana.recall("tea", min_confidence=True),
+    "a confidence that is no number": lambda ana, id: ana.why_not("tea", id, min_confidence=nan),
+    "a confidence of what is shared": lambda ana, id: ana.recall_shared("tea", min_confidence=2),
     "negative days": lambda ana, id: ana.forget(id, keep_days=-1),
     "many days": lambda ana, id: ana.forget(id, keep_days=10**9),
     "no number of days": lambda ana, id: ana.forget(id, keep_days="3"),

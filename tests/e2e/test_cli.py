@@ -284,6 +284,50 @@ def test_prompt_prints_the_block_alone(run: Run, tea: str) -> None:
     assert run("recall", "tea", "--prompt").stdout.startswith("<memory>\n")
 
 
+def test_the_confidence_of_an_answer_is_printed(run: Run, tea: str) -> None:
+    first, *_ = run("recall", "green tea").stdout.splitlines()
+    found = json.loads(run("recall", "green tea", "--json").stdout)
+    assert first == f"confidence {found['confidence']:.2f}"
+    assert 0 < found["hits"][0]["confidence"] < 1
+
+
+def test_an_answer_below_the_confidence_asked_for_is_empty_and_says_so(run: Run, tea: str) -> None:
+    answer = run("recall", "green tea", "--min-confidence", 1)
+    assert (answer.exit_code, answer.stdout) == (0, "")
+    assert answer.stderr.startswith("No stored memory answers this question. 1 left out")
+    assert "where 1.00 is needed" in answer.stderr
+    prompt = run("recall", "green tea", "--min-confidence", 1, "--prompt")
+    assert prompt.stdout == "No stored memory answers this question.\n"
+    found = json.loads(run("recall", "green tea", "--min-confidence", 1, "--json").stdout)
+    assert (found["hits"], found["text"]) == ([], "")
+    assert found["query"]["min_confidence"] == 1
+
+
+def test_without_a_minimum_of_confidence_everything_is_returned(run: Run, tea: str) -> None:
+    run("remember", "The bicycle in the shed behind the house is green.")
+    found = json.loads(run("recall", "green tea", "--min-confidence", 0, "--json").stdout)
+    assert len(found["hits"]) == 2
+
+
+def test_an_explanation_of_an_empty_answer_shows_what_was_nearest(run: Run, tea: str) -> None:
+    for text in ("Green tea is sold out.", "The tea shop closes at six.", "Tea in the evening."):
+        run("remember", text)
+    answer = run("recall", "green tea", "--min-confidence", 1, "--explain")
+    assert answer.stdout.count("is needed") == 3
+    assert "I drink green tea." in answer.stdout
+
+
+def test_a_profile_without_confidence_says_that_it_has_none(run: Run, tea: str) -> None:
+    answer = run("recall", "tea", "--profile", "mls.recall", "--min-confidence", 0.9)
+    assert "I drink green tea." in answer.stdout
+    assert "--min-confidence has no effect" in answer.stderr
+
+
+def test_why_not_names_the_confidence_that_was_missing(run: Run, tea: str) -> None:
+    answer = run("why-not", "green tea", tea, "--min-confidence", 1)
+    assert "where 1.00 is needed" in " ".join(answer.stdout.split())
+
+
 # Deciding
 
 
@@ -537,6 +581,10 @@ def test_an_unknown_id_is_not_found_and_json_errors_are_json(run: Run) -> None:
         (["recall", "tea", "--profile", "nobody's"], 2),
         (["recall", "tea", "--kind", "nonsense"], 2),
         (["recall", "tea", "--as-of", "yesterday-ish"], 2),
+        (["recall", "tea", "--min-confidence", "1.5"], 2),
+        (["recall", "tea", "--min-confidence", "x"], 2),
+        (["recall", "tea", "--min-confidence", "true"], 2),
+        (["recall", "tea", "--min-confidence", "nan"], 2),
         (["remember", "tea", "--importance", "7"], 2),
         (["list", "--cursor", "x"], 2),
         (["list", "--user", ""], 2),

@@ -133,7 +133,7 @@ def _handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
     context = ""
     if limit and max_chars:
         found = mine.recall(text, limit=limit, max_chars=max_chars)
-        context = found.prompt()
+        context = found.text
     mine.remember(_prompt_message(mine, text))
     return context
 

@@ -312,7 +312,7 @@ def _select_fitting(
     cut = []
     for i, reason in fitted.cut.items():
         each = ranked[i]
-        cut.append(Cut(id=each.memory.id, reason=reason, score=each.score))
+        cut.append(Cut(id=each.memory.id, reason=reason, score=each.score, fits=False))
     hits = []
     for i in fitted.taken:
         each = ranked[i]

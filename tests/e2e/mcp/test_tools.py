@@ -18,6 +18,8 @@ from memorist.client import Client as MemoryClient
 from memorist.dialects.supervisor import Supervisor
 
 Serving = Callable[..., MCPServer[None]]
+NO_ANSWER = "No stored memory answers this question."
+NOTHING = {"memories": [], "confidence": None, "note": NO_ANSWER}
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ async def test_a_tool_saves_a_how_to_with_its_steps(client: Client) -> None:
 
 
 async def test_nothing_relevant_is_an_empty_list(client: Client) -> None:
-    assert await call(client, "memory_query", query="submarines") == {"memories": [], "note": ""}
+    assert await call(client, "memory_query", query="submarines") == NOTHING
 
 
 async def test_a_conclusion_of_the_model_does_not_become_a_preference(client: Client) -> None:
@@ -291,7 +293,7 @@ async def test_wrong_arguments_are_refused_and_the_server_goes_on(
     said = await refused(client, "memory_query", **arguments)
     assert said.startswith("Invalid arguments for memory_query: ")
     assert "pydantic" not in said
-    assert await call(client, "memory_query", query="tea") == {"memories": [], "note": ""}
+    assert await call(client, "memory_query", query="tea") == NOTHING
 
 
 @pytest.mark.parametrize(
@@ -369,3 +371,47 @@ async def test_where_memory_is_off_nothing_is_told_and_the_note_says_why(
         "outcomes"
     ]
     assert outcome["status"] in ("skipped", "refused")
+
+
+async def test_an_answer_below_the_confidence_asked_for_is_empty_and_says_so(
+    client: Client,
+) -> None:
+    await remembered(client, "Ana drinks green tea in the morning.")
+    found = await call(client, "memory_query", query="green tea")
+    assert 0 < found["confidence"] < 1
+    assert found["note"] == ""
+    none = await call(client, "memory_query", query="green tea", min_confidence=1)
+    assert none == {"memories": [], "confidence": found["confidence"], "note": NO_ANSWER}
+    context = await call(client, "memory_context", about="green tea", min_confidence=1)
+    assert context["context"] == NO_ANSWER
+    context = await call(client, "memory_context", about="green tea", min_confidence=0)
+    assert "Ana drinks green tea in the morning." in context["context"]
+    assert context["confidence"] == found["confidence"]
+
+
+async def test_nothing_is_said_about_an_answer_while_memory_is_off(
+    client: Client, engine: MemoryClient
+) -> None:
+    await engine.scope("ana").privacy.set(memory_enabled=False)
+    context = await call(client, "memory_context", about="green tea")
+    assert context["context"] == ""
+    assert "off" in context["note"]
+    assert NO_ANSWER not in (await call(client, "memory_query", query="green tea"))["note"]
+
+
+async def test_an_agent_is_told_that_nothing_answers(
+    engine: MemoryClient, serving: Serving
+) -> None:
+    async with held(Client(serving(agent="executor"), mode="legacy")) as client:
+        assert (await call(client, "memory_query", query="green tea"))["note"] == NO_ANSWER
+        assert (await call(client, "memory_context", about="tea"))["context"] == NO_ANSWER
+        await engine.scope("ana").privacy.set(memory_enabled=False)
+        assert "off" in (await call(client, "memory_query", query="green tea"))["note"]
+        assert (await call(client, "memory_context", about="tea"))["context"] == ""
+
+
+@pytest.mark.parametrize("value", [1.5, -0.1, "x", True])
+async def test_a_confidence_that_is_no_share_is_refused(client: Client, value: object) -> None:
+    for tool, asked in (("memory_query", "query"), ("memory_context", "about")):
+        why = await refused(client, tool, **{asked: "tea", "min_confidence": value})
+        assert why.startswith(f"Invalid arguments for {tool}: min_confidence")

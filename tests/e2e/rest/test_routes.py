@@ -634,3 +634,40 @@ def test_the_seeds_find_their_endpoints_under_the_addresses_they_wrote() -> None
         ("POST", "/v1/memory/incognito/start"), ("POST", "/v1/memory/incognito/end"), ("GET", "/api/memory"),
         ("POST", "/api/memory/refresh"), ("GET", "/api/memory/search"), ("GET", "/memory/{id}/history"),
     }  # fmt: skip
+
+
+async def test_an_answer_has_its_confidence_and_is_empty_below_the_one_asked_for(
+    ana: httpx.AsyncClient,
+) -> None:
+    id = await told(ana)
+    question = {"query": "Lisbon", **HOME}
+    found = (await ana.post(f"{V1}/recall", json=question)).json()
+    assert 0 < found["confidence"] < 1
+    assert 0 < found["hits"][0]["confidence"] < 1
+    none = (await ana.post(f"{V1}/recall", json={**question, "min_confidence": 1})).json()
+    assert (none["hits"], none["text"], none["confidence"]) == ([], "", found["confidence"])
+    everything = await ana.post(f"{V1}/recall", json={**question, "min_confidence": 0})
+    assert len(everything.json()["hits"]) == 1
+    asked = {**question, "min_confidence": 1}
+    why = (await ana.get(f"{V1}/entries/{id}/why_not", params=asked)).json()
+    assert "where 1.00 is needed" in why["reason"]
+
+
+@pytest.mark.parametrize("value", [1.5, -0.1, "x", "0.5", True, [1]])
+@pytest.mark.parametrize("path", ["recall", "shared"])
+async def test_a_confidence_that_is_no_share_is_refused(
+    ana: httpx.AsyncClient, path: str, value: object
+) -> None:
+    body = {"query": "Lisbon", "min_confidence": value}
+    answer = await ana.post(f"{V1}/{path}", json=body)
+    assert answer.status_code == 422
+    assert "min_confidence" in answer.text
+
+
+@pytest.mark.parametrize("value", ["1.5", "x", "true", "nan"])
+async def test_a_confidence_in_an_address_that_is_no_share_is_refused(
+    ana: httpx.AsyncClient, value: str
+) -> None:
+    id = await told(ana)
+    asked = {"query": "Lisbon", "min_confidence": value, **HOME}
+    assert (await ana.get(f"{V1}/entries/{id}/why_not", params=asked)).status_code == 422

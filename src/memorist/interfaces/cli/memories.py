@@ -20,7 +20,7 @@ import memorist
 
 from ... import storage
 from ...errors import InvalidInput
-from ...types import KINDS, STATES, Filter, Labels, Recall
+from ...types import KINDS, NEAREST, STATES, Filter, Labels, Recall
 from .. import Blocking, BlockingScope, Call, load
 from . import output
 from .app import Words, command, complete_id, memory_id
@@ -94,6 +94,7 @@ def recall(
     *,
     limit: int | None = None,
     budget: int | None = None,
+    min_confidence: float | None = None,
     explain: bool = False,
     prompt: bool = False,
     kind: Words = None,
@@ -113,6 +114,8 @@ def recall(
 
     Args:
         limit: <N> Maximum number of memories.
+        min_confidence: <0..1> Give no answer if the confidence is lower; 0 returns all that
+            matches. By default the ranking profile decides.
         explain: Show the parts of each score, and what was left out.
         prompt: Print only the block for the prompt of a model.
         as_of: <TIME> Only what was valid at this time.
@@ -121,7 +124,7 @@ def recall(
 
     Example: memorist recall "where does she live?" --explain
     """
-    limits: dict[str, Any] = {"limit": limit, "budget": budget}
+    limits: dict[str, Any] = {"limit": limit, "budget": budget, "min_confidence": min_confidence}
     if shared:
         answers = mine.recall_shared(question, **limits)
         if call.json:
@@ -146,8 +149,12 @@ def recall(
         return {**storage.dump(found), "degraded": found.degraded}
     if prompt:
         print(found.prompt())
-    else:
-        output.answer(found, explain=explain)
+        return None
+    nearest: dict[str, str] = {}
+    if explain and found.is_unanswered:
+        ids = tuple(cut.id for cut in found.cut[:NEAREST])
+        nearest = {memory.id: memory.text for memory in mine.list(Filter(ids=ids, states=STATES))}
+    output.answer(found, explain=explain, texts=nearest)
     return None
 
 

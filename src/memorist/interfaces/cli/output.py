@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ... import storage
-from ...types import Conflict, Evidence, Hit, Memory, Reason, Recall, Receipt
+from ...types import NEAREST, NO_ANSWER, Conflict, Evidence, Hit, Memory, Reason, Recall, Receipt
 from .. import OK, plain
 
 if TYPE_CHECKING:
@@ -221,10 +221,11 @@ def _format(value: Any) -> str:
     return plain(str(value))
 
 
-def answer(recall: Recall, *, explain: bool) -> None:
+def answer(recall: Recall, *, explain: bool, texts: Mapping[str, str] | None = None) -> None:
     """Print the memories recalled for a question, with bars that compare them to the best.
 
-    With `explain` also print the parts of each score, and what was left out.
+    With `explain` also print the parts of each score, and what was left out, with its text if that
+    is in `texts`.
     """
     rows: list[Sequence[RenderableType]] = []
     best = max((hit.score for hit in recall.hits), default=0.0) or 1.0
@@ -235,17 +236,23 @@ def answer(recall: Recall, *, explain: bool) -> None:
         bar = score_bar(hit.score / best)
         score = Text(f"{hit.score:.2f}", justify="right")
         rows.append((bar, score, Group(*lines)))
+    if rows and recall.confidence is not None:
+        draw(Text(f"confidence {recall.confidence:.2f}", style="dim"))
     if rows:
         draw(grid(rows, columns=3))
     if explain and recall.cut:
         draw(Text("\nLeft out", style="bold"))
-        for cut in recall.cut:
+        for cut in recall.cut[:NEAREST] if recall.is_unanswered else recall.cut:
             draw(Text(f"  {cut.score:.2f}  {cut.id}  {cut.reason}"))
+            if text := (texts or {}).get(cut.id):
+                draw(Text(f"        {plain(text)}", style="dim"))
     if not rows:
         why = ""
         if recall.cut:
             why = f" {len(recall.cut)} left out, the best because {recall.cut[0].reason}."
-        note("No memory answers this." + why)
+        note((NO_ANSWER if recall.is_unanswered else "Nothing was returned.") + why)
+    elif recall.query.min_confidence and recall.confidence is None:
+        note("These memories have no confidence, so --min-confidence has no effect.")
     for leg, state in recall.legs.items():
         if state != "ok":
             note(f"Without {leg} search: {state}. See `memorist doctor`.")

@@ -29,7 +29,7 @@ from ...client import Client
 from ...errors import InvalidInput, MemoristError, NotFound
 from ...retrieve import render
 from ...storage.accounts import RIGHTS
-from ...types import Filter
+from ...types import NO_ANSWER, Filter
 from .. import Call, login
 from ..rest.auth import Caller, authenticate
 from . import tools
@@ -151,7 +151,7 @@ async def recall_context(about: str) -> str:
     except MemoristError as error:
         code = INVALID_PARAMS if isinstance(error, InvalidInput) else INTERNAL_ERROR
         raise MCPError(code=code, message=str(error)) from error
-    context = found["context"] or found["note"] or "Nothing is stored about this yet."
+    context = found["context"] or found["note"] or NO_ANSWER
     return f"{DATA}\n\n{context}\n\nWith that in mind: {about}"
 
 

@@ -20,7 +20,7 @@ from ... import aio
 from ...client import Client
 from ...retrieve import render
 from ...scoped import ScopedClient
-from ...types import Memory
+from ...types import NO_ANSWER, Memory
 from ..rest.auth import Caller
 
 Request = ServerRequestContext[Any, Any]
@@ -92,9 +92,49 @@ class ToolCall:
         name = self.caller.agent or (params.client_info.name if params else "")
         return " ".join(name.split())[:MAX_NAME] or "mcp"
 
-    async def load_context(self, about: str, budget: int) -> ContextResult:
+    async def query_as_agent(
+        self,
+        query: str,
+        categories: list[str] | None,
+        limit: int,
+        budget: int,
+    ) -> QueryResult:
+        """Search what the allowlist of the agent names."""
+        scope = self.scope()
+        rows = await scope.query(
+            query,
+            agent=self.agent or "",
+            categories=categories,
+            top_k=limit,
+            budget_tokens=budget,
+            return_="full",
+        )
+        result = QueryResult(memories=[], confidence=None, note="")
+        if not rows:
+            result["note"] = await scope.privacy.disabled_reason() or NO_ANSWER
+        for row in rows:
+            text = f"{row['text']}: {row['steps_text']}" if row["steps_text"] else row["text"]
+            item = ToolMemory(
+                id=row["id"],
+                text=render.safe(text),
+                category=row["category"],
+                kind=row["kind"],
+                told_by=row["told_by"],
+                told_at=row["created_at"],
+                pinned=row["pinned"],
+            )
+            result["memories"].append(item)
+        return result
+
+    async def load_context(
+        self,
+        about: str,
+        budget: int,
+        min_confidence: float | None = None,
+    ) -> ContextResult:
         """Return what helps with a task, and the user's profile."""
         scope = self.scope()
+        reason = await scope.privacy.disabled_reason()
         if self.agent is not None:
             rows = await scope.query(
                 about,
@@ -103,11 +143,15 @@ class ToolCall:
                 budget_tokens=budget,
             )
             lines = [f"- {row['text']}" for row in rows]
-            return ContextResult(context="\n".join(lines), person={}, note="")
-        recall = await scope.recall(about, budget=budget)
-        reason = await scope.privacy.disabled_reason()
-        profile = {} if reason else await scope.consent.about()
-        return ContextResult(context=recall.prompt(), person=profile, note=reason)
+            context = "\n".join(lines) or ("" if reason else NO_ANSWER)
+            return ContextResult(context=context, person={}, confidence=None, note=reason)
+        recall = await scope.recall(about, budget=budget, min_confidence=min_confidence)
+        return ContextResult(
+            context=recall.prompt(),
+            person={} if reason else await scope.consent.about(),
+            confidence=recall.confidence,
+            note=reason,
+        )
 
 
 async def authorize(right: str) -> ToolCall:
@@ -144,12 +188,14 @@ class ToolMemory(TypedDict):
 
 class QueryResult(TypedDict):
     memories: list[ToolMemory]
+    confidence: float | None  # probability that they contain the answer, if known
     note: str
 
 
 class ContextResult(TypedDict):
     context: str
     person: dict[str, Any]
+    confidence: float | None  # probability that the context contains the answer, if known
     note: str
 
 

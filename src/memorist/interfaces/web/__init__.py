@@ -55,6 +55,7 @@ MAX_SESSIONS = 10_000  # the least recently used is dropped first
 SCOPE_COOKIES = ("memorist_in_space", "memorist_in_session")  # which scope the page shows
 _STATIC = {"page.css": "text/css", "page.js": "text/javascript", "mark.svg": "image/svg+xml"}
 _LOCAL_PATH = re.compile(r"/(?![/\\])[!-~]*")
+_SHARE = re.compile(r"[01]|[01]?\.[0-9]{1,9}")
 
 Form = ImmutableMultiDict[str, str]
 routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = []  # path, method, …
@@ -172,6 +173,15 @@ class PageRequest(Request):
         if not is_number or int(given) > maximum:
             raise InvalidInput(f"{name} must be a whole number up to {maximum:,}")
         return int(given)
+
+    def share(self, name: str) -> float | None:
+        """Parse a number from 0 to 1. Raises InvalidInput."""
+        given = self.value(name)
+        if not given:
+            return None
+        if not _SHARE.fullmatch(given) or float(given) > 1:
+            raise InvalidInput(f"{name} must be a number from 0 to 1")
+        return float(given)
 
     def url_with(self, **params: str | None) -> str:
         """Return the URL of this page with other query parameters."""

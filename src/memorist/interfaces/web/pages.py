@@ -48,6 +48,7 @@ async def search(page: PageRequest) -> Response:
             question,
             budget=page.number("budget", 100_000),
             profile=page.choose("profile", catalog.PROFILES),
+            min_confidence=page.share("min_confidence"),
         )
         parts: dict[str, None] = {}  # names in the order of their first use
         for hit in answer.hits:
