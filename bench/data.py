@@ -1,7 +1,8 @@
 """Conversations with questions and the messages that answer them.
 
-Reads JSONL with one conversation per line, and the original file of LoCoMo. The data is not part of
-the project: name its folder with `--data` or the variable MEMORIST_BENCH_DATA.
+Reads JSONL with one conversation per line, as `memorist eval` does, and the original file of LoCoMo.
+Five sets of our own are in `bench/own`. The others are not part of the project: name their folder
+with `--data` or the variable MEMORIST_BENCH_DATA.
 """
 
 from __future__ import annotations
@@ -10,28 +11,14 @@ import argparse
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from memorist.evals import questions
+from memorist.evals.questions import Conversation, Question
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """A question and the ids of the messages that answer it."""
-
-    text: str
-    evidence: tuple[str, ...]  # empty if nothing in the conversation answers it
-    category: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
-    """Messages between two people, or a person and an assistant, with questions about them."""
-
-    name: str
-    messages: list[dict[str, Any]]
-    questions: list[Question]
+__all__ = ["Conversation", "Question", "add_option", "read"]
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
@@ -46,30 +33,10 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 
 def read(path: Path) -> list[Conversation]:
     """Read all conversations of a file."""
-    text = path.read_text("utf-8")
     if path.suffix == ".json":
-        return [_parse_locomo(sample) for sample in json.loads(text)]
-    return [_parse_compact(json.loads(line)) for line in text.splitlines() if line.strip()]
-
-
-def _parse_compact(data: dict[str, Any]) -> Conversation:
-    people = {name for name in data["speakers"] if name not in ("user", "assistant")}
-    messages = [
-        {
-            "id": message["id"],
-            "session": message["session"],
-            "at": message["at"],
-            "content": message["text"],
-            "name": message["speaker"] if message["speaker"] in people else None,
-            "role": message["speaker"] if message["speaker"] in ("user", "assistant") else "user",
-        }
-        for message in data["messages"]
-    ]
-    questions = [
-        Question(text=q["question"], evidence=tuple(q["evidence"]), category=str(q["category"]))
-        for q in data["questions"]
-    ]
-    return Conversation(name=data["name"], messages=messages, questions=questions)
+        samples = json.loads(path.read_text("utf-8"))
+        return [_parse_locomo(sample) for sample in samples]
+    return questions.read(path)
 
 
 def _parse_locomo(sample: dict[str, Any]) -> Conversation:

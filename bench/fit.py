@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 import memorist
 from bench import data, report
 from bench.data import Conversation
-from bench.quality import WRONG_PERSON, calibration_error, credited, mean
+from bench.quality import WRONG_PERSON
+from memorist.evals.questions import calibration_error, credited, mean
 from memorist.manage.recall import build_query
 from memorist.retrieve import confidence, pipeline, profiles, score
 

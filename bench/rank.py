@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 import memorist
 from bench import data, report
 from bench.fit import find_sets
-from bench.quality import WRONG_PERSON, credited
+from bench.quality import WRONG_PERSON
+from memorist.evals.questions import credited
 from memorist.manage.recall import build_query
 from memorist.retrieve import pipeline, score
 from memorist.retrieve.profiles import DEFAULT

@@ -249,3 +249,83 @@ def test_a_configured_model_answers_from_what_is_remembered(
     assert passed["model, no memory"] == 0.0
     assert passed["memory"] == 0.5, "the rules are judged as if there were no model"
     assert sum(GATE["question"] in request.user for request in llm_server.requests) == 4
+
+
+TALK: dict[str, Any] = {
+    "name": "ana",
+    "speakers": ["user", "assistant"],
+    "messages": [
+        {"id": "m1", "speaker": "user", "text": "My sister Marta keeps bees in Braga."},
+        {"id": "m2", "speaker": "assistant", "text": "That sounds lovely."},
+        {"id": "m3", "speaker": "user", "text": "I drink green tea every morning."},
+        {"id": "m4", "speaker": "user", "text": "The invoice for March is 420 euros."},
+    ],
+    "questions": [
+        {"question": "Where does Marta keep bees?", "evidence": ["m1"], "category": "fact"},
+        {"question": "What do I drink in the morning?", "evidence": ["m3"], "category": "fact"},
+        {"question": "Who won the World Cup in 1998?", "evidence": [], "category": "unknown"},
+    ],
+}
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    file = tmp_path / "questions.jsonl"
+    file.write_text(json.dumps(TALK), "utf-8")
+    return file
+
+
+def test_questions_of_my_own_are_asked_and_what_comes_back_is_measured(questions: Path) -> None:
+    done = run(questions, "--json")
+    assert done.exit_code == 0, done.output
+    parts = json.loads(done.stdout)["parts"]
+    assert list(parts) == ["all", "fact", "unknown"]
+    found = parts["all"]
+    assert (found["questions"], found["@1"], found["default"], found["empty"]) == (3, 1, 1, 0)
+    assert 0 < found["precision"] <= 1
+    assert found["tokens"] > 10
+    assert (parts["fact"]["silent"], parts["unknown"]["default"]) == (None, None)
+    assert found["silent"] == parts["unknown"]["silent"]
+
+
+def test_the_table_of_questions_fits_the_terminal(questions: Path) -> None:
+    done = run(questions)
+    assert done.exit_code == 0, done.output
+    titles = ["asked", "@1", "@5", "@10", "recall", "precision", "tokens", "empty", "silent"]
+    assert any(line.split() == titles for line in done.stdout.splitlines())
+    assert any(line.split()[:3] == ["all", "3", "1.00"] for line in done.stdout.splitlines())
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_a_higher_confidence_gives_fewer_answers_and_may_fail(questions: Path) -> None:
+    done = run(questions, "--min-confidence", 1, "--min", 0.5, "--json")
+    assert done.exit_code == 1
+    found = json.loads(done.stdout)["parts"]["all"]
+    assert (found["@1"], found["default"], found["empty"], found["silent"]) == (1, 0, 1, 1)
+    assert "0% of the evidence is recalled; 50% are required" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (["{file}", "--sweep"], 2, "FILE cannot be combined with --tasks, --own, --sweep"),
+        (["{file}", "--min-confidence", "1.5"], 2, "Input should be less than or equal to 1"),
+        (["{file}", "--profile", "nobody"], 2, "Unknown profile 'nobody'"),
+        (["--min-confidence", "0.5"], 2, "--min-confidence requires a FILE"),
+        (["."], 2, "'.' is not a .jsonl file"),
+        (["none.jsonl"], 3, "No file 'none.jsonl'"),
+    ],
+)
+def test_wrong_calls_about_questions_are_refused(
+    questions: Path, words: list[str], code: int, why: str
+) -> None:
+    done = run(*(word.format(file=questions) for word in words))
+    assert done.exit_code == code, done.output
+    assert why in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_a_bad_line_is_named(questions: Path) -> None:
+    questions.write_text(f"{json.dumps(TALK)}\n{{\n", "utf-8")
+    done = run(questions)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("memorist: questions.jsonl, line 2: not valid JSON: ")

@@ -23,10 +23,10 @@ def recall(text: str = "", question: str = "tea?", **more: Any) -> Recall:
 
 
 def cuts(count: int, **more: Any) -> tuple[Cut, ...]:
-    found = []
-    for number in range(count):
-        found.append(Cut(id=f"m{number}", reason=UNSURE, score=1 - number / 10, **more))
-    return tuple(found)
+    return tuple(
+        Cut(id=f"m{number}", reason=UNSURE, score=1 - number / 10, **more)
+        for number in range(count)
+    )
 
 
 def test_an_empty_answer_says_so_in_the_prompt_and_has_no_text() -> None:

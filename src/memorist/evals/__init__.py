@@ -13,6 +13,8 @@ of the tri-score (`α·relevance + β·recency + γ·importance`, τ, N) is vari
 together on a coarse grid, see `sweep.toml`. Only the ratios of α, β and γ matter, so the grid leaves
 α at 1. The k of reciprocal rank fusion orders candidates and is not part of the tri-score: it is
 varied for the ranking by fusion alone.
+
+`questions` measures recall on conversations of your own: `memorist eval my-questions.jsonl`.
 """
 
 from __future__ import annotations

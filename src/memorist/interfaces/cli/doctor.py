@@ -1,4 +1,4 @@
-"""Commands that check an installation: `doctor` finds problems, `eval` measures quality.
+"""The command that checks an installation: `doctor` finds problems and says how to fix them.
 
 A check of `doctor` covers one thing and creates no files. If it raises, that is its finding.
 """
@@ -11,25 +11,22 @@ import platform
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 import memorist
 
-from ...errors import InvalidInput, MemoristError
+from ...errors import MemoristError
 from .. import FAILED, OK, Call, load, plain
 from .app import command
-from .output import grid, progress
+from .output import grid
 
 if TYPE_CHECKING:
-    from ...evals import Report, SweepReport
     from ...ports import Embedder
     from ...settings import Settings
 
@@ -283,116 +280,3 @@ CONFIGURATION = (
     check_file,
     check_spool,
 )
-
-
-CAVEAT = (
-    "Without a language model the recalled block itself is judged: "
-    "an old value quoted next to the new one fails."
-)
-
-
-@command("eval")
-def eval_(
-    call: Call,
-    *,
-    tasks: str | None = None,
-    own: bool = False,
-    profile: str | None = None,
-    limit: int | None = None,
-    sweep: bool = False,
-    plot: str | None = None,
-    min: float | None = None,
-) -> object:
-    """Run tasks without memory, with memory, and without vectors; with a model too, if configured.
-
-    It runs in a temporary memory with your settings and never touches your data.
-
-    Args:
-        tasks: <DIR> Folder with your own tasks, to run in addition.
-        own: Run only the tasks of --tasks.
-        sweep: Try many ranking settings; takes a minute.
-        plot: <FILE> Draw the sweep as an SVG file.
-        limit: <1..> Memories recalled per question.
-        min: <0..1> Fail if a smaller share of the tasks passes.
-
-    Example: memorist eval --tasks my_tasks --min 0.9
-    """
-    evals = load("evals")
-    if own and tasks is None:
-        raise InvalidInput("--own requires --tasks DIR")
-    chosen = [] if own else evals.packaged()
-    if tasks is not None:
-        chosen += evals.from_folder(tasks)
-    with progress("Running tasks", None, hidden=call.json) as advance:
-        evaluation = evals.evaluate(chosen, profile=profile, limit=limit, progress=advance)
-        report: Report = asyncio.run(evaluation)
-    runs = []
-    for run in report.runs:
-        results = [{**asdict(each), "passed": each.passed} for each in run.results]
-        figures = {"passed": run.accuracy, "found": run.found, "tokens": run.tokens}
-        runs.append({"name": run.name, **figures, "tasks": results})
-    values: dict[str, Any] = {"runs": runs}
-    shown = _show_report(report)
-    if sweep or plot:
-        with progress("Trying settings", None, hidden=call.json) as advance:
-            swept: SweepReport = asyncio.run(evals.sweep(chosen, progress=advance))
-        best = {"usual": swept.usual, "best": swept.best, "default": swept.ours}
-        values["sweep"] = {"points": swept.points, **best}
-        shown += _show_sweep(swept)
-        if plot:
-            Path(plot).write_text(evals.svg(swept), encoding="utf-8")
-    passed = report.best_equipped.accuracy
-    if min is not None and passed < min:
-        note = f"{passed:.0%} of the tasks passed; {min:.0%} are required"
-        return values, shown, [note], FAILED
-    return values, shown
-
-
-def _show_report(report: Report) -> list[RenderableType]:
-    """Return the results of each run, in total and by kind of task, and why tasks failed."""
-    results = report.runs[0].results
-    table = Table(title=f"{len(results)} tasks", title_justify="left", title_style="bold")
-    table.add_column("")
-    for name in ("passed", "found all", "said too much", "tokens"):
-        table.add_column(name, justify="right")
-    kinds = Table("passed, by kind", *(run.name for run in report.runs))
-    for run in report.runs:
-        too_much = sum(bool(each.forbidden) for each in run.results)
-        figures = (f"{run.accuracy:.0%}", f"{run.found:.0%}", f"{too_much}", f"{run.tokens:.0f}")
-        table.add_row(run.name, *figures)
-    for kind in dict.fromkeys(each.kind for each in results):
-        cells = []
-        for run in report.runs:
-            passed = [each.passed for each in run.results if each.kind == kind]
-            cells.append(f"{sum(passed)} of {len(passed)}")
-        kinds.add_row(plain(kind), *cells)
-    shown: list[RenderableType] = [table, kinds]
-    best = report.best_equipped
-    if best.accuracy < 1:
-        shown.append(Text(f"Failed with {best.name}", style="bold"))
-    for each in best.results:
-        missing = ", ".join(each.missing)
-        forbidden = ", ".join(each.forbidden)
-        reasons = [missing and f"lacks {missing}", forbidden and f"says {forbidden}", each.problem]
-        if not each.passed:
-            shown.append("  " + plain(f"{each.task}: {'; '.join(filter(None, reasons))}"))
-    if best.name == "memory":
-        shown.append(Text(CAVEAT, style="dim"))
-    return shown
-
-
-def _show_sweep(swept: SweepReport) -> list[RenderableType]:
-    columns = ("varied", "setting", "passed", "tokens")
-    table = Table(*columns, title="Sweep", title_justify="left", title_style="bold")
-    for axis in ("α", "β", "γ", "τ", "N", "k"):
-        for number, point in enumerate(swept.along(axis)):
-            name = "" if number else axis
-            table.add_row(name, point.label, f"{point.accuracy:.0%}", f"{point.tokens:.0f}")
-        table.add_section()
-    points = {"usual tri-score": swept.usual, "best tri-score": swept.best}
-    points["default profile"] = swept.ours
-    shown: list[RenderableType] = [table]
-    for name, point in points.items():
-        result = f"{point.accuracy:.0%} with {point.tokens:.0f} tokens ({point.label})"
-        shown.append(Text(f"{name}: {result}"))
-    return shown

@@ -1,0 +1,205 @@
+"""The command that measures quality: `eval`, with tasks or with questions of one's own."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ...errors import InvalidInput
+from .. import FAILED, Call, load, plain
+from .app import command
+from .output import progress
+
+if TYPE_CHECKING:
+    from ...evals import Report, SweepReport
+    from ...evals.questions import Figures
+
+CAVEAT = (
+    "Without a language model the recalled block itself is judged: "
+    "an old value quoted next to the new one fails."
+)
+
+
+@command("eval")
+def eval_(
+    call: Call,
+    questions: str | None = None,
+    *,
+    tasks: str | None = None,
+    own: bool = False,
+    profile: str | None = None,
+    limit: int | None = None,
+    min_confidence: float | None = None,
+    sweep: bool = False,
+    plot: str | None = None,
+    min: float | None = None,
+) -> object:
+    """Run tasks without memory, with memory, and without vectors; with a model too, if configured.
+
+    With a FILE, ask its questions instead and measure how much of the evidence is recalled. It runs
+    in a temporary memory with your settings and never touches your data.
+
+    Args:
+        questions: <[FILE]> Conversations with questions, one per line (.jsonl).
+        tasks: <DIR> Folder with your own tasks, to run in addition.
+        own: Run only the tasks of --tasks.
+        sweep: Try many ranking settings; takes a minute.
+        plot: <FILE> Draw the sweep as an SVG file.
+        limit: <1..> Memories recalled per question.
+        min_confidence: <0..1> Give no answer below this confidence. Only with FILE.
+        min: <0..1> Fail if a smaller share of the tasks passes, or of the evidence is recalled.
+
+    Example: memorist eval --tasks my_tasks --min 0.9
+    """
+    evals = load("evals")
+    if questions is not None:
+        if tasks or own or sweep or plot:
+            raise InvalidInput("FILE cannot be combined with --tasks, --own, --sweep or --plot")
+        options = {"profile": profile, "limit": limit, "min_confidence": min_confidence}
+        return _ask_questions(call, questions, options, min)
+    if min_confidence is not None:
+        raise InvalidInput("--min-confidence requires a FILE with questions")
+    if own and tasks is None:
+        raise InvalidInput("--own requires --tasks DIR")
+    chosen = [] if own else evals.packaged()
+    if tasks is not None:
+        chosen += evals.from_folder(tasks)
+    with progress("Running tasks", None, hidden=call.json) as advance:
+        evaluation = evals.evaluate(chosen, profile=profile, limit=limit, progress=advance)
+        report: Report = asyncio.run(evaluation)
+    runs = []
+    for run in report.runs:
+        results = [{**asdict(each), "passed": each.passed} for each in run.results]
+        figures = {"passed": run.accuracy, "found": run.found, "tokens": run.tokens}
+        runs.append({"name": run.name, **figures, "tasks": results})
+    values: dict[str, Any] = {"runs": runs}
+    shown = _show_report(report)
+    if sweep or plot:
+        with progress("Trying settings", None, hidden=call.json) as advance:
+            swept: SweepReport = asyncio.run(evals.sweep(chosen, progress=advance))
+        best = {"usual": swept.usual, "best": swept.best, "default": swept.ours}
+        values["sweep"] = {"points": swept.points, **best}
+        shown += _show_sweep(swept)
+        if plot:
+            Path(plot).write_text(evals.svg(swept), encoding="utf-8")
+    passed = report.best_equipped.accuracy
+    if min is not None and passed < min:
+        note = f"{passed:.0%} of the tasks passed; {min:.0%} are required"
+        return values, shown, [note], FAILED
+    return values, shown
+
+
+COLUMNS = {  # of the table of questions, by the name of the figure
+    "questions": "asked",
+    "@1": "@1",
+    "@5": "@5",
+    "@10": "@10",
+    "default": "recall",
+    "precision": "precision",
+    "tokens": "tokens",
+    "empty": "empty",
+    "silent": "silent",
+}
+LEGEND = """\
+@1, @5, @10: share of the evidence among the first hits, without a threshold
+recall, precision, tokens: of the answers to questions that have evidence
+empty: share of these questions without an answer, which is too much
+silent: share of the other questions without an answer, as it should be"""
+
+
+def _ask_questions(
+    call: Call, path: str, options: dict[str, Any], required: float | None
+) -> object:
+    """Measure recall on the questions of a file."""
+    if Path(path).suffix != ".jsonl":
+        raise InvalidInput(
+            f"{path!r} is not a .jsonl file; a folder of tasks is given with --tasks"
+        )
+    asking = load("evals.questions")
+    conversations = asking.read(path)
+    with progress("Asking", None, hidden=call.json) as advance:
+        measuring = asking.measure(conversations, options=options, progress=advance)
+        figures: dict[str, Figures] = asyncio.run(measuring)
+    rows = {name: each.row() for name, each in figures.items()}
+    shown: list[RenderableType] = [_show_rows(rows), Text(LEGEND, style="dim")]
+    recalled = rows["all"]["default"] or 0.0
+    if required is not None and recalled < required:
+        note = f"{recalled:.0%} of the evidence is recalled; {required:.0%} are required"
+        return {"parts": rows}, shown, [note], FAILED
+    return {"parts": rows}, shown
+
+
+def _show_rows(rows: dict[str, dict[str, Any]]) -> Table:
+    """Return one line for all questions, and one for each category."""
+    table = Table("", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    for title in COLUMNS.values():
+        table.add_column(title, justify="right")
+    for name, row in rows.items():
+        cells = []
+        for column in COLUMNS:
+            value = row[column]
+            if value is None:
+                cells.append("–")
+            elif column in ("questions", "tokens"):
+                cells.append(f"{value:.0f}")
+            else:
+                cells.append(f"{value:.2f}")
+        table.add_row(plain(name), *cells)
+    return table
+
+
+def _show_report(report: Report) -> list[RenderableType]:
+    """Return the results of each run, in total and by kind of task, and why tasks failed."""
+    results = report.runs[0].results
+    table = Table(title=f"{len(results)} tasks", title_justify="left", title_style="bold")
+    table.add_column("")
+    for name in ("passed", "found all", "said too much", "tokens"):
+        table.add_column(name, justify="right")
+    kinds = Table("passed, by kind", *(run.name for run in report.runs))
+    for run in report.runs:
+        too_much = sum(bool(each.forbidden) for each in run.results)
+        figures = (f"{run.accuracy:.0%}", f"{run.found:.0%}", f"{too_much}", f"{run.tokens:.0f}")
+        table.add_row(run.name, *figures)
+    for kind in dict.fromkeys(each.kind for each in results):
+        cells = []
+        for run in report.runs:
+            passed = [each.passed for each in run.results if each.kind == kind]
+            cells.append(f"{sum(passed)} of {len(passed)}")
+        kinds.add_row(plain(kind), *cells)
+    shown: list[RenderableType] = [table, kinds]
+    best = report.best_equipped
+    if best.accuracy < 1:
+        shown.append(Text(f"Failed with {best.name}", style="bold"))
+    for each in best.results:
+        missing = ", ".join(each.missing)
+        forbidden = ", ".join(each.forbidden)
+        reasons = [missing and f"lacks {missing}", forbidden and f"says {forbidden}", each.problem]
+        if not each.passed:
+            shown.append("  " + plain(f"{each.task}: {'; '.join(filter(None, reasons))}"))
+    if best.name == "memory":
+        shown.append(Text(CAVEAT, style="dim"))
+    return shown
+
+
+def _show_sweep(swept: SweepReport) -> list[RenderableType]:
+    columns = ("varied", "setting", "passed", "tokens")
+    table = Table(*columns, title="Sweep", title_justify="left", title_style="bold")
+    for axis in ("α", "β", "γ", "τ", "N", "k"):
+        for number, point in enumerate(swept.along(axis)):
+            name = "" if number else axis
+            table.add_row(name, point.label, f"{point.accuracy:.0%}", f"{point.tokens:.0f}")
+        table.add_section()
+    points = {"usual tri-score": swept.usual, "best tri-score": swept.best}
+    points["default profile"] = swept.ours
+    shown: list[RenderableType] = [table]
+    for name, point in points.items():
+        result = f"{point.accuracy:.0%} with {point.tokens:.0f} tokens ({point.label})"
+        shown.append(Text(f"{name}: {result}"))
+    return shown
