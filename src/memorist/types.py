@@ -15,23 +15,9 @@ HistoryEvent = Literal[
     "created", "updated", "merged", "deleted", "soft_deleted", "restored", "superseded", "linked"
 ]
 Node = Literal["hotpath", "context", "episodic", "worker"]
-Op = Literal[
-    "classify",
-    "search",
-    "create",
-    "update",
-    "merge",
-    "delete",
-    "link",
-    "ttl",
-    "pin",
-    "unpin",
-    "enable",
-    "disable",
-    "incognito",
-    "use",
-    "embed",
-]  # use: a recalled memory went into a reply (skipped: it did not)
+ChangeOp = Literal["create", "update", "merge", "delete", "link", "ttl", "pin", "unpin"]
+# use: a recalled memory went into a reply (skipped: it did not)
+Op = Literal[ChangeOp, "classify", "search", "enable", "disable", "incognito", "use", "embed"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 NODES: tuple[Node, ...] = get_args(Node)
 STATES: tuple[State, ...] = get_args(State)
@@ -322,10 +308,7 @@ class Recall:
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether nothing that is stored answers the question.
-
-        False if memory is off, if nothing was asked, or if there is only no room for the answer.
-        """
+        """Whether nothing stored answers the question; False if there is only no room for it."""
         was_asked = bool(self.query.text.strip()) and "memory" not in self.legs
         return was_asked and not self.hits and all(cut.fits for cut in self.cut)
 
@@ -336,10 +319,7 @@ class Recall:
         return "\n".join(filter(None, (self.text, NO_ANSWER)))
 
     def explain(self) -> str:
-        """Return why each memory was returned, part by part, and why others were not.
-
-        Of an answer without hits, only the best three that it could have had are listed.
-        """
+        """Return why each memory was returned, and the others not; the best three if none was."""
         sure = "" if self.confidence is None else f", confidence {self.confidence:.2f}"
         found = f"{len(self.hits)} hits, {self.tokens} tokens{sure}"
         lines = [f"{self.query.text!r} by {self.profile}: {found}"]
