@@ -21,7 +21,7 @@ def main(db: str) -> None:
             "Where does Mira live?",
         ):
             found = ana.recall(message, budget=500)
-            reply = answer(found.prompt())
+            reply = answer(found.text)
             print(f"> {message}\n{reply}\n")
             ana.remember({"content": message, "role": "user"})
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from memorist.retrieve.profiles import DEFAULT, OF_ANSWER
+
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "docs/tutorial.md", "docs/how-to.md", "docs/dialects.md"]
 BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
@@ -136,3 +138,19 @@ def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "Mira lives in Ghent" in done.stdout.split("> Where")[1]
+
+
+def test_the_concepts_list_the_weights_of_the_default_profile():
+    text = (ROOT / "docs/concepts.md").read_text("utf-8")
+    table = text.partition("### The `default` score")[2].partition("###")[0]
+    rows = re.findall(r"^\| (\w+) \| (−?[\d.]+) \|", table, re.M)
+    listed = {name: float(weight.replace("−", "-")) for name, weight in rows}
+    assert listed == dict(DEFAULT.weights)
+
+
+def test_the_concepts_list_the_measures_of_confidence():
+    text = (ROOT / "docs/concepts.md").read_text("utf-8")
+    table = text.partition("| measure of an answer |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| (\w+): ", table, re.M) == [
+        each for each in OF_ANSWER if each != "always"
+    ]
