@@ -42,11 +42,23 @@ TASK: dict[str, Any] = {
     "asked_at": "2024-03-20T09:00:00Z",
     "must": ["green"],
 }
+QUESTIONS: dict[str, Any] = {
+    "name": "ana",
+    "messages": [
+        {"id": "m1", "speaker": "user", "text": "My sister Marta keeps bees in Braga."},
+        {"id": "m2", "speaker": "user", "text": "I drink green tea every morning."},
+    ],
+    "questions": [
+        {"question": "What does my sister do?", "evidence": ["m1"], "category": "fact"},
+        {"question": "Who painted the Mona Lisa?", "evidence": [], "category": "unknown"},
+    ],
+}
 FILES = {  # in the folder that the commands run in
     "memorist.toml": "",
     "chat.jsonl": "".join(f"{json.dumps(message)}\n" for message in CHAT),
     "bad.jsonl": "[1, 2]\n",
     "tasks/gate.json": json.dumps(TASK),
+    "questions.jsonl": json.dumps(QUESTIONS),
 }
 # How each command is called, in words and then with --json. {name} is an id of the history.
 CALLS: dict[str, list[str]] = {
@@ -57,7 +69,9 @@ CALLS: dict[str, list[str]] = {
     ],
     "recall": [
         "'What does my sister do?'", "'What does my sister do?' --explain", "'What does my sister do?' --prompt",
-        "'Submarine propeller?' --tag none", "standup --shared",
+        "'Submarine propeller?' --tag none", "standup --shared", "'What does my sister do?' --min-confidence 0.99",
+        "'What does my sister do?' --min-confidence 0.99 --explain",
+        "'What does my sister do?' --min-confidence 0.99 --prompt", "tea --min-confidence 1.5",
     ],
     "agent query": [
         "'What does my sister do?' --agent supervisor", "bees --agent nobody", "bees --agent supervisor --full",
@@ -90,7 +104,7 @@ CALLS: dict[str, list[str]] = {
     "jobs run": ["", "--only nothing"],
     "jobs worker": ["--db empty.db"],
     "jobs backlog": [""],
-    "eval": ["--tasks tasks --own"],
+    "eval": ["--tasks tasks --own", "questions.jsonl", "bad.jsonl"],
     "mcp": ["install claude-code --dry-run --hooks", "install"],
     "hook": [
         "before 'What does my sister do?'", "after 'I sold my bicycle.' --reply 'A pity.'", "session-start", "prompt",

@@ -30,9 +30,10 @@ TOOLS: dict[str, list[Arguments]] = {
     "memory_query": [
         {"query": QUESTION, "limit": 3},
         {"query": "submarines", "categories": ["nothing"]},
+        {"query": QUESTION, "min_confidence": 0.99},
         {},
     ],
-    "memory_context": [{"about": QUESTION}],
+    "memory_context": [{"about": QUESTION}, {"about": QUESTION, "min_confidence": 0.99}],
     "memory_remember": [
         {"text": "I collect stamps from Peru.", "said_by": "user", "tags": ["hobby"]},
         {"text": "My password is hunter2-Xy77!"},

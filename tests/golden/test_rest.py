@@ -76,7 +76,10 @@ EXCHANGES: dict[str, list[Exchange]] = {
     "GET /v1/memory/conflicts": [ask()],
     "POST /v1/memory/conflicts/{id}/confirm": [of("blue")],
     "POST /v1/memory/conflicts/{id}/reject": [of("blue")],
-    "POST /v1/memory/recall": [send(query=QUESTION, limit=2), send(query="Submarines?", where={"tags": ["x"]})],
+    "POST /v1/memory/recall": [
+        send(query=QUESTION, limit=2), send(query="Submarines?", where={"tags": ["x"]}),
+        send(query=QUESTION, min_confidence=0.99),
+    ],
     "POST /v1/memory/feedback": [send(recalled=["{tea}", "{bees}"], used=["{bees}"])],
     "POST /v1/memory/query": [send(query=QUESTION, agent="supervisor"), send(query="bees", agent="planner")],
     "POST /v1/memory/say": [send(text="What do you remember about bees?"), send(text="I had soup.")],
