@@ -521,6 +521,7 @@ async def test_whatever_an_address_says_no_view_fails(engine: Client, given: str
                 for name in (
                     "q",
                     "budget",
+                    "min_confidence",
                     "profile",
                     "after",
                     "state",
@@ -535,6 +536,23 @@ async def test_whatever_an_address_says_no_view_fails(engine: Client, given: str
                     )
                     assert answer.status_code < 500, (path, name)
                     assert "<script>" not in answer.text
+
+
+async def test_a_search_shows_its_confidence_and_is_empty_below_the_one_asked_for(
+    engine: Client,
+) -> None:
+    await engine.scope("ana").remember("I drink green tea.")
+    async with browser(engine, local=ANA) as client:
+        found = (await client.get("/", params={"q": "green tea"})).text
+        assert "1 memory found, confidence " in found
+        asked = {"q": "green tea", "min_confidence": "1"}
+        assert "No stored memory answers this question." in (
+            (await client.get("/", params=asked)).text
+        )
+        for wrong in ("1.5", "x", "true", "-1", "٠"):
+            answer = await client.get("/", params={**asked, "min_confidence": wrong})
+            assert answer.status_code == 422
+            assert "min_confidence must be a number from 0 to 1" in answer.text
 
 
 @pytest.mark.slow
