@@ -21,7 +21,7 @@ TOP = 3  # candidates that have to show the evidence
 FEW = 5
 DENSE = ("semantic", "multilingual")
 SMALL = 60  # memories: in a smaller scope little can be returned anyway, so hits need less
-SHARE = 0.35  # of the best score that every hit needs: in a small scope, all else is unrelated
+SHARE = 0.25  # of the best score that every hit needs: in a small scope, all else is unrelated
 USUAL = 100  # memories of the scope for which the threshold of an answer is given
 
 

@@ -25,6 +25,7 @@ from .question import understand
 from .render import RENDERERS, Caps, fit
 from .score import Candidate, Candidates
 
+MEASURED = 10  # candidates by which confidence is judged
 # For a scope whose vectors are in another index:
 PROPOSED = 200  # rows that the index proposes
 BY_WORDS = 200  # best matches by words, which are also compared
@@ -238,7 +239,7 @@ def select(search: SnapshotSearch, query: Query, *, everything: bool = False) ->
     elif profile.candidates in ("dense", "recent"):
         pool = 0  # their specifications define the number
     elif profile.candidates == "blend" and not profile.rerank and profile.diversity is None:
-        pool = limit + 2
+        pool = max(limit, MEASURED) + 2  # confidence is judged by the same number for any limit
     if profile.sources_first and search.snapshot.marked[IS_EXTRACTED].any():
         pool *= 2  # some are moved to the end later
     if profile.candidates == "blend":
