@@ -167,7 +167,7 @@ def select(
     kept: list[Candidate] = []
     cut: list[Cut] = []
     for each in ranked:
-        is_likely = each.confidence >= needed and each.score >= SHARE * best
+        is_likely = (each.confidence or 0.0) >= needed and each.score >= SHARE * best
         if whole or not kept or (not cut and is_likely):
             kept.append(each)
             continue

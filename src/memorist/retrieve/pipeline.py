@@ -322,7 +322,7 @@ def _select_fitting(
             score=each.score,
             parts=each.parts,
             relevance=each.relevance,
-            confidence=each.confidence if profile.confidence else None,
+            confidence=each.confidence,
             tokens=count(each.memory.text),
         )
         hits.append(hit)

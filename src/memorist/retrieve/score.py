@@ -65,7 +65,7 @@ class Candidate:
     features: Mapping[str, float] = field(default_factory=dict)
     relevance: float = 0.0
     position: int = -1  # in the snapshot; -1 if it was not found there
-    confidence: float = 0.0  # probability that it is what was asked for
+    confidence: float | None = None  # probability that it is what was asked for, if judged
 
 
 # Selecting candidates

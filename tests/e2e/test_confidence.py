@@ -1,0 +1,104 @@
+"""Confidence: weak answers are empty, lists end where the evidence does, and callers can say how sure to be."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memorist import aio
+from memorist.errors import InvalidInput
+from memorist.scoped import ScopedClient
+from memorist.types import Recall
+
+TEA = "Ana drinks green tea in the morning."
+SERVER = "The build server has 64 cores."
+UNRELATED = "Convert 40 kilometers to miles"
+
+
+@pytest.fixture
+async def ana(tmp_path: Path) -> AsyncIterator[ScopedClient]:
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as client:
+        scope = client.scope("ana")
+        for text in (TEA, SERVER, "I moved to Lisbon in May.", "The kettle is broken."):
+            await scope.remember(text)
+        yield scope
+
+
+def texts_of(found: Recall) -> list[str]:
+    return [hit.memory.text for hit in found]
+
+
+async def test_what_scores_far_below_the_best_is_cut(ana: ScopedClient) -> None:
+    found = await ana.recall("cores of the build server")
+    assert texts_of(found) == [SERVER]
+    (reason,) = {cut.reason for cut in found.cut}
+    assert reason == "it is too unlikely to be what was asked for"
+
+
+async def test_a_weak_answer_is_empty_and_says_why(ana: ScopedClient) -> None:
+    found = await ana.recall(UNRELATED)
+    assert (found.hits, found.text, found.tokens) == ((), "", 0)
+    assert found.confidence is not None
+    assert found.confidence < 0.05
+    reason = found.cut[0].reason
+    assert reason == f"the answer is too uncertain: {found.confidence:.2f} where 0.06 is needed"
+    assert f"confidence {found.confidence:.2f}" in found.explain()
+
+
+async def test_at_zero_everything_that_matches_is_returned(ana: ScopedClient) -> None:
+    for question in (UNRELATED, "cores of the build server"):
+        usual = await ana.recall(question)
+        whole = await ana.recall(question, min_confidence=0)
+        assert len(whole) > len(usual)
+        assert texts_of(whole)[: len(usual)] == texts_of(usual)
+        assert whole.confidence == usual.confidence
+        assert whole.cut == ()
+
+
+async def test_a_caller_may_ask_for_more_confidence(ana: ScopedClient) -> None:
+    question = "What does Ana drink?"
+    found = await ana.recall(question)
+    assert texts_of(found)[0] == TEA
+    assert found.confidence is not None
+    assert texts_of(await ana.recall(question, min_confidence=found.confidence - 0.01))[0] == TEA
+    assert (await ana.recall(question, min_confidence=1)).hits == ()
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, "high", True, float("nan")])
+async def test_a_confidence_that_is_no_share_is_refused(ana: ScopedClient, value: Any) -> None:
+    with pytest.raises(InvalidInput, match="min_confidence must be a number from 0 to 1"):
+        await ana.recall("tea", min_confidence=value)
+
+
+async def test_hits_have_a_confidence_of_their_own(ana: ScopedClient) -> None:
+    found = await ana.recall("cores of the build server", min_confidence=0)
+    sure = [hit.confidence or 0.0 for hit in found]
+    assert sure[0] > 0.8
+    assert all(0 < each < 0.1 for each in sure[1:])
+
+
+async def test_other_profiles_have_none(ana: ScopedClient) -> None:
+    found = await ana.recall("green tea", profile="milton.hybrid")
+    assert found.confidence is None
+    assert [hit.confidence for hit in found] == [None] * len(found)
+
+
+async def test_answers_by_words_alone_are_not_judged(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path, embedder="none") as client:
+        await client.scope("ana").remember(TEA)
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as client:
+        found = await client.scope("ana").recall("green tea")  # it has no vector yet
+        assert texts_of(found) == [TEA]
+        assert found.confidence is None
+        assert found.hits[0].confidence is None
+
+
+async def test_a_memory_that_was_cut_is_explained(ana: ScopedClient) -> None:
+    for question in (UNRELATED, "cores of the build server"):
+        cut = (await ana.recall(question)).cut[0]
+        why = await ana.why_not(question, cut.id)
+        assert (why.returned, why.reason) == (False, cut.reason)
+        assert why.score == pytest.approx(cut.score)
