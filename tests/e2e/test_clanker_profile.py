@@ -66,7 +66,7 @@ async def test_a_fact_has_one_vector_for_each_model(
     async with aio.open(tmp_path / "memory.db", state_dir=tmp_path) as other:  # the packaged model
         await other.index()
     found = rows(tmp_path, "SELECT model FROM vectors ORDER BY model")
-    assert found == [("all-MiniLM-L6-v2",), ("hashing-384",)]
+    assert found == [("all-MiniLM-L6-v2",), ("hashing-384",), ("use-multilingual-v3-256",)]
     keys = rows(tmp_path, "SELECT name FROM pragma_table_info('vectors') WHERE pk > 0 ORDER BY pk")
     assert keys == [("scope",), ("memory",), ("model",)]
 

@@ -125,7 +125,8 @@ async def test_chroma_answers_as_the_process_does_and_knows_whose_memory_it_is(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "chroma"
-    async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as memory:
+    # An index holds the vectors of one model.
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path, multilingual=False) as memory:
         await memory.scope("ana").remember(SAID)
         plain = [texts(await memory.scope("ana").recall(question)) for question in ASKED]
     async with aio.open(

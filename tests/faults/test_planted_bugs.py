@@ -96,7 +96,7 @@ BUGS = {
     ),
     "altered rows are believed": Bug(
         "storage/rows.py",
-        {"if row_hash(hashed, scope) != row[len(HASHED)]:": "if False:"},
+        {'if row_hash(tuple(row[: len(HASHED)]), scope) != made.pop("row_hash"):': 'if not made.pop("row_hash"):'},
         "tests/faults/test_damage.py::test_no_altered_word_is_returned_from_a_damaged_file[flip in words]",
     ),
     "altered vectors are believed": Bug(
@@ -116,7 +116,7 @@ BUGS = {
     ),
     "vectors of different models meet": Bug(
         "storage/queries.py",
-        {"v.memory = m.row AND v.model = ?": "v.memory = m.row AND ? <> ''"},
+        {"{0}.memory = m.row AND {0}.model = ?": "{0}.memory = m.row AND ? <> ''"},
         MODEL.format("test_another_model_answers_by_words_and_says_so_until_it_has_embedded[another name]"),
     ),
     "vectors that are none are kept": Bug(
@@ -131,8 +131,8 @@ BUGS = {
     ),
     "a failed write goes unnoticed": Bug(
         "storage/sqlite/__init__.py",
-        {'await asyncio.shield(self._writer.read([("COMMIT", ())]))': "with suppress(MemoristError):\n"
-         '                    await self._writer.read([("COMMIT", ())])'},
+        {"await asyncio.shield(self._writer.call(_commit))": "with suppress(MemoristError):\n"
+         "                    await self._writer.call(_commit)"},
         "tests/faults/test_failing_writes.py::test_a_failing_write_is_told_and_nothing_is_lost",
     ),
     "a commit that the server may still lose": Bug(

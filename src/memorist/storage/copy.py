@@ -186,8 +186,12 @@ async def write_archive(
     """
     database = store.database
     with archive.create(path) as file:
-        key = await _meta(database, "secret")
-        head = {"memorist": "archive", "format": ARCHIVE_FORMAT, "key": key}
+        head = {
+            "memorist": "archive",
+            "format": ARCHIVE_FORMAT,
+            "key": await _meta(database, "secret"),
+            "analysis": await _meta(database, "analysis"),
+        }
         await asyncio.to_thread(archive.write_lines, file, [head])
         done = 0
         async for page in read_pages(database, {}):
@@ -231,7 +235,8 @@ async def read_archive(
         )
     if await _meta(database, MARK) is None and await store.scopes():
         raise RevisionConflict("The target holds memories already: take a new database")
-    await _begin(database, {"secret": secret})
+    # Terms and flags of an earlier version are computed again when the store is opened.
+    await _begin(database, {"secret": secret, "analysis": str(head.get("analysis"))})
     done = 0
     sums: Sums | None = None
     while batch := await asyncio.to_thread(lambda: list(islice(records, PAGE))):
