@@ -64,10 +64,33 @@ def test_other_languages_are_recognized_in_one_short_sentence(text: str) -> None
         ("Wo habe ich geparkt?", 1.0),
         ("Great! Where did you park?", 1.0),
         ("I moved to Rome last year. And you?", 0.25),
+        ("can u help me move", 1.0),
+        ("So what time is it", 1.0),
+        ("Any ideas for dinner", 1.0),
+        ("Write me a poem about spring.", 1.0),
     ],
 )
 def test_the_share_that_asks(text: str, share: float) -> None:
     assert cues.asking_share(text) == share
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Better. And when you show code, use Kotlin, we have no Java left here.",
+        "When I was a child, I lived in Rome.",
+        "What I like most is tea.",
+        "Is allergic to peanuts",
+        "Was born in 1990 and has two cats",
+        "Will plays the violin.",
+        "Any milk makes me sick.",
+        "Do not call me before nine.",
+        "Make it short.",
+        "Correct, I live in Rome.",
+    ],
+)
+def test_a_statement_that_begins_like_a_question_asks_nothing(text: str) -> None:
+    assert cues.asking_share(text) == 0.0
 
 
 @pytest.mark.parametrize(
