@@ -21,7 +21,7 @@ from typing import Any
 
 import memorist
 from bench import data, report
-from memorist.dialects.catalog import POLICIES
+from memorist.dialects import POLICIES
 from memorist.ingest import guard
 from memorist.retrieve.render import RENDERERS
 from memorist.scoped import ScopedClient

@@ -22,9 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from memorist import aio
+from memorist import aio, dialects
 from memorist.client import Client
-from memorist.dialects import catalog
 from memorist.embedders import encode
 from memorist.ingest import policies
 from memorist.text import compare, contradictions
@@ -133,7 +132,7 @@ def natural(folder: Path, size: int) -> list[str]:
 async def costs(folder: Path, where: Path, size: int) -> list[dict[str, Any]]:
     """Measure remember with and without the comparison stages, in a scope of `size` memories."""
     for policy in (NONE, ALL):
-        catalog.POLICIES[policy.name] = policy
+        dialects.POLICIES[policy.name] = policy
     taken: dict[str, list[float]] = {NONE.name: [], ALL.name: []}
     pairs = [
         pair

@@ -19,7 +19,7 @@ import typer
 
 from memorist import errors
 from memorist.client import Client
-from memorist.dialects.catalog import POLICIES, PROFILES
+from memorist.dialects import POLICIES, PROFILES
 from memorist.interfaces.cli import app
 from memorist.manage.checkpoints import Checkpoints
 from memorist.scoped import ScopedClient

@@ -14,9 +14,9 @@ from typing import Unpack
 
 from pydantic import SecretStr
 
+from . import dialects
 from .client import Client
 from .context import Context
-from .dialects import catalog
 from .embedders import Cached, Hashing
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
@@ -105,8 +105,8 @@ async def open_client(
         settings=chosen,
         access_log=AccessLog(store),
         allowlists=allowlists.load(chosen.categories),
-        profiles=catalog.PROFILES,
-        policies=dict(catalog.POLICIES),
+        profiles=dialects.PROFILES,
+        policies=dict(dialects.POLICIES),
         embedder=embedder,
         multilingual=multilingual,
         reranker=reranker,
@@ -165,8 +165,8 @@ def _check(settings: Settings) -> None:
     if "\0" in settings.db:
         raise Misconfigured(f"Setting 'db': {settings.db!r} contains a NUL character: name a file")
     try:
-        profiles.find(catalog.PROFILES, settings.profile)
-        validation.policy(catalog.POLICIES, settings.policy)
+        profiles.find(dialects.PROFILES, settings.profile)
+        validation.policy(dialects.POLICIES, settings.policy)
         tokens.analyze("words", settings.language)
     except (InvalidInput, ImportError) as error:
         why = error if isinstance(error, InvalidInput) else f"no stemmer for {settings.language!r}"

@@ -8,7 +8,7 @@ import pytest
 
 from memorist import aio
 from memorist.client import Client
-from memorist.dialects.catalog import POLICIES
+from memorist.dialects import POLICIES
 from memorist.dialects.milton import Milton
 from memorist.dialects.vault import Vault, to_prompt
 from memorist.errors import InvalidInput

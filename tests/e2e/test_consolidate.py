@@ -13,9 +13,8 @@ import pytest
 
 from clocks import Clock
 from llm_server import Request, Server
-from memorist import aio
+from memorist import aio, dialects
 from memorist.client import Client
-from memorist.dialects import catalog
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
 from memorist.jobs import consolidate
 from memorist.ports import BudgetedModel
@@ -254,9 +253,9 @@ async def test_a_model_that_says_yes_to_everything_joins_no_other_values(
 
 @pytest.fixture(autouse=True)
 def _no_conflicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = catalog.POLICIES["default"]
+    usual = dialects.POLICIES["default"]
     monkeypatch.setitem(
-        catalog.POLICIES, "no conflicts", replace(usual, name="no conflicts", conflicts=False)
+        dialects.POLICIES, "no conflicts", replace(usual, name="no conflicts", conflicts=False)
     )
 
 

@@ -16,8 +16,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from llm_server import Request, Server
-from memorist import evals
-from memorist.dialects import catalog
+from memorist import dialects, evals
 from memorist.errors import ModelUnavailable
 from memorist.evals.tasks import filled_memory
 from memorist.ingest import policies
@@ -127,7 +126,7 @@ async def test_a_memory_without_its_guards_would_fail_every_private_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(
-        catalog.POLICIES, "open", replace(policies.DEFAULT, name="open", guard="none")
+        dialects.POLICIES, "open", replace(policies.DEFAULT, name="open", guard="none")
     )
     open_ones = [_unprotected(task) for task in evals.packaged() if task.kind == "private"]
     report = await evals.evaluate(open_ones, policy="open")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import memorist
 from memorist.aio import open_client
 from memorist.client import Client
-from memorist.dialects.catalog import POLICIES
+from memorist.dialects import POLICIES
 from memorist.embedders import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, MemoristError, Misconfigured
 from memorist.sync import Blocking, BlockingScope

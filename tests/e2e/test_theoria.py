@@ -15,8 +15,8 @@ import pytest
 from clocks import Clock
 from memorist import aio
 from memorist.client import Client
+from memorist.dialects import THEORIA
 from memorist.dialects import theoria as dialect
-from memorist.dialects.catalog import THEORIA
 from memorist.dialects.theoria import Theoria
 from memorist.embedders import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, Refused

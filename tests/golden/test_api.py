@@ -13,7 +13,7 @@ from golden.files import Golden
 from golden.normalize import Normalizer
 from golden.stage import FACTS, QUESTION, Stage
 from memorist import storage
-from memorist.dialects.catalog import PROFILES
+from memorist.dialects import PROFILES
 from memorist.types import Filter, Status
 
 WEAK = "Submarine propeller?"  # nothing in the history answers it

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import memorist
-from memorist.dialects.catalog import POLICIES
+from memorist.dialects import POLICIES
 from memorist.ingest import analyze
 from memorist.ingest.policies import WHOLE, Policy
 from memorist.ingest.transitions import repeated_importance

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from memorist import aio
-from memorist.dialects.catalog import (
+from memorist.dialects import (
     CLANKER,
     CLANKER_STRICT,
     MILTON,

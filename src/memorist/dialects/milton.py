@@ -22,7 +22,7 @@ from ..storage import person
 from ..storage.person import RecordType, Summary
 from ..text.clock import new_id
 from ..types import Filter, Memory, Message, Outcome, Receipt, frozen
-from . import catalog
+from . import milton_profile
 
 INBOUND = ("ntfy", "iphone")  # what arrives over these channels is a request
 MAX_HOURS = 24 * 365 * 900  # as far back as a query looks
@@ -173,7 +173,7 @@ class Milton:
 
         Raises InvalidInput.
         """
-        profile = catalog.milton(recency_bias, semantic_weight, mode)
+        profile = milton_profile(recency_bias, semantic_weight, mode)
         if not text.strip():
             return []
         answer = await self._client.recall(text, limit=limit, profile=profile)
@@ -330,7 +330,7 @@ class Hooks:
             text,
             limit=settings.memory_context_limit,
             max_chars=left,
-            profile=catalog.milton(settings.memory_recency_bias),
+            profile=milton_profile(settings.memory_recency_bias),
         )
         return "\n".join(filter(None, (context, answer.text)))
 

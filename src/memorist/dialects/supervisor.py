@@ -16,7 +16,7 @@ from ..settings import allowlists
 from ..text import normalize
 from ..text.tokens import analyze, count_tokens
 from ..types import Draft, Filter, Memory, Outcome
-from .catalog import SUPERVISOR
+from . import SUPERVISOR
 
 TOOL = "memory.query"
 UNSURE = 0.5  # a supervisor less confident than this looks again

@@ -11,7 +11,7 @@ from ..retrieve import render
 from ..retrieve.profiles import Profile
 from ..text import clock, normalize
 from ..types import Memory
-from .catalog import THEORIA
+from . import THEORIA
 
 FEWEST = 8  # memories to return, if that many are relevant and fit
 MOST = 16

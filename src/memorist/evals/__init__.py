@@ -27,7 +27,7 @@ from html import escape
 from itertools import product
 from typing import Any
 
-from ..dialects.catalog import THEORIA
+from ..dialects import THEORIA
 from ..retrieve.profiles import DAY, DEFAULT, Profile, Recency
 from ..types import frozen
 from .tasks import (

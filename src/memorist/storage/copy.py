@@ -23,7 +23,7 @@ import numpy as np
 
 from ..errors import InvalidInput, RevisionConflict, StoreDamaged
 from ..types import frozen
-from . import archive
+from . import atomic
 from .atomic import new_file
 from .database import EVERY, Connection, Database, Rows, execute
 from .rows import placeholders
@@ -185,14 +185,14 @@ async def write_archive(
     Raises RevisionConflict if the file exists, or if the store was changed during the copy.
     """
     database = store.database
-    with archive.create(path) as file:
+    with atomic.create(path) as file:
         head = {
             "memorist": "archive",
             "format": ARCHIVE_FORMAT,
             "key": await _meta(database, "secret"),
             "analysis": await _meta(database, "analysis"),
         }
-        await asyncio.to_thread(archive.write_lines, file, [head])
+        await asyncio.to_thread(atomic.write_lines, file, [head])
         done = 0
         async for page in read_pages(database, {}):
             names = ("table", *page.columns)
@@ -200,7 +200,7 @@ async def write_archive(
             for row in page.rows:
                 record = zip(names, (page.table, *row), strict=True)
                 lines.append(dict(record))
-            await asyncio.to_thread(archive.write_lines, file, lines)
+            await asyncio.to_thread(atomic.write_lines, file, lines)
             done += len(lines)
             report(done, done)
         sums = {table: await _digest(database, table) for table in KEYS}
@@ -209,7 +209,7 @@ async def write_archive(
             raise RevisionConflict(
                 "The store was written to during the copy: run it again without other writers"
             )
-        await asyncio.to_thread(archive.write_lines, file, [{"sums": sums}])
+        await asyncio.to_thread(atomic.write_lines, file, [{"sums": sums}])
     return copied
 
 
@@ -224,7 +224,7 @@ async def read_archive(
     not an archive, or incomplete.
     """
     database = store.database
-    records = archive.read_lines(path)
+    records = atomic.read_lines(path)
     head: dict[str, Any] = await asyncio.to_thread(next, records, {})
     kind = head.get("memorist", head.get("recollect"))  # version 0.1 wrote "recollect"
     is_archive = kind == "archive" and head.get("format") == ARCHIVE_FORMAT
@@ -241,7 +241,7 @@ async def read_archive(
     sums: Sums | None = None
     while batch := await asyncio.to_thread(lambda: list(islice(records, PAGE))):
         sums = batch.pop()["sums"] if "sums" in batch[-1] else None
-        for (table, columns), group in groupby(batch, archive.take_shape):
+        for (table, columns), group in groupby(batch, atomic.take_shape):
             if table not in KEYS or set(columns) != set(await _columns(database, table)):
                 raise InvalidInput(
                     f"The archive contains {table!r} in a format that this version does not support"

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from memorist import evals
-from memorist.dialects.catalog import THEORIA
+from memorist.dialects import THEORIA
 from memorist.evals import FUSION, OURS, RANKINGS, TRISCORE, Point, SweepReport, plan, profile
 from memorist.retrieve.profiles import DEFAULT, Recency
 

@@ -24,7 +24,7 @@ from ...scoped import ScopedClient
 from ...storage import Change, Event, Save
 from ...text import compare, normalize
 from ...types import GUILD, Draft, Filter, Labels, Memory, Message, Outcome, frozen
-from ..catalog import CLANKER, CLANKER_STRICT
+from .. import CLANKER, CLANKER_STRICT
 
 UNSUPPORTED = "its words are not those of its source"
 POLICY = "clanker.guild"

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from ...dialects import catalog
+from ... import dialects
 from ...manage.privacy import FIELDS
 from ...text import clock
 from ...types import Filter, Labels, Memory
@@ -339,6 +339,8 @@ KINDS: dict[str, Any] = {
     "ids": Annotated[list[IdText], Field(max_length=1000)],
     "reply": Annotated[str, StringConstraints(max_length=100_000)],
     "memory_kind": KindName,
-    "policy": Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(catalog.POLICIES)})],
-    "profile": Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(catalog.PROFILES)})],
+    "policy": Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(dialects.POLICIES)})],
+    "profile": Annotated[
+        str, WithJsonSchema({"type": "string", "enum": sorted(dialects.PROFILES)})
+    ],
 }

@@ -24,9 +24,8 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, RedirectResponse
 
-from ... import __version__
+from ... import __version__, dialects
 from ...client import Client
-from ...dialects import catalog
 from ...errors import InvalidInput, KeyRefused, MemoristError, NotAllowed
 from ...scoped import ScopedClient
 from ...types import KINDS, STATES, Filter, Page
@@ -72,7 +71,7 @@ for _filter in (markup.as_text, markup.shorten, markup.format_time, markup.forma
 templates.globals.update(
     kinds=KINDS,
     states=STATES,
-    profiles=catalog.PROFILES,
+    profiles=dialects.PROFILES,
     themes=THEMES,
     render_diff=markup.render_diff,
     version=__version__,

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from fastapi import FastAPI, Response
 
-from ...dialects import catalog
+from ... import dialects
 from ...errors import InvalidInput, NotAllowed, NotFound
 from ...storage.accounts import RIGHTS, Key
 from ...types import KINDS, STATES, Filter, Labels, Memory
@@ -47,7 +47,7 @@ async def search(page: PageRequest) -> Response:
         answer = await page.memories.recall(
             question,
             budget=page.number("budget", 100_000),
-            profile=page.choose("profile", catalog.PROFILES),
+            profile=page.choose("profile", dialects.PROFILES),
             min_confidence=page.share("min_confidence"),
         )
         parts: dict[str, None] = {}  # names in the order of their first use
