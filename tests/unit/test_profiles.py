@@ -16,7 +16,7 @@ from memorist.dialects import (
     PROFILES,
     SUPERVISOR,
     THEORIA,
-    milton,
+    milton_profile,
 )
 from memorist.errors import InvalidInput
 from memorist.index import Snapshot
@@ -70,7 +70,7 @@ def test_what_does_not_resemble_the_question_stays_unless_meaning_alone_counts()
 
 @pytest.mark.spec("MIL-14", "MIL-15")
 def test_milton_adds_words_age_and_importance() -> None:
-    ranking = milton(recency_bias=0.3, mode="deterministic")
+    ranking = milton_profile(recency_bias=0.3, mode="deterministic")
     found = scores(
         ranking, lexical=[1, 1, 0], recency=[1 / 6, 1 / 2, 1 / 2], importance=[0.2, 0.9, 0.1]
     )
@@ -84,7 +84,7 @@ def test_milton_gives_an_important_item_fifteen_hundredths() -> None:
 
 @pytest.mark.spec("MIL-28", "MIL-29", "MIL-30")
 def test_milton_mixes_both_halves_after_scaling_each_to_its_best() -> None:
-    ranking = milton(recency_bias=0.0)
+    ranking = milton_profile(recency_bias=0.0)
     found = scores(
         ranking, lexical=[1.0, 0.8], recency=[0, 0], importance=[0, 0], semantic=[0.5, 0.3]
     )
@@ -99,13 +99,13 @@ def test_the_semantic_weight_moves_a_score_from_one_half_to_the_other() -> None:
         "importance": [0.0, 0.0],
         "semantic": [0.5, 0.3],
     }
-    mixed = [scores(milton(0.0, weight), **columns)[1] for weight in (0.0, 0.25, 1.0)]
+    mixed = [scores(milton_profile(0.0, weight), **columns)[1] for weight in (0.0, 0.25, 1.0)]
     assert mixed == pytest.approx([0.8, 0.75, 0.6])
 
 
 @pytest.mark.spec("MIL-33")
 def test_miltons_semantic_mode_looks_at_meaning_alone() -> None:
-    ranking = milton(mode="semantic")
+    ranking = milton_profile(mode="semantic")
     found = scores(ranking, lexical=[1, 0], recency=[1, 0], importance=[1, 0], semantic=[0.2, 0.4])
     assert found == pytest.approx([0.5, 1.0])
 
@@ -114,20 +114,20 @@ def test_miltons_semantic_mode_looks_at_meaning_alone() -> None:
 def test_without_a_semantic_score_every_mode_of_milton_is_the_deterministic_one() -> None:
     columns = {"lexical": [0.5], "recency": [0.5], "importance": [0.5], "semantic": [0.0]}
     modes = {
-        mode: scores(milton(mode=mode), **columns)
+        mode: scores(milton_profile(mode=mode), **columns)
         for mode in ("deterministic", "hybrid", "semantic")
     }
     assert modes["hybrid"] == modes["semantic"] == modes["deterministic"] == pytest.approx([0.575])
 
 
 def test_miltons_weights_stay_within_their_bounds() -> None:
-    assert milton(recency_bias=7).weights["recency"] == 1
-    assert milton(semantic_weight=-2).semantic_weight == 0
+    assert milton_profile(recency_bias=7).weights["recency"] == 1
+    assert milton_profile(semantic_weight=-2).semantic_weight == 0
 
 
 def test_an_unknown_mode_is_refused() -> None:
     with pytest.raises(InvalidInput, match="'magic' is not one of hybrid, deterministic, semantic"):
-        milton(mode="magic")
+        milton_profile(mode="magic")
 
 
 @pytest.mark.spec("MLS-50")
