@@ -149,7 +149,7 @@ def select(
     *,
     whole: bool = False,
 ) -> tuple[list[Candidate], list[Cut]]:
-    """Return the hits that count as evidence, up to where it ends, and why others do not.
+    """Return the hits that count as evidence, and why others do not.
 
     `least` replaces the threshold of the profile: below it nothing is returned, and at 0 everything
     is. With `whole`, the list is not shortened.
@@ -168,7 +168,7 @@ def select(
     cut: list[Cut] = []
     for each in ranked:
         is_likely = (each.confidence or 0.0) >= needed and each.score >= SHARE * best
-        if whole or not kept or (not cut and is_likely):
+        if whole or not kept or is_likely:
             kept.append(each)
             continue
         reason = "it is too unlikely to be what was asked for"
