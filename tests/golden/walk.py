@@ -5,6 +5,7 @@ Prints JSON: for each verb the modules and functions of the package that it pass
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import threading
@@ -108,6 +109,7 @@ def main(folder: Path) -> None:
                 "list": lambda: mine.list(limit=5),
                 "forget": lambda: mine.forget(stage.ids["cello"]),
             }
+            gc.collect()  # otherwise a closed connection may end its threads during any verb
             found = {verb: trace.measured(call) for verb, call in verbs.items()}
     sys.setprofile(None)
     print(json.dumps(found))
