@@ -173,8 +173,17 @@ def _empty_database(_shared_database: str) -> Iterator[Callable[[], object]]:
 
 @pytest.fixture
 def ready_database(_shared_database: str, _empty_database: Callable[[], object]) -> str:
-    """Return the URL of an empty database with the schema: created once and emptied, which is faster."""
+    """Return the URL of an empty database with the schema: created once and emptied, which is faster.
+
+    What another test left in the spool of this database would be replayed into it.
+    """
+    from memorist.offline.spool import Spool
+    from memorist.settings import load
+
     _empty_database()
+    spool = Spool.of(load(db=_shared_database))
+    assert spool is not None
+    shutil.rmtree(spool.folder, ignore_errors=True)
     return _shared_database
 
 

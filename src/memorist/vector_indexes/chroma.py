@@ -5,6 +5,7 @@ process at a time.
 """
 
 import asyncio
+import ctypes
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ SHAPE = {
     }
 }
 _ROW = re.compile("[0-9]{1,19}")
+_PERTURB = -6  # M_PERTURB of malloc.h
 
 
 class Chroma:
@@ -205,9 +207,20 @@ class _Server:
         await self._api.__aexit__(None, None, None)
 
 
+def _overwrite_new_memory() -> None:
+    """Have the C library overwrite the memory that it hands out.
+
+    Chroma writes memory to its files that it has not initialized, and that may hold texts which
+    this process has used.
+    """
+    with suppress(OSError, AttributeError, TypeError):  # only glibc has this
+        ctypes.CDLL(None).mallopt(_PERTURB, 0x55)
+
+
 def _open_folder(path: str) -> Any:
     from chromadb import PersistentClient
     from chromadb.config import Settings
 
+    _overwrite_new_memory()
     settings = Settings(anonymized_telemetry=False)
     return PersistentClient(path, settings=settings)
