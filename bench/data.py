@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from typing import Any
 from memorist.evals import questions
 from memorist.evals.questions import Conversation, Question
 
-__all__ = ["Conversation", "Question", "add_option", "read"]
+__all__ = ["Conversation", "Question", "add_fit_options", "add_option", "open_cache", "read"]
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +31,22 @@ def add_option(parser: argparse.ArgumentParser) -> None:
         default=Path(os.environ.get("MEMORIST_BENCH_DATA", "data")),
         help="folder of the data sets, see docs/benchmarks.md [MEMORIST_BENCH_DATA]",
     )
+
+
+def add_fit_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a fit: `--data`, `--cache` and `--measure`."""
+    add_option(parser)
+    parser.add_argument("--cache", type=Path, help="where databases are kept between runs")
+    parser.add_argument("--measure", nargs="*", default=[], metavar="SET")
+
+
+@contextmanager
+def open_cache(given: Path | None) -> Iterator[Path]:
+    """Give the folder for databases: the one that was named, or a temporary one."""
+    with tempfile.TemporaryDirectory() as folder:
+        cache = given or Path(folder)
+        cache.mkdir(parents=True, exist_ok=True)
+        yield cache
 
 
 def read(path: Path) -> list[Conversation]:

@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import pickle
 import random
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -214,16 +213,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    data.add_option(parser)
-    parser.add_argument("--cache", type=Path, help="where databases and measures are kept")
-    parser.add_argument("--measure", nargs="*", default=[], metavar="SET")
+    data.add_fit_options(parser)
     parser.add_argument("--at", type=float, default=0.3, help="threshold of an answer")
     parser.add_argument("--cut", type=float, default=0.15, help="threshold of a hit")
     options = parser.parse_args()
     paths, shipped = find_sets(options.data, options.measure)
-    with tempfile.TemporaryDirectory() as folder:
-        cache = options.cache or Path(folder)
-        cache.mkdir(parents=True, exist_ok=True)
+    with data.open_cache(options.cache) as cache:
         found: dict[str, list[Asked]] = {}
         for name, path in paths.items():
             for variant in VARIANTS if name in shipped and name in VARIED else ("",):
@@ -256,7 +251,7 @@ def without(found: dict[str, list[Asked]], shipped: list[str], left_out: str) ->
 
 def count_kept(asked: Asked, odds: float, hits: dict[str, float], cut: float) -> int:
     """Return how many hits are returned: the first, and those above the threshold after it."""
-    cut *= confidence.share_of_hits(round(10 ** asked.measures["size"]))
+    cut *= confidence.scale_hit_threshold(round(10 ** asked.measures["size"]))
     kept = 1
     for hit in asked.hits[1:]:
         log_odds = confidence.weigh(hits, {**hit, "answer": odds})
@@ -301,7 +296,7 @@ def evaluate(
         got = any(each.useful[:kept])
         guesses.append(sure)
         labels.append(got)
-        share = confidence.share_of_answer(round(10 ** each.measures["size"]))
+        share = confidence.scale_answer_threshold(round(10 ** each.measures["size"]))
         is_empty = sure < options.at * share
         if each.answerable:
             empty.append(is_empty)

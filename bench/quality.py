@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -89,9 +88,7 @@ def main() -> None:
     if not paths:
         raise SystemExit(f"No data in {options.data}: pass its folder with --data")
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        cache = options.cache or Path(folder)
-        cache.mkdir(parents=True, exist_ok=True)
+    with data.open_cache(options.cache) as cache:
         for name, path in paths.items():
             for part, figures in asyncio.run(measure(path, options, cache)).items():
                 rows.append({"set": f"{name} {part}".strip(), **figures.row()})

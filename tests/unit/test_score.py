@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from memorist.index.arrays import Neighbors
-from memorist.retrieve.confidence import share_of_answer, share_of_hits
+from memorist.retrieve.confidence import scale_answer_threshold, scale_hit_threshold
 from memorist.retrieve.features import SnapshotSearch, bm25, find_postings
 from memorist.retrieve.profiles import DEFAULT
 from memorist.retrieve.question import understand
@@ -276,6 +276,9 @@ def test_rank_fusion_takes_an_empty_ranking() -> None:
 
 
 def test_a_larger_scope_asks_for_more_confidence() -> None:
-    assert share_of_answer(5) == 0.35
-    assert 0.35 < share_of_answer(50) < share_of_answer(500) < share_of_answer(10**6) == 2.3
-    assert share_of_hits(5) == 0.4 < share_of_hits(40) < share_of_hits(60) == share_of_hits(10**6)
+    answers = [scale_answer_threshold(count) for count in (5, 50, 500, 10**6)]
+    assert answers == sorted(answers)
+    assert (answers[0], answers[-1]) == (0.35, 2.3)
+    hits = [scale_hit_threshold(count) for count in (5, 40, 60, 10**6)]
+    assert hits == sorted(hits)
+    assert (hits[0], hits[2], hits[3]) == (0.4, 1.0, 1.0)

@@ -54,6 +54,11 @@ class SnapshotSearch:
     channel: int = -1  # code of the channel of the question; -1 if it has none
 
     @cached_property
+    def size(self) -> int:
+        """How many memories may be returned."""
+        return int(self.usable.sum())
+
+    @cached_property
     def used(self) -> set[str]:
         """Features that the profile names, and the two legs."""
         return {*self.profile.feature_names, "sparse", "semantic"}
@@ -105,7 +110,7 @@ class SnapshotSearch:
     def multilingual(self) -> Scores:
         """Cosine by the second model, never below 0, and more where the first cannot compare.
 
-        Until a memory has its vector, the first model speaks for both.
+        Until a memory has its vector, the first model stands in for the second.
         """
         snapshot = self.snapshot
         if self.second is None:
@@ -230,12 +235,12 @@ def question(search: SnapshotSearch, at: Places) -> Scores:
 
 
 def kind(search: SnapshotSearch, at: Places) -> NDArray[Any] | None:
-    """Return how many of the things that the question asks for are told: a number, a time, …"""
+    """Return how many of the things that the question asks for a text has: a number, a time, …"""
     asked = [flag for flag in cues.KINDS.values() if search.question.kinds & flag]
     if not asked:
         return None
-    told = [search.snapshot.marked[flag][at] for flag in asked]
-    return np.asarray(np.sum(told, axis=0, dtype=np.float32))
+    present = [search.snapshot.marked[flag][at] for flag in asked]
+    return np.asarray(np.sum(present, axis=0, dtype=np.float32))
 
 
 def summary(search: SnapshotSearch, at: Places) -> Scores | None:

@@ -31,7 +31,7 @@ FEATURES = {
     "summary": "the memory's own match again, if it summarizes others",
     "speaker": "said by the one person whom the question names",
     "time": "said in the time that the question names",
-    "kind": "things told that the question asks for: a number, a time, a reason, a place",
+    "kind": "things in the text that the question asks for: a number, a time, a reason, a place",
     "question": "share of the text that asks",
     "role": "said by the side of the chat that is not asked about, more so in long messages",
     "passage": "passages of the same message that match better",
@@ -97,8 +97,8 @@ OF_ANSWER = {
     "margin": "how far the best match is above those from the sixth on",
     "unknown_name": "1 if the question has a name that no memory has",
     "personal": "1 if the question is about the person, or names a speaker",
-    "general": "1 if it is not, and requests something or asks what everybody may know",
-    "untold": "1 if none of the three best tells the kind of thing that is asked for",
+    "general": "1 if it is not, and requests something or asks for general knowledge",
+    "missing_kind": "1 if none of the three best has the kind of thing that is asked for",
     "foreign": "1 if the best memory or the question is not in English",
     "size": "logarithm of the number of memories, to base 10",
 }
@@ -190,7 +190,7 @@ DEFAULT = Profile(
         "summary": 0.8,  # its own match again: as much as the three above add to a turn
         "speaker": 0.3,  # said by the one person whom the question names
         "time": 0.2,  # said in the time that the question names
-        "kind": 0.15,  # it tells the kind of thing that is asked for
+        "kind": 0.15,  # it has the kind of thing that is asked for
         "question": -0.25,  # what asks does not answer
         "role": -0.7,  # a long reply of the assistant
         "passage": -0.25,  # a better passage of the same message
@@ -207,7 +207,7 @@ DEFAULT = Profile(
             "unknown_name": -0.85,
             "personal": 0.7,
             "general": -1.0,
-            "untold": -0.3,
+            "missing_kind": -0.3,
             "foreign": 1.4,
             "size": -0.3,
         },

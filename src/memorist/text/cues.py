@@ -1,7 +1,7 @@
-"""What a text reveals without being understood: its language, how much of it asks, what it tells.
+"""Surface features of a text: its language, how much of it asks, and what kinds of content it has.
 
-The answers are stored with each memory as flags, so that ranking does not read texts. They take
-time linear in the text.
+They are stored with each memory as flags, so that ranking does not have to read texts. All rules
+take time linear in the text.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SPOKEN = re.compile(r"\w+")
 
 
 def flags_of(memory: Memory) -> int:
-    """Return the flags for ranking: who said it, in which language, what it tells, how much asks."""
+    """Return the flags for ranking: speaker, language, kinds of content, and how much asks."""
     text = memory.text[:_MOST_READ]
     voice = memory.labels.role or memory.speaker
     claims: dict[int, object] = {
@@ -104,7 +104,7 @@ def is_personal(question: str) -> bool:
 
 
 def is_task(question: str) -> bool:
-    """Return whether a question requests something, or asks for what everybody may know.
+    """Return whether a question requests something, or asks for general knowledge.
 
     >>> is_task("Translate 'good morning' into Finnish"), is_task("Where did we park?")
     (True, False)
@@ -143,9 +143,9 @@ def is_english(text: str) -> bool:
 
 
 def asking_share(text: str) -> float:
-    """Return the share of the words that stand in sentences which ask or request something.
+    """Return the share of the words that are in sentences which ask or request something.
 
-    A few words beside a question do not count.
+    A few words before or after a question do not count.
 
     >>> asking_share("Wow, that's great! What happened next?")
     1.0
