@@ -54,8 +54,32 @@ def test_hindi_words_stay_whole() -> None:
     assert tokens.words("नमस्ते दुनिया") == ["नमस्ते", "दुनिया"]
 
 
-def test_stop_words_are_kept_in_other_languages() -> None:
-    assert tokens.analyze("die", "german") == ["die"]
+def test_stop_words_are_those_of_the_language() -> None:
+    assert tokens.analyze("die Katze", "german") == ["katz"]
+    assert tokens.analyze("the die is cast") == ["die", "cast"]
+
+
+@pytest.mark.parametrize(
+    ("told", "asked", "shared"),
+    [
+        ("Meine Schwestern wohnen in Köln.", "Wo wohnt meine Schwester?", ["schwest"]),
+        ("Mes voisins ont adopté l'oiseau.", "Où est mon oiseau ?", ["oiseau"]),
+        ("Ho comprato dell'olio a Lucca.", "Dove compro l'olio?", ["compr", "oli"]),
+        ("Nunca bebo leche por la noche.", "¿Qué bebí anoche?", ["beb"]),
+        ("Мои собаки любят снег.", "Какая у меня собака?", ["собак"]),
+        (
+            "Mijn buurman heeft twee katten.",
+            "Hoe heet de kat van mijn buurman?",
+            ["kat", "buurman"],
+        ),
+    ],
+    ids=["german", "french", "italian", "spanish", "russian", "dutch"],
+)
+def test_a_text_and_a_question_are_reduced_by_their_own_language(
+    told: str, asked: str, shared: list[str]
+) -> None:
+    known = tokens.analyze_spoken(told)
+    assert [term for term in tokens.analyze_spoken(asked) if term in known] == shared
 
 
 def test_term_ids_never_change() -> None:

@@ -34,7 +34,6 @@ _INSIGHT = KINDS.index("insight")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING = np.float32(0.0)
 FOREIGN = 2.0  # weight of the second model where the first one cannot compare
-FOREIGN_WORDS = 0.5  # weight of keywords in other languages, whose endings are not known
 LONG = 60.0  # terms of a message of the assistant that is mostly general advice
 REPEATS = 2.0  # times its own match that a short question loses, by the weight of `question`
 OTHER_SIDE = 0.4  # for what the user said, if the question is about the assistant
@@ -79,8 +78,6 @@ class SnapshotSearch:
         scores, bound = self.bm25
         if self.profile.candidates != "blend":
             bound = float(scores.max(initial=0.0))
-        elif not self.question.is_english:
-            bound /= FOREIGN_WORDS
         return scores / np.float32(bound or 1.0)
 
     @cached_property

@@ -10,6 +10,7 @@ from functools import lru_cache
 from ..text import clock, cues, tokens
 from ..text.clock import Interval
 from ..text.entities import is_common
+from ..text.languages import tell_language
 from ..types import frozen
 
 _TOLD = (  # in the past: "can you suggest …" is a request, not a question about what was suggested
@@ -65,8 +66,8 @@ def understand(
     dense_text = text
     if named:
         dense_text = as_told(text, speakers[named[0]])
-    is_english = cues.is_english(head)
-    words = tokens.analyze(text, language)
+    spoken = tell_language(tokens.words(head), language)
+    words = tokens.analyze(text, spoken)
     terms = dict.fromkeys(map(tokens.term_id, words))
     asks_assistant = _ASKS_ASSISTANT.search(head) is not None
     if _TOLD_MYSELF.search(head):
@@ -78,8 +79,8 @@ def understand(
         speakers=named,
         intervals=tuple(clock.intervals(head, now)),
         kinds=cues.kinds_asked(head),
-        is_english=is_english,
-        names=tuple(map(tokens.term_id, tokens.analyze(" ".join(cues.names_in(head)), language))),
+        is_english=spoken == "english",
+        names=tuple(map(tokens.term_id, tokens.analyze(" ".join(cues.names_in(head)), spoken))),
         asks_assistant=asks_assistant,
     )
 

@@ -11,7 +11,8 @@ from zlib import crc32
 
 from ..types import Memory
 from . import clock
-from .tokens import load_patterns, word_set, words
+from .languages import tell_language
+from .tokens import load_patterns, words
 
 FLAGS = tuple(1 << bit for bit in range(11))
 (
@@ -35,9 +36,8 @@ KINDS = {"number": HAS_NUMBER, "reason": HAS_REASON, "place": HAS_PLACE, "time":
 FEW = 4  # words: "Wow, that's cool, Caroline!" before a question says nothing
 SHORT = 15  # words of a question that tells nothing on the side
 _MOST_READ = 4000  # characters
+_MOST_TOLD = 600  # characters that tell the language
 _TABLES = load_patterns(__file__)
-_ENGLISH = word_set(" ".join(_TABLES["words"]["english"]))
-_OTHER = word_set(" ".join(_TABLES["words"]["other"]))
 _OPENING = re.compile(_TABLES["asking"]["opening"])
 _TELLS = {
     KINDS[name]: re.compile(kind["tells"])
@@ -127,19 +127,7 @@ def is_english(text: str) -> bool:
     >>> is_english("Rubber duck"), is_english("Mein Hund heißt Bello"), is_english("我喜欢茶")
     (True, False, False)
     """
-    spoken = [word for word in words(text[:_MOST_READ]) if not word[0].isdigit()]
-    letters = "".join(spoken)
-    outside = sum(char > "\u024f" for char in letters)
-    if outside > 0.3 * len(letters):
-        return False
-    english = sum(word in _ENGLISH for word in spoken)
-    other = 0.0
-    for word in spoken:
-        if word in _OTHER:
-            other += 1
-        elif not word.isascii() and word not in _ENGLISH:
-            other += 0.5
-    return other <= english if english else other < max(1.0, 0.15 * len(spoken))
+    return tell_language(words(text[:_MOST_TOLD])) == "english"
 
 
 def asking_share(text: str) -> float:

@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 
 from ..types import GUILD, Memory
 from . import clock
+from .languages import OTHER, SCRIPTS, STOP_WORDS, find_script, tell_language
 
-ANALYSIS = 3  # raise it to have stored terms, flags and fingerprints computed again on opening
+ANALYSIS = 4  # raise it to have stored terms, flags and fingerprints computed again on opening
 LONGEST = 64  # a longer word is cut: it is not searched for, and stemmers slow down on it
 LONGEST_FACT = 220
 LONGEST_EVIDENCE = 180  # characters that are embedded
@@ -68,15 +69,8 @@ _UNSPACED_RUN = re.compile(f"[{_UNSPACED}{_MARKS}]+|[^{_UNSPACED}]+")
 _CLUSTER = re.compile(f".[{_MARKS}]*", re.DOTALL)
 _CJK = re.compile(f"[{_UNSPACED}]")
 _ACCENT = re.compile("[\u0300-\u036f]")
-# The letters by which a language is recognized.
-_LETTERS = {
-    "greek": "[\u0370-\u03ff\u1f00-\u1fff]",
-    "russian": "[\u0400-\u052f]",
-    "armenian": "[\u0530-\u058f]",
-    "arabic": "[\u0600-\u077f]",
-    "hindi": "[\u0900-\u097f]",
-    "tamil": "[\u0b80-\u0bff]",
-}
+# French and Italian join articles and pronouns to the next word.
+_JOINED = re.compile("(?:[cdjlmnst]|qu|un|dell|nell|all|dall|sull|quell)'(?=\\w)")
 # A Snowball stemmer has the current word as its state, so threads cannot share one.
 _stemmers = threading.local()
 
@@ -195,11 +189,28 @@ def analyze(text: str, language: str = "english") -> list[str]:
 
     >>> analyze("When did Caroline's sisters go hiking in 2,000 BC?")
     ['carolin', 'sister', 'go', 'hike', '2000', 'bc']
-    >>> analyze("Она любит собак")
-    ['он', 'люб', 'собак']
+    >>> analyze("Она любит собак", "russian")
+    ['люб', 'собак']
     """
-    stopped = ENGLISH if language == "english" else frozenset()
-    return [_term(word, language) for word in words(text) if word not in stopped]
+    return _reduce(words(text), language)
+
+
+def analyze_spoken(text: str, default: str = "english") -> list[str]:
+    """Return the terms of a text by its own language, or the default if nothing tells it.
+
+    >>> analyze_spoken("Wo wohnen meine Schwestern?"), analyze_spoken("Where do my sisters live?")
+    (['wohn', 'schwest'], ['sister', 'live'])
+    """
+    spoken = words(text)
+    return _reduce(spoken, tell_language(spoken, default))
+
+
+def _reduce(spoken: list[str], language: str) -> list[str]:
+    """Return words without stop words and endings."""
+    if language in ("french", "italian"):
+        spoken = [_JOINED.sub("", word, count=1) for word in spoken]
+    stopped = ENGLISH if language == "english" else STOP_WORDS.get(language, frozenset())
+    return [_term(word, language) for word in spoken if word not in stopped]
 
 
 @lru_cache(maxsize=1 << 16)
@@ -208,15 +219,13 @@ def _term(word: str, language: str) -> str:
     code = ord(word[0])
     if word[0].isdigit():
         return word.replace(",", "") if _GROUPED.fullmatch(word) else word
-    spoken = ""
-    if code < 0x250 or 0x1E00 <= code < 0x1F00:
-        spoken = "english" if language in _LETTERS else language
-    else:
-        for name, letters in _LETTERS.items():
-            if re.match(letters, word):
-                spoken = name
-    if not spoken:
-        return word
+    spoken = language
+    if code >= 0x250 and not 0x1E00 <= code < 0x1F00:
+        spoken = find_script(word)
+        if spoken in ("cjk", OTHER):
+            return word
+    elif language in SCRIPTS or language == OTHER:
+        spoken = "english"
     known = _stemmers.__dict__
     if spoken not in known:
         # Not snowballstemmer.stemmer(): that prefers PyStemmer, whose version may stem differently.
@@ -276,12 +285,8 @@ def sparse_text(
 
 def terms_of(memory: Memory, language: str) -> bytes:
     """Pack the terms of everything that a question may name: words, tags, speaker, date."""
-    text = sparse_text(
-        memory.text,
-        memory.speaker,
-        memory.occurred_at,
-    )
-    terms = analyze(text, language)
+    about = sparse_text("", memory.speaker, memory.occurred_at)
+    terms = analyze(about, language) + analyze_spoken(memory.text, language)
     if memory.tags:
         tags = " ".join(memory.tags)
         terms += set(analyze(tags, language)).difference(terms)
