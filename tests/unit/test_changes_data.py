@@ -15,7 +15,16 @@ SHORT = 12  # characters: a reply up to this length may occur in several histori
 
 
 def test_there_are_as_many_of_each_kind_as_planned():
-    assert Counter(history["kind"] for history in HISTORIES) == {"update": 90}
+    assert Counter(history["kind"] for history in HISTORIES) == {
+        "update": 90,
+        "negation": 15,
+        "both_true": 30,
+        "refinement": 20,
+        "past": 20,
+        "hypothetical": 20,
+        "other_person": 20,
+        "repeat": 35,
+    }
 
 
 def test_about_seven_of_ten_are_english():
@@ -66,9 +75,8 @@ class TestHistory:
         assert len(set(labels)) == len(labels)
         assert set(labels) <= {message["id"] for message in history["messages"]}
         assert history["current"]
-        changes = history["kind"] in ("update", "negation")
-        assert bool(history["stale"]) == changes
-        if history["kind"] == "repeat":
+        assert bool(history["stale"]) == (history["kind"] in ("update", "negation"))
+        if history["kind"] in ("both_true", "refinement", "repeat"):
             assert len(history["current"]) >= 2
-        elif not changes:
+        if history["kind"] in ("past", "hypothetical", "other_person"):
             assert history["decoy"]
