@@ -357,25 +357,21 @@ async def test_of_one_turn_three_facts_are_kept_and_each_other_one_is_accounted_
 async def test_a_model_gives_up_to_five_candidates_with_category_and_importance(
     tmp_path: Path,
 ) -> None:
-    clauses = [
-        "I hate figs",
-        "I love tea",
-        "I own a boat",
-        "I have two kids",
-        "I keep bees",
-        "I grow roses",
+    clauses = [  # none of which the rules read
+        "The depot in Ghent closes at six",
+        "The cellar is dry all winter",
+        "The bees live behind the barn",
+        "The roses are red and yellow",
+        "The kitchen is in the north wing of the house",
+        "The piano is older than the house",
     ]
-    third = ["hates figs", "loves tea", "owns a boat", "has two kids", "keeps bees", "grows roses"]
     kinds = ["preference", "preference", "profile", "relationship", "other", "other"]
-    given = [
-        item(f"The user {fact}.", quote, kind)
-        for fact, quote, kind in zip(third, clauses, kinds, strict=True)
-    ]
+    given = [item(f"{said}.", said, kind) for said, kind in zip(clauses, kinds, strict=True)]
     for candidate, importance in zip(given, (0.91, 0.92, 0.93, 0.94, 0.95, 0.99), strict=True):
         candidate["importance"] = importance
     async with opened(tmp_path / "m.db", lambda ask: {"facts": given}) as engine:
         ana = engine.scope("ana")
-        (id,) = (await ana.remember([turn(". ".join(clauses) + ".")])).ids
+        (id,) = (await ana.remember([turn(". ".join(clauses) + ". It rains." * 5)])).ids
         done = await ana.extract(id)
         assert isinstance(engine.ctx.llm, Scripted)
         (ask,) = engine.ctx.llm.asked
@@ -384,9 +380,49 @@ async def test_a_model_gives_up_to_five_candidates_with_category_and_importance(
         assert done.dropped == ("there are more than 5", *["the turn has more than 3 facts"] * 2)
         kept = [(fact.text, fact.category, fact.importance) for fact in await facts(ana)]
     assert kept == [
-        ("The user has two kids.", "relationship", 0.94), ("The user keeps bees.", "fact", 0.95),
-        ("The user owns a boat.", "profile", 0.93),
-    ]  # fmt: skip
+        ("The bees live behind the barn.", "profile", 0.93),
+        ("The kitchen is in the north wing of the house.", "fact", 0.95),
+        ("The roses are red and yellow.", "relationship", 0.94),
+    ]
+
+
+LIBRARY = "The library on Elm Street closes at six."
+
+
+@pytest.mark.spec("IMP-100")
+@pytest.mark.parametrize(
+    ("answered", "kept", "dropped"),
+    [
+        ([], [FACT], ()),
+        ([item(LIBRARY, LIBRARY)], [LIBRARY, FACT], ()),
+        ([item("The user is rich.")], [FACT], ("its words do not match the source",)),
+        ([item()], [FACT], ("it is a duplicate",)),
+    ],
+    ids=["nothing", "more", "an invention", "the same"],
+)
+async def test_a_model_adds_to_what_the_rules_find_and_takes_nothing_away(
+    place: str, answered: list[Any], kept: list[str], dropped: tuple[str, ...]
+) -> None:
+    async with opened(place, lambda ask: {"facts": answered}) as engine:
+        ana = engine.scope("ana")
+        (id,) = (await ana.remember([turn(f"{TOLD} {LIBRARY}")])).ids
+        done = await ana.extract(id)
+        assert (done.by, done.dropped) == ("model", dropped)
+        assert [fact.text for fact in await facts(ana)] == kept
+
+
+async def test_the_three_facts_of_the_rules_leave_no_room_for_those_of_a_model(
+    tmp_path: Path,
+) -> None:
+    said = f"I own a boat. I have two kids. I'm a nurse. {LIBRARY}"
+    answer = {"facts": [item(LIBRARY, LIBRARY) | {"importance": 1.0}]}
+    async with opened(tmp_path / "m.db", lambda ask: answer) as engine:
+        ana = engine.scope("ana")
+        (id,) = (await ana.remember([turn(said)])).ids
+        done = await ana.extract(id)
+        assert done.dropped == ("the turn has more than 3 facts",)
+        kept = ["The user has two kids.", "The user is a nurse.", "The user owns a boat."]
+        assert [fact.text for fact in await facts(ana)] == kept
 
 
 @pytest.mark.spec("IMP-99")
@@ -511,7 +547,9 @@ async def test_a_real_client_asks_with_the_prompt_and_gets_a_grounded_fact(
         ana = engine.scope("ana")
         (id,) = (await ana.remember([turn(TOLD)])).ids
         done = await ana.extract(id)
-        assert (done.by, len(done.outcomes), len(done.dropped)) == ("model", 1, 2)
+        assert (done.by, len(done.outcomes), len(done.dropped)) == ("model", 1, 3), (
+            "the rules found the first one too"
+        )
         assert [fact.text for fact in await facts(ana)] == [FACT]
     (asked,) = llm_server.requests
     assert "durable facts" in asked.system
@@ -564,12 +602,12 @@ async def test_no_hostile_answer_leaves_a_fact_and_each_is_accounted_for(
         asked = [each for each in done if each.by == "model" and each.dropped]
         assert len(tasks) > 0.9 * len(cases)
         assert len(asked) == given - sum(map(len, waiting.values())) > 0
-        assert {len(each.dropped) for each in asked} == {1}
-        assert [each.outcomes for each in done if each.outcomes] == []
-        assert (
-            await facts(ana, Filter(states=STATES, kinds=("semantic", "procedural", "insight")))
-            == []
-        )
+        texts = {" ".join(case.source.split()) for case in cases}
+        right = {
+            fact.text for text in texts for fact in rules.find_facts(text, who="The user", at=NOW)
+        }
+        everything = Filter(states=STATES, kinds=("semantic", "procedural", "insight"))
+        assert {fact.text for fact in await facts(ana, everything)} <= right, "of the rules alone"
 
 
 async def drawn(engine: Client, task: Task) -> Extracted:

@@ -1,8 +1,8 @@
 """Extract facts from stored messages; the turn stays, and is the evidence of the facts.
 
-A turn of a person is queued in the transaction that stores it, and processed later: by a language
-model if one is configured and within its budget, otherwise by rules. The facts are stored like any
-other write, in the transaction that finishes the task.
+A turn of a person is queued in the transaction that stores it, and processed later: by rules, and
+by a language model if one is configured and within its budget, which adds to what the rules find.
+The facts are stored like any other write, in the transaction that finishes the task.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from ..ingest.policies import Facts, Policy
 from ..storage import Event, tasks
 from ..storage.queries import Reader
 from ..storage.tasks import Task
-from ..text import authority, normalize
+from ..text import authority, compare, normalize
+from ..text.statements import parse
 from ..types import STATES, Draft, Filter, Labels, Memory, Outcome, Receipt, Scope, frozen
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Extracted:
     """What was extracted from a turn, and how."""
 
     by: Literal["model", "rules", "nobody"]
-    why: str = ""  # why rules were used instead of a model, or why nothing was extracted
+    why: str = ""  # why only rules were used and no model, or why nothing was extracted
     outcomes: tuple[Outcome, ...] = ()  # of the stored facts
     dropped: tuple[str, ...] = ()  # why each of the other facts was not stored
 
@@ -73,7 +74,7 @@ async def draw(
     """Extract facts from the turn that was stored under these ids.
 
     Raises RevisionConflict if the turn changed concurrently. If the model is unavailable, over its
-    budget or gives a bad answer, rules are used instead.
+    budget or gives a bad answer, only rules are used.
     """
     limits = policy.extract or Facts(policy=policy.name)
     now = ctx.clock()
@@ -130,7 +131,10 @@ async def _read(
     turn: Sequence[Memory],
     limits: Facts,
 ) -> tuple[Extracted, Sequence[Fact]]:
-    """Find the facts of a turn with a model if possible and allowed, otherwise by rules."""
+    """Find the facts of a turn by rules, and further ones with a model if possible and allowed.
+
+    The facts of the rules come first, each group with the most important one first.
+    """
     from . import llm, rules  # compiling their patterns takes 100 ms
 
     if not turn:
@@ -144,7 +148,7 @@ async def _read(
     who = rules.name_speaker(first.speaker, is_own=is_own)
     at = first.occurred_at or first.created_at
     most = limits.found
-    facts = rules.find_facts(text, who=who, at=at, most=most)
+    facts = _rank(rules.find_facts(text, who=who, at=at, most=most))
     is_sure = any(fact.confidence >= rules.CONFIDENT for fact in facts)
     if len(text) <= limits.longer and not is_sure:
         return Extracted(by="nobody", why="the turn is short and contains no lasting fact"), ()
@@ -161,7 +165,32 @@ async def _read(
         )
     except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
         return Extracted(by="rules", why=type(error).__name__), facts
-    return Extracted(by="model", dropped=tuple(dropped)), found
+    for fact in _rank(found):
+        if any(_repeats(fact.text, known.text) for known in facts):
+            dropped.append("it is a duplicate")
+        else:
+            facts.append(fact)
+    return Extracted(by="model", dropped=tuple(dropped)), facts
+
+
+def _rank(facts: Sequence[Fact]) -> list[Fact]:
+    return sorted(facts, key=lambda fact: (-fact.importance, -fact.confidence))
+
+
+def _repeats(text: str, known: str) -> bool:
+    """Return whether a fact says only what a known fact says.
+
+    >>> _repeats("Ana moved to Porto.", "Ana moved to Porto on 2026-05-07.")
+    True
+    >>> _repeats("Ana moved to Porto in 2019.", "Ana moved to Porto.")
+    False
+    """
+    new = parse(text)
+    old = parse(known)
+    if not new.marks <= old.marks or compare.invents(new, old):
+        return False
+    has_same_negations = new.values.negations == old.values.negations
+    return has_same_negations and set(new.words) <= set(old.words)
 
 
 async def _count_left(
@@ -202,7 +231,7 @@ def _choose(
     if limits.of_subject:
         labels = Labels(subject=labels.subject or speaker, channel=labels.channel)
         speaker = None
-    for fact in sorted(facts, key=lambda fact: (-fact.importance, -fact.confidence)):
+    for fact in facts:
         is_instruction = limits.of_subject and fact.type == "preference"
         draft = Draft(
             text=fact.text,
