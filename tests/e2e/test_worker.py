@@ -156,6 +156,46 @@ def test_scopes_have_their_turns_spread_over_the_day_and_each_always_at_the_same
         assert next_due(task, DAY, first + 7 * DAY + HOUR) == first + 8 * DAY
 
 
+@pytest.mark.spec("IMP-33")
+@pytest.mark.parametrize("minutes", [0, 100], ids=["on time", "now and then late"])
+async def test_a_run_once_a_day_reaches_everybody_every_day(
+    memory: Client, clock: Clock, minutes: int
+) -> None:
+    users = [f"user {n}" for n in range(40)]
+    for user in users:
+        said = {"role": "user", "content": "The kettle is blue.", "session": "s1"}
+        await memory.scope(user).remember([said])
+    reached: Counter[str] = Counter()
+
+    async def run(ctx: Context, task: Task) -> None:
+        reached[task.scope.user] += 1
+        clock.now += timedelta(seconds=3)  # the run takes two minutes
+        await finish(ctx, task, again_at=next_due(task, DAY, ctx.clock()))
+
+    duties = Duties(memory, run, every=DAY)
+    for day in range(5):
+        clock.now = NOW + day * DAY + (day % 2) * timedelta(minutes=minutes)
+        await duties.once()
+        await duties.once()
+        assert reached == Counter(dict.fromkeys(users, day + 1))
+
+
+@pytest.mark.spec("IMP-33")
+def test_a_job_that_missed_its_turn_gets_back_to_it_and_never_waits_longer_than_a_day() -> None:
+    scope = Scope(user="ana")
+    turn = next_turn(scope, "sum", DAY, NOW)
+    for late in range(24):
+        ran = turn + late * HOUR
+        for _ in range(6):
+            task = Task(
+                scope=scope, name="sum", key="", payload={}, due_at=ran, attempts=1, lease="l"
+            )
+            due = next_due(task, DAY, ran)
+            assert DAY / 2 <= due - ran <= DAY
+            ran = due
+        assert (ran - turn) % DAY == timedelta(0), late
+
+
 async def test_a_staying_worker_begins_with_each_scope_at_its_own_time(memory: Client) -> None:
     for n in range(5):
         await memory.scope(f"user {n}").remember("The kettle is blue.")

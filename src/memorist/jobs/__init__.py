@@ -22,6 +22,7 @@ from ..types import Memory, Scope
 HOURLY = timedelta(hours=1)
 DAILY = timedelta(days=1)
 WEEKLY = timedelta(days=7)
+AHEAD = 8  # a single run also does what is due within this part of its period
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -42,15 +43,16 @@ def next_turn(
 
 
 def next_due(task: Task, every: timedelta, now: datetime) -> datetime:
-    """Return when a job that has just run is due again: at its next turn, but not before half a
-    period has passed.
+    """Return when a job that has just run is due again: at its next turn after half a period, but
+    always within a period, so that a job that did not run at its turn gets there in a few steps.
     """
-    return next_turn(
+    turn = next_turn(
         task.scope,
         task.name,
         every,
         now + every / 2,
     )
+    return turn if turn <= now + every else now + every - every / AHEAD
 
 
 def backoff(tries: int, first: float, most: float) -> float:

@@ -107,15 +107,14 @@ class _Run:
         return undecided
 
     async def join_by_model(self, model: BudgetedModel, undecided: Sequence[Pair]) -> None:
-        """Ask about the pairs for which an answer can matter: nearest first, a few of each memory.
+        """Ask about the pairs for which an answer can matter: nearest first, a few of each memory,
+        and of each person, in all spaces, no more a day than the settings allow.
 
         Raises ModelUnavailable, OverBudget.
         """
         store = self.ctx.store
         asked = await store.compared_since(self.scope, self.now - ASK_AGAIN)
-        today = await store.compared_since(self.scope, self.now - DAILY)
-        allowed = self.ctx.settings.consolidate_pairs
-        most = allowed - len(today)
+        most = await self.count_left()
         chosen: list[Pair] = []
         counts: Counter[str] = Counter()
         for each in undecided:
@@ -133,10 +132,19 @@ class _Run:
                 counts[pair.new.id] += 1
                 chosen.append(pair)
         for batch in batches(chosen):
+            left = await self.count_left()  # another space may have been consolidated meanwhile
+            if left <= 0:
+                break
+            allowed = batch[:left]
             try:
-                await self.ask(model, batch)
+                await self.ask(model, allowed)
             except BadModelAnswer:
-                await self.write(None, compared=batch)
+                await self.write(None, compared=allowed)
+
+    async def count_left(self) -> int:
+        """Return how many pairs of this person's memories the model may still be asked about."""
+        today = await self.ctx.store.count_compared(self.scope, self.now - DAILY)
+        return self.ctx.settings.consolidate_pairs - today
 
     def matters(self, pair: Pair) -> bool:
         """Return whether the model's answer could lead to a change."""

@@ -28,6 +28,7 @@ from ..storage.tasks import Task
 from ..telemetry import JOB, observe
 from ..types import Op, frozen
 from . import (
+    AHEAD,
     DAILY,
     HOURLY,
     WEEKLY,
@@ -172,10 +173,11 @@ class Worker:
     async def run_once(self, *, retry: bool = False) -> JobReport:
         """Run the tasks that are due now; with `retry` also those that were given up on.
 
-        Raises StoreUnavailable.
+        A recurring task that is due soon counts as due, so a run at the same time each day reaches
+        every scope every day. Raises StoreUnavailable.
         """
         now = self.ctx.clock()
-        await self._seed(lambda *_, **__: now)
+        await self._seed(lambda *_, **__: now, soon=now)
         if retry:
             await self._queue.retry(list(self._jobs), now=now)
         for each in await self._queue.backlog(now):
@@ -244,13 +246,18 @@ class Worker:
         self._total = max(self._total, self._steps)
         self.progress(self._steps, self._total)
 
-    async def _seed(self, due: Callable[..., datetime]) -> None:
-        """Create the tasks of periodic jobs for scopes that have none."""
+    async def _seed(self, due: Callable[..., datetime], *, soon: datetime | None = None) -> None:
+        """Create the tasks of periodic jobs for scopes that have none; with `soon`, those that are
+        due within an eighth of their period from then on become due.
+        """
         for name, job in self._jobs.items():
             if job.every is not None:
                 when = partial(due, name=name, every=job.every)
                 latest = self.ctx.clock() + 2 * job.every
                 await self._queue.seed(name, due=when, latest=latest, whole=job.whole_store)
+                if soon is not None:
+                    until = soon + job.every / AHEAD
+                    await self._queue.bring_forward(name, soon, until)
 
     async def _embed(self) -> None:
         """Embed everything that is pending. Raises ProviderFailed if some of it failed."""

@@ -160,8 +160,8 @@ class Settings(BaseSettings):
     """Whether background jobs run in this process, as `memorist jobs worker` runs them in its
     own."""
     consolidate_pairs: NonNegativeInt = 50
-    """Memory pairs per scope and day for which a language model is asked whether they say the
-    same."""
+    """Memory pairs per user and day, in all spaces, for which a language model is asked whether
+    they say the same."""
     reflect_hours: NonNegativeFloat = 24
     """Hours between two reflections on a person (needs a language model); 0: never."""
     log: Literal["off", "text", "json"] = "off"

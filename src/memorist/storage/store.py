@@ -101,6 +101,14 @@ class Store(Reader):
         digest = hashlib.blake2b(self.database.secret, digest_size=6, person=b"name")
         return digest.hexdigest()
 
+    async def count_compared(self, scope: Scope, since: datetime) -> int:
+        """Count the pairs of memories of a user, in all spaces, that a model compared since then."""
+        sql = """SELECT count(*) FROM pair_fingerprints p JOIN scopes s ON s.id = p.scope
+        WHERE s.tenant = ? AND s.user_id = ? AND p.checked_at >= ?"""
+        values = (scope.tenant, scope.user, clock.iso(since))
+        ((count,),) = await self.database.rows(sql, values, scope=EVERY)
+        return int(count)
+
     async def scopes(self) -> list[Scope]:
         """Return all scopes in which something was stored."""
         found = await self.database.rows("SELECT tenant, user_id, space FROM scopes ORDER BY id")

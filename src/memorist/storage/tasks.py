@@ -169,13 +169,7 @@ class Tasks:
         sql = f"UPDATE tasks SET until = {self.database.dialect.now} + ?"
         return await self._update(task, sql, lease_seconds)
 
-    async def postpone(
-        self,
-        task: Task,
-        *,
-        due_at: datetime,
-        failed: bool = True,
-    ) -> None:
+    async def postpone(self, task: Task, *, due_at: datetime, failed: bool = True) -> None:
         """Return a task to the queue for later, unless its lease was lost. One that did not fail
         counts as not started."""
         sql = "UPDATE tasks SET due_at = ?, attempts = attempts - ?, lease = NULL, until = NULL"
@@ -218,6 +212,13 @@ class Tasks:
             total += len(found)
             if len(found) < SEEDED:
                 return total
+
+    async def bring_forward(self, name: str, now: datetime, until: datetime) -> None:
+        """Make recurring tasks due now that are due by `until`, except those that failed."""
+        sql = f"""UPDATE tasks SET due_at = ? WHERE name = ? AND key = '' AND attempts = 0
+        AND due_at > ? AND due_at <= ? AND {self._free}"""
+        at = clock.iso(now)
+        await execute(self.database, sql, (at, name, at, clock.iso(until)), scope=EVERY)
 
     async def retry(self, names: Sequence[str], *, now: datetime) -> int:
         """Make tasks that were set aside due again; return how many."""
