@@ -492,6 +492,92 @@ async def test_a_worker_rolls_topics_up_each_week_where_the_setting_asks_for_it(
             await engine.run_jobs(only=["rollup"])
 
 
+GARDEN = (
+    "My tomatoes got blight last August.",
+    "I water the tomatoes twice a day in July.",
+    "San Marzano is the tomato I grow every year.",
+    "I tie the tomato plants to bamboo sticks.",
+    "The greenhouse tomatoes ripen two weeks earlier.",
+    "I made twelve jars of tomato sauce.",
+    "Nettle tea keeps aphids off my tomatoes.",
+)
+OTHERS = (
+    "Kim sings in a choir on Tuesdays.",
+    "The dentist is on Rose Street.",
+    "I read Middlemarch again.",
+    "My Volvo failed its inspection.",
+)
+TALK = (
+    "Hi! How are you?",
+    "Thanks a lot!",
+    "Great, sounds good.",
+    "Hello! What's up?",
+    "Yes, sure.",
+    "Okay, bye!",
+    "Wow, really?",
+)
+
+
+async def gardened(engine: Client) -> tuple[ScopedClient, dict[str, str]]:
+    """Return a scope and the memories of seven conversations, some hours apart, by text."""
+    clock = engine.ctx.clock
+    ids: dict[str, str] = {}
+    for session, text in enumerate(GARDEN):
+        ana = engine.scope("ana", session=f"garden {session}")
+        for n, said in enumerate((TALK[session], text, *OTHERS[session : session + 1])):
+            turn = {"id": f"{session}-{n}", "role": "user", "content": said}
+            (ids[said],) = (await ana.remember([turn])).ids
+        clock.now += timedelta(hours=6)  # type: ignore[attr-defined]
+    return engine.scope("ana"), ids
+
+
+@pytest.mark.spec("THE-96", "THE-119")
+async def test_seven_turns_about_tomatoes_are_one_topic(place: str) -> None:
+    async with aio.open(place, embedder="minilm", multilingual=False) as engine:
+        engine.ctx.clock = Clock(START)
+        ana, ids = await gardened(engine)
+        engine.ctx.clock.now += timedelta(days=60)
+        done = await ana.roll_up(days=50)
+        assert (done.groups, done.left) == (1, 0)
+        assert set(done.memories) == {ids[text] for text in GARDEN}, "and nothing else"
+        (summary,) = await engine.ctx.store.get(ana.scope, done.summaries)
+        assert summary.text.count("omato") >= 4
+
+
+@pytest.mark.spec("THE-96", "THE-119")
+async def test_what_belongs_to_a_topic_is_rolled_up_before_any_of_it_expires(place: str) -> None:
+    settings = {"rollup_days": 90, "ttl_days": {"*": 60}, "ttl_level": 6}
+    async with aio.open(place, embedder="minilm", multilingual=False, **settings) as engine:
+        clock = engine.ctx.clock = Clock(START)
+        ana, ids = await gardened(engine)
+        for _ in range(60):
+            await engine.run_jobs(only=["purge", "rollup"])
+            clock.now += timedelta(days=2)
+        found = await engine.ctx.store.get(ana.scope, list(ids.values()))
+        assert {memory.id for memory in found} == {ids[text] for text in GARDEN}, (
+            "the rest expired, and was erased a month later"
+        )
+        assert {memory.state for memory in found} == {"archived"}
+        summaries = await everything(ana, compression_source=True)
+        sources = {id for summary in summaries for id in summary.source_ids}
+        assert sources == {memory.id for memory in found}, "and the summaries stay"
+
+
+@pytest.mark.spec("THE-96")
+async def test_the_purge_itself_rolls_up_first_what_it_would_hide(place: str) -> None:
+    settings = {"rollup_days": 365, "ttl_days": {"*": 60}, "ttl_level": 6}
+    async with aio.open(place, embedder="minilm", multilingual=False, **settings) as engine:
+        engine.ctx.clock = Clock(START)
+        ana, ids = await gardened(engine)
+        engine.ctx.clock.now = START + timedelta(days=60, hours=1)  # the first session expires
+        would = await ana.purge(dry_run=True)
+        did = await ana.purge()
+        assert would == did
+        assert set(did.expired) == {ids[TALK[0]], ids[OTHERS[0]]}
+        found = await engine.ctx.store.get(ana.scope, [ids[text] for text in GARDEN])
+        assert {memory.state for memory in found} == {"archived"}
+
+
 # Under a lease
 
 
@@ -656,14 +742,14 @@ async def test_the_session_that_began_first_is_the_oldest_whichever_was_stored_f
         ]
 
 
-def test_clusters_take_the_nearest_first_and_nothing_twice() -> None:
+def test_topics_are_joined_by_their_mean_similarity_and_nothing_is_in_two() -> None:
     angles = np.linspace(0, np.pi, 40)
-    found = summarize.find_topics(
-        np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-    )
-    assert found[0] == [*range(summarize.MOST)], "the nearest of the first, and not any others"
+    circle = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    found = summarize.find_topics(circle)
     every = [place for topic in found for place in topic]
-    assert len(every) == len(set(every))
+    assert len(every) == len(set(every)) == 40
     assert all(summarize.FEWEST <= len(topic) <= summarize.MOST for topic in found)
-    assert all(a < b for topic in found for a, b in pairwise(topic))
+    assert all(b == a + 1 for topic in found for a, b in pairwise(topic)), "neighbors"
+    chain = np.stack([np.cos(angles[::13]), np.sin(angles[::13])], axis=1).astype(np.float32)
+    assert summarize.find_topics(chain) == [], "each is near the next one, but not all together"
     assert summarize.find_topics(np.zeros((0, 2), np.float32)) == []

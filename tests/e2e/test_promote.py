@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from clocks import Clock
 from memorist import aio
 from memorist.client import Client
-from memorist.dialects.milton import Milton
+from memorist.dialects.milton import Hooks, Milton
 from memorist.errors import InvalidInput
 from memorist.types import Filter
 
@@ -176,3 +177,34 @@ async def test_hours_are_a_number_and_not_negative(milton: Milton) -> None:
     for wrong in (-1, float("nan"), "48", True):
         with pytest.raises(InvalidInput, match="cutoff_hours"):
             await milton.compress_short_to_long(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("MIL-44", "MIL-45", "MIL-46", "MIL-48")
+async def test_under_its_policy_a_job_moves_items_older_than_two_days_every_day(
+    place: str,
+) -> None:
+    clock = Clock(NOW)
+    async with aio.open(place, embedder="hashing", policy="milton") as engine:
+        engine.ctx.clock = clock
+        ana = engine.scope("ana", session="s1")
+        await ana.remember("I prefer tea.", item_type="preference")
+        await Hooks(ana).after("Hello there!")
+        milton = Milton(engine.scope("ana"))
+        for hours, left in ((0, 2), (24, 2), (48, 2), (72, 0)):
+            clock.now = NOW + timedelta(hours=hours)
+            await engine.run_jobs()
+            assert len(await milton.query_recent(10_000)) == left, hours
+        profile = await milton.user_profile()
+        assert profile.preferences == ("I prefer tea.",)
+        assert len(profile.evidence_ids) == 1
+        assert len(await ana.list(Filter(states=("archived",)))) == 2
+
+
+async def test_under_another_policy_no_job_moves_items(place: str) -> None:
+    clock = Clock(NOW)
+    async with aio.open(place, embedder="hashing") as engine:
+        engine.ctx.clock = clock
+        await engine.scope("ana").remember("I prefer tea.", item_type="preference")
+        clock.now += timedelta(days=9)
+        assert "promote" not in (await engine.run_jobs()).jobs
+        assert len(await engine.scope("ana").list()) == 1

@@ -1008,11 +1008,6 @@ async def test_context_shows_long_entries_by_their_summary(
 
 
 @pytest.mark.spec("THE-69")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 15 (conversations), §7: long entries get a summary (THE-69)",
-)
 async def test_a_long_entry_gets_a_summary_by_itself(engine: Client, theoria: Theoria) -> None:
     sentences = (
         f"The heron of lake {i} stands there all day and waits for fish number {i}."

@@ -108,6 +108,7 @@ async def test_all_duties_of_a_memory_are_done_once_and_then_wait_for_their_turn
         "embed": 1,
         "purge": 2,
         "trim": 2,
+        "shorten": 2,
         "snapshot": 1,
     }
     assert (tmp_path / "j" / "MEMORY.md").exists()
@@ -117,6 +118,7 @@ async def test_all_duties_of_a_memory_are_done_once_and_then_wait_for_their_turn
     assert {name: did.runs for name, did in tended.jobs.items()} == {
         "purge": 2,
         "trim": 2,
+        "shorten": 2,
         "snapshot": 1,
     }
     assert tended["purge"].changed == 2
@@ -536,4 +538,5 @@ async def test_each_job_has_its_period(tmp_path: Path) -> None:
             "reflect": DAY,
             "compress": DAY,
             "rollup": 7 * DAY,
+            "shorten": DAY,
         }

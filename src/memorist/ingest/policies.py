@@ -68,7 +68,9 @@ class Policy:
     links: Links | None = None  # relations to the nearest facts and episodes
     embed: Literal["inline", "deferred"] = "inline"
     capacity: int | None = None  # active memories in a scope
-    compresses: bool = False  # old sessions are summarized regardless of the settings
+    # What a job compresses regardless of the settings: the oldest sessions into summaries, or items
+    # older than two days into records.
+    compresses: Literal["sessions", "items"] | None = None
     has_own_capacity: bool = False  # the setting `capacity` does not change it
     dated: bool = False  # the age of a memory starts at the time given, not at its creation
     guard: Literal["none", "contextual", "strict"] = "contextual"  # for drafts not saved on purpose

@@ -1,7 +1,8 @@
 """Retention: memories that were not used for long are soft-deleted, and erased some time after
 that.
 
-Pinned and manually saved memories do not expire. A soft-deleted memory can be restored until it is
+Pinned and manually saved memories and summaries do not expire. If roll-ups are on, memories on one
+topic are summarized before the first of them would expire. A soft-deleted memory can be restored until it is
 erased. The limits are settings: `ttl_days`, `ttl_level`, `purge_days` and `retention_days`.
 """
 
@@ -11,15 +12,14 @@ from datetime import datetime, timedelta
 
 from ..context import Context
 from ..ingest import transitions
-from ..manage import forget
+from ..manage import forget, privacy
 from ..settings import Settings
 from ..storage import Change, Forget, Save, person
 from ..storage.rows import portions
 from ..storage.tasks import Task
 from ..types import Filter, Memory, Scope, frozen
-from . import DAILY, finish
+from . import DAILY, finish, summarize
 
-OTHERS = "*"
 EVENTS_KEPT = timedelta(days=90)
 
 
@@ -49,6 +49,11 @@ async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
     settings = ctx.settings
     now = ctx.clock()
     unused = await _find_unused(ctx, scope, now)
+    if unused and settings.rollup_days and not await privacy.is_space_off(ctx, scope):
+        # What belongs to a topic is summarized instead.
+        days = settings.rollup_days
+        rolled_up = await summarize.roll_up(ctx, scope, days=days, dry_run=dry_run)
+        unused = [id for id in unused if id not in rolled_up.memories]
     summarized = await _find_summarized(ctx, scope, now)
     due = await store.find_all(scope, Filter(states=("soft_deleted",), purge_before=now))
     due.sort(key=lambda memory: memory.superseded_by is not None)  # versions go with their memory
@@ -80,7 +85,7 @@ async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
                 elif is_unused(memory, settings, now):
                     erase_at = now + timedelta(days=settings.purge_days)
                     hidden = transitions.hide(memory, now, purge_at=erase_at)
-                    meta = {"reason": f"not used for {days_kept(memory, settings):g} days"}
+                    meta = {"reason": f"not used for {_days_kept(memory, settings):g} days"}
                     changes.append(Save(memory=hidden, event="soft_deleted", meta=meta))
                     expired.append(id)
             await tx.apply(changes)
@@ -109,19 +114,19 @@ async def _find_unused(ctx: Context, scope: Scope, now: datetime) -> list[str]:
 
 
 def is_unused(memory: Memory, settings: Settings, now: datetime) -> bool:
-    """Whether a memory is unimportant and was neither recalled nor changed for too long."""
-    is_important = memory.importance_level >= settings.ttl_level
-    if not memory.is_active or memory.on_purpose or is_important:
+    """Whether a memory is unimportant and was neither recalled nor changed for too long.
+
+    A summary does not expire: it is what remains of its sources.
+    """
+    if not memory.is_active or memory.on_purpose or memory.compression_source:
         return False
-    days = days_kept(memory, settings)
+    days = _days_kept(memory, settings)
     used = max(memory.updated_at, memory.last_accessed or memory.updated_at)
     return days > 0 and used < now - timedelta(days=days)
 
 
-def days_kept(memory: Memory, settings: Settings) -> float:
-    """Return how many days a memory is kept without being used; 0: forever."""
-    category = (memory.category or "").lower()
-    return settings.ttl_days.get(category, settings.ttl_days.get(OTHERS, 0))
+def _days_kept(memory: Memory, settings: Settings) -> float:
+    return settings.days_kept(memory.category, memory.importance_level)
 
 
 async def _find_summarized(ctx: Context, scope: Scope, now: datetime) -> list[str]:

@@ -9,6 +9,7 @@ during the run are left alone.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -32,10 +33,11 @@ from . import DAILY, WEEKLY, finish, get_unchanged
 ROLE = "summary"  # of a text that does not quote one speaker
 MAX_TAGS = 12
 DAYS = 90.0  # without use before a memory is rolled up
-NEAR = 0.6  # lowest cosine to the first memory of a topic
+NEAR = 0.35  # lowest mean cosine between the memories of a topic
 FEWEST = 3  # memories of a topic
 MOST = 12
 MAX_MEMORIES = 2000  # per roll-up, oldest first
+APART = -2.0  # in place of a cosine: these groups are not joined
 
 
 @frozen
@@ -129,14 +131,18 @@ async def roll_up(
     days: float = DAYS,
     dry_run: bool = False,
 ) -> SummaryReport:
-    """Summarize each topic among the memories that were not used for a number of days.
+    """Summarize each topic among the memories that were not used for a number of days, or for half
+    the days after which they would expire.
 
-    Memories without a vector, pinned and manually saved ones, workflows and summaries are not
-    changed. Each topic is one transaction.
+    Questions and courtesies, memories without a vector, pinned and manually saved ones, workflows
+    and summaries are not changed. Each topic is one transaction.
     """
+    settings = ctx.settings
+    now = ctx.clock()
+    limits = [days, *(kept / 2 for kept in settings.ttl_days.values() if kept > 0)]
     where = Filter(
         kinds=("episodic", "semantic"),
-        used_before=ctx.clock() - timedelta(days=days),
+        used_before=now - timedelta(days=min(limits)),
         pinned=False,
         manually_saved=False,
         compression_source=False,
@@ -146,38 +152,57 @@ async def roll_up(
     vectors = await ctx.store.vectors(scope, rows, model=ctx.index.model)
     found = await ctx.store.at_rows(scope, list(vectors))
     row_of = {memory.id: row for row, memory in found.items()}
-    memories = in_order(found.values())
+    memories: list[Memory] = []
+    for memory in in_order(found.values()):
+        kept = settings.days_kept(memory.category, memory.importance_level)
+        least = min(days, kept / 2) if kept else days
+        used = max(memory.updated_at, memory.last_accessed or memory.updated_at)
+        if used < now - timedelta(days=least) and summarize.is_telling(memory.text):
+            memories.append(memory)
     data = b"".join(vectors[row_of[memory.id]] for memory in memories)
     numbers = np.frombuffer(data, "<f4")
     matrix = numbers.reshape(-1, ctx.index.dimensions)
     done = SummaryReport(dry_run=dry_run)
-    for topic in find_topics(matrix):
+    for topic in await asyncio.to_thread(find_topics, matrix):
         group = [memories[position] for position in topic]
         done = await _add_group(ctx, done, group, "archived")
     return done
 
 
 def find_topics(vectors: Vectors) -> list[list[int]]:
-    """Return the positions of each topic: a vector and the nearest others that are similar and not
-    in another topic.
+    """Return the positions of each topic: the most similar vectors are joined first, then groups
+    whose vectors are similar on average.
 
     >>> find_topics(np.asarray([[1, 0], [0, 1], [1, 0], [0.8, 0.6]], np.float32))
     [[0, 2, 3]]
     """
-    free = np.ones(len(vectors), np.bool_)
-    topics: list[list[int]] = []
-    for first in range(len(vectors)):
-        if not free[first]:
-            continue
-        cosines = products(vectors, vectors[first])
-        is_near = free & (cosines >= NEAR)
-        nearest = np.argsort(-cosines, kind="stable")
-        near = nearest[is_near[nearest]]
-        if len(near) >= FEWEST:
-            topic = near[:MOST].tolist()
-            topics.append(sorted(topic))
-            free[topic] = False
-    return topics
+    count = len(vectors)
+    cosines = products(vectors, vectors.T)
+    np.fill_diagonal(cosines, APART)
+    every = np.arange(count)
+    groups = [[position] for position in range(count)]
+    nearest = cosines.argmax(axis=1) if count else every
+    while count:
+        best = cosines[every, nearest]
+        a = int(best.argmax())
+        b = int(nearest[a])
+        if best[a] < NEAR:
+            break
+        stale = (nearest == a) | (nearest == b)
+        stale[[a, b]] = True
+        size = len(groups[a])
+        total = size + len(groups[b])
+        if total > MOST:
+            cosines[a, b] = cosines[b, a] = APART
+        else:
+            mean = (size * cosines[a] + (total - size) * cosines[b]) / total
+            mean[(cosines[a] == APART) | (cosines[b] == APART)] = APART
+            cosines[a] = cosines[:, a] = mean
+            cosines[b] = cosines[:, b] = APART
+            groups[a] += groups[b]
+            groups[b] = []
+        nearest[stale] = cosines[stale].argmax(axis=1)
+    return sorted(sorted(group) for group in groups if len(group) >= FEWEST)
 
 
 async def _add_group(

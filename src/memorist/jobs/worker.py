@@ -22,7 +22,7 @@ from ..context import Context
 from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreUnavailable
 from ..extraction import job as extraction
 from ..ingest import trim, validation
-from ..manage import journal, privacy
+from ..manage import journal, privacy, records
 from ..storage import Event, tasks
 from ..storage.tasks import Task
 from ..telemetry import JOB, observe
@@ -40,6 +40,7 @@ from . import (
     next_due,
     next_turn,
     reflect,
+    shorten,
     summarize,
     wait_for_any,
 )
@@ -108,10 +109,13 @@ def list_jobs(ctx: Context) -> Iterator[Job]:
         yield Job("consolidate", consolidate.run, DAILY, derives=True)
     if settings.llm != "none" and settings.reflect_hours:
         yield Job("reflect", reflect.run, DAILY, derives=True)
-    if policy.compresses or "compression_threshold" in settings.model_fields_set:
+    if policy.compresses == "sessions" or "compression_threshold" in settings.model_fields_set:
         yield Job("compress", summarize.run_compress, DAILY, derives=True)
+    if policy.compresses == "items":
+        yield Job("promote", _promote_items, DAILY, derives=True)
     if settings.rollup_days:
         yield Job("rollup", summarize.run_roll_up, WEEKLY, derives=True)
+    yield Job("shorten", shorten.run, DAILY, derives=True)
 
 
 async def _trim_scope(ctx: Context, task: Task) -> int:
@@ -124,6 +128,15 @@ async def _trim_scope(ctx: Context, task: Task) -> int:
         trimmed = await trim.enforce(tx, task.scope, policy.capacity, now)
         await tasks.finish(tx, task, again_at=next_due(task, DAILY, now))
     return len(trimmed)
+
+
+async def _promote_items(ctx: Context, task: Task) -> int:
+    """Move the items of a scope that are older than two days into their records."""
+    now = ctx.clock()
+    before = now - records.CUTOFF
+    done = await records.promote(ctx.store, task.scope, before=before, now=now)
+    await finish(ctx, task, DAILY)
+    return done.compressed
 
 
 async def _write_snapshot(ctx: Context, task: Task) -> None:

@@ -21,6 +21,7 @@ from ..text import authority
 from ..text.clock import new_id
 from ..types import ITEM_TYPES, Filter, Memory, Scope, frozen
 
+CUTOFF = timedelta(hours=48)  # age from which items are promoted
 PROFILE = ("preferences", "stable_facts", "do_not_assume")  # the lists of a person's profile
 PROJECT_TAG = "project:"  # prefix of the tag that names the project of an item
 _PROFILE_LISTS = {"preference": "preferences", "fact": "stable_facts", "decision": "stable_facts"}

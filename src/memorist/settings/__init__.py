@@ -155,7 +155,8 @@ class Settings(BaseSettings):
     compression_threshold: AtLeastOne = 10
     """Number of unsummarized sessions from which `compress` summarizes the oldest half."""
     rollup_days: NonNegativeFloat = 0
-    """Days without use after which a job merges memories on one topic; 0: off."""
+    """Days without use after which a job merges memories on one topic, or half the days after which
+    they would expire, if that is earlier; 0: off."""
     run_jobs: bool = False
     """Whether background jobs run in this process, as `memorist jobs worker` runs them in its
     own."""
@@ -183,6 +184,15 @@ class Settings(BaseSettings):
     """Write to spool files while the database is unavailable, and store them later."""
     spool_dir: Path | None = None
     """Folder of the spool files; default: `data/memory` in `state_dir`."""
+
+    def days_kept(self, category: str | None, level: int) -> float:
+        """Return for how many days a memory of a category and importance level is kept without
+        being used; 0: forever.
+        """
+        if level >= self.ttl_level:
+            return 0
+        others = self.ttl_days.get("*", 0)
+        return self.ttl_days.get((category or "").lower(), others)
 
     @property
     def spool_folder(self) -> Path:

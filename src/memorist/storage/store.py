@@ -101,6 +101,15 @@ class Store(Reader):
         digest = hashlib.blake2b(self.database.secret, digest_size=6, person=b"name")
         return digest.hexdigest()
 
+    async def find_long(self, scope: Scope, chars: int, *, after: str, limit: int) -> list[str]:
+        """Return the ids of active memories that are longer than that and have no summary, by id,
+        after an id.
+        """
+        sql = """SELECT id FROM memories WHERE scope = ? AND state = 'active' AND summary IS NULL
+        AND length(text) > ? AND id > ? ORDER BY id LIMIT ?"""
+        found = await self.rows(scope, sql, (chars, after, limit))
+        return [row[0] for row in found]
+
     async def count_compared(self, scope: Scope, since: datetime) -> int:
         """Count the pairs of memories of a user, in all spaces, that a model compared since then."""
         sql = """SELECT count(*) FROM pair_fingerprints p JOIN scopes s ON s.id = p.scope

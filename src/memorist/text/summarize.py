@@ -136,6 +136,15 @@ def extract(turns: Sequence[Turn], *, longest: int = LONGEST) -> str:
     return summary.strip()
 
 
+def is_telling(text: str) -> bool:
+    """Return whether a text says anything, beyond questions and courtesies.
+
+    >>> is_telling("Thanks! How are you?"), is_telling("Thanks! I moved to Porto.")
+    (False, True)
+    """
+    return any(each.tells for each in islice(_sentences([Turn(text)], LONGEST), MOST_SENTENCES))
+
+
 def _sentences(turns: Sequence[Turn], longest: int) -> Iterator[_Sentence]:
     """Yield the sentences of all turns, analyzed; one that is too long is cut.
 
