@@ -16,7 +16,7 @@ from .storage.store import AccessLog, Store
 from .telemetry import Observer
 from .text import tokens
 from .text.clock import utcnow
-from .types import Labels, Scope
+from .types import Labels, Recall, Scope
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,6 +42,8 @@ class Context:
     observers: list[Observer] = field(default_factory=list)
     # Why memory was last found disabled, by scope and session: used while the store is down.
     disabled: dict[tuple[Scope, str | None], str] = field(default_factory=dict)
+    # What was recalled for the last message of each conversation: the reply is compared with it.
+    awaiting_reply: dict[tuple[Scope, str | None], Recall] = field(default_factory=dict)
 
     def at(self, now: datetime) -> Context:
         """Return the same context with the clock stopped at a time."""

@@ -17,14 +17,20 @@ from .manage import (
     journal,
     privacy,
     recall,
+    turn_context,
+    updates,
 )
 from .manage.chat_commands import obey
+from .manage.feedback import await_reply, compare_replies, record_feedback
 from .manage.forget import ForgetOptions, Forgotten, Manner
 from .manage.import_export import import_records
-from .manage.recall import RecallOptions, read_updates, record_feedback
+from .manage.recall import RecallOptions
 from .manage.record_reader import Import
+from .manage.turn_context import BUDGET, TurnContext
+from .manage.updates import read_updates
 from .managed import ManagedScope
 from .retrieve import pipeline as retrieve
+from .retrieve.profiles import Profile
 from .telemetry import observed
 from .text.clock import new_id
 from .types import (
@@ -110,6 +116,7 @@ class ScopedClient(ManagedScope):
                 pairs = zip(batch, done, strict=True)
                 new = [draft for draft, outcome in pairs if draft.id in outcome.ids]
                 await journal.append(folder, ctx.store, self.scope, new, now)
+            compare_replies(ctx, self.scope, batch, done)
             outcomes += done
         if ctx.external_index is not None:
             ctx.external_index.notify(self.scope)
@@ -145,15 +152,59 @@ class ScopedClient(ManagedScope):
                 tokens=0,
                 legs={"memory": disabled[session]},
             )
-        updates = None
+        changed = None
         fitted = asked
         if since is not None:
-            updates, fitted = await recall.reserve_header(ctx, asked, since)
+            changed, fitted = await updates.reserve_header(ctx, asked, since)
         find = retrieve.recall if self.offline is None else self.offline.recall
         revision = None if checks is None else checks.revision
         answer = await find(ctx, fitted, by, ctx.clock(), revision=revision)
         await recall.record_use(ctx, asked, by, answer)
-        return answer if updates is None else recall.add_header(ctx, asked, updates, answer)
+        return answer if changed is None else updates.add_header(ctx, asked, changed, answer)
+
+    async def context(
+        self,
+        message: str,
+        *,
+        since: int | None = None,
+        agent: str | None = None,
+        budget: int = BUDGET,
+        limit: int | None = None,
+        max_chars: int | None = None,
+        profile: str | Profile | None = None,
+        min_confidence: float | None = None,
+    ) -> TurnContext:
+        """Return what an agent reads before it answers a message, within one budget of tokens.
+
+        It begins with what changed in this thread after the revision `since`, or since the last
+        call. Then come the person's profile, pinned memories, whole categories, and what is recalled
+        for the message with related memories: at most `limit` memories in all. With an `agent`, only
+        what its allowlist names. `lines` says where each line comes from and `cut` what found no
+        room; `revision` is the `since` of the next call. If the reply is stored in the same
+        session, it is counted whether it used what was recalled. Raises NotAllowed if the agent has
+        no allowlist; InvalidInput.
+        """
+        ctx = self.ctx
+        caps = turn_context.check(budget, limit, max_chars)
+        reading = turn_context.plan(ctx, agent, profile)
+        by = reading.profile
+        options = RecallOptions(
+            limit=by.limit if limit is None else min(by.limit, limit),
+            budget=budget,
+            max_chars=max_chars,
+            profile=by,
+            where=reading.recalled,
+            min_confidence=min_confidence,
+        )
+        asked, _ = recall.build_query(self, message, **options)
+        found = Recall(query=asked, profile=by.name, hits=(), text="", tokens=0)
+        if why := await privacy.find_disabled_reason(self):
+            return TurnContext(message=asked.text, text="", tokens=0, legs={"memory": why})
+        page = await turn_context.begin(self, reading, caps, since)
+        if reading.recalled is not None:
+            found = await self.recall(message, **options)
+            await_reply(self, found)
+        return await turn_context.complete(self, page, caps, found)
 
     feedback = record_feedback
 
@@ -203,9 +254,10 @@ class ScopedClient(ManagedScope):
     ) -> list[dict[str, Any]]:
         """Return what an agent may read of the answer, as dicts of `id`, `category` and `text`.
 
-        `return_="full"` adds more fields. Without categories, all that the agent's allowlist names
-        are searched, except workflows. `threshold` is the minimum similarity. Raises NotAllowed for
-        a category that the agent may not read, InvalidInput.
+        After at most `top_k` hits come up to two memories related to them, unless a `threshold`,
+        the minimum similarity, is given. `return_="full"` adds more fields. Without categories, all
+        that the agent's allowlist names are searched, except workflows. Raises NotAllowed for a
+        category that the agent may not read, InvalidInput.
         """
         if return_ not in agent_query.RETURNS:
             known = ", ".join(agent_query.RETURNS)

@@ -168,6 +168,7 @@ class BlockingScope(Facade):
     remember = verb(ScopedClient.remember)
     remember_drafts = verb(ScopedClient.remember_drafts)
     recall = verb(ScopedClient.recall)
+    context = verb(ScopedClient.context)
     feedback = verb(ScopedClient.feedback)
     recall_shared = verb(ScopedClient.recall_shared)
     query = verb(ScopedClient.query)

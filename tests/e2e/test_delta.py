@@ -65,11 +65,6 @@ def test_the_header_is_the_one_that_was_asked_for_byte_for_byte(ana: BlockingSco
 
 
 @pytest.mark.spec("IMP-3")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 15, §5: the context of the supervisor dialect has no delta header",
-)
 async def test_the_context_of_a_supervisor_begins_with_the_header(tmp_path: Path) -> None:
     async with memorist.aio.open(tmp_path / "m.db", embedder="hashing") as memory:
         ana = memory.scope("ana", thread="t")

@@ -170,11 +170,6 @@ async def test_related_bullets_stand_in_the_context(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("IMP-20", "IMP-23")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 15, §5: memory.query never shows related bullets",
-)
 async def test_related_bullets_come_with_the_answer_to_an_agent(tmp_path: Path) -> None:
     async with aio.open(tmp_path / "memory.db", state_dir=tmp_path) as opened:
         ana = opened.scope(user="ana")

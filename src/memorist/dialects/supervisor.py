@@ -8,14 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import InvalidInput
-from ..manage.agent_query import limit_categories
-from ..retrieve import render
-from ..retrieve.render import Caps, fit
 from ..scoped import ScopedClient
 from ..settings import allowlists
 from ..text import normalize
 from ..text.tokens import analyze, count_tokens
-from ..types import Draft, Filter, Memory, Outcome
+from ..types import Draft, Outcome
 from . import SUPERVISOR
 
 TOOL = "memory.query"
@@ -55,7 +52,6 @@ class Supervisor:
 
     def __init__(self, scope: ScopedClient) -> None:
         self._scope = scope
-        self._ctx = scope.ctx
 
     async def query(self, request: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Answer a call of the tool `memory.query`.
@@ -104,51 +100,22 @@ class Supervisor:
         agent: str = "supervisor",
         limit: int = 5,
         budget: int = 1000,
+        since: int | None = None,
     ) -> str:
-        """Return what an agent reads before it answers: whole categories first, then memories that
-        are relevant to the message.
+        """Return what an agent reads before it answers: what changed in the thread, whole
+        categories, then at most `limit` memories that are relevant to the message.
 
-        Workflows and categories that the agent may not read are left out; empty if memory is off.
-        Raises NotAllowed.
+        The text has at most `budget` tokens, and is empty if memory is off. Raises NotAllowed.
         """
-        access = self._ctx.allowlists
-        count = self._ctx.count_tokens
-        if await self._scope.privacy.disabled_reason():
-            return ""
-        whole: list[str] = []
-        rest: list[str] = []
-        for name in access.allowed(agent):
-            if name == allowlists.PROCEDURAL:
-                continue
-            if access.category(name).context == "all":
-                whole.append(name)
-            else:
-                rest.append(name)
-        memories: list[Memory] = []
-        related: list[str] = []
-        if whole:
-            where = Filter(categories=allowlists.spellings(whole))
-            found = await self._ctx.store.find_all(self._scope.scope, where)
-            memories += [each for each in found if each.procedural_form != "workflow"]
-        if rest:
-            where = Filter(categories=allowlists.spellings(rest))
-            answer = await self._scope.recall(
-                message,
-                limit=limit,
-                profile=SUPERVISOR,
-                where=where,
-            )
-            memories += limit_categories(answer, access)
-            related = [f"{self._line(memory)} (related)" for memory in answer.related]
-        lines = dict.fromkeys([*map(self._line, memories), *related])
-        fitted = fit(
-            list(lines),
-            Caps(tokens=budget),
-            "\n".join,
-            count,
-            cost=lambda line: count(line + "\n"),
+        profile = replace(SUPERVISOR, limit=limit)
+        found = await self._scope.context(
+            message,
+            since=since,
+            agent=agent,
+            budget=budget,
+            profile=profile,
         )
-        return fitted.text
+        return found.text
 
     async def save_workflow(
         self,
@@ -197,10 +164,6 @@ class Supervisor:
                 status="skipped", reason=f"the last {STABLE} runs did not take the same steps"
             )
         return await self.save_workflow(task, runs[-1], **given)
-
-    def _line(self, memory: Memory) -> str:
-        category = self._ctx.allowlists.category(memory.category or memory.kind)
-        return f"- {render.bullet(memory, category.name)}"
 
 
 def numbered(steps: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -28,8 +29,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, NotFound, StoreUnavailable
 from ..ingest.validation import moment as parse_time
+from ..manage.turn_context import TurnContext
 from ..retrieve import render
 from ..settings import Settings
 from ..storage import atomic
@@ -61,6 +63,7 @@ FILES = {  # by host: variable that names the folder, default folder below home,
     "claude-desktop on win32": ("APPDATA", ".config", DESKTOP),
     "claude-desktop on darwin": ("", "Library/Application Support", DESKTOP),
 }
+AWAITING = "hook: "  # prefix of the checkpoint with what was recalled for the last prompt
 CANDIDATES = 200  # recent memories from which the most important are chosen
 _FROM_HOST = re.compile(
     r"/[a-z][\w:-]*(?:\s|$)|\[Request interrupted"
@@ -96,8 +99,12 @@ def answer(moment: str, call: Call, given: str) -> str:
         if moment == "prompt":
             context = _handle_prompt(mine, settings, event["prompt"][:MAX_TEXT])
         elif moment != "session-start":
-            turn = _last_turn(mine, settings, event["transcript_path"])
-            mine.remember(turn)
+            turn = _last_turn(mine, event["transcript_path"])
+            keeps_replies = settings.memory_store_responses
+            mine.remember([each for each in turn if each.role == "user" or keeps_replies])
+            _mark_known(mine)
+            if moment == "stop":
+                _compare_reply(mine, turn)
         elif not mine.privacy.disabled_reason():
             # Pinned memories, then the most important recent ones, within the limits.
             limit = settings.memory_context_limit
@@ -132,10 +139,42 @@ def _handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
     max_chars = settings.memory_context_max_chars
     context = ""
     if limit and max_chars:
-        found = mine.recall(text, limit=limit, max_chars=max_chars)
+        # A token has about four characters, so the number of characters decides.
+        found = mine.context(text, limit=limit, max_chars=max_chars, budget=max_chars)
         context = found.text
+        _await_reply(mine, found)
     mine.remember(_prompt_message(mine, text))
+    _mark_known(mine)
     return context
+
+
+def _mark_known(mine: BlockingScope) -> None:
+    """Mark what this session just said as reported: the model has read it."""
+    with suppress(StoreUnavailable):
+        while mine.labels.session and mine.delta().more:
+            pass
+
+
+def _await_reply(mine: BlockingScope, found: TurnContext) -> None:
+    """Save which memories were recalled for a prompt, until the host passes the reply to it."""
+    if mine.labels.session and "memory" not in found.legs:
+        with suppress(StoreUnavailable):
+            thread = f"{AWAITING}{mine.labels.session}"
+            mine.checkpoints.save(thread, {"memory_context": {"recalled": found.ids}})
+
+
+def _compare_reply(mine: BlockingScope, turn: Sequence[Message]) -> None:
+    """Count whether the reply to a prompt used what was recalled for it."""
+    prompt = "".join(each.content for each in turn if each.role == "user")
+    reply = "\n".join(each.content for each in turn if each.role == "assistant")
+    if not mine.labels.session or not reply:
+        return
+    thread = f"{AWAITING}{mine.labels.session}"
+    with suppress(StoreUnavailable, NotFound):
+        saved = mine.checkpoints.load(thread)
+        mine.checkpoints.delete(thread)
+        recalled = saved["memory_context"]["recalled"]
+        mine.feedback(recalled, reply=reply[:MAX_TEXT], question=prompt)
 
 
 def _prompt_message(mine: BlockingScope, text: str, at: datetime | None = None) -> Message:
@@ -165,8 +204,8 @@ class _Record(BaseModel):
     is_sidechain: Annotated[bool, Field(alias="isSidechain")] = False  # of a subagent
 
 
-def _last_turn(mine: BlockingScope, settings: Settings, path: str) -> list[Message]:
-    """Return the last prompt in a transcript, and the replies to it if replies are stored."""
+def _last_turn(mine: BlockingScope, path: str) -> list[Message]:
+    """Return the last prompt in a transcript, and the replies to it."""
     turn: list[Message] = []
     if not path:
         return turn
@@ -190,7 +229,7 @@ def _last_turn(mine: BlockingScope, settings: Settings, path: str) -> list[Messa
         at = parse_time(record.timestamp)
         if record.type == "user":
             turn = [_prompt_message(mine, text, at)]
-        elif settings.memory_store_responses and record.uuid:
+        elif record.uuid:
             reply = Message(id=record.uuid, content=text, role="assistant", at=at)
             turn.append(reply)
     return turn

@@ -39,10 +39,11 @@ def limit(
     """
     if categories is not None:
         validation.texts("categories", categories)
-    gate = profiles.Gate()
-    if threshold is not None:
+    profile = profiles.find(ctx.profiles, PROFILE)
+    if threshold is not None:  # what is only related may be below it
         validation.fields({"confidence": threshold})
         gate = profiles.Gate(enough={"semantic": threshold})
+        profile = replace(profile, gate=gate, related=0)
     access = ctx.allowlists
     given: dict[str, Any] = {}
     for name, value in (filters or {}).items():
@@ -85,13 +86,8 @@ def limit(
         importance_min=limits.get("importance_min"),
         importance_max=limits.get("importance_max"),
     )
-    profile = replace(
-        profiles.find(ctx.profiles, PROFILE),
-        gate=gate,
-        workflows=allowlists.PROCEDURAL in where.categories,
-        related=0,
-    )
-    return where, profile
+    has_workflows = allowlists.PROCEDURAL in where.categories
+    return where, replace(profile, workflows=has_workflows)
 
 
 def to_items(
@@ -100,12 +96,14 @@ def to_items(
     shape: str,
     budget: int,
 ) -> list[dict[str, Any]]:
-    """Return an answer as an agent reads it, within a budget of tokens."""
+    """Return an answer as an agent reads it, and then related memories, within a budget of tokens."""
     count = ctx.count_tokens
     items: list[dict[str, Any]] = []
-    for memory in limit_categories(found, ctx.allowlists):
+    hits = list(limit_categories(found, ctx.allowlists))
+    for i, memory in enumerate([*hits, *found.related]):
         category = ctx.allowlists.category(memory.category or memory.kind)
-        item = _to_item(memory, category.name, is_full=shape == "full")
+        is_related = i >= len(hits)
+        item = _to_item(memory, category.name, is_full=shape == "full", is_related=is_related)
         items.append(item)
 
     def cost(item: dict[str, Any]) -> int:
@@ -138,10 +136,13 @@ def _to_item(
     category: str,
     *,
     is_full: bool,
+    is_related: bool,
 ) -> dict[str, Any]:
     item: dict[str, Any] = {"id": memory.id, "category": category}
     if not is_full:
         item["text"] = render.bullet(memory, category)
+        if is_related:
+            item["text"] += render.IS_RELATED
         return item
     full = {
         "kind": memory.kind,
@@ -153,6 +154,7 @@ def _to_item(
         "importance": memory.importance_level,
         "confidence": memory.confidence,
         "pinned": memory.pinned,
+        "related": is_related,
         "created_at": memory.created_at.isoformat(),
         "updated_at": memory.updated_at.isoformat(),
     }

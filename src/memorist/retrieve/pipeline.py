@@ -22,7 +22,7 @@ from . import confidence, reorder, score
 from .features import SnapshotSearch
 from .profiles import Profile
 from .question import understand
-from .render import RENDERERS, Caps, fit
+from .render import IS_RELATED, RENDERERS, Caps, fit
 from .score import Candidate, Candidates
 
 MEASURED = 10  # candidates by which confidence is judged
@@ -359,7 +359,7 @@ async def _add_related(
         lines = [text]
         for memory in memories:
             line = RENDERERS[profile.render]([memory])
-            lines.append(f"{line} (related)")
+            lines.append(line + IS_RELATED)
         return "\n".join(lines)
 
     caps = Caps(tokens=query.budget, chars=query.max_chars)

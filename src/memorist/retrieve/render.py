@@ -8,6 +8,7 @@ format, what others than the user said carries the name of the speaker.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -49,12 +50,13 @@ _GAP = rf"[\s{_INVISIBLE}]{{0,9}}"
 _LONG_GAP = re.compile(rf"[\s{_INVISIBLE}]{{10,}}")  # longer than any emoji needs
 _MEMORY = rf"{_GAP}[\\\\/／⁄∕⧸]{{0,2}}{_GAP}{_GAP.join(map(_alike, 'memory'))}"
 _TAG = re.compile(rf"[<＜﹤](?={_MEMORY}|[|｜]\w{{2,40}}[|｜])", re.IGNORECASE)
-_LABEL = re.compile(r"\[(EPISODIC|SEMANTIC|PROCEDURAL|WORKING|INSIGHT|SYSTEM)\]")
+_LABEL = re.compile(r"\[(EPISODIC|SEMANTIC|PROCEDURAL|WORKING|INSIGHT|SYSTEM|PROFILE)\]")
 _IN_NAMES = str.maketrans(":：[]", "    ")
 _BREAKS = re.compile(r"[\s\x00-\x1f\x7f\x85\u2028\u2029]+")
 _SUSPECT = ("<", "[", "  ")  # plain text without any of these is safe
 LONGEST_NAME = 60  # characters
 UNKNOWN = "somebody"
+IS_RELATED = " (related)"  # ends the line of a memory that is only related to the recalled ones
 LONG = 280  # characters; a longer memory is shown by its summary, if it has one
 
 Renderer = Callable[[Sequence[Memory]], str]
@@ -114,20 +116,31 @@ def labelled(items: Iterable[tuple[str, str, str]]) -> str:
     [EPISODIC] Shop (tool): Pay me.
     </memory>
     """
-    lines = [f"[{label.upper()}] {_prefix(who, text)}" for label, text, who in items]
+    return enclose([labelled_line(*item) for item in items])
+
+
+def labelled_line(label: str, text: str, who: str = "") -> str:
+    """Render one line of a memory block."""
+    return f"[{label.upper()}] {_prefix(who, text)}"
+
+
+def enclose(lines: Sequence[str]) -> str:
+    """Return rendered lines as a memory block; empty without lines."""
     return "\n".join(["<memory>", *lines, "</memory>"]) if lines else ""
 
 
 def block(memories: Sequence[Memory]) -> str:
     """Render the block with the date and the speaker of each memory, where known."""
-    items = []
-    for memory in memories:
-        who = teller(memory)
-        when = memory.valid_from or memory.occurred_at  # an edit has its own day
-        if when and (memory.speaker or memory.occurred_at):
-            who = f"{when.date().isoformat()} {who}".rstrip()
-        items.append((memory.kind, memory.text, who))
-    return labelled(items)
+    return enclose(list(map(block_line, memories)))
+
+
+def block_line(memory: Memory) -> str:
+    """Render one memory as a line of a block, with its date and speaker."""
+    who = teller(memory)
+    when = memory.valid_from or memory.occurred_at  # an edit has its own day
+    if when and (memory.speaker or memory.occurred_at):
+        who = f"{when.date().isoformat()} {who}".rstrip()
+    return labelled_line(memory.kind, memory.text, who)
 
 
 def bullets(memories: Sequence[Memory]) -> str:
@@ -233,6 +246,22 @@ class Caps:
         tokens = None if self.tokens is None else max(0, self.tokens - count(text) - 1)
         chars = None if self.chars is None else max(0, self.chars - len(text) - 1)
         return replace(self, tokens=tokens, chars=chars)
+
+    def share(self, part: float) -> Caps:
+        """Return a part of these caps, rounded up."""
+        values = {}
+        for name in ("limit", "tokens", "chars"):
+            most = getattr(self, name)
+            values[name] = None if most is None else math.ceil(most * part)
+        return Caps(**values)
+
+    def at_most(self, other: Caps) -> Caps:
+        """Return the caps that satisfy both."""
+        values = {}
+        for name in ("limit", "tokens", "chars"):
+            given = [getattr(caps, name) for caps in (self, other)]
+            values[name] = min((each for each in given if each is not None), default=None)
+        return Caps(**values)
 
 
 @frozen

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..errors import MemoristError, StoreDamaged
 from ..ports import Vectors
@@ -261,16 +261,22 @@ def access_scores(memory: Memory, relevance: float, now: datetime) -> dict[str, 
     }
 
 
+Use: TypeAlias = MemoryAccess | Event | Callable[[], Event]
+
+
 class AccessLog:
-    """Buffers accesses and events and writes them shortly after; `flush` writes them now."""
+    """Buffers accesses and events and writes them shortly after; `flush` writes them now.
+
+    An event that takes time to find out is given as a function, which is called then.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[Scope, list[MemoryAccess | Event]] = {}
+        self._waiting: dict[Scope, list[Use]] = {}
         self._task: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 
-    def note(self, scope: Scope, uses: Sequence[MemoryAccess | Event]) -> None:
+    def note(self, scope: Scope, uses: Sequence[Use]) -> None:
         """Buffer accesses or events to be written later."""
         if not uses:
             return
@@ -286,8 +292,9 @@ class AccessLog:
         self._waiting = {}
         for scope, uses in waiting.items():
             with suppress(MemoristError):
-                events = [use for use in uses if isinstance(use, Event)]
                 accesses = [use for use in uses if isinstance(use, MemoryAccess)]
+                events = [use for use in uses if isinstance(use, Event)]
+                events += [use() for use in uses if callable(use)]
                 async with self._store.transaction(scope) as tx:
                     await tx.apply(events)
                     await record_access(tx, accesses)

@@ -316,6 +316,11 @@ def show(result: Any) -> None:
                 line(plain(text))
             if not result.text:
                 note(f"Nothing changed since revision {result.since}.")
+        case "TurnContext":
+            for text in result.prompt().splitlines():
+                line(plain(text))
+            for cut in result.cut:
+                note(f"Left out: {cut.id}, {cut.reason}.")
         case "EventCount":
             line(f"{result.day}  {result.node:<9}{result.op:<9}{result.status:<8}{result.count}")
         case "Event":

@@ -302,7 +302,12 @@ def query(
 
 @command("agent feedback")
 def feedback(
-    mine: BlockingScope, recalled: list[str], *, reply: str | None = None, used: Words = None
+    mine: BlockingScope,
+    recalled: list[str],
+    *,
+    reply: str | None = None,
+    used: Words = None,
+    question: str = "",
 ) -> object:
     """Report whether recalled memories were used in a reply, to measure how often recall helps.
 
@@ -310,6 +315,7 @@ def feedback(
         recalled: <ID...> Ids recalled for a turn.
         reply: <TEXT> The reply.
         used: <ID> Instead of --reply: an id that was used; can be repeated.
+        question: <TEXT> The message that was answered; its words do not count as used.
 
     Example: memorist agent feedback 019a3c5e-7ddf-7926-adf6-688e0fc76dd8 --reply "Tea, as always."
     """
@@ -317,5 +323,5 @@ def feedback(
     chosen = None
     if used or not reply:
         chosen = [memory_id(mine, id) for id in used or ()]
-    found = mine.feedback(ids, reply=reply, used=chosen)
+    found = mine.feedback(ids, reply=reply, used=chosen, question=question)
     return found, "\n".join(f"{id}  {how}" for id, how in found.items())

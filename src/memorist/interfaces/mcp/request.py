@@ -20,7 +20,7 @@ from ... import aio
 from ...client import Client
 from ...retrieve import render
 from ...scoped import ScopedClient
-from ...types import NO_ANSWER, Memory
+from ...types import NO_ANSWER, Filter, Memory
 from ..rest.auth import Caller
 
 Request = ServerRequestContext[Any, Any]
@@ -80,10 +80,11 @@ class ToolCall:
         agent = self.caller.agent
         return agent if agent in self.client.ctx.allowlists.allowlists else None
 
-    def scope(self, *, role: str | None = None) -> ScopedClient:
+    def scope(self, *, role: str | None = None, session: str | None = None) -> ScopedClient:
         """Open the scope of this call; `role` is the speaker, if it is not the user."""
         space = getattr(self.request.request, "query_params", {}).get("space")
-        return self.caller.scope(self.client, space, session=self.session, role=role)
+        session = session or self.session
+        return self.caller.scope(self.client, space, session=session, role=role)
 
     @property
     def actor(self) -> str:
@@ -92,18 +93,28 @@ class ToolCall:
         name = self.caller.agent or (params.client_info.name if params else "")
         return " ".join(name.split())[:MAX_NAME] or "mcp"
 
-    async def query_as_agent(
+    async def query(
         self,
         query: str,
         categories: list[str] | None,
         limit: int,
         budget: int,
+        min_confidence: float | None,
     ) -> QueryResult:
-        """Search what the allowlist of the agent names."""
+        """Search memory; for an agent, what its allowlist names."""
         scope = self.scope()
+        if self.agent is None:
+            where = Filter(categories=tuple(categories or ()))
+            recall = await scope.recall(
+                query, limit=limit, budget=budget, where=where, min_confidence=min_confidence
+            )
+            notes = [NO_ANSWER] if recall.is_unanswered else []
+            notes += [f"{leg}: {state}" for leg, state in recall.legs.items() if state != "ok"]
+            found = list(map(memory_item, recall.memories))
+            return QueryResult(memories=found, confidence=recall.confidence, note="; ".join(notes))
         rows = await scope.query(
             query,
-            agent=self.agent or "",
+            agent=self.agent,
             categories=categories,
             top_k=limit,
             budget_tokens=budget,
@@ -128,29 +139,30 @@ class ToolCall:
 
     async def load_context(
         self,
-        about: str,
+        message: str,
         budget: int,
         min_confidence: float | None = None,
+        session: str | None = None,
+        since: int | None = None,
     ) -> ContextResult:
-        """Return what helps with a task, and the user's profile."""
-        scope = self.scope()
-        reason = await scope.privacy.disabled_reason()
-        if self.agent is not None:
-            rows = await scope.query(
-                about,
-                agent=self.agent,
-                top_k=MAX_MEMORIES,
-                budget_tokens=budget,
-            )
-            lines = [f"- {row['text']}" for row in rows]
-            context = "\n".join(lines) or ("" if reason else NO_ANSWER)
-            return ContextResult(context=context, person={}, confidence=None, note=reason)
-        recall = await scope.recall(about, budget=budget, min_confidence=min_confidence)
+        """Return what to read before a message is answered."""
+        found = await self.scope(session=session).context(
+            message,
+            since=since,
+            agent=self.agent,
+            budget=budget,
+            min_confidence=min_confidence,
+        )
+        states = {leg: state for leg, state in found.legs.items() if state != "ok"}
+        notes = [state if leg == "memory" else f"{leg}: {state}" for leg, state in states.items()]
+        if found.cut:
+            notes.append(f"{len(found.cut)} memories did not fit into the budget")
         return ContextResult(
-            context=recall.prompt(),
-            person={} if reason else await scope.consent.about(),
-            confidence=recall.confidence,
-            note=reason,
+            context=found.prompt(),
+            sources=[ContextSource(source=line.source, id=line.id or "") for line in found.lines],
+            confidence=found.confidence,
+            revision=found.revision,
+            note="; ".join(notes),
         )
 
 
@@ -192,10 +204,16 @@ class QueryResult(TypedDict):
     note: str
 
 
+class ContextSource(TypedDict):
+    source: str  # change, profile, pinned, category, recalled or related
+    id: str  # of the memory; empty for a field of the profile
+
+
 class ContextResult(TypedDict):
     context: str
-    person: dict[str, Any]
+    sources: list[ContextSource]  # of the lines of the context, in order
     confidence: float | None  # probability that the context contains the answer, if known
+    revision: int | None  # of the session, to pass as `since`
     note: str
 
 

@@ -39,7 +39,7 @@ from ...types import Filter, Memory, Receipt
 from .. import VERBS, Verb, metrics, read_verbs
 from ..mcp import build_http_server, serve_http
 from ..web import pages
-from . import bodies, dialects
+from . import agents, bodies, dialects
 from .auth import LABELS, Authenticator, Caller, ClientAccess, RateLimiter, Requires
 from .bodies import Id, Name, ScopeParams
 from .request import (
@@ -68,6 +68,7 @@ OWNERS: dict[str, Any] = {
     "consent": Consent,
     "checkpoints": Checkpoints,
     "privacy": Privacy,
+    "agents": agents,
     "rest": sys.modules[__name__],  # functions below, which take the scope first
 }
 SHOWN: dict[Any, Any] = {  # response models of results that are returned in another form
@@ -260,23 +261,6 @@ async def undo(
         ids=[memory.id for memory in done.memories],
         dry_run=done.dry_run,
     )
-
-
-async def feedback(
-    mine: ScopedClient,
-    *,
-    recalled: list[str],
-    reply: str,
-    used: list[str] | None,
-) -> dict[str, str]:
-    """Report which recalled memories a reply used: told, cited or echoed. No text is stored."""
-    return await mine.feedback(recalled, used=used, reply=reply if used is None else None)
-
-
-async def query(mine: ScopedClient, *, shape: str, **options: Any) -> list[dict[str, Any]]:
-    """Answer the question of an agent, as bullets or in full. Its allowlist always applies."""
-    agent = mine.labels.agent or ""
-    return await mine.query(**options, agent=agent, return_=shape)
 
 
 @memories.post("/v1/memory/say", response_model=bodies.CommandResult)

@@ -1,0 +1,290 @@
+"""The context of one turn: what an agent reads before it answers a message.
+
+In this order: what changed in the thread, the person's profile, pinned memories, whole categories,
+and what was recalled for the message. All share one budget: profile and pinned memories get at most
+30 % of it, and recalled ones at most half if there are whole categories, which get what is left. A
+memory is shown once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
+
+from ..context import Context, Place
+from ..errors import StoreUnavailable
+from ..ingest import validation
+from ..retrieve import profiles, render
+from ..retrieve.profiles import Profile
+from ..retrieve.render import Caps, fit
+from ..settings import allowlists
+from ..storage import person
+from ..storage.history import Updates
+from ..types import NO_ANSWER, Cut, Filter, Memory, Recall, frozen
+from . import agent_query, records, updates
+from .privacy import Consent
+
+Source = Literal["change", "profile", "pinned", "category", "recalled", "related"]
+SOURCES: tuple[Source, ...] = get_args(Source)  # in the order of the text
+BUDGET = 1000  # tokens
+STANDING = 0.3  # share of profile and pinned memories
+RECALLED = 0.5  # share of what was recalled, if there are whole categories
+RELATED = 2  # memories on the same topics as the recalled ones
+PERSON = "profile"  # the category of what is known about the person
+NO_OTHER = "No other stored memory answers this question."
+
+
+@frozen
+class ContextLine:
+    """One line of a context, and where it comes from."""
+
+    source: Source
+    text: str
+    id: str | None = None  # of the memory; None for a field of the profile
+
+
+@frozen
+class TurnContext:
+    """What an agent reads before it answers a message."""
+
+    message: str
+    text: str  # for the prompt: what changed, and then what is known
+    tokens: int  # of that text
+    lines: tuple[ContextLine, ...] = ()  # of that text, without the frame of the block
+    cut: tuple[Cut, ...] = ()  # found, but there was no room for it
+    confidence: float | None = None  # that what was recalled contains the answer
+    revision: int | None = None  # of the thread: pass it as `since` the next time
+    note: str = ""  # that nothing stored answers the message, if so
+    legs: Mapping[str, str] = field(default_factory=dict)  # "ok", or why a part is missing
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the memories that were recalled for the message."""
+        return tuple(line.id for line in self.lines if line.id and line.source == "recalled")
+
+    def prompt(self) -> str:
+        """Return the text, and that nothing stored answers the message; empty if memory is off."""
+        return "\n".join(filter(None, (self.text, self.note)))
+
+    def explain(self) -> str:
+        """Return where each line comes from, and what was left out and why."""
+        sure = "" if self.confidence is None else f", confidence {self.confidence:.2f}"
+        lines = [f"{self.message!r}: {len(self.lines)} lines, {self.tokens} tokens{sure}"]
+        lines += [f"  {leg}: {state}" for leg, state in self.legs.items() if state != "ok"]
+        lines += [f"{line.source:<9} {line.id or '-'}  {line.text}" for line in self.lines]
+        lines += [f"left out  {cut.id}: {cut.reason}" for cut in self.cut]
+        return "\n".join(lines)
+
+
+@frozen
+class Reading:
+    """What the reader of a context may see, and how it is found and rendered."""
+
+    profile: Profile
+    whole: Filter | None  # categories that are read as a whole
+    pinned: Filter
+    recalled: Filter | None  # None: nothing is searched
+    categories: tuple[str, ...] | None  # that changes may be in; None: any
+    has_person: bool  # whether the person's profile is shown
+
+    @property
+    def is_block(self) -> bool:
+        return self.profile.render in ("block", "plain_block")
+
+
+def plan(ctx: Context, agent: str | None, profile: str | Profile | None) -> Reading:
+    """Return what an agent may read; without one, everything.
+
+    Raises NotAllowed if the agent has no allowlist; InvalidInput.
+    """
+    access = ctx.allowlists
+    usual = ctx.settings.profile if agent is None else agent_query.PROFILE
+    if not isinstance(profile, Profile):
+        profile = profiles.find(ctx.profiles, profile or usual)
+    profile = replace(profile, related=profile.related or RELATED)
+    known = tuple(access.categories) if agent is None else access.allowed(agent)
+    names = [name for name in known if name != allowlists.PROCEDURAL]
+    whole = [name for name in names if access.category(name).context == "all"]
+    rest = [name for name in names if name not in whole]
+    everything = Filter(categories=allowlists.spellings(whole)) if whole else None
+    if agent is None:
+        return Reading(
+            profile=profile,
+            whole=everything,
+            pinned=Filter(pinned=True),
+            recalled=Filter(),
+            categories=None,
+            has_person=True,
+        )
+    return Reading(
+        profile=profile,
+        whole=everything,
+        pinned=Filter(pinned=True, categories=allowlists.spellings(names)),
+        recalled=Filter(categories=allowlists.spellings(rest)) if rest else None,
+        categories=tuple(names),
+        has_person=PERSON in names,
+    )
+
+
+@dataclass
+class Page:
+    """The lines of a context so far, what was left out, and the room that is left."""
+
+    ctx: Context
+    reading: Reading
+    room: Caps
+    updates: Updates | None = None
+    lines: list[ContextLine] = field(default_factory=list)
+    cut: dict[str, Cut] = field(default_factory=dict)
+
+    def add(self, lines: Sequence[ContextLine], most: Caps) -> None:
+        """Add the lines that fit and are not there yet."""
+        count = self.ctx.count_tokens
+        shown = {line.id for line in self.lines if line.source != "change"}
+        new = [line for line in lines if line.id is None or line.id not in shown]
+        fitted = fit(
+            new,
+            self.room.at_most(most),
+            _join,
+            count,
+            cost=lambda line: count(line.text + "\n"),
+        )
+        taken = [new[i] for i in fitted.taken]
+        for i, reason in fitted.cut.items():
+            line = new[i]
+            name = line.id or line.text
+            self.cut[name] = Cut(id=name, reason=f"{line.source}: {reason}", fits=False)
+        if taken:
+            self.lines += taken
+            self.room = self.room.beside(fitted.text, count)
+            if self.room.limit is not None:
+                memories = sum(line.id is not None for line in taken)
+                self.room = replace(self.room, limit=max(0, self.room.limit - memories))
+
+    def line(self, source: Source, memory: Memory) -> ContextLine:
+        """Render a memory as one line."""
+        if self.reading.is_block:
+            text = render.block_line(memory)
+        else:
+            category = self.ctx.allowlists.category(memory.category or memory.kind)
+            text = f"- {render.bullet(memory, category.name)}"
+        if source == "related":
+            text += render.IS_RELATED
+        return ContextLine(source=source, text=text, id=memory.id)
+
+    def person_line(self, name: str, value: str) -> ContextLine:
+        """Render a field of the person's profile as one line."""
+        text = f"{name.replace('_', ' ')}: {value}"
+        if self.reading.is_block:
+            return ContextLine(source="profile", text=render.labelled_line(PERSON, text))
+        return ContextLine(source="profile", text=f"- [{PERSON}] {render.safe(text)}")
+
+
+def _join(lines: Sequence[ContextLine]) -> str:
+    return "\n".join(line.text for line in lines)
+
+
+def check(budget: int, limit: int | None, max_chars: int | None) -> Caps:
+    """Return the caps of a context. Raises InvalidInput."""
+    for name, value in (("budget", budget), ("limit", limit), ("max_chars", max_chars)):
+        if value is not None:
+            validation.number(name, value)
+    return Caps(limit=limit, tokens=budget, chars=max_chars)
+
+
+async def begin(place: Place, reading: Reading, caps: Caps, since: int | None) -> Page:
+    """Return a page with what changed in the thread, the person's profile and what is pinned.
+
+    While the store is unavailable, the page is empty. Raises InvalidInput.
+    """
+    ctx, _, labels = place.parts
+    page = Page(ctx, reading, caps)
+    if since is not None or labels.thread or labels.session:
+        page.updates = await updates.read_header(place, since, caps, reading.categories)
+        page.lines += _change_lines(page.updates)
+        if page.lines:
+            page.room = caps.beside(page.updates.text, ctx.count_tokens)
+    if reading.is_block:
+        page.room = page.room.beside(render.enclose([""]), ctx.count_tokens)
+    with suppress(StoreUnavailable):  # the turn continues with what recall finds
+        lines = await _load_person(place, page) if reading.has_person else []
+        pinned = await _find(place, reading.pinned)
+        pinned.sort(key=lambda memory: -memory.importance)
+        most = caps.share(STANDING)
+        if most.limit is not None:
+            most = replace(most, limit=most.limit + len(lines))
+        page.add([*lines, *(page.line("pinned", memory) for memory in pinned)], most)
+    return page
+
+
+def _change_lines(found: Updates) -> list[ContextLine]:
+    texts = found.text.splitlines()[1:]
+    lines = []
+    for text, change in zip(texts, found.changes, strict=True):
+        lines.append(ContextLine(source="change", text=text, id=change.memory_id))
+    return lines
+
+
+async def _load_person(place: Place, page: Page) -> list[ContextLine]:
+    """Return what the person approved, and the first lines of their long-term profile."""
+    lines = []
+    for name, value in (await Consent(*place.parts).about()).items():
+        values = [value] if isinstance(value, str) else value
+        lines += [page.person_line(name, each) for each in values]
+    versions = await person.load_summaries(place.ctx.store, place.scope, "user_profile")
+    record = records.newest(versions, "user")
+    kept = []
+    if record is not None:
+        for name in records.PROFILE:
+            kept += [page.person_line(name, each) for each in record.data.get(name, ())]
+    return lines + kept[: place.ctx.settings.memory_profile_limit]
+
+
+async def _find(place: Place, where: Filter) -> list[Memory]:
+    """Return the memories that pass a filter, newest first, without workflows."""
+    found = await place.ctx.store.find_all(place.scope, where)
+    return [memory for memory in found if memory.procedural_form != "workflow"]
+
+
+async def complete(place: Place, page: Page, caps: Caps, found: Recall) -> TurnContext:
+    """Return the context with what was recalled, and with whole categories in the room left."""
+    ctx = place.ctx
+    whole: list[ContextLine] = []
+    if page.reading.whole is not None:
+        with suppress(StoreUnavailable):
+            memories = await _find(place, page.reading.whole)
+            whole = [page.line("category", memory) for memory in memories]
+    hits = agent_query.limit_categories(found, ctx.allowlists)
+    recalled = [page.line("recalled", memory) for memory in hits]
+    recalled += [page.line("related", memory) for memory in found.related]
+    page.add(recalled, caps.share(RECALLED) if whole else caps)
+    page.add(whole, caps)
+    for each in found.cut:
+        if not each.fits:
+            page.cut.setdefault(each.id, each)
+    lines = sorted(page.lines, key=lambda line: SOURCES.index(line.source))
+    known = [line for line in lines if line.source != "change"]
+    ids = {line.id for line in known}
+    text = _join(known)
+    if page.reading.is_block:
+        text = render.enclose([line.text for line in known])
+    if page.updates is not None:
+        text = "\n".join(filter(None, (page.updates.text, text)))
+    note = ""
+    if found.is_unanswered:
+        note = NO_OTHER if known else NO_ANSWER
+        room = caps.beside(text, ctx.count_tokens)
+        note = fit([note], room, "".join, ctx.count_tokens).text
+    return TurnContext(
+        message=found.query.text,
+        text=text,
+        tokens=ctx.count_tokens(text) if text else 0,
+        lines=tuple(lines),
+        cut=tuple(cut for cut in page.cut.values() if cut.id not in ids),
+        confidence=found.confidence,
+        revision=None if page.updates is None else page.updates.revision,
+        note=note,
+        legs=found.legs,
+    )

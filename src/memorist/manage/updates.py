@@ -1,0 +1,194 @@
+"""What changed in a thread: the header that comes before a context.
+
+Each change of a thread has its own revision, so a header that stops after three lines continues
+with the next change: nothing is reported twice or left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from ..context import Context, Place
+from ..errors import InvalidInput, StoreUnavailable
+from ..ingest import validation
+from ..retrieve import render
+from ..retrieve.render import Caps
+from ..settings import allowlists
+from ..storage.history import ThreadChange, Updates, shown_revision, thread_changes
+from ..storage.queries import Reader
+from ..types import Memory, Query, Recall, Scope
+from . import privacy
+
+BULLETS = 3  # lines of a header
+
+
+async def read_updates(
+    place: Place,
+    since: int | None = None,
+    *,
+    thread: str | None = None,
+) -> Updates:
+    """Return what changed in a thread after a revision, in at most three lines.
+
+    Without a revision it continues after the last change it returned. Raises InvalidInput.
+    """
+    validation.fields({"thread": thread})
+    name = _check(place, since, thread)
+    if await privacy.find_disabled_reason(place, thread or None):
+        return _nothing(name, since)
+    return await _load(place, name, since, Caps())
+
+
+async def read_header(
+    place: Place,
+    since: int | None,
+    caps: Caps,
+    categories: Collection[str] | None = None,
+) -> Updates:
+    """Return what changed in the thread of the caller, as far as it fits and is in the categories.
+
+    What does not fit is reported the next time. While the store is unavailable nothing is reported.
+    Raises InvalidInput.
+    """
+    thread = _check(place, since)
+    try:
+        return await _load(place, thread, since, caps, categories)
+    except StoreUnavailable:
+        return _nothing(thread, since)
+
+
+def _check(place: Place, since: int | None, thread: str | None = None) -> str:
+    """Return the name of the thread. Raises InvalidInput."""
+    name = thread or place.labels.thread or place.labels.session
+    if name is None or isinstance(since, bool) or not isinstance(since, int | None):
+        raise InvalidInput(
+            "Name the thread, here or with `scope(…, thread=…)`,"
+            " and pass the revision as an integer"
+        )
+    return name
+
+
+def _nothing(thread: str, since: int | None) -> Updates:
+    return Updates(thread=thread, since=since or 0, revision=since or 0, changes=(), text="")
+
+
+async def _load(
+    place: Place,
+    thread: str,
+    since: int | None,
+    caps: Caps,
+    categories: Collection[str] | None = None,
+) -> Updates:
+    ctx, scope, _ = place.parts
+
+    async def read(reading: Reader, since: int) -> Updates:
+        updates = await _collect(reading, scope, thread, since, categories)
+        room = caps.beside(updates.text, ctx.count_tokens)
+        if updates.text and (room.tokens == 0 or room.chars == 0):
+            return replace(updates, text="", revision=since, changes=())
+        return updates
+
+    if since is not None:
+        return await read(ctx.store, since)
+    shown = await shown_revision(ctx.store, scope, thread)
+    if not await thread_changes(ctx.store, scope, thread, shown):
+        return _nothing(thread, shown)
+    async with ctx.store.transaction(scope) as tx:
+        shown = await shown_revision(tx, scope, thread)
+        updates = await read(tx, shown)
+        await tx.mark_shown(thread, updates.revision)
+    return updates
+
+
+async def _collect(
+    reading: Reader,
+    scope: Scope,
+    thread: str,
+    since: int,
+    categories: Collection[str] | None,
+) -> Updates:
+    """Return the first changes after a revision, one line each, and the revision of the last.
+
+    Of several changes of one kind to a memory only the last counts; what is new is not reported as
+    changed.
+    """
+    log = await thread_changes(reading, scope, thread, since)
+    ids = [change.memory_id for change in log]
+    found = await reading.get(scope, ids)
+    current: dict[str, Memory] = {}
+    replaced: list[str] = []
+    for memory in found:
+        current[memory.id] = memory
+        if memory.state == "superseded" and memory.superseded_by:
+            replaced.append(memory.superseded_by)
+    successors = await reading.get(scope, replaced)
+    newer = {memory.id: memory for memory in successors}
+    for id, memory in current.items():
+        current[id] = newer.get(memory.superseded_by or "", memory)
+    last: dict[tuple[str, str], ThreadChange] = {}
+    for change in log:
+        now = current.get(change.memory_id)
+        id = change.memory_id if now is None else now.id
+        key = (id, change.event)
+        last.pop(key, None)  # so that it is in the order of the last ones
+        last[key] = change
+    lines: list[str] = []
+    shown: list[ThreadChange] = []
+    for (id, event), change in last.items():
+        is_known = event in ("updated", "merged") and (id, "created") in last
+        if is_known or len(shown) == BULLETS:
+            continue
+        now = current.get(change.memory_id)
+        if not _may_show(now, categories):
+            continue
+        line = render.update(event, now)
+        if line is not None:
+            shown.append(change)
+            lines.append(line)
+    end = shown if len(shown) == BULLETS else log
+    revision = end[-1].revision if end else since
+    text = ""
+    if lines:
+        title = f"Memory updates since rev {since}:"
+        text = "\n".join([title, *lines])
+    return Updates(
+        thread=thread,
+        since=since,
+        revision=revision,
+        changes=tuple(shown),
+        text=text,
+        more=sum(change.revision > revision for change in log),
+    )
+
+
+def _may_show(memory: Memory | None, categories: Collection[str] | None) -> bool:
+    """Return whether a change may be reported; that of an erased memory shows nothing of it."""
+    if memory is None or categories is None:
+        return True
+    return allowlists.canonical(memory.category or memory.kind) in categories
+
+
+async def reserve_header(ctx: Context, query: Query, since: int) -> tuple[Updates, Query]:
+    """Return what changed in the thread after a revision, and the query with the room it leaves."""
+    place = Place(ctx, query.scope, query.labels)
+    caps = Caps(tokens=query.budget, chars=query.max_chars)
+    updates = await read_header(place, since, caps)
+    if updates.text:
+        room = caps.beside(updates.text, ctx.count_tokens)
+        query = replace(query, budget=room.tokens, max_chars=room.chars)
+    return updates, query
+
+
+def add_header(ctx: Context, query: Query, updates: Updates, answer: Recall) -> Recall:
+    """Return the answer with the changes of the thread before its text."""
+    texts = filter(None, (updates.text, answer.text))
+    text = "\n".join(texts)
+    tokens = ctx.count_tokens(text) if updates.text else answer.tokens
+    return replace(
+        answer,
+        query=query,
+        text=text,
+        tokens=tokens,
+        revision=updates.revision,
+    )
