@@ -1,4 +1,4 @@
-"""A chat loop with memory: recall before each reply, remember after it.
+"""A chat loop with memory: load the context before each reply, remember the turn after it.
 
 Replace `answer` with a call to your model. Run it twice with a file: the second run remembers the first.
 """
@@ -20,10 +20,11 @@ def main(db: str) -> None:
             "My sister Mira lives in Ghent and breeds whippets.",
             "Where does Mira live?",
         ):
-            found = ana.recall(message, budget=500)
+            found = ana.context(message, budget=500)
             reply = answer(found.text)
             print(f"> {message}\n{reply}\n")
-            ana.remember({"content": message, "role": "user"})
+            turn = [{"content": message, "role": "user"}, {"content": reply, "role": "assistant"}]
+            ana.remember(turn)
 
 
 if __name__ == "__main__":

@@ -295,7 +295,7 @@ def test_an_answer_below_the_confidence_asked_for_is_empty_and_says_so(run: Run,
     answer = run("recall", "green tea", "--min-confidence", 1)
     assert (answer.exit_code, answer.stdout) == (0, "")
     assert answer.stderr.startswith("No stored memory answers this question. 1 left out")
-    assert "where 1.00 is needed" in answer.stderr
+    assert "below the required 1.00" in answer.stderr
     prompt = run("recall", "green tea", "--min-confidence", 1, "--prompt")
     assert prompt.stdout == "No stored memory answers this question.\n"
     found = json.loads(run("recall", "green tea", "--min-confidence", 1, "--json").stdout)
@@ -313,7 +313,7 @@ def test_an_explanation_of_an_empty_answer_shows_what_was_nearest(run: Run, tea:
     for text in ("Green tea is sold out.", "The tea shop closes at six.", "Tea in the evening."):
         run("remember", text)
     answer = run("recall", "green tea", "--min-confidence", 1, "--explain")
-    assert answer.stdout.count("is needed") == 3
+    assert answer.stdout.count("below the required") == 3
     assert "I drink green tea." in answer.stdout
 
 
@@ -325,7 +325,7 @@ def test_a_profile_without_confidence_says_that_it_has_none(run: Run, tea: str) 
 
 def test_why_not_names_the_confidence_that_was_missing(run: Run, tea: str) -> None:
     answer = run("why-not", "green tea", tea, "--min-confidence", 1)
-    assert "where 1.00 is needed" in " ".join(answer.stdout.split())
+    assert "below the required 1.00" in " ".join(answer.stdout.split())
 
 
 # Deciding

@@ -15,7 +15,11 @@ from memorist.errors import InvalidInput
 from memorist.interfaces.cli import app
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.rest.auth import Caller
+from memorist.manage.feedback import CONVERSATIONS, await_reply
 from memorist.sync import Blocking, BlockingScope
+from memorist.types import Query, Recall, Scope
+
+QUERY = Query(text="tea?", scope=Scope(user="ana"), limit=1)
 
 
 @pytest.fixture
@@ -117,3 +121,103 @@ def test_the_command_line_takes_feedback(tmp_path: Path) -> None:
     assert [json.loads(each.stdout) for each in (replied, named, neither)] == [
         {kettle: "echoed"}, {kettle: "told"}, {},
     ]  # fmt: skip
+
+
+# A reply that is stored after a context is compared by itself.
+
+
+@pytest.mark.spec("THE-98")
+def test_a_stored_reply_is_compared_with_what_was_recalled_for_its_message(
+    memory: Blocking, ana: BlockingScope
+) -> None:
+    ana.remember("My kettle is green.")
+    asked = "Which colour has my kettle?"
+    ana.context(asked)
+    ana.remember([{"content": asked}, {"content": "It is green.", "role": "assistant"}])
+    assert turns(memory, ana) == {"ok": 1}
+    ana.remember({"content": "Green is a nice colour.", "role": "assistant"})
+    assert turns(memory, ana) == {"ok": 1}, "each context counts once"
+    ana.context(asked)
+    ana.remember({"content": "I do not know which colour your kettle has.", "role": "assistant"})
+    assert turns(memory, ana) == {"ok": 1, "skipped": 1}
+
+
+def test_only_a_reply_in_the_same_conversation_counts(memory: Blocking, ana: BlockingScope) -> None:
+    ana.remember("My kettle is green.")
+    ana.context("Which colour has my kettle?")
+    said = {"content": "It is green.", "role": "assistant"}
+    for other in (
+        memory.scope("ana", session="other"),
+        memory.scope("bo", session="chat"),
+        memory.scope("ana", "work", session="chat"),
+    ):
+        other.remember(said)
+    ana.remember({"content": "It is green, I think."})
+    ana.recall("Which colour has my kettle?")
+    assert turns(memory, ana) == {}
+    memory.scope("ana").remember({**said, "session": "chat"})
+    assert turns(memory, ana) == {"ok": 1}
+
+
+@pytest.mark.spec("THE-107")
+def test_nothing_is_counted_of_a_reply_that_is_not_stored(
+    memory: Blocking, ana: BlockingScope
+) -> None:
+    ana.remember("My kettle is green.")
+    ana.context("Which colour has my kettle?")
+    ana.privacy.start_incognito()
+    ana.remember({"content": "It is green.", "role": "assistant"})
+    ana.context("Which colour has my kettle?")
+    ana.remember({"content": "Green it is.", "role": "assistant"})
+    assert turns(memory, ana) == {}
+
+
+def test_no_word_of_a_compared_reply_is_kept_for_the_count(
+    memory: Blocking, ana: BlockingScope
+) -> None:
+    ana.remember("My kettle is green.")
+    ana.context("Which colour has my kettle?")
+    ana.remember({"content": "It is green.", "role": "assistant"})
+    turns(memory, ana)
+    (event,) = ana.events(op="use")
+    assert (event.status, event.thread, event.memory_id, event.category) == (
+        "ok",
+        "chat",
+        None,
+        None,
+    )
+
+
+def test_the_number_of_conversations_that_are_waited_for_is_limited(memory: Blocking) -> None:
+    memory.scope("ana").remember("My kettle is green.")
+    for number in range(CONVERSATIONS + 2):
+        found = memory.scope("ana", session=f"s{number}")._inner
+        await_reply(found, Recall(query=QUERY, profile="", hits=(), text="", tokens=0))
+    waiting = memory._inner.ctx.awaiting_reply
+    assert len(waiting) == CONVERSATIONS
+    assert next(session for _, session in waiting) == "s2"
+
+
+def test_the_words_of_the_question_are_no_echo(memory: Blocking, ana: BlockingScope) -> None:
+    (kettle,) = ana.remember("My kettle is green.").ids
+    reply = "You ask whether your kettle is green."
+    assert ana.feedback([kettle], reply=reply) == {kettle: "echoed"}
+    assert ana.feedback([kettle], reply=reply, question="Is my kettle green?") == {}
+
+
+async def test_a_server_compares_replies_by_itself(place: str) -> None:
+    async with memorist.aio.open(place, embedder="hashing") as memory:
+        transport = httpx.ASGITransport(
+            create_app(memory, local=Caller(name="local", user="ana", tenant="default"))
+        )
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            await client.post("/v1/memory/entries", json={"text": "My kettle is green."})
+            asked = {"message": "Which colour has my kettle?", "session": "chat"}
+            found = (await client.post("/v1/memory/context", json=asked)).json()
+            reply = {"content": "It is green.", "role": "assistant"}
+            body = {"messages": [reply], "session": "chat"}
+            await client.post("/v1/memory/messages", json=body)
+        await memory.ctx.access_log.flush()
+        (event,) = await memory.scope("ana").events(op="use")
+    assert found["lines"][-1]["text"].endswith("My kettle is green.")
+    assert (event.status, event.thread) == ("ok", "chat")

@@ -92,6 +92,10 @@ CALLS: dict[str, list[str]] = {
     "conflicts confirm": ["{blue}"],
     "conflicts reject": ["{blue}"],
     "history": ["", "{tea}"],
+    "agent context": [
+        "'What does my sister do?' --session chat-1 --since 2 --budget 200",
+        "bees --agent planner", "bees --agent nobody",
+    ],
     "agent delta": ["chat-1 --since 2", "nowhere"],
     "stats events": ["--limit 5"],
     "stats event-counts": [""],

@@ -33,7 +33,11 @@ TOOLS: dict[str, list[Arguments]] = {
         {"query": QUESTION, "min_confidence": 0.99},
         {},
     ],
-    "memory_context": [{"about": QUESTION}, {"about": QUESTION, "min_confidence": 0.99}],
+    "memory_context": [
+        {"about": QUESTION},
+        {"about": QUESTION, "min_confidence": 0.99},
+        {"about": QUESTION, "session": "chat-1", "since": 2},
+    ],
     "memory_remember": [
         {"text": "I collect stamps from Peru.", "said_by": "user", "tags": ["hobby"]},
         {"text": "My password is hunter2-Xy77!"},

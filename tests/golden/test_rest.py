@@ -81,6 +81,9 @@ EXCHANGES: dict[str, list[Exchange]] = {
         send(query=QUESTION, min_confidence=0.99),
     ],
     "POST /v1/memory/feedback": [send(recalled=["{tea}", "{bees}"], used=["{bees}"])],
+    "POST /v1/memory/context": [
+        send(message=QUESTION, session="chat-1", since=2, budget=200), send(message="bees", agent="planner"),
+    ],
     "POST /v1/memory/query": [send(query=QUESTION, agent="supervisor"), send(query="bees", agent="planner")],
     "POST /v1/memory/say": [send(text="What do you remember about bees?"), send(text="I had soup.")],
     "GET /v1/memory/settings": [ask()],

@@ -52,7 +52,7 @@ def test_a_chunk_that_fills_the_budget_exactly_is_taken() -> None:
 def test_a_chunk_that_does_not_fit_is_skipped_and_a_smaller_one_still_taken() -> None:
     found = content(["a b", "c d e f", "g"], tokens=3)
     assert (found.taken, found.tokens) == ([0, 2], 3)
-    assert found.cut == {1: "its 4 tokens do not fit into the budget of 3"}
+    assert found.cut == {1: "its 4 tokens do not fit: 1 of 3 are left"}
 
 
 @pytest.mark.spec("MLS-53")

@@ -28,7 +28,7 @@ async def record_feedback(
     *,
     used: Sequence[str] | None = None,
     reply: str | None = None,
-    question: str = "",
+    question: str | None = None,
 ) -> dict[str, str]:
     """Count a turn, and whether the reply used what was recalled for it.
 
@@ -51,7 +51,7 @@ async def record_feedback(
         validation.fields({"reply": reply})
         validation.size(reply, ctx.settings.max_text_chars)
         language = ctx.settings.language
-        found = compare.find_used(reply, memories, asked=question, language=language)
+        found = compare.find_used(reply, memories, asked=question or "", language=language)
     else:
         validation.texts("used", used)
         ids = [memory.id for memory in memories if memory.id in (used or ())]

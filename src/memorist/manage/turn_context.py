@@ -129,7 +129,7 @@ def plan(ctx: Context, agent: str | None, profile: str | Profile | None) -> Read
 
 
 @dataclass
-class Page:
+class ContextPage:
     """The lines of a context so far, what was left out, and the room that is left."""
 
     ctx: Context
@@ -155,7 +155,8 @@ class Page:
         for i, reason in fitted.cut.items():
             line = new[i]
             name = line.id or line.text
-            self.cut[name] = Cut(id=name, reason=f"{line.source}: {reason}", fits=False)
+            cut = Cut(id=name, reason=f"{line.source}: {reason}", fits=False)
+            self.cut.setdefault(name, cut)
         if taken:
             self.lines += taken
             self.room = self.room.beside(fitted.text, count)
@@ -194,13 +195,13 @@ def check(budget: int, limit: int | None, max_chars: int | None) -> Caps:
     return Caps(limit=limit, tokens=budget, chars=max_chars)
 
 
-async def begin(place: Place, reading: Reading, caps: Caps, since: int | None) -> Page:
+async def begin(place: Place, reading: Reading, caps: Caps, since: int | None) -> ContextPage:
     """Return a page with what changed in the thread, the person's profile and what is pinned.
 
     While the store is unavailable, the page is empty. Raises InvalidInput.
     """
     ctx, _, labels = place.parts
-    page = Page(ctx, reading, caps)
+    page = ContextPage(ctx, reading, caps)
     if since is not None or labels.thread or labels.session:
         page.updates = await updates.read_header(place, since, caps, reading.categories)
         page.lines += _change_lines(page.updates)
@@ -227,7 +228,7 @@ def _change_lines(found: Updates) -> list[ContextLine]:
     return lines
 
 
-async def _load_person(place: Place, page: Page) -> list[ContextLine]:
+async def _load_person(place: Place, page: ContextPage) -> list[ContextLine]:
     """Return what the person approved, and the first lines of their long-term profile."""
     lines = []
     for name, value in (await Consent(*place.parts).about()).items():
@@ -248,7 +249,7 @@ async def _find(place: Place, where: Filter) -> list[Memory]:
     return [memory for memory in found if memory.procedural_form != "workflow"]
 
 
-async def complete(place: Place, page: Page, caps: Caps, found: Recall) -> TurnContext:
+async def complete(place: Place, page: ContextPage, caps: Caps, found: Recall) -> TurnContext:
     """Return the context with what was recalled, and with whole categories in the room left."""
     ctx = place.ctx
     whole: list[ContextLine] = []
@@ -256,8 +257,11 @@ async def complete(place: Place, page: Page, caps: Caps, found: Recall) -> TurnC
         with suppress(StoreUnavailable):
             memories = await _find(place, page.reading.whole)
             whole = [page.line("category", memory) for memory in memories]
-    hits = agent_query.limit_categories(found, ctx.allowlists)
-    recalled = [page.line("recalled", memory) for memory in hits]
+    in_whole = {line.id for line in whole}
+    recalled = []
+    for memory in agent_query.limit_categories(found, ctx.allowlists):
+        source: Source = "category" if memory.id in in_whole else "recalled"
+        recalled.append(page.line(source, memory))
     recalled += [page.line("related", memory) for memory in found.related]
     page.add(recalled, caps.share(RECALLED) if whole else caps)
     page.add(whole, caps)

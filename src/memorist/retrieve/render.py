@@ -320,7 +320,8 @@ def fit(
         total = price if cost is None else used + price
         problem = _excess(longer, total, caps)
         if cost is not None and caps.tokens is not None and total > caps.tokens:
-            problem = f"its {price} tokens do not fit into the budget of {caps.tokens}"
+            left = caps.tokens - used
+            problem = f"its {price} tokens do not fit: {left} of {caps.tokens} are left"
         if problem:
             cut[i] = problem
         else:

@@ -110,7 +110,7 @@ class Settings(BaseSettings):
     memory_context_limit: NonNegativeInt = Field(
         6, validation_alias=_milton("MEMORY_CONTEXT_LIMIT")
     )
-    """Number of memories that hooks add to the prompt."""
+    """Number of memories that hooks add to the prompt, pinned ones included."""
     memory_context_max_chars: NonNegativeInt = Field(
         2000, validation_alias=_milton("MEMORY_CONTEXT_MAX_CHARS")
     )
@@ -122,7 +122,7 @@ class Settings(BaseSettings):
     memory_profile_limit: NonNegativeInt = Field(
         5, validation_alias=_milton("MEMORY_PROFILE_LIMIT")
     )
-    """Number of profile lines that come first."""
+    """Number of lines of the long-term profile that come first."""
     policy: str = "default"
     """Write policy."""
     extract: Literal["off", "rules", "model"] = "off"

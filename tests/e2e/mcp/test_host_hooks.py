@@ -310,3 +310,88 @@ def test_a_host_that_says_nothing_is_not_kept_waiting() -> None:
         assert process.wait(timeout=20) == 0
         assert process.stderr
         assert "too long" in process.stderr.read()
+
+
+# The hook for a prompt gives the same context as `scope.context`.
+
+
+def test_a_prompt_is_told_the_profile_and_what_is_pinned_whatever_it_asks(hook: Hook) -> None:
+    with memorist.open(run_jobs=False) as memory:
+        shop = memory.scope("ana", "shop")
+        shop.consent.set("tone", "brief")
+        shop.remember("Never touch the billing tables.", pinned=True)
+        shop.remember("The shop is deployed with Ansible.")
+    told = context(hook("prompt", prompt="How is the shop deployed?")).splitlines()
+    assert told[:2] == ["<memory>", "[PROFILE] tone: brief"]
+    assert "Never touch the billing tables." in told[2]
+    assert "The shop is deployed with Ansible." in told[3]
+
+
+@pytest.mark.spec("IMP-3", "IMP-13", "IMP-72")
+def test_a_prompt_is_told_what_others_changed_once_and_not_what_it_said_itself(hook: Hook) -> None:
+    hook("prompt", prompt="The shop is deployed with Ansible.")
+    assert context(hook("prompt", prompt="How is the shop deployed?")).startswith("<memory>")
+    with memorist.open(run_jobs=False) as memory:
+        shop = memory.scope("ana", "shop")
+        shop.edit(kept()[0].id, "The shop is deployed with Terraform.")
+    told = context(hook("prompt", prompt="How is the shop deployed?")).splitlines()
+    assert told[0] == "Memory updates since rev 2:"
+    assert told[1].startswith("- ↑updated: ")
+    assert told[1].endswith("The shop is deployed with Terraform.")
+    assert context(hook("prompt", prompt="Is the shop deployed?")).startswith("<memory>")
+
+
+@pytest.mark.spec("MIL-60", "MIL-61")
+@pytest.mark.parametrize(("limit", "pinned"), [(1, 1), (2, 1), (3, 1), (6, 2), (9, 3)])
+def test_pinned_and_recalled_memories_share_the_limit(
+    hook: Hook, monkeypatch: pytest.MonkeyPatch, limit: int, pinned: int
+) -> None:
+    monkeypatch.setenv("MEMORIST_MEMORY_CONTEXT_LIMIT", str(limit))
+    monkeypatch.setenv("MEMORIST_MEMORY_CONTEXT_MAX_CHARS", "1500")
+    with memorist.open(run_jobs=False) as memory:
+        shop = memory.scope("ana", "shop")
+        for number in range(12):
+            shop.remember(f"Pinned note {number} on the garden.", pinned=True, policy="milton")
+            shop.remember(f"The shop is deployed by server {number}.", policy="milton")
+    told = context(hook("prompt", prompt="By which server is the shop deployed?"))
+    lines = told.splitlines()[1:-1]
+    assert len(lines) == limit
+    assert sum("Pinned note" in line for line in lines) == pinned
+    monkeypatch.setenv("MEMORIST_MEMORY_CONTEXT_MAX_CHARS", "200")
+    assert 0 < len(context(hook("prompt", prompt="Which server is deployed?"))) <= 200
+
+
+def uses() -> list[str]:
+    with memorist.open(run_jobs=False) as memory:
+        return [event.status for event in memory.scope("ana", "shop").events(op="use")]
+
+
+@pytest.mark.spec("THE-98")
+def test_a_turn_that_used_what_was_told_is_counted_when_it_ends(hook: Hook, tmp_path: Path) -> None:
+    transcript = tmp_path / "transcript.jsonl"
+    with memorist.open(run_jobs=False) as memory:
+        memory.scope("ana", "shop").remember("The shop is deployed with Ansible.")
+    asked = "How is the shop deployed?"
+    for number, reply in enumerate(("By Ansible, of course.", "I do not know how the shop is.")):
+        hook("prompt", prompt=asked)
+        said = record("user", asked, f"u{number}") + record("assistant", reply, f"a{number}")
+        transcript.write_text(said)
+        for _ in range(2):
+            assert hook("stop").exit_code == 0
+        assert hook("pre-compact").exit_code == 0
+    assert uses() == ["skipped", "ok"], "newest first, each turn once"
+    assert {each.labels.role for each in kept()} <= {None, "user"}, "replies are not stored"
+    with memorist.open(run_jobs=False) as memory:
+        assert memory.scope("ana", "shop").checkpoints.list() == []
+
+
+def test_a_turn_that_was_told_nothing_is_not_counted_where_memory_is_off(
+    hook: Hook, tmp_path: Path
+) -> None:
+    context(hook("prompt", prompt="start incognito for this chat"))
+    hook("prompt", prompt="How is the shop deployed?")
+    (tmp_path / "transcript.jsonl").write_text(
+        record("user", "How is the shop deployed?", "u1") + record("assistant", "Well.", "a1")
+    )
+    hook("stop")
+    assert uses() == []

@@ -416,3 +416,42 @@ async def test_a_confidence_that_is_no_share_is_refused(client: Client, value: o
     for tool, asked in (("memory_query", "query"), ("memory_context", "about")):
         why = await refused(client, tool, **{asked: "tea", "min_confidence": value})
         assert why.startswith(f"Invalid arguments for {tool}: min_confidence")
+
+
+@pytest.mark.spec("IMP-3", "IMP-13")
+async def test_a_context_tells_what_changed_in_the_session_and_where_each_line_comes_from(
+    client: Client, engine: MemoryClient
+) -> None:
+    await engine.scope("ana").consent.set("tone", "brief")
+    id = await remembered(client, "Ana drinks green tea.", session="chat", category="habits")
+    await call(client, "memory_pin", id=id)
+    asked = {"about": "green tea", "session": "chat"}
+    first = await call(client, "memory_context", **asked)
+    head, label, *_ = first["context"].splitlines()
+    assert head == "Memory updates since rev 0:"
+    assert label.startswith("- +created: [Habits] Ana drinks green tea. (imp=")
+    assert first["context"].splitlines()[3:4] == ["[PROFILE] tone: brief"]
+    assert first["sources"] == [
+        {"source": "change", "id": id},
+        {"source": "profile", "id": ""},
+        {"source": "pinned", "id": id},
+    ]
+    assert first["revision"] == 2
+    again = await call(client, "memory_context", **asked, since=first["revision"])
+    assert again["context"].startswith("<memory>")
+    assert (again["revision"], again["note"]) == (2, "")
+    small = await call(client, "memory_context", about="tea", budget=50)
+    assert (small["revision"], small["context"].count("Memory updates")) == (None, 0)
+
+
+@pytest.mark.spec("THE-98")
+@pytest.mark.parametrize("session", [None, "chat"])
+async def test_what_the_model_remembers_after_a_context_shows_whether_it_was_used(
+    client: Client, engine: MemoryClient, session: str | None
+) -> None:
+    await remembered(client, "The kettle of Ana is green.")
+    await call(client, "memory_context", about="Which kettle?", session=session)
+    await call(client, "memory_remember", text="Ana wants another green one.", session=session)
+    await engine.ctx.access_log.flush()
+    (event,) = await engine.scope("ana").events(op="use")
+    assert (event.status, event.thread) == ("ok", session)

@@ -25,6 +25,7 @@ CLOSED = [(path, method, right) for path, method, right in TABLE if right]
 SAMPLES: dict[str, Any] = {
     "text": "I love tea.", "query": "tea", "messages": [{"role": "user", "content": "I love tea."}], "session": "s1",
     "records": [], "operation": "o1", "thread": "t1", "value": "Ana", "id": "m1", "field": "tone", "name": "other",
+    "message": "tea?",
 }  # fmt: skip
 SPACES = ("space", "user_id", "guildId")  # what a space is called, here and there
 WITHOUT = {

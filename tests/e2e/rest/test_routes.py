@@ -650,7 +650,7 @@ async def test_an_answer_has_its_confidence_and_is_empty_below_the_one_asked_for
     assert len(everything.json()["hits"]) == 1
     asked = {**question, "min_confidence": 1}
     why = (await ana.get(f"{V1}/entries/{id}/why_not", params=asked)).json()
-    assert "where 1.00 is needed" in why["reason"]
+    assert "below the required 1.00" in why["reason"]
 
 
 @pytest.mark.parametrize("value", [1.5, -0.1, "x", "0.5", True, [1]])
@@ -671,3 +671,39 @@ async def test_a_confidence_in_an_address_that_is_no_share_is_refused(
     id = await told(ana)
     asked = {"query": "Lisbon", "min_confidence": value, **HOME}
     assert (await ana.get(f"{V1}/entries/{id}/why_not", params=asked)).status_code == 422
+
+
+@pytest.mark.spec("IMP-3", "IMP-13", "IMP-54")
+async def test_a_context_is_one_request_and_an_agent_reads_its_own_part(engine: Client) -> None:
+    async with asking(engine, local=ANA) as ana:
+        mine = {"session": "chat"}
+        told = {"text": "Ship the shop by May.", "category": "goals", "importance": 0.8}
+        await ana.post(f"{V1}/entries", json={**told, **mine})
+        secret = {"text": "She argued with Bo about the shop.", "category": "relationships"}
+        await ana.post(f"{V1}/entries", json={**secret, **mine, "pinned": True})
+        await ana.put(f"{V1}/about/tone", json={"value": "brief"})
+        asked = {"message": "What about the shop?", **mine, "since": 0, "budget": 300}
+        whole = (await ana.post(f"{V1}/context", json=asked)).json()
+        planner = (await ana.post(f"{V1}/context", json={**asked, "agent": "planner"})).json()
+        later = (await ana.post(f"{V1}/context", json={**asked, "since": 2})).json()
+    assert [line["source"] for line in whole["lines"]] == [
+        "change", "change", "profile", "pinned", "recalled",
+    ]  # fmt: skip
+    assert whole["text"].startswith(
+        "Memory updates since rev 0:\n- +created: [Goals] Ship the shop"
+    )
+    assert (whole["revision"], later["revision"]) == (2, 2)
+    assert later["text"].startswith("<memory>\n[PROFILE] tone: brief\n")
+    goal = "[Goals] Ship the shop by May. (imp=4)"
+    assert planner["text"] == (
+        f"Memory updates since rev 0:\n- +created: {goal}\n- [goals] Ship the shop by May."
+    )
+    _, token = await engine.create_key("helper", user="ana", agent="planner")
+    async with asking(engine, token) as helper:
+        bound = (await helper.post(f"{V1}/context", json=asked)).json()
+        other = await helper.post(f"{V1}/context", json={**asked, "agent": "supervisor"})
+    assert bound["text"] == planner["text"]
+    assert (other.status_code, other.json()["detail"]) == (
+        403,
+        "This key is only for the agent 'planner'",
+    )

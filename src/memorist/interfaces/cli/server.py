@@ -307,7 +307,7 @@ def feedback(
     *,
     reply: str | None = None,
     used: Words = None,
-    question: str = "",
+    question: str | None = None,
 ) -> object:
     """Report whether recalled memories were used in a reply, to measure how often recall helps.
 

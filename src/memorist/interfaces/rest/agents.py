@@ -37,7 +37,7 @@ async def feedback(
     recalled: list[str],
     reply: str,
     used: list[str] | None,
-    question: str,
+    question: str | None,
 ) -> dict[str, str]:
     """Report which recalled memories a reply used: told, cited or echoed. No text is stored."""
     text = reply if used is None else None
