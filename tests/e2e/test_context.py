@@ -258,7 +258,7 @@ async def test_a_context_is_of_one_person_and_one_space(engine: Client, ana: Sco
         assert (await other.context(QUESTION, since=0)).prompt() == NO_ANSWER
 
 
-async def test_a_turn_continues_while_the_store_is_away(memory: Blocking) -> None:
+def test_a_turn_continues_while_the_store_is_away(memory: Blocking) -> None:
     ana = memory.scope("ana", session="chat")
     ana.remember(ANSIBLE, pinned=True)
     ana.recall(QUESTION)

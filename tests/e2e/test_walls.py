@@ -118,9 +118,8 @@ class Trial:
 
     def look(self, person: Person, name: str, shown: str, given: Mapping[str, Any]) -> None:
         """Note the words of others in an answer, but for a question that was asked with them."""
-        for asked in filter(
-            None, (given.get("query"), given.get("text"), repr(given.get("where")))
-        ):
+        asking = [given.get(each) for each in ("query", "message", "text")]
+        for asked in filter(None, [*asking, repr(given.get("where"))]):
             shown = shown.replace(asked, "").replace(asked.partition("about ")[2].rstrip("."), "")
         for other in self.people:
             if other is not person and other.word in shown.lower():
@@ -164,6 +163,7 @@ class Trial:
             "drafts": lambda: [self.draft(person) for _ in range(chance.randint(1, 3))],
             "text": lambda: self.text(person),
             "query": lambda: f"what of the {chance.choice(COLOURS)} {self.someone(person).word}?",
+            "message": lambda: f"what of the {chance.choice(COLOURS)} {self.someone(person).word}?",
             "id": lambda: self.seen(person, "id"),
             "operation": lambda: self.seen(person, "operation"),
             "session": lambda: f"s{self.someone(person).group}",

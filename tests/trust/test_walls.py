@@ -99,6 +99,7 @@ def _references(client: httpx.Client, key: str, id: str, place: dict[str, str]) 
         "messages": [{"id": f"msg {key}", "content": "Hello there."}], "records": [forged], "about": [id],
         "recalled": [id], "used": [id], "where": {"ids": [id]}, "dry_run": False, "memory_enabled": True,
         "user_id": user, "filters": {"user_id": user}, "threshold": 1, "graph_state": {"x": "y"},
+        "message": "code ville boat",
     }  # fmt: skip
 
 
