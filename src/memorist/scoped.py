@@ -21,6 +21,7 @@ from .manage import (
     updates,
 )
 from .manage.chat_commands import obey
+from .manage.chat_list import Reply
 from .manage.feedback import await_reply, compare_replies, record_feedback
 from .manage.forget import ForgetOptions, Forgotten, Manner
 from .manage.import_export import import_records
@@ -334,7 +335,30 @@ class ScopedClient(ManagedScope):
             done = await forget.forget(self, stored, manner)
         return replace(done, ids=tuple(ids))
 
-    command = obey
+    async def command(
+        self,
+        text: str,
+        *,
+        role: str | None = "user",
+        name: str | None = None,
+        about: Sequence[str] = (),
+    ) -> Reply | None:
+        """Carry out a command of a person in a chat; None if the text is not a command.
+
+        "What do you remember about …?", "forget my old address", "undo that", "remember this: …",
+        "turn memory off" and the like, in several languages. What is to be forgotten is shown
+        first; "yes", "no" and numbers then refer to the list that was last shown in the session.
+        `about` names the memories or proposals that were mentioned last. Commands of anyone but the
+        person are ignored. Raises InvalidInput.
+        """
+        return await obey(
+            self,
+            text,
+            role=role,
+            name=name,
+            about=about,
+            remember=self.remember,
+        )
 
     async def import_(
         self,

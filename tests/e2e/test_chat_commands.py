@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,90 +15,19 @@ from memorist import aio
 from memorist.client import Client
 from memorist.errors import InvalidInput, NotFound
 from memorist.interfaces.cli import app
-from memorist.manage.chat_commands import parse
 from memorist.scoped import ScopedClient
 
 TEA, CAT = "I drink green tea in the morning.", "My cat is called Bo."
-COMMANDS = {
-    "show": [
-        "What do you remember about tea?",
-        "what do you remember about Node.js",
-        "Hey, could you please tell me what you remember about my cat?",
-        "Do you remember anything about the trip to St.Gallen?",
-        "Show me your memories about tea, please.",
-        "What do you know about me?",
-        "what do you remember?",
-    ],
-    "forget": [
-        "forget that",
-        "Forget this, please.",
-        "Can you forget what I just said?",
-        "OK, please forget that one!",
-        "forget the second one",
-        "Forget all of them.",
-        "delete that memory",
-        "Remove that from your memory, thanks.",
-        "Forget everything you know about tea.",
-        "forget what I’ve told you about my cat",
-    ],
-    "pin": ["pin this", "Pin that, please!", "Could you pin the first one?"],
-    "unpin": ["unpin this"],
-    "memory off": [
-        "turn memory off",
-        "Please turn off your memory.",
-        "Disable memory",
-        "Could you switch memory off?",
-    ],
-    "memory on": ["turn memory on", "turn memory back on, please", "Enable the memory!"],
-    "incognito on": [
-        "start incognito for this chat",
-        "Go incognito.",
-        "Please turn on incognito mode for this conversation",
-        "turn incognito on",
-        "turn memory off for this chat",
-    ],
-    "incognito off": [
-        "stop incognito",
-        "End incognito for this chat, please.",
-        "turn off incognito mode",
-    ],
-}
-TALK = [
-    "forget it",
-    "Forget about it.",
-    "Don't forget that!",
-    "never forget that",
-    "She told me to forget that.",
-    '"forget that"',
-    "“Forget that.”",
-    "'turn memory off'",
-    "> turn memory off",
-    "`turn memory off`",
-    "He said: turn memory off",
-    "Turn memory off, he said.",
-    "turn memory off, she told me",
-    "I would never say turn memory off.",
-    "How do I turn memory off?",
-    "Should I turn memory off?",
-    "If I say turn memory off, what happens?",
-    "turn memory off when I am in a meeting",
-    "Do not turn memory off.",
-    "forget that I asked",
-    "forget that meeting on Monday, it was moved",
-    "You can forget that idea of yours.",
-    "delete that",
-    "Alice, forget that.",
-    "User: forget that",
-    "Translate into German: forget that",
-    "forget that\nand then say hello",
-    "What do you remember about tea? she asked.",
-    "What do you remember about tea, he asked",
-    'What does "what do you remember about tea?" do?',
-    "What do you know about quantum physics?",
-    "pin this dependency to version 3",
-    "The article is called start incognito for this chat",
-    "start incognito for this chat " + "x" * 400,
-    "",
+ORDERS = [
+    "What do you remember about tea?",
+    "forget that",
+    "Forget everything you know about me.",
+    "remember this: I like tea",
+    "undo that",
+    "pin this",
+    "turn memory off",
+    "start incognito for this chat",
+    "no, my name is spelled Ana with one n",
 ]
 
 
@@ -115,20 +45,6 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 @pytest.fixture
 def ana(engine: Client) -> ScopedClient:
     return engine.scope("ana", session="chat-1")
-
-
-@pytest.mark.parametrize(
-    ("command", "text"), [(c, text) for c, texts in COMMANDS.items() for text in texts]
-)
-def test_a_command_is_understood_in_plain_english(command: str, text: str) -> None:
-    understood = parse(text)
-    assert understood is not None
-    assert understood.command == command
-
-
-@pytest.mark.parametrize("text", TALK)
-def test_talk_is_no_command(text: str) -> None:
-    assert parse(text) is None
 
 
 @pytest.mark.spec("THE-88")
@@ -165,15 +81,36 @@ async def test_only_what_is_about_it_is_shown(engine: Client, ana: ScopedClient)
 
 
 @pytest.mark.spec("THE-89")
-async def test_forget_that_forgets_what_was_last_spoken_of(ana: ScopedClient) -> None:
+async def test_forget_that_forgets_what_was_last_spoken_of(
+    engine: Client, ana: ScopedClient
+) -> None:
     (tea,), (cat,) = (await ana.remember(TEA)).ids, (await ana.remember(CAT)).ids
     reply = await ana.command("Forget that.", about=[cat])
     assert reply is not None
-    assert (reply.done, reply.ids, reply.say) == (True, (cat,), "Forgotten.")
+    assert (reply.done, reply.ids) == (True, (cat,))
+    assert reply.say == 'Forgotten. Say "undo" within a day to bring it back.'
+    assert [memory.id for memory in await ana.list()] == [tea]
+    assert not (await ana.recall("What is my cat called?", min_confidence=0)).memories[1:]
+    assert (await ana.remember(CAT)).count("refused") == 1, "it does not come back by itself"
+    now = engine.ctx.clock()
+    engine.ctx.clock = lambda: now + timedelta(days=1, minutes=1)
+    assert (await ana.purge()).purged == (cat,)
     with pytest.raises(NotFound):
         await ana.get(cat)
-    assert (await ana.remember(CAT)).count("refused") == 1, "it does not come back by itself"
     assert (await ana.get(tea)).text == TEA
+
+
+@pytest.mark.spec("THE-89")
+async def test_forget_that_for_good_erases_it_at_once(ana: ScopedClient) -> None:
+    (tea,) = (await ana.remember(TEA)).ids
+    reply = await ana.command("Forget that for good.", about=[tea])
+    assert reply is not None
+    assert reply.say == "Forgotten."
+    with pytest.raises(NotFound):
+        await ana.get(tea)
+    undone = await ana.command("undo that")
+    assert undone is not None
+    assert not undone.done
 
 
 @pytest.mark.spec("THE-89")
@@ -229,7 +166,7 @@ async def test_forgetting_by_topic_shows_first_what_would_go(ana: ScopedClient) 
     assert not reply.done
     all_of_them = await ana.command("forget all of them", about=reply.ids)
     assert all_of_them is not None
-    assert all_of_them.say == "Forgotten: 2 memories."
+    assert all_of_them.say.startswith("Forgotten: 2 memories.")
     assert len(await ana.list()) == 0
 
 
@@ -279,30 +216,10 @@ async def test_start_incognito_makes_this_chat_leave_no_trace(
 )
 async def test_what_others_say_does_nothing(ana: ScopedClient, who: dict[str, str]) -> None:
     (tea,) = (await ana.remember(TEA)).ids
-    for texts in COMMANDS.values():
-        for text in texts[:1]:
-            assert await ana.command(text, about=[tea], **who) is None
+    for text in ORDERS:
+        assert await ana.command(text, about=[tea], **who) is None
     assert (await ana.get(tea)).revision == 1
     assert (await ana.remember(CAT)).count("created") == 1
-
-
-@pytest.mark.spec("THE-89")
-@pytest.mark.parametrize(
-    ("words", "place"),
-    [
-        ("the first one", 0),
-        ("1", 0),
-        ("number 2", 1),
-        ("the third", 2),
-        ("3", 2),
-        ("the fourth memory", 3),
-        ("4", 3),
-    ],
-)
-def test_a_memory_can_be_named_by_its_place(words: str, place: int) -> None:
-    said = parse(f"Forget {words}, please.")
-    assert said is not None
-    assert (said.command, said.which) == ("forget", str(place))
 
 
 @pytest.mark.spec("IMP-85")

@@ -31,11 +31,10 @@ from ..errors import (
     NotFound,
     OverBudget,
 )
-from ..manage import chat_commands
 from ..ports import BudgetedModel
 from ..retrieve.profiles import Profile
 from ..settings import load
-from ..text import prompts
+from ..text import commands, prompts
 from ..types import frozen
 
 SUFFIXES = (".json", ".toml")
@@ -336,7 +335,8 @@ async def _remember_session(
     messages: list[dict[str, Any]] = []
     for turn in session.messages:
         is_user = turn.role == "user" and turn.name is None
-        if is_user and chat_commands.parse(turn.content) is not None:
+        order = commands.parse(turn.content) if is_user else None
+        if order is not None and not order.content:
             await scope.remember(messages)
             messages = []
             await scope.command(turn.content)

@@ -20,7 +20,7 @@ from ..context import Context
 from ..errors import StoreUnavailable
 from ..storage import Checks, Event
 from ..storage.queries import Reader
-from ..text import authority, normalize
+from ..text import authority, commands, normalize
 from ..text.entities import is_common
 from ..text.tokens import load_patterns
 from ..types import Draft, Outcome, Scope
@@ -33,6 +33,7 @@ LONGEST = {"content": 320, "fact": 190, "evidence": 220, "lore": 180}  # charact
 SHORTEST = {"content": 2, "fact": 4, "evidence": 1, "lore": 4}
 FACT_TYPES = ("preference", "profile", "relationship", "project", "other")
 LOWERED = "stored as a statement by someone else: only the user's own words can be more"
+COMMAND = "it is a command to the memory, not something to remember: pass it to `command`"
 _CLAIMS = ("kind", "category", "item_type", "fact_type")  # that only the user's own words may make
 _ON_PURPOSE = "(manually_saved=True, --on-purpose)"
 INCOGNITO = "this session is incognito: nothing is stored and nothing is recalled"
@@ -189,6 +190,9 @@ def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
             continue
         if why := find_refusal(draft, policy, user):
             item.refuse(why)
+        elif is_command(draft, user):
+            item.outcome = Outcome(status="skipped", reason=COMMAND, message_id=draft.message_id)
+        if item.outcome is not None:
             if draft.told_at is not None:
                 event = Event(
                     node="hotpath",
@@ -204,6 +208,19 @@ def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
         if any(claims) and not authority.is_own(labels.role, draft.speaker, user):
             item.note = LOWERED
     return events
+
+
+def is_command(draft: Draft, user: str) -> bool:
+    """Return whether the user tells the memory what to do, and nothing else.
+
+    "Remember that …" and corrections are not meant: what they tell is remembered.
+    """
+    if is_on_purpose(draft) or draft.evidence_ids or draft.compression_source:
+        return False
+    if not authority.is_own(draft.labels.role, draft.speaker, user):
+        return False
+    found = commands.parse(draft.text)
+    return found is not None and not found.content
 
 
 def find_refusal(draft: Draft, policy: Policy, user: str) -> str:

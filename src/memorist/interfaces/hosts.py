@@ -133,7 +133,8 @@ def _handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
     """Return context for a prompt and store the prompt, in this order: it must not find itself."""
     if not text.strip() or _FROM_HOST.match(text):
         return ""
-    if reply := mine.command(text):
+    reply = mine.command(text)
+    if reply and (reply.done or reply.ids):  # else it was hardly meant for the memory
         return f"The memory ran the user's command and says: {reply.say}"
     limit = settings.memory_context_limit
     max_chars = settings.memory_context_max_chars

@@ -1,263 +1,360 @@
-"""Commands to the memory in a chat: "forget that", "turn memory off", "what do you remember?"
+"""Commands to the memory in a chat: "forget my old address", "undo that", "what do you remember?"
 
-The whole message has to be the command, so what is quoted, reported, negated or mentioned does
-nothing; and it has to come from the person. No model is used. A reply about forgetting does not
-repeat what was forgotten.
+`text/commands.py` recognizes them; this module carries them out, if they are the person's own
+words. What a search found is shown before it is forgotten, and the answer ("yes", "no", "the
+second one") refers to the list that was last shown in the session. That list is kept in the
+database, as ids without words. What a command forgets is hidden at once and can be brought back
+for a day, unless the person asks for more. A reply about forgetting does not repeat what was
+forgotten. No model is used.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 
 from ..context import Place
-from ..errors import InvalidInput
-from ..retrieve import render
-from ..text import authority, normalize
-from ..types import Filter, Labels, Memory, frozen
+from ..errors import InvalidInput, MemoristError
+from ..storage.person import Shown
+from ..text import authority, commands, corrections, normalize, tokens
+from ..text.commands import Command, parse
+from ..types import Conflict, Filter, Memory, Receipt
 from . import edit, forget, recall
+from .chat_list import ChatList, Reply, choose, ids_of, number, reply
 from .privacy import INCOGNITO, Consent, Privacy
+from .undo import find_last_change, undo_changes
 
-LONGEST = 300  # characters; a longer message is not a command
+Remember = Callable[..., Awaitable[Receipt]]
 SHOWN = 10
 CHOICES = 4
-_HERE = r"(?: (?:for|in) this (?:chat|conversation|session|thread))"
-_MEMORY = r"(?:the |my |your )?memory"
-_OFF = rf"(?:turn|switch) (?:off {_MEMORY}|{_MEMORY} off)"
-_ON = rf"(?:turn|switch) (?:(?:back )?on {_MEMORY}|{_MEMORY} (?:back )?on)"
-_SECRET = rf"(?:an? )?incognito(?: mode| session| chat)?{_HERE}?"
-_SAID = r"what i(?:'ve| have)? just (?:said|told you)|the last thing i (?:said|told you)"
-_NUMBER = r"(?:the |number )?(?:first|second|third|fourth|[1-4])(?: one| memory)?"
-_ALL = r"(?:all of )?(?:them|these|those)|both(?: of them)?"
-_WHICH = rf"(?P<which>(?:that|this)(?: one| memory)?|{_SAID}|{_NUMBER}|{_ALL})"
-_FIELD = r"(?P<field>(?:preferred )?name|pronouns|city|language)"
-_TOPIC = r"(?P<topic>(?:[^?!.\n\"“”«»]|\.(?=\S))+?)"
-_ABOUT = rf"(?:you (?:know|remember|have) |i(?:'ve| have)? (?:said|told you) )?about {_TOPIC}"
-_PATTERNS = rf"""
-show: what (?:do|can) you remember about {_TOPIC}
-show: what have you remembered about {_TOPIC}
-show: (?:show|tell) me what you(?: can)? remember about {_TOPIC}
-show: do you remember anything about {_TOPIC}
-show: (?:show|list)(?: me)? (?:my|your|the) memories about {_TOPIC}
-show: what do you know about (?P<topic>me)
-show: what do you remember|(?:show|list)(?: me)? (?:my|your) memories
-forget: forget {_WHICH}
-forget: (?:delete|erase|remove) (?P<which>(?:that|this) memory)
-forget: (?:delete|erase|remove) (?P<which>that|this) from (?:your|my|the) memory
-forget: forget (?:what|everything|all)(?: that)? {_ABOUT}
-pin: pin {_WHICH}
-unpin: unpin {_WHICH}
-memory off: {_OFF}|disable {_MEMORY}
-memory on: {_ON}|enable {_MEMORY}
-incognito on: (?:start|begin|enter|enable|activate|go|use|(?:turn|switch) on|switch to) {_SECRET}
-incognito on: turn incognito(?: mode)? on{_HERE}?|{_OFF}{_HERE}
-incognito off: (?:stop|end|leave|exit|disable|deactivate|(?:turn|switch) off) {_SECRET}
-incognito off: turn incognito(?: mode)? off{_HERE}?|{_ON}{_HERE}
-approve: (?:yes,? )?(?:you (?:may|can) )?(?:keep|remember|save|use) my {_FIELD}
-deny: (?:no,? )?(?:do not|don't|never) (?:keep|remember|save|use) my {_FIELD}
-"""
-_BEFORE = (
-    r"(?:(?:hey|hi|hello|ok|okay|so|now|actually|alright|well)[,!.]? ){0,3}(?:please,? )?"
-    r"(?:(?:can|could|would|will) you (?:please |kindly )?|i(?:'d| would) like (?:you )?to "
-    r"|i want (?:you )?to )?"
-)
-_AFTER = r"(?:,? (?:please|thanks|thank you|for me|for now|now|again)){0,3}[.!?… ]{0,5}"
-_REPORTED = re.compile(
-    r"\b(?:asked|said|says|saying|wrote|replied|told (?:me|us|him|her|them))\W*$", re.IGNORECASE
-)
-_PLACES = dict(zip("first second third fourth 1 2 3 4".split(), "01230123", strict=True))
+KEPT = timedelta(days=1)  # how long what a command forgot can be brought back
+SAVED = 0.5  # added to the importance of what is saved on request
+_UNDO = 'Say "undo" within a day to bring it back.'
+_UNCLEAR = "I cannot tell which memory you mean."
 _SWITCHED = {
-    "memory off": "Memory is off here: nothing is stored or recalled automatically until you turn "
+    "memory_off": "Memory is off here: nothing is stored or recalled automatically until you turn "
     "it on again.",
-    "memory on": "Memory is on.",
-    "incognito on": (
+    "memory_on": "Memory is on.",
+    "incognito_on": (
         "This chat is incognito: nothing of it is stored and nothing is recalled in it."
     ),
-    "incognito off": "This chat is not incognito any more.",
+    "incognito_off": "This chat is not incognito any more.",
 }
-
-
-@frozen
-class Reply:
-    """The result of a command, and what to say to the person."""
-
-    command: str  # show · forget · pin · unpin · memory · incognito · consent
-    say: str
-    done: bool  # False: the reply is a question, and nothing was changed
-    # what was changed or shown, or what to choose from: pass them as `about` next time
-    ids: tuple[str, ...] = ()
-
-
-@frozen
-class Command:
-    """A command that was recognized."""
-
-    command: str
-    which: str = ""  # that · said · all · a place, from 0
-    topic: str = ""
-    field: str = ""
-
-
-def parse(text: str) -> Command | None:
-    """Parse a message as a command; None if it is not one.
-
-    >>> parse("Hey, could you please forget that?")
-    Command(command='forget', which='that', topic='', field='')
-    >>> parse("She told me to forget that."), parse('"Forget that."'), parse("Don't forget that!")
-    (None, None, None)
-    >>> parse("Forget it.") is None
-    True
-    """
-    line = text.strip().replace("’", "'") if len(text) <= LONGEST else ""
-    line = re.sub(r"[ \t]+", " ", line)
-    for command, pattern in _compile():
-        if found := pattern.fullmatch(line):
-            named = found.groupdict("")
-            if _REPORTED.search(named.get("topic", "")):
-                return None
-            if which := named.get("which", "").lower():
-                places = [_PLACES[word] for word in which.split() if word in _PLACES]
-                named["which"] = (places or ["that"])[0]
-                if which.startswith(("what i", "the last")):
-                    named["which"] = "said"
-                elif re.fullmatch(_ALL, which):
-                    named["which"] = "all"
-            return Command(command=command, **named)
-    return None
-
-
-@cache
-def _compile() -> list[tuple[str, re.Pattern[str]]]:
-    """Compile the patterns at the first command: most programs never see one."""
-    compiled: list[tuple[str, re.Pattern[str]]] = []
-    for line in _PATTERNS.strip().splitlines():
-        command, _, pattern = line.partition(": ")
-        whole = re.compile(rf"{_BEFORE}(?:{pattern}){_AFTER}", re.IGNORECASE)
-        compiled.append((command, whole))
-    return compiled
+_DECISIONS: dict[str, edit.Decision] = {
+    "confirm_new": "confirmed",
+    "confirm_old": "rejected",
+    "confirm_both": "both",
+}
 
 
 async def obey(
     place: Place,
     text: str,
     *,
+    remember: Remember,
     role: str | None = "user",
     name: str | None = None,
     about: Sequence[str] = (),
 ) -> Reply | None:
-    """Carry out a command of a person in a chat; None if the text is not a command.
-
-    "What do you remember about …?", "forget that", "pin this", "turn memory off", "start incognito
-    for this chat" and the like, if they are the whole message. `about` names the memories or
-    proposals that were mentioned last; if "that" is ambiguous, the reply asks. Commands of anyone
-    but the person are ignored.
-    """
+    """Carry out a command of a person in a chat; None if the text is not a command."""
     if not isinstance(text, str) or isinstance(about, str):
         raise InvalidInput("A command is a text, and `about` a list of ids")
     speaker = authority.speaker_of(role, name)
     if not authority.is_own(role, speaker, place.scope.user):
         return None
-    command = parse(text)
+    chat = Chat(place, remember, about)
+    shown = await chat.load_shown()
+    command = parse(text, answers=bool(shown.asks))
     if command is None:
+        if shown.asks:  # a later "yes" answers something else
+            await chat.save_shown(shown.ids)
         return None
-    chat = Chat(*place.parts)
-    if command.command == "show":
-        return await chat.show(command.topic)
-    if command.command in ("forget", "pin", "unpin"):
-        return await chat.change(command, about)
-    if command.field:
-        return await chat.decide(command, about)
-    return await chat.switch(command.command)
+    return await chat.carry_out(command, shown)
 
 
-class Chat(Place):
+class Chat(ChatList):
     """Carries out the commands of one chat."""
 
-    async def show(self, topic: str) -> Reply:
+    def __init__(self, place: Place, remember: Remember, about: Sequence[str]) -> None:
+        super().__init__(*place.parts)
+        self.remember = remember
+        self.about = tuple(about)
+        self.actor = self.scope.user
+
+    async def carry_out(self, command: Command, shown: Shown) -> Reply | None:
+        """Carry out a command, or the one that an answer completes."""
+        intent = command.intent
+        if intent in commands.ANSWERS:
+            return await self.answer(command, shown)
+        if intent in ("approve", "deny"):
+            return await self.decide_proposal(command)
+        if intent in _SWITCHED:
+            return await self.switch(intent)
+        if intent in _DECISIONS:
+            return await self.decide_conflict(intent, shown)
+        if intent.startswith("forget"):
+            return await self.forget(command, shown)
+        if intent.startswith("show"):
+            return await self.show(command)
+        if intent in ("pin", "unpin"):
+            return await self.pin(command, shown)
+        verbs = {"undo": self.undo, "save": self.save, "correct": self.correct}
+        return await verbs.get(intent, self.dont_save)(command, shown)
+
+    async def answer(self, command: Command, shown: Shown) -> Reply:
+        """Do what was asked about with all that was listed, with what was chosen, or not at all."""
+        ids = choose(shown.ids, command)
+        if command.intent.startswith("pick_"):
+            intent = command.intent.replace("pick", "confirm")
+            return await self.decide_conflict(intent, shown)
+        if shown.asks == "confirm":
+            intent = "confirm_old" if command.intent == "no" else "confirm_new"
+            return await self.decide_conflict(intent, shown)
+        if command.intent == "no" or (not ids and shown.asks != "forget_all"):
+            await self.save_shown(shown.ids)
+            return reply(shown.asks, "Nothing was changed.", done=True)
+        if shown.asks == "forget_all":
+            return await self.forget_everything()
+        if shown.asks == "correct":
+            for id in ids:
+                await edit.supersede(self, id, by=shown.new, actor=self.actor)
+            return await self.end(shown.asks, "Corrected.", (shown.new,))
+        if shown.asks in ("pin", "unpin"):
+            return await self.set_pin(shown.asks, ids)
+        return await self.hide(shown.asks, ids, for_good=command.for_good)
+
+    async def show(self, command: Command) -> Reply:
         """Show what is stored about a topic."""
-        privacy = Privacy(*self.parts)
-        if await privacy.disabled_reason() == INCOGNITO:
-            return Reply(command="show", say=f"I look nothing up: {INCOGNITO}.", done=False)
+        if await Privacy(*self.parts).disabled_reason() == INCOGNITO:
+            return reply(command.intent, f"I look nothing up: {INCOGNITO}.")
+        topic = command.topic
         found = await self.find(topic)
         on = f" about {topic}" if topic else ""
-        say = f"This is what I remember{on}:\n{_number(found)}"
+        say = f"This is what I remember{on}:\n{number(found)}"
         if not found:
             say = f"I remember nothing{on}."
-        return Reply(command="show", say=say, done=True, ids=_ids(found))
+        return await self.end(command.intent, say, ids_of(found))
 
-    async def find(self, topic: str) -> list[Memory]:
+    async def find(self, topic: str, where: Filter | None = None) -> list[Memory]:
         """Return what is stored about a topic, also while memory is off: the person asks for it."""
-        if topic.lower() in ("", "me", "myself"):
-            page = await self.ctx.store.page(self.scope, Filter(), limit=SHOWN)
+        if not topic:
+            page = await self.ctx.store.page(self.scope, where or Filter(), limit=SHOWN)
             return list(page)
-        found = await recall.look_up(self, topic, SHOWN)
-        return list(found)
+        return list(await recall.look_up(self, topic, SHOWN, where))
 
-    async def change(self, command: Command, about: Sequence[str]) -> Reply:
-        """Forget, pin or unpin what the command refers to; ask if that is ambiguous."""
-        user = self.scope.user
-        verb = command.command
-        found = await self._find_candidates(command, about)
-        is_clear = len(found) == 1 or (found and command.which == "all")
-        if command.topic or not is_clear:  # a search may find something else: the person looks
-            say = "I cannot tell which memory you mean."
-            if found:
-                say = f"Which one do you mean?\n{_number(found)}"
-                say += f'\nSay "{verb} the first one", or "{verb} all of them".'
-            elif command.topic:
-                say = f"I remember nothing about {command.topic}."
-            return Reply(command=verb, say=say, done=False, ids=_ids(found))
-        for memory in found:
-            if verb == "forget":
-                manner = forget.Manner(reason="asked for in the chat", actor=user)
-                await forget.forget(self, [memory.id], manner)
-            else:
-                fields = {"pinned": verb == "pin"}
-                await edit.change(self, memory.id, "updated", fields, user)
-        say = "Forgotten." if len(found) == 1 else f"Forgotten: {len(found)} memories."
-        if verb != "forget":
-            say = f"{'Pinned' if verb == 'pin' else 'No longer pinned'}:\n{_number(found)}"
-        return Reply(command=verb, say=say, done=True, ids=_ids(found))
+    async def find_about(self, topic: str, where: Filter | None = None) -> list[Memory]:
+        """Return the few memories that a topic may mean: those with its words, if there are any."""
+        found = await self.find(topic, where)
+        wanted = set(tokens.analyze(topic))
+        named = [each for each in found if not wanted.isdisjoint(tokens.analyze(each.text))]
+        return (named or found)[:CHOICES]
 
-    async def _find_candidates(self, command: Command, about: Sequence[str]) -> list[Memory]:
-        """Return the memories that a command may refer to: several if it is ambiguous."""
+    async def forget(self, command: Command, shown: Shown) -> Reply:
+        """Forget what the command refers to; ask where a search found it or it is ambiguous."""
+        intent = command.intent
+        if intent == "forget_all":
+            return await self.ask_about_everything()
         if command.topic:
-            return (await self.find(command.topic))[:CHOICES]
-        session = self.labels.session
-        which = command.which
-        found: list[Memory] = []
-        if about and which != "said":
-            found = await self.ctx.store.get(self.scope, list(about))
-        elif session is not None:
-            where = Filter(labels=Labels(session=session))
-            page = await self.ctx.store.page(self.scope, where, limit=50)
-            found = list(page)
-        if which == "said":
-            return list(filter(authority.is_persons, found))[:1]
-        if which.isdecimal():
-            return found[int(which) :][:1]
-        return found if about else found[:CHOICES]
+            found = await self.find_about(command.topic)
+            if not found:
+                return reply(intent, f"I remember nothing about {command.topic}.")
+            return await self.ask(intent, found)  # a search may find something else
+        if intent == "forget_listed":
+            ids = choose(self.about or shown.ids, command)
+        elif command.which == "that":
+            ids = self.about or ids_of(await self.list_session())
+            if len(ids) > 1:
+                return await self.ask(intent, await self.load(ids[:CHOICES]))
+        else:
+            ids = ids_of((await self.list_session(own=True))[:1])
+        return await self.hide(intent, ids, for_good=command.for_good)
 
-    async def switch(self, command: str) -> Reply:
+    async def ask_about_everything(self) -> Reply:
+        """Ask before everything is forgotten."""
+        count = sum((await self.ctx.store.stats(self.scope, ""))["states"].values())
+        if not count and not await Consent(*self.parts).about():
+            return reply("forget_all", "I remember nothing.")
+        await self.save_shown((), asks="forget_all")
+        say = (
+            f"This forgets everything that is stored in this space: {count} memories, and what is "
+            'known about you. Say "yes" to forget it, or "no" to keep it.'
+        )
+        return reply("forget_all", say)
+
+    async def forget_everything(self) -> Reply:
+        """Forget all memories of the space, and what is known about the person."""
+        consent = Consent(*self.parts)
+        for field in {each.field for each in await consent.list()} | set(await consent.about()):
+            name = "goals_add" if field == "goals" else field
+            await consent.withdraw(name, actor=self.actor)
+        states = ("active", "compressed", "archived")
+        found = await self.ctx.store.find_all(self.scope, Filter(states=states))
+        return await self.hide("forget_all", ids_of(found))
+
+    async def hide(self, intent: str, ids: Sequence[str], *, for_good: bool = False) -> Reply:
+        """Hide memories for a day, or erase them at once if that was asked for."""
+        found = await self.load(ids)
+        if not found:
+            return reply(intent, _UNCLEAR)
+        manner = forget.Manner(
+            reason="asked for in the chat",
+            actor=self.actor,
+            keep_days=0 if for_good else KEPT / timedelta(days=1),
+        )
+        await forget.forget(self, ids_of(found), manner)
+        say = "Forgotten." if len(found) == 1 else f"Forgotten: {len(found)} memories."
+        if not for_good and self.labels.session is not None:
+            say = f"{say} {_UNDO}"
+        await self.save_shown(())
+        return reply(intent, say, ids_of(found), done=True)
+
+    async def undo(self, command: Command, shown: Shown) -> Reply:
+        """Undo the last change that this chat made to the memory."""
+        operation = await find_last_change(self, self.actor)
+        if operation is None:
+            return reply("undo", "There is nothing that I could undo in this chat.")
+        try:
+            done = await undo_changes(self, operation, actor=self.actor)
+        except MemoristError as error:
+            return reply("undo", f"It cannot be undone: {error}")
+        back = [memory for memory in done.memories if memory.is_active]
+        say = f"Undone. I remember again:\n{number(back)}" if back else "Undone."
+        return await self.end("undo", say, ids_of(done.memories))
+
+    async def pin(self, command: Command, shown: Shown) -> Reply:
+        """Pin or unpin what the command refers to; ask if that is ambiguous."""
+        intent = command.intent
+        pinned = Filter(pinned=True) if intent == "unpin" else None
+        found: list[Memory] = []
+        if command.topic:
+            found = await self.find_about(command.topic, pinned)
+        elif command.which in ("listed", "all"):
+            found = await self.load(choose(self.about or shown.ids, command))
+            return await self.set_pin(intent, ids_of(found))
+        elif self.about:
+            found = await self.load(self.about)
+        elif pinned:
+            found = (await self.find("", pinned))[:CHOICES]
+        else:
+            found = (await self.list_session(own=True))[:1]
+        if len(found) > 1:
+            return await self.ask(intent, found)
+        return await self.set_pin(intent, ids_of(found))
+
+    async def set_pin(self, intent: str, ids: Sequence[str]) -> Reply:
+        """Pin or unpin memories."""
+        if not ids:
+            return reply(intent, _UNCLEAR)
+        fields = {"pinned": intent == "pin"}
+        found = [await edit.change(self, id, "updated", fields, self.actor) for id in ids]
+        say = f"{'Pinned' if intent == 'pin' else 'No longer pinned'}:\n{number(found)}"
+        return await self.end(intent, say, tuple(ids))
+
+    async def save(self, command: Command, shown: Shown) -> Reply:
+        """Save a text, or what was said last, as the person asked."""
+        if command.content:
+            return await self.store("save", command.content)
+        found = await self.load(self.about) or (await self.list_session(own=True))[:1]
+        if len(found) != 1:
+            return reply("save", _UNCLEAR)
+        memory = found[0]
+        fields: dict[str, bool | float] = {"manually_saved": True}
+        if not memory.manually_saved:
+            importance = min(1.0, memory.importance + SAVED)
+            fields |= {"importance": importance, "base_importance": importance}
+        saved = await edit.change(self, memory.id, "updated", fields, self.actor)
+        return await self.end("save", f"Saved:\n{number([saved])}", (memory.id,))
+
+    async def store(self, intent: str, text: str) -> Reply:
+        """Store a text as the person asked, and say what came of it."""
+        receipt = await self.remember(text, manually_saved=True)
+        outcome = receipt.outcomes[0]
+        if not outcome.ids:
+            return reply(intent, f"It is not saved: {outcome.reason}.")
+        return await self.end(intent, f"Saved: {normalize.one_line(text)}", outcome.ids)
+
+    async def dont_save(self, command: Command, shown: Shown) -> Reply:
+        """Leave something out: this message, the next ones, or what was said before."""
+        if command.which == "next":
+            started = await self.switch("incognito_on")
+            say = f'{started.say} Say "stop incognito" to go on as usual.'
+            return reply("dont_save", say if started.done else started.say, done=started.done)
+        before = (await self.list_session(own=True))[:1]
+        if command.which != "that" or not before:
+            return reply("dont_save", "This message is not stored.", done=True)
+        return await self.ask("dont_save", before)
+
+    async def correct(self, command: Command, shown: Shown) -> Reply:
+        """Store how it really is, in place of the memory that is wrong; ask which one that is."""
+        statement, wrong = corrections.read(command.content, command.topic)
+        about = await self.load(self.about)
+        found = about or await self.find(command.topic or statement or wrong)
+        if not statement:
+            say = "Please say it in one sentence, such as: correct that: my dog is called Rex."
+            return await self.end("correct", say, ids_of(found[:CHOICES]), done=False)
+        receipt = await self.remember(statement, manually_saved=True)
+        outcome = receipt.outcomes[0]
+        if not outcome.ids:
+            return reply("correct", f"It is not saved: {outcome.reason}.")
+        new = outcome.ids[0]
+        say = f"Saved: {statement}"
+        if outcome.supersedes:
+            return await self.end("correct", f"Corrected. {say}", (new,))
+        others = [each for each in found if each.id not in outcome.ids and each.is_active]
+        named = [each for each in others if corrections.is_about(each.text, statement, wrong)]
+        if len(named) == 1 or len(about) == len(others) == 1:
+            old = (named or others)[0]
+            await edit.supersede(self, old.id, by=new, actor=self.actor)
+            return await self.end("correct", f"Corrected. {say}", (new,))
+        if not others:
+            return await self.end("correct", say, (new,))
+        listed = (named or others)[:CHOICES]
+        await self.save_shown(ids_of(listed), asks="correct", new=new)
+        say += f'\nWhich one does it replace?\n{number(listed)}\nSay a number, or "none".'
+        return reply("correct", say, ids_of(listed))
+
+    async def decide_conflict(self, intent: str, shown: Shown) -> Reply:
+        """Keep the new statement, the old one or both; if there are several conflicts, ask."""
+        conflicts = await edit.list_conflicts(self.ctx.store, self.scope, limit=SHOWN)
+        named = self.about or (shown.ids if shown.asks == "confirm" else ())
+        chosen = [each for each in conflicts if each.new.id in named] or conflicts
+        if not conflicts:
+            return reply(intent, "There is no conflict that awaits a decision.")
+        if len(chosen) > 1:
+            return await self.ask_about_conflict(intent, chosen[0])
+        conflict = chosen[0]
+        decision = _DECISIONS[intent]
+        await edit.decide(self.ctx, self.scope, conflict.new.id, self.actor, decision=decision)
+        kept = {"confirmed": [conflict.new], "rejected": [conflict.old]}
+        memories = kept.get(decision, [conflict.new, conflict.old])
+        return await self.end(intent, f"I keep this:\n{number(memories)}", ids_of(memories))
+
+    async def ask_about_conflict(self, intent: str, conflict: Conflict) -> Reply:
+        """Show one conflict and ask which statement holds."""
+        await self.save_shown((conflict.new.id,), asks="confirm")
+        new, old = normalize.one_line(conflict.new.text), normalize.one_line(conflict.old.text)
+        say = f"Which one is right: the new one, the old one, or both?\nNew: {new}\nOld: {old}"
+        return reply(intent, say, (conflict.new.id, conflict.old.id))
+
+    async def switch(self, intent: str) -> Reply:
         """Turn memory or incognito on or off."""
         privacy = Privacy(*self.parts)
-        what, state = command.split()
-        say = _SWITCHED[command]
+        what, _, state = intent.partition("_")
+        say = _SWITCHED[intent]
         if what == "memory":
-            await privacy.set(memory_enabled=state == "on", actor=self.scope.user)
+            await privacy.set(memory_enabled=state == "on", actor=self.actor)
             if state == "on" and (why := await privacy.disabled_reason()):
                 say = f"Memory is on in this space, but {why}."
         elif self.labels.session is None:
             say = "I cannot tell which chat this is, so nothing was changed."
-            return Reply(command=what, say=say, done=False)
+            return reply(intent, say)
         elif state == "on":
             await privacy.start_incognito()
         else:
             await privacy.end_incognito()
-        return Reply(command=what, say=say, done=True)
+        return reply(intent, say, done=True)
 
-    async def decide(self, command: Command, about: Sequence[str]) -> Reply | None:
+    async def decide_proposal(self, command: Command) -> Reply | None:
         """Decide a proposal that the person has seen; show one that they have not."""
         consent = Consent(*self.parts)
         field = command.field.lower()
@@ -265,31 +362,17 @@ class Chat(Place):
         waiting = [each for each in await consent.list() if each.field == field]
         if not waiting:
             return None
-        seen = [each for each in waiting if each.id in about]
+        seen = [each for each in waiting if each.id in self.about]
         is_clear = len(seen) == 1
         shown = seen if is_clear else waiting
         lines = [f"{field.replace('_', ' ')}: {each.value}" for each in shown]
         if not is_clear:
             say = "I would keep this, if you allow it:\n" + "\n".join(lines)
-        elif command.command == "deny":
-            await consent.deny(seen[0].id, actor=self.scope.user)
+        elif command.intent == "deny":
+            await consent.deny(seen[0].id, actor=self.actor)
             say = "It is not stored, and I will not propose it again."
         else:
-            await consent.approve(seen[0].id, actor=self.scope.user)
+            await consent.approve(seen[0].id, actor=self.actor)
             say = f"Stored: {lines[0]}"
         ids = tuple(each.id for each in shown)
-        return Reply(command="consent", say=say, done=is_clear, ids=ids)
-
-
-def _ids(memories: Sequence[Memory]) -> tuple[str, ...]:
-    return tuple(memory.id for memory in memories)
-
-
-def _number(memories: Sequence[Memory]) -> str:
-    lines: list[str] = []
-    for number, memory in enumerate(memories, 1):
-        who = render.credit(memory)
-        words = normalize.one_line(memory.text)
-        short = words if len(words) <= 200 else f"{words[:199]}…"
-        lines.append(f"{number}. {short} ({who})" if who else f"{number}. {short}")
-    return "\n".join(lines)
+        return reply(command.intent, say, ids, done=is_clear)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from .. import embedders
 from ..context import Context, Place
@@ -36,6 +36,7 @@ from ..types import (
 from . import privacy
 
 LONGEST_SUMMARY = 280  # characters
+Decision = Literal["confirmed", "rejected", "both"]  # about a conflict
 
 
 @observed("edit", lambda _: 1)
@@ -253,9 +254,9 @@ async def decide(
     id: str,
     actor: str | None,
     *,
-    is_confirmed: bool,
+    decision: Decision,
 ) -> Memory:
-    """Keep the newer memory of a conflict, or make the older one current again.
+    """Keep the newer memory of a conflict, make the older one current again, or keep both.
 
     A newer one that is rejected counts as if it had never been valid. Raises NotFound.
     """
@@ -268,16 +269,18 @@ async def decide(
         new = found[0].new
         old = found[0].old
         now = ctx.clock()
-        meta: dict[str, Any] = {"decision": "confirmed", "between": [new.id, old.id]}
-        if is_confirmed:
+        meta: dict[str, Any] = {"decision": decision, "between": [new.id, old.id]}
+        if decision != "rejected":
             kept = transitions.revise(new, now)
             puts = [Save(memory=kept, event="updated", actor=actor, meta=meta)]
+            if decision == "both":
+                back = transitions.restore(old, now)
+                puts.append(Save(memory=back, event="restored", actor=actor, meta=meta))
         else:
             kept = transitions.restore(old, now)
             never = transitions.held_since(new)
             gone = transitions.supersede(new, now, by=old.id, since=never)
-            meta["decision"] = "rejected"
-            back = {"decision": "rejected", "supersedes": new.id}
+            back_meta = {"decision": decision, "supersedes": new.id}
             puts = [
                 Save(
                     memory=gone,
@@ -289,12 +292,26 @@ async def decide(
                     memory=kept,
                     event="restored",
                     actor=actor,
-                    meta=back,
+                    meta=back_meta,
                 ),
             ]
         solved = Unrelated(from_id=new.id, to_id=old.id, type=CONTRADICTS)
         await tx.apply([*puts, solved])
     return kept
+
+
+async def supersede(place: Place, id: str, *, by: str, actor: str | None) -> Memory:
+    """Replace a memory by another one that corrects it. Raises NotFound."""
+    ctx = place.ctx
+    meta = {"superseded_by": by, **await privacy.trace(place)}
+    async with ctx.store.transaction(place.scope) as tx:
+        old = await load(tx, place.scope, id)
+        new = await load(tx, place.scope, by)
+        now = ctx.clock()
+        gone = transitions.supersede(old, now, by=by)
+        put = Save(memory=gone, event="superseded", actor=actor, meta=meta)
+        await tx.apply([put])
+    return new
 
 
 async def find_evidence(store: Store, memory: Memory) -> Evidence:

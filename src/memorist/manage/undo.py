@@ -16,11 +16,12 @@ from ..storage import Change, HistoryEntry, Relation, Save, Unrelated
 from ..storage.history import History
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
-from ..text import clock, tokens
+from ..text import authority, clock, tokens
 from ..types import CONTRADICTS, HistoryEvent, Memory, Scope, frozen
 from . import edit, privacy
 
 KEPT = timedelta(days=30)  # how long a memory can be restored after its creation was undone
+MOST_HISTORY = 300  # entries in which the last change of a session is looked for
 _EVENTS: dict[str, HistoryEvent] = {
     "active": "restored",
     "soft_deleted": "soft_deleted",
@@ -96,6 +97,32 @@ async def undo_changes(
         await tx.apply(changes)
         memories = await tx.get(scope, ids)
     return Undone(operations=operations, memories=tuple(memories))
+
+
+async def find_last_change(place: Place, actor: str) -> str | None:
+    """Return the last operation of a session that was not undone, if there is one.
+
+    That is the last change by this actor or of something stored, or else the last words of the
+    person that were stored.
+    """
+    session = place.labels.session
+    if session is None:
+        return None
+    undone: set[str] = set()
+    candidates: list[HistoryEntry] = []
+    store = place.ctx.store
+    for entry in await store.history.entries(place.scope, limit=MOST_HISTORY):
+        undone.update(entry.meta.get("undoes", ()))
+        is_here = entry.meta.get("session") == session and "undoes" not in entry.meta
+        if is_here and entry.meta.get("operation") not in undone:
+            candidates.append(entry)
+    for entry in candidates:
+        if entry.event != "ADD" or entry.actor == actor:
+            return str(entry.meta["operation"])
+    for entry in candidates:
+        if any(map(authority.is_persons, await store.get(place.scope, [entry.memory_id]))):
+            return str(entry.meta["operation"])
+    return None
 
 
 async def _plan(

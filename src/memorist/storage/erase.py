@@ -29,6 +29,9 @@ _BY_ID = (
     "UPDATE change_log SET meta = '{}' WHERE scope = ? AND memory_id = ?",
     "UPDATE events SET category = NULL WHERE scope = ? AND memory_id = ?",
 )
+# The lists that chat commands showed, which are settings of the space with these keys (`person.py`).
+CHATS = ("chat:", "chat;")
+_SHOWN = "DELETE FROM space_settings WHERE scope = ? AND key >= ? AND key < ? AND value LIKE ?"
 SOURCE_FORGOTTEN = "source_forgotten"  # in a long-term record: ids of its erased sources
 
 
@@ -129,11 +132,13 @@ def delete_rows(number: int, changed: int, gone: Sequence[Erased]) -> list[Batch
     erased = []
     by_row = []
     by_id = []
+    shown = []
     sources: set[str] = set()
     for each in gone:
         erased.append((number, each.row, changed))
         by_row.append((number, each.row))
         by_id.append((number, each.id))
+        shown.append((number, *CHATS, f"%{each.id}%"))
         sources.update(parse_ids(each.source_ids))
         sources.add(each.source_message_id or "")
     messages = [(number, source) for source in sorted(sources) if source]
@@ -143,7 +148,7 @@ def delete_rows(number: int, changed: int, gone: Sequence[Erased]) -> list[Batch
         ("DELETE FROM memories WHERE scope = ? AND row = ?", by_row),
         ("UPDATE messages SET text = NULL, name = NULL WHERE scope = ? AND id = ?", messages),
     ]
-    return batches + [(sql, by_id) for sql in _BY_ID]
+    return [*batches, (_SHOWN, shown), *((sql, by_id) for sql in _BY_ID)]
 
 
 def detach_summaries(

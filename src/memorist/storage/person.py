@@ -1,16 +1,17 @@
 """Decisions of the person and records derived about them: settings of a space, incognito sessions,
-decisions on proposals, long-term records."""
+decisions on proposals, long-term records, and what a chat command last showed them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from ..text import clock
 from ..types import Scope, frozen
 from . import Event, HistoryEntry, proposals, rows
+from .erase import CHATS
 from .proposals import Proposal
 from .queries import Reader
 from .transaction import Transaction
@@ -25,8 +26,11 @@ _SUMMARY = """INSERT INTO summaries (id, scope, record_type, name, data, evidenc
 VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, id) DO UPDATE SET name = excluded.name,
 data = excluded.data, at = excluded.at, evidence_ids = excluded.evidence_ids
 WHERE summaries.at <= excluded.at"""
+_EXPIRED = "DELETE FROM space_settings WHERE scope = ? AND key >= ? AND key < ? AND value < ?"
+_CHAT = "SELECT value FROM space_settings WHERE scope = ? AND key = ?"
 
 RecordType = Literal["user_profile", "project_memory"]
+SHOWN_FOR = timedelta(minutes=30)  # after that, an answer or a number refers to nothing
 
 
 @frozen
@@ -39,6 +43,15 @@ class Summary:
     data: Mapping[str, Any]
     evidence_ids: tuple[str, ...]
     at: datetime
+
+
+@frozen
+class Shown:
+    """The list that a chat command last showed in a session, and what it asked. It has no words."""
+
+    ids: tuple[str, ...] = ()
+    asks: str = ""  # the intent that waits for an answer; empty if the list was only shown
+    new: str = ""  # the memory that is to replace the chosen one
 
 
 async def save_setting(
@@ -125,3 +138,32 @@ async def save_summary(tx: Transaction, summary: Summary) -> None:
         clock.iso(summary.at),
     )
     await tx.touch((_SUMMARY, [values]))
+
+
+async def load_shown(reader: Reader, scope: Scope, session: str, now: datetime) -> Shown:
+    """Return what was last shown in a session; an empty list if that is too long ago."""
+    found = await reader.rows(scope, _CHAT, (_chat_key(reader, session),))
+    if not found:
+        return Shown()
+    until, _, text = found[0][0].partition(" ")
+    if until < clock.iso(now):
+        return Shown()
+    ids, asks, new = rows.load_json(text)
+    return Shown(ids=tuple(ids), asks=asks, new=new)
+
+
+async def save_shown(tx: Transaction, session: str, shown: Shown, now: datetime) -> None:
+    """Store what was shown in a session, in place of the previous list; delete what has expired."""
+    number = await tx.create_scope()
+    until = clock.iso(now + SHOWN_FOR)
+    text = json.dumps([list(shown.ids), shown.asks, shown.new])
+    await tx.write(
+        [
+            (_EXPIRED, [(number, *CHATS, clock.iso(now))]),
+            (_SETTING, [(number, _chat_key(tx, session), f"{until} {text}")]),
+        ]
+    )
+
+
+def _chat_key(reader: Reader, session: str) -> str:
+    return f"{CHATS[0]}{reader.digest(session)}"

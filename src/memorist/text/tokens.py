@@ -127,13 +127,16 @@ def load_patterns(module: str) -> dict[str, Any]:
     path = Path(module).with_suffix(".toml")
     tables = tomllib.loads(path.read_text("utf-8"))
 
-    def fill(table: dict[str, Any]) -> None:
-        for name, value in table.items():
-            if isinstance(value, dict):
-                fill(value)
-            elif isinstance(value, str):
-                flat = re.sub(r"(?:^|\n)\s*", "", value)
-                table[name] = re.sub(r"\{([a-z_]+)\}", lambda part: tables["parts"][part[1]], flat)
+    def fill(value: Any) -> Any:
+        if isinstance(value, dict):
+            for name in value:
+                value[name] = fill(value[name])
+        if isinstance(value, list):
+            return [fill(each) for each in value]
+        if isinstance(value, str):
+            flat = re.sub(r"(?:^|\n)\s*", "", value)
+            return re.sub(r"\{([a-z_]+)\}", lambda part: tables["parts"][part[1]], flat)
+        return value
 
     fill(tables)
     return tables

@@ -28,7 +28,7 @@ from starlette.exceptions import HTTPException
 from ... import __version__
 from ...client import Client
 from ...errors import MemoristError, NotFound, RevisionConflict
-from ...manage.chat_commands import Reply
+from ...manage.chat_list import Reply
 from ...manage.checkpoints import Checkpoints
 from ...manage.privacy import Consent, Privacy
 from ...scoped import ScopedClient

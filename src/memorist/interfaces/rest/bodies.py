@@ -251,6 +251,7 @@ class CommandResult(BaseModel):
     say: str
     done: bool
     ids: list[str]
+    intent: str
 
 
 class PrivacyStatus(BaseModel):

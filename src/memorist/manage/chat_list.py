@@ -1,0 +1,125 @@
+"""The list that a chat command last showed: "yes" and "the second one" refer to it.
+
+It is kept in the database for each session, as ids without words, and expires. Nothing is kept of
+an incognito session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..context import Place
+from ..retrieve import render
+from ..storage import person
+from ..storage.person import Shown
+from ..text import authority, normalize
+from ..text.commands import Command
+from ..types import Filter, Labels, Memory, frozen
+from .privacy import INCOGNITO, find_disabled_reason
+
+RECENT = 50  # memories of a session that are looked at
+_GROUPS = ("forget", "show", "memory", "incognito", "confirm")
+_OFFER = {
+    "forget": 'Say "yes" to forget {them}, the number of one, or "no" to keep {them}.',
+    "pin": 'Say the number of one, "yes" for all of them, or "no".',
+    "unpin": 'Say the number of one, "yes" for all of them, or "no".',
+}
+
+
+@frozen
+class Reply:
+    """The result of a command, and what to say to the person."""
+
+    # show · forget · undo · pin · unpin · save · dont_save · correct · confirm · memory · incognito
+    # · consent
+    command: str
+    say: str
+    done: bool  # False: nothing was changed; if there are ids, the reply is a question
+    # what was changed or shown, or what to choose from: pass them as `about` next time
+    ids: tuple[str, ...] = ()
+    intent: str = ""  # more precise than `command`, such as forget_topic or memory_off
+
+
+class ChatList(Place):
+    """A chat, and the list that it last showed."""
+
+    async def load_shown(self) -> Shown:
+        """Return the list that was last shown in this session."""
+        session = self.labels.session
+        if session is None:
+            return Shown()
+        return await person.load_shown(self.ctx.store, self.scope, session, self.ctx.clock())
+
+    async def save_shown(self, ids: Sequence[str], *, asks: str = "", new: str = "") -> None:
+        """Keep a list for the answer of the person."""
+        session = self.labels.session
+        if session is None or await find_disabled_reason(self) == INCOGNITO:
+            return
+        shown = Shown(ids=tuple(ids), asks=asks, new=new)
+        async with self.ctx.store.transaction(self.scope) as tx:
+            await person.save_shown(tx, session, shown, self.ctx.clock())
+
+    async def ask(self, intent: str, found: Sequence[Memory]) -> Reply:
+        """Show memories and ask which of them is meant."""
+        ids = ids_of(found)
+        await self.save_shown(ids, asks=intent)
+        them = "it" if len(found) == 1 else "all of them"
+        offer = _OFFER.get(intent, _OFFER["forget"]).format(them=them)
+        question = "Do you mean this?" if len(found) == 1 else "Which one do you mean?"
+        return reply(intent, f"{question}\n{number(found)}\n{offer}", ids)
+
+    async def end(self, intent: str, say: str, ids: Sequence[str], *, done: bool = True) -> Reply:
+        """Reply, and keep the list: the next command may refer to it."""
+        await self.save_shown(ids)
+        return reply(intent, say, ids, done=done)
+
+    async def load(self, ids: Sequence[str]) -> list[Memory]:
+        """Return the memories that are still there, in this order."""
+        found = await self.ctx.store.get(self.scope, list(ids))
+        by_id = {memory.id: memory for memory in found if memory.state != "soft_deleted"}
+        return [by_id[id] for id in ids if id in by_id]
+
+    async def list_session(self, *, own: bool = False) -> list[Memory]:
+        """Return what was stored in this session, newest first, or only the person's own words."""
+        session = self.labels.session
+        if session is None:
+            return []
+        where = Filter(labels=Labels(session=session))
+        page = await self.ctx.store.page(self.scope, where, limit=RECENT)
+        return [memory for memory in page if not own or authority.is_persons(memory)]
+
+
+def reply(intent: str, say: str, ids: Sequence[str] = (), *, done: bool = False) -> Reply:
+    """Return a reply to a command."""
+    group = intent.split("_")[0]
+    command = group if group in _GROUPS else intent
+    if intent in ("approve", "deny"):
+        command = "consent"
+    return Reply(command=command, say=say, done=done, ids=tuple(ids), intent=intent)
+
+
+def choose(ids: Sequence[str], command: Command) -> tuple[str, ...]:
+    """Return those of a list that a command names by their places, or all of them.
+
+    >>> choose(["a", "b", "c"], Command(intent="forget_listed", which="listed", places=(0, -1)))
+    ('a', 'c')
+    """
+    if not command.places:
+        return tuple(ids)
+    return tuple(ids[place] for place in command.places if -len(ids) <= place < len(ids))
+
+
+def ids_of(memories: Sequence[Memory]) -> tuple[str, ...]:
+    """Return the ids of memories."""
+    return tuple(memory.id for memory in memories)
+
+
+def number(memories: Sequence[Memory]) -> str:
+    """Return memories as numbered lines, with the speaker where that is not the person."""
+    lines: list[str] = []
+    for place, memory in enumerate(memories, 1):
+        who = render.credit(memory)
+        words = normalize.one_line(memory.text)
+        short = words if len(words) <= 200 else f"{words[:199]}…"
+        lines.append(f"{place}. {short} ({who})" if who else f"{place}. {short}")
+    return "\n".join(lines)

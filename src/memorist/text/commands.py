@@ -1,0 +1,359 @@
+"""Recognize commands to the memory: "forget my old address", "undo that", "what do you know of me?"
+
+Only the words of one message are read. Whether there is a list to choose from, and who said them,
+is up to the caller. What is quoted, reported, imagined or only mentioned is not a command. The
+expressions are in `commands.toml`, by language and intent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from ..types import frozen
+from .tokens import load_patterns
+
+LONGEST = 300  # characters of a command; a text to be saved may be longer
+LONGEST_SAVED = 20_000
+MOST_SENTENCES = 5
+MOST_FILLERS = 6
+MOST_REQUESTS = 3
+MOST_BESIDE = 20  # words of a sentence beside the command
+NAMES = (
+    "forget_topic forget_last forget_listed forget_all undo pin unpin save dont_save show show_topic"
+    " correct memory_off memory_on incognito_on incognito_off confirm_new confirm_old confirm_both"
+)
+INTENTS = tuple(NAMES.split())
+ANSWERS = ("yes", "no", "pick", "pick_new", "pick_old", "pick_both")  # to a question of the memory
+# These could as well be about something else, so nothing else may be said with them.
+_ALONE = ("undo", "forget_listed", "confirm_new", "confirm_old", "confirm_both")
+_ASKING = ("show", "show_topic", "_knows", "_told", "_have")  # these may be questions
+_HALF_NAMES = ("_knows", "_drop_it", "_told", "_have", "_unchanged")
+_HALVES = {
+    ("_knows", "_drop_it"): "forget_topic",
+    ("_knows", "forget_last"): "forget_topic",
+    ("_told", "_have"): "show_topic",
+}
+_WORD = re.compile(r"\S+")
+_MARKS = ".,;:!?…()"
+_APOSTROPHE = re.compile(r"(?<=\w)['’´](?=\w)")
+_SENTENCE = re.compile(
+    r"[^.!?…;\n。！？؟]+(?:[.!?…;。！？؟]+(?=\S)[^.!?…;\n。！？؟]+)*[.!?…;。！？؟]*"
+)
+_CLAUSE = re.compile(r"[^.!?…;,\n–—]+[.!?…;,]*")
+_QUOTES = ('"', "“", "«", "„", "`")
+_EDGES = re.compile(r"^\W+|\W+$")
+Compiled = list[tuple[str, re.Pattern[str]]]
+
+
+@frozen
+class Command:
+    """A command that was recognized."""
+
+    intent: str  # one of INTENTS, `approve` or `deny`; one of ANSWERS if answers were asked for
+    topic: str = ""  # what it is about, in the words of the person
+    content: str = ""  # what to save, or how it really is
+    which: str = ""  # that · this · next · all · listed: the places; empty if it names itself
+    places: tuple[int, ...] = ()  # in the list that was shown, from 0; -1 is the last
+    field: str = ""  # of the profile, for `approve` and `deny`
+    for_good: bool = False  # asked to erase it, not only to hide it
+
+
+@dataclass(frozen=True, slots=True)
+class _Folded:
+    """A message as it is matched, and as it was written."""
+
+    text: str
+    folded: str
+    groups: tuple[str, ...]  # of expressions that may match
+
+    def original(self, start: int, end: int) -> str:
+        """Return the words of the person for a part of the folded text."""
+        part = self.folded[start:end]
+        if start and not self.folded[start - 1].isspace():
+            return part.strip()
+        first = len(self.folded[:start].split())
+        words = list(_WORD.finditer(self.text))[first : first + len(part.split())]
+        if not words:
+            return part
+        word = self.folded[start:].split()[len(words) - 1]
+        cut = len(word) - len(part.split()[-1])
+        return self.text[words[0].start() : words[-1].end() - cut].strip()
+
+
+def parse(text: str, *, answers: bool = False) -> Command | None:
+    """Return the command that a message is; None if it is not one.
+
+    With `answers`, replies such as "yes" and "the second one" count, which mean something only
+    after a question.
+
+    >>> parse("Hey, could you please forget my old adress?").topic
+    'my old adress'
+    >>> parse("Remember this: Bo likes tea").content
+    'Bo likes tea'
+    >>> parse("She told me to forget that."), parse('"Forget that."'), parse("Don't forget that!")
+    (None, None, None)
+    >>> parse("yes") is None, parse("1 and 3", answers=True).places
+    (True, (0, 2))
+    """
+    if len(text) > LONGEST_SAVED:
+        return None
+    folded = _fold(text)
+    groups = [name for name, trigger in _triggers().items() if answers or trigger.search(folded)]
+    line = _Folded(text=text, folded=folded, groups=tuple(groups))
+    if not groups:
+        return None
+    if _cue("asked").search(line.folded[-LONGEST:]):
+        return None
+    if len(text) > LONGEST:
+        return _match(line, (0, len(line.folded)), names=("save",))
+    whole = (0, len(line.folded))
+    if answers and (answer := _match(line, whole, answers=True)):
+        return answer
+    if found := _match(line, whole):
+        return found
+    return _match_parts(line, _SENTENCE) or _match_parts(line, _CLAUSE)
+
+
+def _match_parts(line: _Folded, part: re.Pattern[str]) -> Command | None:
+    """Return the command of a message in which one part, or two together, are a command."""
+    spans = [found.span() for found in part.finditer(line.folded) if found[0].strip()]
+    if not 2 <= len(spans) <= MOST_SENTENCES:
+        return None
+    matched: list[tuple[str, Command | None]] = []
+    for start, end in spans:
+        start += len(line.folded[start:end]) - len(line.folded[start:end].lstrip())
+        found = _match(line, (start, end), halves=True)
+        matched.append((line.folded[start:end].rstrip(), found))
+    commands = [found for _, found in matched if found is not None]
+    others = [each for each, found in matched if found is None]
+    chosen = _join_halves(commands) or _pick_clearest(commands)
+    if chosen is None or any(len(each.split()) > MOST_BESIDE for each in others):
+        return None
+    if any(_cue("reported").search(each) or _cue("then").search(each) for each in others):
+        return None
+    if part is _CLAUSE and any(map(_cue("goes_on").search, others)):
+        return None
+    if _could_be_about_anything(chosen) and not all(map(_is_filler, others)):
+        return None
+    return chosen
+
+
+def _pick_clearest(commands: list[Command]) -> Command | None:
+    """Return the first command that can only be meant for the memory, or else the first."""
+    whole = [each for each in commands if not each.intent.startswith("_")]
+    whole.sort(key=_could_be_about_anything)
+    return whole[0] if whole else None
+
+
+def _could_be_about_anything(command: Command) -> bool:
+    """Return whether a command may as well be meant for something else: "Undo that."."""
+    is_bare = command.which == "that" and command.intent != "dont_save"
+    return is_bare or command.intent in _ALONE
+
+
+def _join_halves(commands: list[Command]) -> Command | None:
+    """Return the command of two sentences: "Why do you know my salary? Delete it."."""
+    halves = {each.intent: each for each in commands}
+    for (first, second), intent in _HALVES.items():
+        if first in halves and second in halves:
+            return replace(halves[first], intent=intent)
+    return None
+
+
+def _match(
+    line: _Folded,
+    span: tuple[int, int],
+    *,
+    names: tuple[str, ...] = (),
+    halves: bool = False,
+    answers: bool = False,
+) -> Command | None:
+    """Return the command that a part of a message is."""
+    for group in line.groups:
+        is_triggered = answers or _triggers()[group].search(line.folded, *span) is not None
+        if not is_triggered and not halves:
+            continue
+        spans = list(_trim(line.folded, span, group.split("_")[0]))
+        asks = bool(spans) and "?" in line.folded[spans[0][1] : span[1]]
+        is_polite = len(spans) > 1
+        for name, pattern in _compile(group):
+            is_half = name in _HALF_NAMES
+            is_answer = name.lstrip("_") in ANSWERS
+            if (names and name not in names) or is_answer != answers:
+                continue
+            if not (halves if is_half else is_triggered):
+                continue
+            if asks and not is_polite and name not in _ASKING:
+                continue
+            for start, end in spans:
+                if found := pattern.fullmatch(line.folded, start, end):
+                    return _read(line, name, found, span[1])
+    return None
+
+
+def _trim(folded: str, span: tuple[int, int], language: str) -> Iterator[tuple[int, int]]:
+    """Yield a part of a message with more and more of what surrounds a command left out."""
+    filler, request, after = _around(language)
+    start, end = span
+    while end > start and not folded[end - 1].isalnum():
+        end -= 1
+    starts = [start]
+    for pattern, most in ((filler, MOST_FILLERS), (request, MOST_REQUESTS)):
+        for _ in range(most):
+            if not (found := pattern.match(folded, starts[-1], end)):
+                break
+            starts.append(found.end())
+    ends = [end]
+    for _ in range(MOST_FILLERS):
+        if not folded.endswith(after, start, end):
+            break
+        end -= max(len(each) for each in after if folded.endswith(each, start, end))
+        while end > start and not folded[end - 1].isalnum():
+            end -= 1
+        ends.append(end)
+    for start in starts:
+        for end in ends:
+            if start < end:
+                yield start, end
+
+
+def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command | None:
+    """Return a command with the words that its expression captured."""
+    parts: dict[str, str] = {}
+    for group in found.re.groupindex:
+        if found[group] is not None:
+            start, last = found.span(group)
+            if group == "content" and last == found.end():
+                last = end  # with the punctuation that belongs to it
+            parts[group] = line.original(start, last)
+    topic = _EDGES.sub("", parts.get("topic", ""))
+    folded = topic.lower()
+    content = parts.get("content", "").strip(" \t\n-–—:")
+    if _cue("asked").search(folded) or content.startswith(_QUOTES):
+        return None
+    intent = "save" if name == "_remember" else name.removesuffix("_")
+    if folded in _tables()["places"]["me"].split():
+        topic = ""
+        intent = {"forget_topic": "forget_all", "show_topic": "show"}.get(intent, intent)
+    if intent.lstrip("_") in ANSWERS:
+        intent = intent.lstrip("_")
+    said = parts.get("which", "").lower()
+    which = "that" if said and not topic else ""
+    if intent == "dont_save" and said.startswith("this"):
+        which = "this"
+    places = tuple(_places(said))
+    if places:
+        which = "listed"
+    elif intent in ("forget_listed", "pick") or _is_all(said):
+        which = "all"
+    elif _cue("next").search(found[0]) and intent == "dont_save":
+        which = "next"
+    return Command(
+        intent=intent,
+        topic=topic,
+        content=content,
+        which=which,
+        places=places,
+        field=parts.get("field", ""),
+        for_good=intent.startswith("forget") and bool(_cue("for_good").search(line.folded)),
+    )
+
+
+def _is_all(words: str) -> bool:
+    return words.split(" ")[0] in _tables()["places"]["all"].split()
+
+
+def _places(words: str) -> Iterator[int]:
+    """Yield the places that words name, from 0: "the first two", "1 and 3"."""
+    known = _ordinals()
+    numbers = [known[word] for word in re.findall(r"\w+", words) if word in known]
+    if re.search(r"\b(?:first|last|top) (?:two|three)\b", words) and len(numbers) == 2:
+        count = numbers[1] + 1
+        yield from range(-count, 0) if numbers[0] < 0 else range(count)
+    elif "one" in words.split() and len(numbers) > 1:  # "the second one"
+        yield from dict.fromkeys(numbers[:-1])
+    else:
+        yield from dict.fromkeys(numbers)
+
+
+def _is_filler(sentence: str) -> bool:
+    """Return whether a sentence says nothing: "Oh wait!", "Thanks."."""
+    for language in _tables()["around"]:
+        rests = {
+            sentence[start:end]
+            for start, end in _trim(f"{sentence} ", (0, len(sentence) + 1), language)
+        }
+        if rests == set() or min(map(len, rests)) <= 1:
+            return True
+    return False
+
+
+def _fold(text: str) -> str:
+    """Return a message in lower case, without apostrophes, with typos of important words corrected.
+
+    It has the same words in the same order, with one space or line break between them.
+    """
+    typos = _typos()
+    lines: list[str] = []
+    for line in _APOSTROPHE.sub("", text.lower()).splitlines():
+        words = line.split()
+        for i, word in enumerate(words):
+            core = word.strip(_MARKS)
+            if core in typos:
+                words[i] = word.replace(core, typos[core], 1)
+        lines.append(" ".join(words))
+    return "\n".join(lines)
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    """Read the expressions when they are needed: a program may never see a command."""
+    return load_patterns(__file__)
+
+
+@cache
+def _cue(name: str) -> re.Pattern[str]:
+    return re.compile(_tables()["cues"][name])
+
+
+@cache
+def _triggers() -> dict[str, re.Pattern[str]]:
+    """Return what a text must contain to be a command, by group of expressions."""
+    groups = _tables()["languages"]["all"].split()
+    return {name: re.compile(_tables()[name]["trigger"]) for name in groups}
+
+
+@cache
+def _compile(group: str) -> Compiled:
+    """Compile the expressions of a group when they are needed."""
+    compiled: Compiled = []
+    for name, patterns in _tables()[group].items():
+        if name == "trigger":
+            continue
+        compiled += [(name, re.compile(pattern)) for pattern in patterns]
+    return compiled
+
+
+@cache
+def _around(language: str) -> tuple[re.Pattern[str], re.Pattern[str], tuple[str, ...]]:
+    """Return what may surround a command: fillers and requests before it, and words after it."""
+    table = _tables()["around"][language]
+    after = tuple(f" {words}" for words in table["after"].split("|"))
+    return re.compile(table["filler"]), re.compile(table["request"]), after
+
+
+@cache
+def _typos() -> dict[str, str]:
+    pairs = " ".join(_tables()["typos"]["words"]).split()
+    return dict(pair.split(":") for pair in pairs)
+
+
+@cache
+def _ordinals() -> dict[str, int]:
+    pairs = " ".join(_tables()["places"]["words"]).split()
+    named = dict(pair.split(":") for pair in pairs)
+    return {word: int(place) for word, place in named.items()}

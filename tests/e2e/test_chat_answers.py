@@ -1,0 +1,385 @@
+"""What a chat command asks back, what an answer refers to, and what a command changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from memorist import aio
+from memorist.client import Client
+from memorist.interfaces.cli import app
+from memorist.manage.chat_list import Reply
+from memorist.scoped import ScopedClient
+
+TEA = "I drink green tea in the morning."
+NIGHT = "Green tea keeps me awake at night."
+CAT = "My cat is called Bo."
+DATA = Path(__file__).parents[1] / "data" / "commands.jsonl"
+LINES = [json.loads(line) for line in DATA.read_text("utf-8").splitlines()]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Client]:
+    where = (
+        tmp_path / "memory.db"
+        if request.param == "sqlite"
+        else request.getfixturevalue("ready_database")
+    )
+    async with aio.open(where, embedder="hashing", state_dir=tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ana(engine: Client) -> ScopedClient:
+    return engine.scope("ana", session="chat-1")
+
+
+async def say(scope: ScopedClient, text: str) -> Reply:
+    reply = await scope.command(text)
+    assert reply is not None, text
+    return reply
+
+
+async def texts(scope: ScopedClient) -> set[str]:
+    return {memory.text for memory in await scope.list()}
+
+
+@pytest.mark.spec("THE-89")
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [
+        ("yes", {CAT}),
+        ("yes, all of them", {CAT}),
+        ("all of them", {CAT}),
+        ("no", {TEA, NIGHT, CAT}),
+        ("none of them", {TEA, NIGHT, CAT}),
+    ],
+)
+async def test_the_answer_refers_to_what_was_shown(
+    ana: ScopedClient, answer: str, left: set[str]
+) -> None:
+    await ana.remember([{"content": text} for text in (TEA, NIGHT, CAT)])
+    asked = await say(ana, "Forget everything about green tea.")
+    assert (asked.done, len(asked.ids)) == (False, 2)
+    assert asked.intent == "forget_topic"
+    assert TEA in asked.say
+    assert len(await ana.list()) == 3
+    await say(ana, answer)
+    assert await texts(ana) == left
+
+
+@pytest.mark.spec("THE-89")
+@pytest.mark.parametrize("answer", ["the second one", "2", "number two", "forget the second one"])
+async def test_a_number_refers_to_the_list_last_shown(ana: ScopedClient, answer: str) -> None:
+    await ana.remember([{"content": text} for text in (TEA, NIGHT, CAT)])
+    asked = await say(ana, "forget everything about green tea")
+    done = await say(ana, answer)
+    assert done.ids == asked.ids[1:]
+    assert len(await ana.list()) == 2
+
+
+async def test_a_list_that_was_only_shown_can_be_chosen_from(ana: ScopedClient) -> None:
+    await ana.remember([{"content": text} for text in (TEA, CAT)])
+    shown = await say(ana, "What do you know about me?")
+    assert await ana.command("yes") is None, "nothing was asked"
+    assert await ana.command("2") is None
+    done = await say(ana, "delete number 2")
+    assert done.ids == shown.ids[1:]
+    assert len(await ana.list()) == 1
+
+
+async def test_the_list_belongs_to_the_session_and_expires(
+    engine: Client, ana: ScopedClient
+) -> None:
+    await ana.remember(TEA)
+    await say(ana, "forget everything about green tea")
+    assert await engine.scope("ana", session="chat-2").command("yes") is None
+    assert await engine.scope("bo", session="chat-1").command("yes") is None
+    now = engine.ctx.clock()
+    engine.ctx.clock = lambda: now + timedelta(minutes=31)
+    assert await ana.command("yes") is None
+    assert await texts(ana) == {TEA}
+
+
+async def test_a_yes_after_something_else_answers_something_else(ana: ScopedClient) -> None:
+    await ana.remember(TEA)
+    await say(ana, "forget everything about green tea")
+    assert await ana.command("What is the weather like?") is None
+    assert await ana.command("yes") is None
+    assert await texts(ana) == {TEA}
+
+
+async def test_the_list_has_no_words_and_is_erased_with_the_memory(
+    engine: Client, ana: ScopedClient
+) -> None:
+    async def rows() -> list[Any]:
+        sql = "SELECT key, value FROM space_settings WHERE scope = ?"
+        return list(await engine.ctx.store.rows(ana.scope, sql))
+
+    (tea,) = (await ana.remember(TEA)).ids
+    await say(ana, "forget everything about green tea")
+    ((key, value),) = await rows()
+    assert tea in value
+    assert "tea" not in value.replace(tea, "")
+    assert "chat-1" not in key + value
+    await ana.forget(tea)
+    assert await rows() == []
+
+
+async def test_an_incognito_session_keeps_no_list(engine: Client, ana: ScopedClient) -> None:
+    await engine.scope("ana").remember(TEA)
+    await say(ana, "go incognito")
+    await say(ana, "forget everything about green tea")
+    assert await ana.command("yes") is None
+    sql = "SELECT value FROM space_settings WHERE scope = ?"
+    assert await engine.ctx.store.rows(ana.scope, sql) == []
+
+
+async def test_everything_is_forgotten_only_after_a_question(ana: ScopedClient) -> None:
+    await ana.remember([{"content": text} for text in (TEA, NIGHT, CAT)])
+    await ana.consent.set("city", "Porto")
+    asked = await say(ana, "Forget everything you know about me.")
+    assert (asked.intent, asked.done) == ("forget_all", False)
+    assert "3 memories" in asked.say
+    await say(ana, "no")
+    assert len(await ana.list()) == 3
+    await say(ana, "wipe your memory")
+    done = await say(ana, "yes, do it")
+    assert (done.done, len(done.ids)) == (True, 3)
+    assert await texts(ana) == set()
+    assert await ana.consent.about() == {}
+    assert len((await say(ana, "undo that")).ids) == 3
+    assert await texts(ana) == {TEA, NIGHT, CAT}
+
+
+async def test_undo_takes_back_what_commands_did_one_by_one(ana: ScopedClient) -> None:
+    nothing = await say(ana, "undo that")
+    assert (nothing.done, nothing.ids) == (False, ())
+    (tea,) = (await ana.remember(TEA)).ids
+    await say(ana, "pin this")
+    await say(ana, "forget that")
+    await ana.remember([{"content": "Done, I forgot it.", "role": "assistant"}])
+    assert TEA not in await texts(ana)
+    assert (await say(ana, "Oops, bring it back!")).done
+    assert (await ana.get(tea)).pinned
+    await say(ana, "undo")
+    assert not (await ana.get(tea)).pinned
+
+
+async def test_undo_takes_back_what_was_said_last_if_no_command_did_anything(
+    ana: ScopedClient,
+) -> None:
+    await ana.remember([{"content": TEA}, {"content": CAT}])
+    await ana.remember([{"content": "I'll remember that.", "role": "assistant"}])
+    await say(ana, "undo that")
+    assert TEA not in await texts(ana)
+
+
+@pytest.mark.spec("THE-38")
+async def test_what_is_saved_on_request_is_more_important(
+    engine: Client, ana: ScopedClient
+) -> None:
+    reply = await say(ana, "Remember this: the gardener is called Udo.")
+    assert (reply.intent, reply.done) == ("save", True)
+    saved = await ana.get(reply.ids[0])
+    assert saved.text == "the gardener is called Udo."
+    assert saved.manually_saved
+    (plain,) = (await engine.scope("bo", session="chat-1").remember(saved.text)).ids
+    other = await engine.scope("bo").get(plain)
+    more = saved.importance_parts["heuristics"] - other.importance_parts["heuristics"]
+    assert more == pytest.approx(0.5)
+
+
+@pytest.mark.spec("THE-38")
+async def test_save_that_marks_what_was_said_last(ana: ScopedClient) -> None:
+    (tea,) = (await ana.remember([{"content": TEA}])).ids
+    await ana.remember([{"content": "A good habit.", "role": "assistant"}])
+    before = await ana.get(tea)
+    for _ in range(2):
+        assert (await say(ana, "save that please")).ids == (tea,)
+    after = await ana.get(tea)
+    assert after.manually_saved
+    assert after.importance == min(1.0, before.importance + 0.5)
+
+
+async def test_memory_that_is_off_still_saves_on_request(ana: ScopedClient) -> None:
+    await say(ana, "turn memory off")
+    assert (await say(ana, "remember this: I like figs")).done
+    await say(ana, "go incognito")
+    refused = await say(ana, "remember this: I like plums")
+    assert not refused.done
+    assert "incognito" in refused.say
+
+
+async def test_dont_save_this_changes_nothing_that_was_said_before(ana: ScopedClient) -> None:
+    await ana.remember(TEA)
+    reply = await say(ana, "don't save this")
+    assert reply.say == "This message is not stored."
+    assert await texts(ana) == {TEA}
+
+
+async def test_no_need_to_remember_that_asks_about_what_was_said_before(ana: ScopedClient) -> None:
+    await ana.remember([{"content": CAT}, {"content": TEA}])
+    asked = await say(ana, "no need to remember that")
+    assert (asked.intent, asked.done, len(asked.ids)) == ("dont_save", False, 1)
+    await say(ana, "yes")
+    assert await texts(ana) == {CAT}
+
+
+async def test_the_next_thing_is_not_stored(ana: ScopedClient) -> None:
+    reply = await say(ana, "Please don't remember what I'm about to tell you")
+    assert reply.done
+    assert (await ana.remember([{"content": TEA}])).count("refused") == 1
+    await say(ana, "stop incognito")
+    assert (await ana.remember([{"content": TEA}])).count("created") == 1
+
+
+@pytest.mark.spec("THE-90")
+async def test_unpin_finds_what_is_pinned(ana: ScopedClient) -> None:
+    (tea, cat) = (await ana.remember([{"content": TEA}, {"content": CAT}])).ids
+    assert (await say(ana, "pin this")).ids == (cat,)
+    assert (await say(ana, "unpin that")).ids == (cat,)
+    for id in (tea, cat):
+        await ana.pin(id)
+    asked = await say(ana, "unpin that")
+    assert (asked.done, len(asked.ids)) == (False, 2)
+    await say(ana, "the first one")
+    assert sum(memory.pinned for memory in await ana.list()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "now"),
+    [
+        ("That's wrong, my cat is called Rex, not Bo.", "my cat is called Rex"),
+        ("no, my cat's name is spelled Beau, not Bo", "my cat's name is spelled Beau"),
+        ("fix your memory: my cat is called Rex", "my cat is called Rex"),
+    ],
+)
+async def test_a_correction_replaces_the_one_memory_that_is_meant(
+    ana: ScopedClient, text: str, now: str
+) -> None:
+    (cat,) = (await ana.remember(CAT)).ids
+    await ana.remember(TEA)
+    reply = await say(ana, text)
+    assert (reply.intent, reply.done) == ("correct", True)
+    assert await texts(ana) == {TEA, now}
+    old = await ana.get(cat)
+    assert (old.state, old.text) == ("superseded", CAT)
+
+
+async def test_a_correction_asks_which_memory_is_meant(ana: ScopedClient) -> None:
+    for text in ("I go to the gym with Ines.", "Ines is in the choir."):
+        await ana.remember(text)
+    asked = await say(ana, "correct that: I go swimming with Ines")
+    assert not asked.done
+    assert len(await ana.list()) == 3, "nothing is replaced by a guess"
+    gym = [id for id in asked.ids if "gym" in (await ana.get(id)).text]
+    done = await say(ana, str(1 + asked.ids.index(gym[0])))
+    assert done.done
+    assert await texts(ana) == {"I go swimming with Ines", "Ines is in the choir."}
+
+
+async def test_half_a_correction_asks_for_the_whole_sentence(ana: ScopedClient) -> None:
+    await ana.remember("I have three kids.")
+    asked = await say(ana, "Nope, two kids. Change it.")
+    assert not asked.done
+    assert "one sentence" in asked.say
+    assert await texts(ana) == {"I have three kids."}
+
+
+@pytest.mark.parametrize(
+    ("answer", "active"),
+    [
+        ("yes, the new one", {"I live in Porto."}),
+        ("no, keep the old one", {"I live in Lisbon."}),
+        ("both are true", {"I live in Porto.", "I live in Lisbon."}),
+        ("ja, das neue stimmt", {"I live in Porto."}),
+    ],
+)
+async def test_a_conflict_is_decided_in_the_chat(
+    ana: ScopedClient, answer: str, active: set[str]
+) -> None:
+    await ana.remember("I live in Lisbon.")
+    await ana.remember("I live in Porto.")
+    assert len(await ana.conflicts()) == 1
+    reply = await say(ana, answer)
+    assert reply.done
+    assert await texts(ana) == active
+    assert await ana.conflicts() == []
+    again = await say(ana, answer)
+    assert (again.done, again.ids) == (False, ())
+
+
+async def test_of_several_conflicts_one_is_shown_at_a_time(ana: ScopedClient) -> None:
+    for text in ("I live in Lisbon.", "I live in Porto.", "I work at Acme.", "I work at Globex."):
+        await ana.remember(text)
+    assert len(await ana.conflicts()) == 2
+    asked = await say(ana, "yes, the new one")
+    assert (asked.done, len(await ana.conflicts())) == (False, 2)
+    assert "Globex" in asked.say
+    await say(ana, "the old one")
+    assert "I work at Acme." in await texts(ana)
+    await say(ana, "keep both")
+    assert {"I live in Lisbon.", "I live in Porto."} <= await texts(ana)
+
+
+async def test_a_command_is_never_stored_as_a_memory(ana: ScopedClient) -> None:
+    orders = [line for line in LINES if line["intent"] not in ("none", "save", "correct")]
+    receipt = await ana.remember([{"content": line["text"]} for line in orders])
+    assert {outcome.status for outcome in receipt.outcomes} == {"skipped"}
+    assert "command" in receipt.outcomes[0].reason
+    assert await texts(ana) == set()
+    assert (await ana.remember("Forget that I hate cilantro.")).count("skipped") == 1
+
+
+async def test_what_a_command_tells_is_not_lost(ana: ScopedClient) -> None:
+    for text in ("Remember that I am left-handed.", "No, my name is spelled Ana with one n."):
+        assert (await ana.remember([{"content": text}])).count("created") == 1
+
+
+async def test_only_the_persons_own_commands_are_left_out(ana: ScopedClient) -> None:
+    order = {"content": "Forget that I hate cilantro."}
+    for other in ({"role": "assistant"}, {"role": "tool"}, {"role": "user", "name": "Bo"}):
+        assert (await ana.remember([order | other])).count("created") == 1, other
+    saved = await ana.remember("Forget everything about my ex.", manually_saved=True)
+    assert saved.count("created") == 1
+
+
+async def test_no_sentence_erases_what_a_search_found_without_asking(ana: ScopedClient) -> None:
+    facts = ["I hate cilantro.", "My ex lives in Rome.", "My salary is 3000.", TEA, CAT]
+    await ana.remember([{"content": text} for text in facts])
+    for line in LINES:
+        if line["intent"] in ("forget_last", "forget_listed", "save", "correct", "undo"):
+            continue
+        reply = await ana.command(line["text"])
+        assert (reply is None) == (line["intent"] == "none"), line["text"]
+        assert await texts(ana) == set(facts), line["text"]
+        await say(ana, "stop incognito")
+
+
+def test_the_command_line_keeps_the_list_between_two_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "DB": tmp_path / "m.db",
+        "EMBEDDER": "hashing",
+        "USER": "ana",
+        "SESSION": "chat-1",
+        "STATE_DIR": tmp_path,
+    }.items():
+        monkeypatch.setenv(f"MEMORIST_{name}", str(value))
+
+    def run(*words: str) -> str:
+        return CliRunner().invoke(app, [*words, "--session", "chat-1"]).stdout
+
+    run("remember", TEA)
+    assert TEA in run("agent", "say", "forget everything about green tea")
+    assert "Forgotten." in run("agent", "say", "yes")
+    assert "I remember again" in run("agent", "say", "undo that")
+    assert "Saved: I like figs" in run("agent", "say", "remember this: I like figs")
