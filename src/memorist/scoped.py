@@ -186,7 +186,7 @@ class ScopedClient(ManagedScope):
         no allowlist; InvalidInput.
         """
         ctx = self.ctx
-        caps = turn_context.check(budget, limit, max_chars)
+        caps = turn_context.make_caps(budget, limit, max_chars)
         reading = turn_context.plan(ctx, agent, profile)
         by = reading.profile
         options = RecallOptions(

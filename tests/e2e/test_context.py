@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import apsw
 import pytest
 from typer.testing import CliRunner
 
@@ -271,6 +272,20 @@ def test_a_turn_continues_while_the_store_is_away(memory: Blocking) -> None:
     assert (found.revision, found.legs["store"] != "ok") == (0, True)
     offline.down.clear()
     assert ana.context(QUESTION, since=0).revision == 1
+
+
+async def test_a_damaged_memory_does_not_stop_a_turn(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as opened:
+        ana = opened.scope("ana", session="chat")
+        (bad,) = (await ana.remember(FRIDAYS, pinned=True)).ids
+        await ana.remember(ANSIBLE)
+        file = apsw.Connection(str(tmp_path / "m.db"))
+        file.execute("UPDATE memories SET text = 'Deploy on Fridays.' WHERE id = ?", (bad,))
+        file.close()
+        found = await ana.context(QUESTION, since=99)
+    assert ANSIBLE in found.text
+    assert "Fridays" not in found.text
+    assert found.legs["store"] != "ok"
 
 
 # Agents

@@ -221,3 +221,15 @@ async def test_a_server_compares_replies_by_itself(place: str) -> None:
         (event,) = await memory.scope("ana").events(op="use")
     assert found["lines"][-1]["text"].endswith("My kettle is green.")
     assert (event.status, event.thread) == ("ok", "chat")
+
+
+@pytest.mark.spec("THE-98")
+def test_a_turn_that_was_reported_is_not_counted_again_by_itself(
+    memory: Blocking, ana: BlockingScope
+) -> None:
+    (kettle,) = ana.remember("My kettle is green.", pinned=True).ids
+    found = ana.context("Which colour has my kettle?")
+    assert found.ids == (kettle,), "pinned, and an answer to the message"
+    assert ana.feedback(found, reply="It is green.") == {kettle: "echoed"}
+    ana.remember({"content": "It is green.", "role": "assistant"})
+    assert turns(memory, ana) == {"ok": 1}

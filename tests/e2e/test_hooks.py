@@ -285,3 +285,15 @@ def test_a_turn_goes_on_while_the_store_is_away(tmp_path: Path) -> None:
         assert hooks.after("Storks stand on roofs.").count("pending") == 1
         assert "Storks stand on roofs." in hooks.before("Where do storks stand?")
         (tmp_path / "away").rename(folder)
+
+
+@pytest.mark.spec("THE-98")
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_a_turn_that_used_what_was_told_is_counted(ana: ScopedClient, keeps: bool) -> None:
+    hooks = with_settings(ana, memory_store_responses=keeps)
+    await hooks.after(RIVER, "I see.")
+    for reply in ("Where it stands in the river.", "No idea."):
+        await hooks.before("Where is the heron?")
+        await hooks.after("Where is the heron?", reply)
+    await ana.ctx.access_log.flush()
+    assert [event.status for event in await ana.events(op="use")] == ["skipped", "ok"]

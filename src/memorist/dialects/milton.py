@@ -14,7 +14,7 @@ from typing import Any
 from .. import storage
 from ..errors import InvalidInput, Refused, RevisionConflict, StoreUnavailable
 from ..ingest import validation
-from ..manage import forget, records
+from ..manage import feedback, forget, records
 from ..retrieve import render
 from ..retrieve.render import Caps, fit
 from ..scoped import ScopedClient
@@ -332,11 +332,17 @@ class Hooks:
             max_chars=left,
             profile=milton_profile(settings.memory_recency_bias),
         )
+        feedback.await_reply(self._scope, answer)
         return "\n".join(filter(None, (context, answer.text)))
 
     async def after(self, text: str, reply: str | None = None) -> Receipt:
-        """Store what the user said, and the reply if the settings say so."""
+        """Store what the user said, and the reply if the settings say so.
+
+        It is counted whether the reply used what `before` returned.
+        """
         turns = [(text, "user", SAID)]
+        if reply is not None:
+            await feedback.compare_reply(self._scope, reply)
         if reply is not None and self._settings.memory_store_responses:
             turns.append((reply, "assistant", REPLIED))
         outcomes: list[Outcome] = []

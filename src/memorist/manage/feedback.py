@@ -17,6 +17,7 @@ from ..storage import Event
 from ..text import compare
 from ..types import Draft, Labels, Outcome, Recall, Scope
 from . import privacy
+from .turn_context import TurnContext
 
 CONVERSATIONS = 1000  # whose next reply is awaited
 REPLY_CHARS = 20_000  # of a reply that are compared
@@ -24,7 +25,7 @@ REPLY_CHARS = 20_000  # of a reply that are compared
 
 async def record_feedback(
     place: Place,
-    recalled: Recall | Sequence[str],
+    recalled: Recall | TurnContext | Sequence[str],
     *,
     used: Sequence[str] | None = None,
     reply: str | None = None,
@@ -32,10 +33,10 @@ async def record_feedback(
 ) -> dict[str, str]:
     """Count a turn, and whether the reply used what was recalled for it.
 
-    Pass the ids that were `used`, or the `reply`, which is searched for ids and echoed words; words
-    of the `question` do not count. Returns the used ids and how that is known: `told`, `cited` or
-    `echoed`. An echo is an estimate, made without a language model; no text is stored. Raises
-    InvalidInput.
+    `recalled` is the result of `recall` or `context`, or ids of memories. Pass the ids that were
+    `used`, or the `reply`, which is searched for ids and echoed words; words of the `question` do
+    not count. Returns the used ids and how that is known: `told`, `cited` or `echoed`. An echo is
+    an estimate, made without a language model; no text is stored. Raises InvalidInput.
     """
     ctx, scope, labels = place.parts
     if (used is None) == (reply is None):
@@ -44,6 +45,9 @@ async def record_feedback(
     if isinstance(recalled, Recall):
         memories = [*recalled.memories]
         question = question or recalled.query.text
+    elif isinstance(recalled, TurnContext):
+        memories = await ctx.store.get(scope, recalled.ids)
+        question = question or recalled.message
     else:
         validation.texts("recalled", recalled)
         memories = await ctx.store.get(scope, recalled)
@@ -56,6 +60,7 @@ async def record_feedback(
         validation.texts("used", used)
         ids = [memory.id for memory in memories if memory.id in (used or ())]
         found = dict.fromkeys(ids, "told")
+    ctx.awaiting_reply.pop((scope, _conversation(labels)), None)  # each turn is counted once
     if not await privacy.find_disabled_reason(place):
         event = _count_turn(ctx, found, labels.thread or labels.session)
         ctx.access_log.note(scope, [event])
@@ -70,6 +75,14 @@ def await_reply(place: Place, found: Recall) -> None:
     waiting[key] = found
     if len(waiting) > CONVERSATIONS:
         del waiting[next(iter(waiting))]  # the oldest
+
+
+async def compare_reply(place: Place, reply: str) -> None:
+    """Count whether a reply that is not stored used what was recalled for its message."""
+    key = (place.scope, _conversation(place.labels))
+    found = place.ctx.awaiting_reply.get(key)
+    if found is not None:
+        await record_feedback(place, found, reply=reply[:REPLY_CHARS])
 
 
 def compare_replies(

@@ -8,13 +8,12 @@ memory is shown once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from ..context import Context, Place
-from ..errors import StoreUnavailable
+from ..errors import StoreDamaged, StoreUnavailable
 from ..ingest import validation
 from ..retrieve import profiles, render
 from ..retrieve.profiles import Profile
@@ -26,12 +25,14 @@ from ..types import NO_ANSWER, Cut, Filter, Memory, Recall, frozen
 from . import agent_query, records, updates
 from .privacy import Consent
 
+T = TypeVar("T")
 Source = Literal["change", "profile", "pinned", "category", "recalled", "related"]
 SOURCES: tuple[Source, ...] = get_args(Source)  # in the order of the text
 BUDGET = 1000  # tokens
 STANDING = 0.3  # share of profile and pinned memories
 RECALLED = 0.5  # share of what was recalled, if there are whole categories
 RELATED = 2  # memories on the same topics as the recalled ones
+MOST_CUT = 100  # lines that were left out and are named
 PERSON = "profile"  # the category of what is known about the person
 NO_OTHER = "No other stored memory answers this question."
 
@@ -53,16 +54,12 @@ class TurnContext:
     text: str  # for the prompt: what changed, and then what is known
     tokens: int  # of that text
     lines: tuple[ContextLine, ...] = ()  # of that text, without the frame of the block
+    ids: tuple[str, ...] = ()  # of the shown memories that answer the message, pinned or not
     cut: tuple[Cut, ...] = ()  # found, but there was no room for it
     confidence: float | None = None  # that what was recalled contains the answer
     revision: int | None = None  # of the thread: pass it as `since` the next time
     note: str = ""  # that nothing stored answers the message, if so
     legs: Mapping[str, str] = field(default_factory=dict)  # "ok", or why a part is missing
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """The ids of the memories that were recalled for the message."""
-        return tuple(line.id for line in self.lines if line.id and line.source == "recalled")
 
     def prompt(self) -> str:
         """Return the text, and that nothing stored answers the message; empty if memory is off."""
@@ -138,6 +135,15 @@ class ContextPage:
     updates: Updates | None = None
     lines: list[ContextLine] = field(default_factory=list)
     cut: dict[str, Cut] = field(default_factory=dict)
+    legs: dict[str, str] = field(default_factory=dict)
+
+    async def read(self, work: Awaitable[list[T]]) -> list[T]:
+        """Return what a query finds; nothing, with the reason in `legs`, if the store fails."""
+        try:
+            return await work
+        except (StoreUnavailable, StoreDamaged) as error:
+            self.legs["store"] = str(error)
+            return []
 
     def add(self, lines: Sequence[ContextLine], most: Caps) -> None:
         """Add the lines that fit and are not there yet."""
@@ -187,7 +193,7 @@ def _join(lines: Sequence[ContextLine]) -> str:
     return "\n".join(line.text for line in lines)
 
 
-def check(budget: int, limit: int | None, max_chars: int | None) -> Caps:
+def make_caps(budget: int, limit: int | None, max_chars: int | None) -> Caps:
     """Return the caps of a context. Raises InvalidInput."""
     for name, value in (("budget", budget), ("limit", limit), ("max_chars", max_chars)):
         if value is not None:
@@ -198,7 +204,7 @@ def check(budget: int, limit: int | None, max_chars: int | None) -> Caps:
 async def begin(place: Place, reading: Reading, caps: Caps, since: int | None) -> ContextPage:
     """Return a page with what changed in the thread, the person's profile and what is pinned.
 
-    While the store is unavailable, the page is empty. Raises InvalidInput.
+    Raises InvalidInput.
     """
     ctx, _, labels = place.parts
     page = ContextPage(ctx, reading, caps)
@@ -209,14 +215,14 @@ async def begin(place: Place, reading: Reading, caps: Caps, since: int | None) -
             page.room = caps.beside(page.updates.text, ctx.count_tokens)
     if reading.is_block:
         page.room = page.room.beside(render.enclose([""]), ctx.count_tokens)
-    with suppress(StoreUnavailable):  # the turn continues with what recall finds
-        lines = await _load_person(place, page) if reading.has_person else []
-        pinned = await _find(place, reading.pinned)
-        pinned.sort(key=lambda memory: -memory.importance)
-        most = caps.share(STANDING)
-        if most.limit is not None:
-            most = replace(most, limit=most.limit + len(lines))
-        page.add([*lines, *(page.line("pinned", memory) for memory in pinned)], most)
+    lines = await page.read(_load_person(place, page)) if reading.has_person else []
+    most = caps.share(STANDING)
+    if most.limit is not None:  # fields of the profile are not counted
+        most = replace(most, limit=most.limit + len(lines))
+    pinned = await page.read(_find(place, reading.pinned))
+    pinned.sort(key=lambda memory: -memory.importance)
+    lines += [page.line("pinned", memory) for memory in pinned]
+    page.add(lines, most)
     return page
 
 
@@ -254,9 +260,8 @@ async def complete(place: Place, page: ContextPage, caps: Caps, found: Recall) -
     ctx = place.ctx
     whole: list[ContextLine] = []
     if page.reading.whole is not None:
-        with suppress(StoreUnavailable):
-            memories = await _find(place, page.reading.whole)
-            whole = [page.line("category", memory) for memory in memories]
+        memories = await page.read(_find(place, page.reading.whole))
+        whole = [page.line("category", memory) for memory in memories]
     in_whole = {line.id for line in whole}
     recalled = []
     for memory in agent_query.limit_categories(found, ctx.allowlists):
@@ -271,6 +276,7 @@ async def complete(place: Place, page: ContextPage, caps: Caps, found: Recall) -
     lines = sorted(page.lines, key=lambda line: SOURCES.index(line.source))
     known = [line for line in lines if line.source != "change"]
     ids = {line.id for line in known}
+    cut = [each for each in page.cut.values() if each.id not in ids]
     text = _join(known)
     if page.reading.is_block:
         text = render.enclose([line.text for line in known])
@@ -286,9 +292,10 @@ async def complete(place: Place, page: ContextPage, caps: Caps, found: Recall) -
         text=text,
         tokens=ctx.count_tokens(text) if text else 0,
         lines=tuple(lines),
-        cut=tuple(cut for cut in page.cut.values() if cut.id not in ids),
+        ids=tuple(memory.id for memory in found.memories if memory.id in ids),
+        cut=tuple(cut[:MOST_CUT]),
         confidence=found.confidence,
         revision=None if page.updates is None else page.updates.revision,
         note=note,
-        legs=found.legs,
+        legs={**page.legs, **found.legs},
     )
