@@ -32,6 +32,7 @@ from .manage.updates import read_updates
 from .managed import ManagedScope
 from .retrieve import pipeline as retrieve
 from .retrieve.profiles import Profile
+from .retrieve.render import Caps
 from .telemetry import observed
 from .text.clock import new_id
 from .types import (
@@ -252,13 +253,15 @@ class ScopedClient(ManagedScope):
         return_: str = "bullets",
         budget_tokens: int = 512,
         threshold: float | None = None,
+        since: int | None = None,
     ) -> list[dict[str, Any]]:
         """Return what an agent may read of the answer, as dicts of `id`, `category` and `text`.
 
         After at most `top_k` hits come up to two memories related to them, unless a `threshold`,
         the minimum similarity, is given. `return_="full"` adds more fields. Without categories, all
-        that the agent's allowlist names are searched, except workflows. Raises NotAllowed for a
-        category that the agent may not read, InvalidInput.
+        that the agent's allowlist names are searched, except workflows. With `since`, the first
+        items say what changed in this thread after that revision, each with its `revision`. Raises
+        NotAllowed for a category that the agent may not read, InvalidInput.
         """
         if return_ not in agent_query.RETURNS:
             known = ", ".join(agent_query.RETURNS)
@@ -271,7 +274,10 @@ class ScopedClient(ManagedScope):
             return []
         most = budget_tokens
         found = await self.recall(query, limit=top_k, budget=most, profile=by, where=where)
-        return agent_query.to_items(ctx, found, return_, most)
+        changed = None
+        if since is not None and "memory" not in found.legs:
+            changed = await updates.read_header(self, since, Caps(), where.categories)
+        return agent_query.to_items(ctx, found, return_, most, changed)
 
     async def why_not(
         self,

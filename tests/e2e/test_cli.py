@@ -313,7 +313,7 @@ def test_an_explanation_of_an_empty_answer_shows_what_was_nearest(run: Run, tea:
     for text in ("Green tea is sold out.", "The tea shop closes at six.", "Tea in the evening."):
         run("remember", text)
     answer = run("recall", "green tea", "--min-confidence", 1, "--explain")
-    assert answer.stdout.count("below the required") == 3
+    assert answer.stdout.count("required 1.00") == 3
     assert "I drink green tea." in answer.stdout
 
 

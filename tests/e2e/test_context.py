@@ -330,6 +330,31 @@ async def test_the_supervisor_gets_the_same_text_and_takes_a_revision(ana: Scope
     assert await boss.context("When does the shop ship?", since=0) == first
 
 
+@pytest.mark.spec("IMP-3", "IMP-4", "IMP-13", "IMP-54", "IMP-65")
+async def test_a_query_with_a_revision_begins_with_what_changed(ana: ScopedClient) -> None:
+    given = {"category": "goals", "importance": 0.8, "policy": "theoria"}
+    (goal,) = (await ana.remember("Ship the shop by May.", **given)).ids  # type: ignore[arg-type]
+    await ana.remember("She argued with Bo about the shop.", category="relationship")
+    asked = {"agent": "planner", "query": "When does the shop ship?", "since": 0}
+    change, hit = await Supervisor(ana).query(asked)
+    assert change == {
+        "id": goal,
+        "category": "change",
+        "text": "+created: [Goals] Ship the shop by May. (imp=4)",
+        "revision": 1,
+    }
+    assert hit == {"id": goal, "category": "goals", "text": "[goals] Ship the shop by May."}
+    assert await Supervisor(ana).query({**asked, "since": 1}) == [hit]
+    assert await Supervisor(ana).query({**asked, "since": None}) == [hit]
+    size = ana.ctx.count_tokens(json.dumps(change, ensure_ascii=False))
+    few = await Supervisor(ana).query({**asked, "budget_tokens": size})
+    assert few == [change], "all items share the budget"
+    with pytest.raises(InvalidInput, match="Name the thread"):
+        await ScopedClient(ana.ctx, ana.scope, memorist.types.Labels()).query(**asked)
+    await ana.privacy.set(memory_enabled=False)
+    assert await Supervisor(ana).query(asked) == []
+
+
 # Wrong arguments, and the command line
 
 

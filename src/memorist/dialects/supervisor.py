@@ -21,7 +21,7 @@ MAX_STEPS = 20  # of a workflow
 MAX_STEP_CHARS = 240
 MAX_TOKENS = 400  # of a workflow
 STABLE = 2  # runs in the same steps make a workflow
-_FIELDS = "agent query categories filters top_k return budget_tokens threshold".split()
+_FIELDS = "agent query categories filters top_k return budget_tokens threshold since".split()
 _NUMBER = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•])\s+")
 _WHO = re.compile(
     r"(?i)(?:(?:first|second|third|next|then|after that|afterwards|finally|lastly|now|and)\b,? ){0,2}"
@@ -78,9 +78,10 @@ class Supervisor:
         context: str = "",
         budget_tokens: int = 512,
     ) -> list[dict[str, Any]]:
-        """Return three bullets if the supervisor is not confident; otherwise nothing is queried.
+        """Return three bullets, and up to two related ones, if the supervisor is not confident.
 
-        Without a confidence, `confident` estimates it from the context that the supervisor has.
+        Otherwise nothing is queried. Without a confidence, `confident` estimates it from the context that the
+        supervisor has.
         """
         if confidence is None:
             confidence = confident(message, context)

@@ -14,10 +14,12 @@ from ..ingest import validation
 from ..retrieve import profiles, render
 from ..retrieve.profiles import Profile
 from ..settings import allowlists
+from ..storage.history import Updates
 from ..types import Filter, Memory, Recall, Scope
 
 RETURNS = ("bullets", "full")
 PROFILE = "imp.bullets"
+CHANGE = "change"  # category of items that say what changed in a thread
 _LABELS = {"agent_id": "agent", "run_id": "run", "actor_id": "actor", "role": "role"}
 _LEVELS = {"importance_min": 1, "importance_max": 5}  # the ends, which exclude nothing
 FILTERS = ("user_id", *_LABELS, "category", "pinned", *_LEVELS, "updated_after", "updated_before")
@@ -95,10 +97,20 @@ def to_items(
     found: Recall,
     shape: str,
     budget: int,
+    changed: Updates | None = None,
 ) -> list[dict[str, Any]]:
-    """Return an answer as an agent reads it, and then related memories, within a budget of tokens."""
+    """Return an answer as an agent reads it, within a budget of tokens.
+
+    It begins with what changed in the thread and ends with related memories.
+    """
     count = ctx.count_tokens
     items: list[dict[str, Any]] = []
+    if changed is not None:
+        lines = changed.text.splitlines()[1:]
+        for change, line in zip(changed.changes, lines, strict=True):
+            text = line.removeprefix("- ")
+            item = {"id": change.memory_id, "category": CHANGE, "text": text}
+            items.append(item | {"revision": change.revision})
     hits = list(limit_categories(found, ctx.allowlists))
     for i, memory in enumerate([*hits, *found.related]):
         category = ctx.allowlists.category(memory.category or memory.kind)

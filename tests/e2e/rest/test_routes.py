@@ -707,3 +707,21 @@ async def test_a_context_is_one_request_and_an_agent_reads_its_own_part(engine: 
         403,
         "This key is only for the agent 'planner'",
     )
+
+
+@pytest.mark.spec("IMP-3", "IMP-13")
+async def test_an_answer_to_a_revision_begins_with_what_changed(engine: Client) -> None:
+    async with asking(engine, local=ANA) as ana:
+        told = {"text": "Ship the shop by May.", "category": "goals", "importance": 0.8}
+        await ana.post(f"{V1}/entries", json={**told, "session": "chat"})
+        asked = {"query": "When does the shop ship?", "session": "chat", "since": 0}
+        found = (await ana.post(f"{V1}/recall", json=asked)).json()
+        later = (await ana.post(f"{V1}/recall", json={**asked, "since": 1})).json()
+        items = (await ana.post(f"{V1}/query", json={**asked, "agent": "planner"})).json()
+        nowhere = await ana.post(f"{V1}/recall", json={"query": "shop", "since": 0})
+    line = "+created: [Goals] Ship the shop by May. (imp=4)"
+    assert found["text"].startswith(f"Memory updates since rev 0:\n- {line}\n<memory>\n")
+    assert (found["revision"], later["revision"]) == (1, 1)
+    assert later["text"].startswith("<memory>\n")
+    assert [item["text"] for item in items] == [line, "[goals] Ship the shop by May."]
+    assert (nowhere.status_code, "Name the thread" in nowhere.json()["detail"]) == (422, True)

@@ -260,6 +260,7 @@ def query(
     top_k: int = 3,
     budget: int = 512,
     threshold: float | None = None,
+    since: int | None = None,
     filter: Words = None,
     full: bool = False,
 ) -> object:
@@ -269,6 +270,7 @@ def query(
         agent: <NAME> Agent that asks. Its allowlist decides what it can read.
         top_k: <N> Maximum number of memories.
         threshold: <0..1> Minimum similarity.
+        since: <REVISION> Begin with what changed in the session after this revision.
         filter: <NAME=VALUE> Such as importance_min=3 or run_id=r1; can be repeated.
         full: Print everything about each memory, as JSON.
 
@@ -293,6 +295,7 @@ def query(
             return_="full" if full else "bullets",
             budget_tokens=budget,
             threshold=threshold,
+            since=since,
         )
     if full:
         as_json(found)

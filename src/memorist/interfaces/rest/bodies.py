@@ -44,6 +44,7 @@ IdText = Annotated[str, StringConstraints(pattern=_ID)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1000), whole]
 Tokens = Annotated[int, Field(ge=1, le=1_000_000), whole]
+Revision = Annotated[int, Field(ge=0, lt=2**31), whole]
 KindName = Literal["episodic", "semantic", "procedural", "working", "insight"]
 StateName = Literal["active", "compressed", "archived", "superseded", "soft_deleted"]
 _TIME = {"type": "string", "format": "date-time", "maxLength": 40}
@@ -180,6 +181,7 @@ class QueryBody(Body, validate_by_name=True, validate_by_alias=True):
     shape: Annotated[Literal["bullets", "full"], Field(alias="return")] = "bullets"
     budget_tokens: Tokens = 512
     threshold: Share | None = None
+    since: Revision | None = None
     space: OptionalName = None
     session: OptionalName = None
 
@@ -323,7 +325,7 @@ KINDS: dict[str, Any] = {
     "count": Count,
     "tokens": Tokens,
     "days": Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)],
-    "revision": Annotated[int, Field(ge=0, lt=2**31), whole],
+    "revision": Revision,
     "flag": bool,
     "node": Literal["hotpath", "context", "episodic", "worker"],
     "field": Literal[FIELDS],
