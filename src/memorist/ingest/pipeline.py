@@ -6,6 +6,7 @@ transaction: `prepare` before it, `write` inside it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +20,7 @@ from ..embedders import encode
 from ..errors import ProviderFailed
 from ..index import Snapshot
 from ..index.arrays import Bools, Floats
+from ..ports import Vectors
 from ..storage import Event, SeenMessage, tasks
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
@@ -73,13 +75,7 @@ async def prepare(
     now: datetime,
 ) -> Batch:
     """Analyze and embed the items that were not refused, before the write lock is taken."""
-    batch = Batch(
-        ctx=ctx,
-        scope=scope,
-        policy=policy,
-        now=now,
-        items=items,
-    )
+    batch = Batch(ctx=ctx, scope=scope, policy=policy, now=now, items=items)
     seen = await load_seen(ctx.store, scope, items)
     for item in items:
         if item.outcome is None and item.draft.message_id not in seen:
@@ -92,19 +88,28 @@ async def prepare(
         return batch
     texts = list(dict.fromkeys(chunk.text for chunk in chunks))
     try:
-        vectors = await encode(ctx.embedder, texts)
+        vectors, batch.second = await asyncio.gather(
+            encode(ctx.embedder, texts),
+            _encode_second(ctx, texts),
+        )
     except ProviderFailed as error:
         batch.problem = f"{FAILED}: {error}"
         return batch
     by_text = dict(zip(texts, vectors, strict=True))
     for chunk in chunks:
         chunk.vector = by_text[chunk.text]
-    if ctx.multilingual is not None:
-        with suppress(ProviderFailed):  # then a job adds them later
-            vectors = await encode(ctx.multilingual, texts)
-            model = ctx.multilingual.model
-            batch.second = {text: (model, each) for text, each in zip(texts, vectors, strict=True)}
     return batch
+
+
+async def _encode_second(ctx: Context, texts: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
+    """Return the second model and its vector by text; if it fails, a job adds them later."""
+    found = {}
+    if ctx.multilingual is not None:
+        with suppress(ProviderFailed):
+            vectors = await encode(ctx.multilingual, texts)
+            for text, vector in zip(texts, vectors, strict=True):
+                found[text] = (ctx.multilingual.model, vector)
+    return found
 
 
 async def prepare_derived(
@@ -346,13 +351,8 @@ def _make_events(chunk: Chunk, result: Outcome, batch: Batch) -> list[Event]:
     )
     near = batch.near.get(chunk.text, {})
     status: Literal["skipped", "ok"] = "skipped" if chunk.vector is None else "ok"
-    search = replace(
-        event,
-        op="search",
-        sim=max(near.values(), default=None),
-        category=None,
-        status=status,
-    )
+    sim = max(near.values(), default=None)
+    search = replace(event, op="search", sim=sim, category=None, status=status)
     return [event, search]
 
 
