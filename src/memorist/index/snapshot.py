@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..ports import IndexRow, Vectors
 from ..text import clock
-from ..text.cues import ASKING, ENDS_ASKING, FLAGS, MESSAGE, MOST_ASKING
+from ..text.cues import ASKING, ENDS_ASKING, FLAGS, IS_FOREIGN, MESSAGE, MOST_ASKING
 from ..types import KINDS, STATES
 from .arrays import (
     DTYPES,
@@ -147,6 +147,12 @@ class Snapshot(Columns):
         return np.asarray(self.second.rows[: self.n, 0] != 0)
 
     @cached_property
+    def foreign(self) -> Bools | None:
+        """Which positions have such a vector and are not English; None if there are none."""
+        is_foreign = self.has_second & self.marked[IS_FOREIGN]
+        return is_foreign if is_foreign.any() else None
+
+    @cached_property
     def lacks_second(self) -> bool:
         """Whether some memory still needs a vector of the second model."""
         return self.second is not None and bool((self.alive & ~self.has_second).any())
@@ -198,11 +204,16 @@ class Snapshot(Columns):
             return self.partial.similarity(vector, self.n)
         return products(self.matrix.rows[: self.n], vector)
 
-    def second_similarity(self, vector: Vectors) -> Floats:
-        """Return the cosine of every position to a vector of the second model; 0 if it has none."""
-        if self.second is None:
-            return np.zeros(self.n, np.float32)
-        return products(self.second.rows[: self.n], vector)
+    def second_similarity(self, vector: Vectors, wanted: Bools, other: Floats) -> Floats:
+        """Return the cosine to a vector of the second model where it is wanted, else the other."""
+        positions = np.flatnonzero(wanted)
+        if self.second is None or not len(positions):
+            return other
+        if len(positions) > self.n // 4:  # copying many rows takes longer than multiplying all
+            return np.where(wanted, products(self.second.rows[: self.n], vector), other)
+        found = other.copy()
+        found[positions] = products(self.second.rows.take(positions, axis=0), vector)
+        return found
 
     def similarities(self, vectors: Iterable[Vectors | None], usable: Bools) -> Iterator[Floats]:
         """Yield the cosines of the usable positions to each vector; 0 if either is missing."""

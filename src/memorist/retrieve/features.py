@@ -21,7 +21,7 @@ from ..index.arrays import Bools, Floats, Ints, Positions
 from ..index.snapshot import K1, Snapshot
 from ..ports import Vectors
 from ..text import clock, cues
-from ..text.cues import FROM_ASSISTANT, FROM_USER, IS_FOREIGN, IS_SUMMARY, ONLY_ASKS
+from ..text.cues import FROM_ASSISTANT, FROM_USER, IS_SUMMARY, ONLY_ASKS
 from ..types import KINDS
 from .profiles import Profile
 from .question import ParsedQuestion
@@ -34,6 +34,8 @@ _INSIGHT = KINDS.index("insight")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING = np.float32(0.0)
 FOREIGN = 2.0  # weight of the second model where the first one cannot compare
+WHOLE = 5_000  # memories of a scope that the second model compares all
+LIKELY = 500  # of as many, in a larger scope, it compares those that match best by the first
 LONG = 60.0  # terms of a message of the assistant that is mostly general advice
 REPEATS = 2.0  # times its own match that a short question loses, by the weight of `question`
 OTHER_SIDE = 0.4  # for what the user said, if the question is about the assistant
@@ -98,35 +100,43 @@ class SnapshotSearch:
         """Where the text or the question is not English; None if that is nowhere."""
         if self.second is None:
             return None
-        is_foreign = self.snapshot.has_second
-        if self.question.is_english:
-            is_foreign = is_foreign & self.snapshot.marked[IS_FOREIGN]
-        return is_foreign if is_foreign.any() else None
+        return self.snapshot.foreign if self.question.is_english else self.snapshot.has_second
 
     @cached_property
     def multilingual(self) -> Scores:
         """Cosine by the second model, never below 0, and more where the first cannot compare.
 
-        Until a memory has its vector, the first model stands in for the second.
+        The first model stands in for the second until a memory has its vector and, in a large
+        scope, where both languages are English and the match is poor.
         """
         snapshot = self.snapshot
         if self.second is None:
             return np.zeros(snapshot.n, np.float32)
-        cosine = snapshot.second_similarity(self.second)
-        if snapshot.lacks_second:
-            cosine = np.where(snapshot.has_second, cosine, self.cosine)
+        is_compared = snapshot.has_second
+        if snapshot.n > WHOLE:
+            is_near = mark_best(self.first, snapshot.n // WHOLE * LIKELY)
+            if self.foreign is not None:
+                is_near |= self.foreign
+            is_compared = is_compared & is_near
+        cosine = snapshot.second_similarity(self.second, is_compared, self.cosine)
         near = np.maximum(cosine, _NOTHING)
         return near if self.foreign is None else np.where(self.foreign, FOREIGN * near, near)
 
     @cached_property
-    def own(self) -> Scores:
-        """How well each memory matches by itself; 0 for what may not be returned."""
+    def first(self) -> Scores:
+        """How well each memory matches by words and the first model; 0 for what may not be returned."""
         weights = self.profile.weights
         total = np.float32(weights.get("sparse", 0.0)) * self.sparse
         total += np.float32(weights.get("semantic", 0.0)) * self.semantic
-        if self.second is not None:
-            total += np.float32(weights.get("multilingual", 0.0)) * self.multilingual
         return total * self.usable
+
+    @cached_property
+    def own(self) -> Scores:
+        """How well each memory matches by itself; 0 for what may not be returned."""
+        if self.second is None:
+            return self.first
+        weight = np.float32(self.profile.weights.get("multilingual", 0.0))
+        return self.first + weight * self.multilingual * self.usable
 
     @cached_property
     def around(self) -> Scores:
@@ -163,6 +173,31 @@ class SnapshotSearch:
         found = np.zeros(snapshot.n, np.float32)
         found[replies] = self.own[questions]
         return found
+
+
+def lower_bound(scores: Scores, count: int) -> float:
+    """Return a bound that at least `count` scores reach, and few more, without sorting all.
+
+    >>> lower_bound(np.arange(100, dtype=np.float32), 2)
+    98.0
+    """
+    if not 0 < count < len(scores):
+        return -math.inf
+    size = max(1, len(scores) // (10 * count))
+    width = len(scores) // size
+    best = scores[: size * width].reshape(size, width).max(axis=0)
+    return float(np.partition(best, -count)[-count])
+
+
+def mark_best(scores: Scores, count: int) -> Bools:
+    """Mark the `count` highest scores, and those equal to the lowest of them.
+
+    >>> mark_best(np.array([3, 1, 2, 2, 0], np.float32), 2).tolist()
+    [True, False, True, True, False]
+    """
+    high = scores[scores >= lower_bound(scores, count)]
+    least = np.partition(high, -count)[-count]
+    return np.asarray(scores >= least)
 
 
 class Posting(NamedTuple):
@@ -231,13 +266,16 @@ def question(search: SnapshotSearch, at: Places) -> Scores:
     return asking + only_asks * (np.float32(REPEATS) * search.own[at])
 
 
-def kind(search: SnapshotSearch, at: Places) -> NDArray[Any] | None:
+def kind(search: SnapshotSearch, at: Places) -> Scores | None:
     """Return how many of the things that the question asks for a text has: a number, a time, …"""
     asked = [flag for flag in cues.KINDS.values() if search.question.kinds & flag]
     if not asked:
         return None
-    present = [search.snapshot.marked[flag][at] for flag in asked]
-    return np.asarray(np.sum(present, axis=0, dtype=np.float32))
+    first, *others = (search.snapshot.marked[flag][at] for flag in asked)
+    found = first.astype(np.float32)
+    for marked in others:
+        found += marked
+    return found
 
 
 def summary(search: SnapshotSearch, at: Places) -> Scores | None:

@@ -21,7 +21,7 @@ from ..index.arrays import Positions
 from ..text import normalize, tokens
 from ..text.cues import MESSAGE
 from ..types import Cut, Memory, frozen
-from .features import COMPUTED, Column, Scores, SnapshotSearch, compute, relevance
+from .features import COMPUTED, Column, Scores, SnapshotSearch, compute, lower_bound, relevance
 from .profiles import Gate, Profile
 
 T = TypeVar("T")
@@ -95,8 +95,9 @@ def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
     )
     order = _order(search, found)
     if "passage" in profile.weights:
-        found.features["passage"] = count_passages(search, positions, order)
-        order = _order(search, found)
+        found.features["passage"] = passages = count_passages(search, positions, order)
+        if passages.any():
+            order = _order(search, found)
     return found.pick(order[:pool])
 
 
@@ -117,27 +118,15 @@ def count_passages(
     counts = np.zeros(len(positions))
     messages = (search.snapshot.flags[positions] >> MESSAGE).tolist()
     sessions = search.snapshot.session[positions].tolist()
+    pairs = list(zip(sessions, messages, strict=True))
+    if len(set(pairs)) == len(pairs):
+        return counts
     seen: Counter[tuple[int, int]] = Counter()
     for i in order.tolist():
         if messages[i]:
-            message = sessions[i], messages[i]
-            counts[i] = min(seen[message], PASSAGES - 1)
-            seen[message] += 1
+            counts[i] = min(seen[pairs[i]], PASSAGES - 1)
+            seen[pairs[i]] += 1
     return counts
-
-
-def lower_bound(scores: Scores, count: int) -> float:
-    """Return a bound that at least `count` scores reach, and few more, without sorting all.
-
-    >>> lower_bound(np.arange(100, dtype=np.float32), 2)
-    94.0
-    """
-    if not 0 < count < len(scores):
-        return -math.inf
-    size = max(1, len(scores) // (10 * count))
-    blocks = np.arange(0, len(scores), size)
-    best = np.maximum.reduceat(scores, blocks)
-    return float(np.partition(best, -count)[-count])
 
 
 def select_by_legs(
