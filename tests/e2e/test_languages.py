@@ -314,3 +314,21 @@ async def test_a_question_that_repeats_a_text_finds_it_with_confidence(
         assert texts_of(found)[0] == text
         assert found.confidence is not None
         assert found.confidence > 0.8
+
+
+async def test_a_large_scope_is_searched_in_every_language(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few English memories are compared by the second model there, and all others."""
+    async with aio.open(tmp_path / "m.db") as client:
+        ana = client.scope("ana")
+        for text in (*TEXTS, "Ich habe eine Katze namens Mimi.", "The pool opens at nine."):
+            await ana.remember(text)
+        english = await ana.recall("What is my dog afraid of?", min_confidence=0)
+        monkeypatch.setattr("memorist.retrieve.features.WHOLE", 4)
+        monkeypatch.setattr("memorist.retrieve.features.LIKELY", 1)
+        again = await ana.recall("What is my dog afraid of?", min_confidence=0)
+        assert texts_of(again)[0] == DOG
+        assert again.hits[0].score == pytest.approx(english.hits[0].score, abs=1e-6)
+        assert texts_of(await ana.recall("What is my cat called?"))[0].endswith("Mimi.")
+        assert texts_of(await ana.recall(HUND))[0] == DOG
