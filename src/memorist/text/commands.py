@@ -19,6 +19,7 @@ from .tokens import load_patterns
 LONGEST = 300  # characters of a command; a text to be saved may be longer
 LONGEST_SAVED = 20_000
 MOST_SENTENCES = 5
+MOST_LOOSE = 25  # words
 MOST_FILLERS = 6
 MOST_REQUESTS = 3
 MOST_BESIDE = 20  # words of a sentence beside the command
@@ -31,10 +32,11 @@ ANSWERS = ("yes", "no", "pick", "pick_new", "pick_old", "pick_both")  # to a que
 # These could as well be about something else, so nothing else may be said with them.
 _ALONE = ("undo", "forget_listed", "confirm_new", "confirm_old", "confirm_both")
 _ASKING = ("show", "show_topic", "_knows", "_told", "_have")  # these may be questions
-_HALF_NAMES = ("_knows", "_drop_it", "_told", "_have", "_unchanged")
+_HALF_NAMES = ("_knows", "_oops", "_drop_it", "_told", "_have", "_unchanged")
 _HALVES = {
     ("_knows", "_drop_it"): "forget_topic",
     ("_knows", "forget_last"): "forget_topic",
+    ("_oops", "_drop_it"): "forget_last",
     ("_told", "_have"): "show_topic",
 }
 _WORD = re.compile(r"\S+")
@@ -99,13 +101,14 @@ def parse(text: str, *, answers: bool = False) -> Command | None:
     >>> parse("yes") is None, parse("1 and 3", answers=True).places
     (True, (0, 2))
     """
-    if len(text) > LONGEST_SAVED:
+    if len(text) > LONGEST_SAVED or (len(text) > LONGEST and not _begins_to_save(text)):
         return None
     folded = _fold(text)
-    groups = [name for name, trigger in _triggers().items() if answers or trigger.search(folded)]
+    groups = []
+    for name, trigger in _triggers().items():
+        if name != "en_loose" and (answers or trigger.search(folded)):
+            groups.append(name)
     line = _Folded(text=text, folded=folded, groups=tuple(groups))
-    if not groups:
-        return None
     if _cue("asked").search(line.folded[-LONGEST:]):
         return None
     if len(text) > LONGEST:
@@ -115,7 +118,23 @@ def parse(text: str, *, answers: bool = False) -> Command | None:
         return answer
     if found := _match(line, whole):
         return found
-    return _match_parts(line, _SENTENCE) or _match_parts(line, _CLAUSE)
+    found = _match_parts(line, _SENTENCE) or _match_parts(line, _CLAUSE)
+    return found or _match_loosely(line)
+
+
+def _match_loosely(line: _Folded) -> Command | None:
+    """Return the command of a short message that is worded more freely than the others."""
+    if len(line.folded.split()) > MOST_LOOSE or _cue("elsewhere").search(line.folded):
+        return None
+    if _cue("reported").search(line.folded):
+        return None
+    return _match(line, (0, len(line.folded)), groups=("en_loose",))
+
+
+def _begins_to_save(text: str) -> bool:
+    """Return whether a long text begins with a request to save it."""
+    found = parse(text[:LONGEST])
+    return found is not None and found.intent == "save"
 
 
 def _match_parts(line: _Folded, part: re.Pattern[str]) -> Command | None:
@@ -169,15 +188,19 @@ def _match(
     span: tuple[int, int],
     *,
     names: tuple[str, ...] = (),
+    groups: tuple[str, ...] = (),
     halves: bool = False,
     answers: bool = False,
 ) -> Command | None:
     """Return the command that a part of a message is."""
-    for group in line.groups:
+    for group in groups or line.groups:
         is_triggered = answers or _triggers()[group].search(line.folded, *span) is not None
         if not is_triggered and not halves:
             continue
+        quick = _compile_together(group)
         spans = list(_trim(line.folded, span, group.split("_")[0]))
+        if not any(quick.fullmatch(line.folded, *each) for each in spans):
+            continue
         asks = bool(spans) and "?" in line.folded[spans[0][1] : span[1]]
         is_polite = len(spans) > 1
         for name, pattern in _compile(group):
@@ -323,19 +346,31 @@ def _cue(name: str) -> re.Pattern[str]:
 @cache
 def _triggers() -> dict[str, re.Pattern[str]]:
     """Return what a text must contain to be a command, by group of expressions."""
-    groups = _tables()["languages"]["all"].split()
+    groups = [*_tables()["languages"]["all"].split(), "en_loose"]
     return {name: re.compile(_tables()[name]["trigger"]) for name in groups}
+
+
+@cache
+def _list_expressions(group: str) -> list[tuple[str, str]]:
+    """Return the expressions of a group with their names, in order."""
+    found: list[tuple[str, str]] = []
+    for name, patterns in _tables()[group].items():
+        if name != "trigger":
+            found += [(name, pattern) for pattern in patterns]
+    return found
 
 
 @cache
 def _compile(group: str) -> Compiled:
     """Compile the expressions of a group when they are needed."""
-    compiled: Compiled = []
-    for name, patterns in _tables()[group].items():
-        if name == "trigger":
-            continue
-        compiled += [(name, re.compile(pattern)) for pattern in patterns]
-    return compiled
+    return [(name, re.compile(pattern)) for name, pattern in _list_expressions(group)]
+
+
+@cache
+def _compile_together(group: str) -> re.Pattern[str]:
+    """Compile the expressions of a group as one, which only tells whether one of them matches."""
+    plain = [re.sub(r"\?P<\w+>", "?:", pattern) for _, pattern in _list_expressions(group)]
+    return re.compile("|".join(plain))
 
 
 @cache

@@ -195,7 +195,10 @@ async def test_a_person_says_it_in_a_chat(ana: httpx.AsyncClient) -> None:
     assert (await say("pin this", [id]))["done"]
     assert (await ana.get(f"{V1}/entries/{id}", params=HOME)).json()["pinned"] is True
     assert (await say("forget that", [id]))["done"]
-    assert (await ana.get(f"{V1}/entries/{id}", params=HOME)).status_code == 404
+    hidden = (await ana.get(f"{V1}/entries/{id}", params=HOME)).json()
+    assert hidden["state"] == "soft_deleted"
+    asked = await say("Forget that for good.", [id])
+    assert (asked["done"], asked["intent"]) == (False, "forget_last"), "it is forgotten already"
     assert (await say("start incognito for this chat"))["done"]
     assert (await ana.get(f"{V1}/settings", params={"session": "s1", **HOME})).json()["on"] is False
     assert (await say("turn memory off"))["done"]
