@@ -51,10 +51,10 @@ async def fill(ana: ScopedClient) -> None:
     """Store one thing for each part of a context; in another session, so that nothing is news."""
     other = ScopedClient(ana.ctx, ana.scope, memorist.types.Labels())
     await other.consent.set("preferred_name", "Ana")
-    await other.remember(FRIDAYS, pinned=True)
-    await other.remember(FRIENDS, category="profile")
+    await other.remember(FRIDAYS, pinned=True, kind="semantic")
+    await other.remember(FRIENDS, category="profile", kind="semantic")
     await other.remember("The garden has two old apple trees.")
-    await other.remember(ANSIBLE)
+    await other.remember(ANSIBLE, kind="semantic")
 
 
 # The parts and their order
@@ -74,8 +74,8 @@ async def test_one_call_gives_every_part_in_its_order_byte_for_byte(ana: ScopedC
             "- +created: [Places] The server is in Porto. (imp=2)",
             "<memory>",
             "[PROFILE] preferred name: Ana",
-            f"[EPISODIC] {FRIDAYS}",
-            f"[EPISODIC] {FRIENDS}",
+            f"[SEMANTIC] {FRIDAYS}",
+            f"[SEMANTIC] {FRIENDS}",
             *hits,
             "</memory>",
         ]
@@ -104,7 +104,7 @@ async def test_each_change_is_reported_once_with_and_without_a_revision(ana: Sco
 
 async def test_without_a_thread_there_is_no_header_and_no_revision(engine: Client) -> None:
     bare = engine.scope("ana")
-    await bare.remember(ANSIBLE)
+    await bare.remember(ANSIBLE, kind="semantic")
     found = await bare.context(QUESTION)
     assert (found.text, found.revision) == (f"<memory>\n[SEMANTIC] {ANSIBLE}\n</memory>", None)
     with pytest.raises(InvalidInput, match="Name the thread"):
@@ -122,8 +122,8 @@ async def test_a_memory_is_shown_once_whatever_it_is(ana: ScopedClient) -> None:
 @pytest.mark.spec("IMP-20", "IMP-23")
 async def test_related_memories_come_last_and_are_marked(engine: Client) -> None:
     ana = engine.scope("ana")
-    await ana.remember("Ana's cat Miso is an orange tabby.")
-    await ana.remember("Ana lives in Lisbon with her cat Miso.")
+    await ana.remember("Ana's cat Miso is an orange tabby.", kind="semantic")
+    await ana.remember("Ana lives in Lisbon with her cat Miso.", kind="semantic")
     profile = replace(DEFAULT, limit=1)
     found = await ana.context("Which color has the tabby?", profile=profile)
     assert found.text == (
@@ -189,9 +189,9 @@ async def test_pinned_memories_are_always_there_within_their_share(ana: ScopedCl
     ids = []
     for n in range(8):
         text = f"House rule {n}: no shoes in room number {n}."  # 15 tokens as a line
-        receipt = await ana.remember(text, pinned=True, importance=n / 10, policy="milton")
-        ids += receipt.ids
-    await ana.remember(ANSIBLE)
+        given = {"pinned": True, "importance": n / 10, "kind": "semantic", "policy": "milton"}
+        ids += (await ana.remember(text, **given)).ids  # type: ignore[arg-type]
+    await ana.remember(ANSIBLE, kind="semantic")
     found = await ana.context(QUESTION, budget=200, since=99)
     pinned = [line for line in found.lines if line.source == "pinned"]
     assert [line.id for line in pinned] == ids[:4:-1], "the most important, in 30 % of the budget"
@@ -204,18 +204,41 @@ async def test_pinned_memories_are_always_there_within_their_share(ana: ScopedCl
     missing = min(left_out)
     assert left_out[missing] == "pinned: its 15 tokens do not fit: 6 of 60 are left"
     assert f"left out  {missing}: pinned: its 15 tokens do not fit" in found.explain()
-    assert f"pinned    {ids[7]}  [EPISODIC] House rule 7" in found.explain()
+    assert f"pinned    {ids[7]}  [SEMANTIC] House rule 7" in found.explain()
 
 
 async def test_what_was_recalled_has_room_beside_a_long_category(ana: ScopedClient) -> None:
     for n in range(40):
         text = f"Fact number {n} about the person."
         await ana.remember(text, category="profile", policy="milton")
-    await ana.remember(ANSIBLE)
+    await ana.remember(ANSIBLE, kind="semantic")
     found = await ana.context(QUESTION, budget=300, since=99)
     sources = [line.source for line in found.lines]
     assert sources.count("category") >= 10
     assert any(ANSIBLE in line.text for line in found.lines if line.source == "recalled")
+
+
+async def test_the_shares_of_the_budget_are_those_that_are_documented(ana: ScopedClient) -> None:
+    for n in range(30):
+        await ana.remember(f"Home fact {n} of her.", category="profile", policy="milton")
+        await ana.remember(f"The shop is deployed by {n} men.", policy="milton")
+    found = await ana.context(QUESTION, budget=400, since=99, min_confidence=0)
+    texts: dict[str, list[str]] = {}
+    for line in found.lines:
+        texts.setdefault(line.source, []).append(line.text)
+    tokens = {name: ana.ctx.count_tokens("\n".join(lines)) for name, lines in texts.items()}
+    assert set(tokens) <= {"category", "recalled", "related"}
+    assert tokens["recalled"] + tokens.get("related", 0) <= 200
+    assert 380 <= found.tokens <= 400, "the category fills what is left"
+    assert len(found.cut) > 0
+
+
+async def test_no_more_than_a_hundred_lines_are_named_as_left_out(ana: ScopedClient) -> None:
+    texts = [f"Rule {n}: no shoes in room {n}." for n in range(130)]
+    for text in texts:
+        await ana.remember(text, pinned=True, policy="milton")
+    found = await ana.context("Where may I walk?", budget=50, since=999)
+    assert len(found.cut) == 100
 
 
 # What is said if nothing is known
@@ -223,18 +246,18 @@ async def test_what_was_recalled_has_room_beside_a_long_category(ana: ScopedClie
 
 async def test_that_nothing_is_known_is_one_sentence(ana: ScopedClient) -> None:
     assert (await ana.context(QUESTION)).prompt() == NO_ANSWER
-    await ana.remember(FRIDAYS, pinned=True)
+    await ana.remember(FRIDAYS, pinned=True, kind="semantic")
     found = await ana.context("Who painted the Mona Lisa?", since=99, min_confidence=1)
-    assert found.prompt() == f"<memory>\n[EPISODIC] {FRIDAYS}\n</memory>\n{NO_OTHER}"
-    assert found.text == f"<memory>\n[EPISODIC] {FRIDAYS}\n</memory>"
+    assert found.prompt() == f"<memory>\n[SEMANTIC] {FRIDAYS}\n</memory>\n{NO_OTHER}"
+    assert found.text == f"<memory>\n[SEMANTIC] {FRIDAYS}\n</memory>"
     blank = await ana.context(" ", since=99)
     assert blank.prompt() == found.text, "nothing was asked"
 
 
 @pytest.mark.spec("IMP-70", "IMP-73")
 async def test_what_was_hidden_is_in_no_context(ana: ScopedClient) -> None:
-    ids = [(await ana.remember(FRIDAYS, pinned=True)).ids[0]]
-    ids.append((await ana.remember(FRIENDS, category="profile")).ids[0])
+    ids = [(await ana.remember(FRIDAYS, pinned=True, kind="semantic")).ids[0]]
+    ids.append((await ana.remember(FRIENDS, category="profile", kind="semantic")).ids[0])
     for id in ids:
         await ana.forget(id, keep_days=3)
     assert (await ana.context("deploy on Fridays", since=99)).prompt() == NO_ANSWER
@@ -277,8 +300,8 @@ def test_a_turn_continues_while_the_store_is_away(memory: Blocking) -> None:
 async def test_a_damaged_memory_does_not_stop_a_turn(tmp_path: Path) -> None:
     async with aio.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as opened:
         ana = opened.scope("ana", session="chat")
-        (bad,) = (await ana.remember(FRIDAYS, pinned=True)).ids
-        await ana.remember(ANSIBLE)
+        (bad,) = (await ana.remember(FRIDAYS, pinned=True, kind="semantic")).ids
+        await ana.remember(ANSIBLE, kind="semantic")
         file = apsw.Connection(str(tmp_path / "m.db"))
         file.execute("UPDATE memories SET text = 'Deploy on Fridays.' WHERE id = ?", (bad,))
         file.close()
@@ -305,16 +328,39 @@ async def test_an_agent_reads_only_what_its_allowlist_names(ana: ScopedClient) -
     )
     assert planner.revision == 3, "what it may not read is passed over"
     boss = await ana.context("What about the shop?", agent="supervisor", since=0)
-    assert boss.text.splitlines()[3:7] == [
+    assert boss.text.splitlines()[3:6] == [
         "- [profile] preferred name: Ana",
         "- [goals] Ship the shop by May.",
-        f"- [event] {FRIDAYS}",
         f"- [profile] {FRIENDS}",
     ]
     assert "- [relationships] She argued with Bo about the shop." in boss.text
     assert "Build" not in boss.text + planner.text
     with pytest.raises(NotAllowed, match="No agent 'nobody' has an allowlist"):
         await ana.context("shop", agent="nobody")
+
+
+@pytest.mark.spec("IMP-56")
+async def test_an_agent_that_reads_only_whole_categories_searches_nothing(
+    place: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "categories.toml"
+    file.write_text(
+        '[[categories.system]]\nname = "rules"\ncontext = "all"\n[allowlists]\nguard = ["rules"]\n'
+    )
+    async with aio.open(place, embedder="hashing", state_dir=tmp_path, categories=file) as opened:
+        ana = opened.scope("ana")
+        assert (await ana.context("tea?", agent="guard")).prompt() == NO_ANSWER
+        await ana.remember("No shoes indoors.", category="rules", kind="semantic")
+        await ana.remember("Ana drinks tea.", category="habits")
+        await ana.consent.set("tone", "brief")
+        found = await ana.context("tea?", agent="guard")
+        assert found.prompt() == f"- [rules] No shoes indoors.\n{NO_OTHER}"
+        await opened.ctx.access_log.flush()
+        assert [each for each in await ana.events(op="search") if each.node == "context"] == []
+        whole = await ana.context("Where are shoes?", since=None, min_confidence=1)
+        assert "[SEMANTIC] No shoes indoors." in whole.text, (
+            "also for a reader without an allowlist"
+        )
 
 
 @pytest.mark.spec("IMP-3", "IMP-13")

@@ -145,3 +145,14 @@ def test_the_room_beside_a_text_is_what_its_size_and_a_line_break_leave() -> Non
     assert caps.beside("a b c", words) == Caps(limit=3, tokens=6, chars=2)
     assert caps.beside("a b c d e", words).chars == 0
     assert Caps().beside("tea", words) == Caps()
+
+
+def test_a_share_of_caps_is_rounded_up_and_leaves_open_what_is_open() -> None:
+    assert Caps(limit=1, tokens=200, chars=99).share(0.3) == Caps(limit=1, tokens=60, chars=30)
+    assert Caps(tokens=1000).share(0.5) == Caps(tokens=500)
+
+
+def test_caps_that_satisfy_two_are_the_smaller_ones() -> None:
+    both = Caps(limit=3, tokens=200).at_most(Caps(tokens=60, chars=10))
+    assert both == Caps(limit=3, tokens=60, chars=10)
+    assert Caps().at_most(Caps()) == Caps()

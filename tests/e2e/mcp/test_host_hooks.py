@@ -312,9 +312,15 @@ def test_a_host_that_says_nothing_is_not_kept_waiting() -> None:
         assert "too long" in process.stderr.read()
 
 
-# The hook for a prompt gives the same context as `scope.context`.
+# The hook for a prompt gives the same context as `scope.context`, on both databases.
 
 
+@pytest.fixture
+def anywhere(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMORIST_DB", place)
+
+
+@pytest.mark.usefixtures("anywhere")
 def test_a_prompt_is_told_the_profile_and_what_is_pinned_whatever_it_asks(hook: Hook) -> None:
     with memorist.open(run_jobs=False) as memory:
         shop = memory.scope("ana", "shop")
@@ -328,6 +334,7 @@ def test_a_prompt_is_told_the_profile_and_what_is_pinned_whatever_it_asks(hook: 
 
 
 @pytest.mark.spec("IMP-3", "IMP-13", "IMP-72")
+@pytest.mark.usefixtures("anywhere")
 def test_a_prompt_is_told_what_others_changed_once_and_not_what_it_said_itself(hook: Hook) -> None:
     hook("prompt", prompt="The shop is deployed with Ansible.")
     assert context(hook("prompt", prompt="How is the shop deployed?")).startswith("<memory>")
@@ -342,6 +349,7 @@ def test_a_prompt_is_told_what_others_changed_once_and_not_what_it_said_itself(h
 
 
 @pytest.mark.spec("MIL-60", "MIL-61")
+@pytest.mark.usefixtures("anywhere")
 @pytest.mark.parametrize(("limit", "pinned"), [(1, 1), (2, 1), (3, 1), (6, 2), (9, 3)])
 def test_pinned_and_recalled_memories_share_the_limit(
     hook: Hook, monkeypatch: pytest.MonkeyPatch, limit: int, pinned: int
@@ -367,6 +375,7 @@ def uses() -> list[str]:
 
 
 @pytest.mark.spec("THE-98")
+@pytest.mark.usefixtures("anywhere")
 def test_a_turn_that_used_what_was_told_is_counted_when_it_ends(hook: Hook, tmp_path: Path) -> None:
     transcript = tmp_path / "transcript.jsonl"
     with memorist.open(run_jobs=False) as memory:
@@ -385,6 +394,7 @@ def test_a_turn_that_used_what_was_told_is_counted_when_it_ends(hook: Hook, tmp_
         assert memory.scope("ana", "shop").checkpoints.list() == []
 
 
+@pytest.mark.usefixtures("anywhere")
 def test_a_turn_that_was_told_nothing_is_not_counted_where_memory_is_off(
     hook: Hook, tmp_path: Path
 ) -> None:
