@@ -257,11 +257,6 @@ async def test_a_language_model_is_given_the_conversation_and_its_answer_is_kept
 
 
 @pytest.mark.spec("IMP-82")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 15, §6, and issue 16, §5, IMP: no prompt that is sent carries the episodic guard (IMP-82)",
-)
 async def test_the_request_for_an_episode_carries_the_episodic_guard(
     tmp_path: Path, llm_server: Server
 ) -> None:
@@ -279,6 +274,35 @@ async def test_the_request_for_an_episode_carries_the_episodic_guard(
         "280",
     )
     assert [rule for rule in rules if rule not in request.system] == []
+
+
+EPISODE = "The user decided to move to Lisbon on 1 May with Olga. The flat costs 700 euros a month."
+
+
+@pytest.mark.spec("IMP-82")
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [
+        (EPISODE, EPISODE),
+        (f"{EPISODE} The flat in Lisbon costs 700 euros.", EPISODE),
+        ("The flat in Lisbon costs 700 euros a month.", None),
+        ("The user decided to move to Porto on 1 May.", None),
+    ],
+    ids=["an episode", "a third sentence is cut", "not in the past tense", "not grounded"],
+)
+async def test_an_episode_is_in_the_past_tense_and_has_one_or_two_sentences(
+    place: str, llm_server: Server, answer: str, kept: str | None
+) -> None:
+    llm_server.answer = lambda request: {"summary": answer}
+    async with opened(place, policy="supervisor", **advised(llm_server)) as engine:
+        ana = await talked(engine, 2)
+        done = await ana.compress(threshold=1)
+        (summary,) = await engine.ctx.store.get(ana.scope, done.summaries)
+        by = [event.category for event in await ana.events(node="worker", op="merge")]
+        if kept is None:
+            assert str(by[0]).startswith("summary by rules: ")
+        else:
+            assert (summary.text, by[0]) == (kept, "summary by model")
 
 
 HOSTILE = [

@@ -71,6 +71,7 @@ class Policy:
     # What a job compresses regardless of the settings: the oldest sessions into summaries, or items
     # older than two days into records.
     compresses: Literal["sessions", "items"] | None = None
+    episodes: bool = False  # a model tells a session as an episode instead of summarizing it
     has_own_capacity: bool = False  # the setting `capacity` does not change it
     dated: bool = False  # the age of a memory starts at the time given, not at its creation
     guard: Literal["none", "contextual", "strict"] = "contextual"  # for drafts not saved on purpose

@@ -21,11 +21,11 @@ from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
 from ..index import Snapshot
 from ..index.arrays import products
-from ..ingest import pipeline, transitions
+from ..ingest import pipeline, transitions, validation
 from ..ports import Vectors
 from ..storage import Change, Event, Save
 from ..storage.tasks import Task
-from ..text import authority, normalize, summarize
+from ..text import authority, normalize, prompts, summarize
 from ..text.summarize import Turn
 from ..types import KINDS, STATES, Draft, Filter, Labels, Memory, Scope, State, frozen
 from . import DAILY, WEEKLY, finish, get_unchanged
@@ -261,9 +261,14 @@ async def _replace_by_summary(
     meta = {"state": state, "reason": "summarized"}
     if ctx.llm is not None:
         try:
-            answer = await ctx.llm.answer(sources[0].scope, summarize.ask(turns))
+            policy = validation.policy(ctx.policies, ctx.settings.policy)
+            as_episode = policy.episodes and session is not None
+            ask = summarize.ask(turns, as_episode=as_episode)
+            answer = await ctx.llm.answer(sources[0].scope, ask)
             text = str(answer["summary"])
-            why = summarize.find_fault(text, turns)
+            if as_episode:
+                text = prompts.trim(text)
+            why = summarize.find_fault(text, turns, as_episode=as_episode)
             if not why:
                 by_model = replace(draft, text=normalize.one_line(text))
                 summary = await _save(ctx, sources, by_model, meta | {"by": "model"})

@@ -1,0 +1,246 @@
+"""Split a text into clauses and their parts, with the words that carry meaning and whom each clause
+is about, to compare what a language model wrote with its source.
+
+The word lists are in `clauses.toml`: English, German, French, Spanish and Portuguese.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from . import tokens, values
+from .languages import STOP_WORDS
+from .normalize import compose
+from .tokens import ENGLISH, word_groups
+
+# Whom a clause is about: the person, something or someone of theirs, or something else.
+Subject = Literal["person", "theirs", "other"]
+NO_SUBJECT = ("spanish", "portuguese", "italian")  # languages that leave out "I"
+MOST_WORDS = 3000  # of a text
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_WORDS = {name: frozenset(words.split()) for name, words in _TABLES["words"].items()}
+NEGATIONS = {name: frozenset(words.split()) for name, words in _TABLES["not"].items()}
+_ANY_NEGATION: frozenset[str] = frozenset().union(*NEGATIONS.values())
+_SAME = word_groups(_TABLES["groups"]["same"])
+_TOKEN = re.compile(
+    r"""\d+(?:[.,:h]\d+)*(?:\.(?=\s\w))?|(?:Mr|Mrs|Ms|Dr|St|Sr|Sra)\.|[^\W\d_]+(?:['’][^\W\d_]+)*
+    |[,;:.!?…–—()"“”«»]|\s-\s""",
+    re.VERBOSE,
+)
+_SENTENCE_ENDS = frozenset(".!?…;")
+_SHORTENED = frozenset("s m ve d ll re".split())  # after an apostrophe
+_ENDINGS = frozenset(["", *"s es n en e er ern em".split()])
+_NOT = "not"  # the stem of all negations
+
+
+class Word(NamedTuple):
+    """A word, with what is compared of it."""
+
+    text: str  # in lower case
+    stem: str
+    is_name: bool = False  # it begins with a capital letter, or is a number
+    is_small: bool = False  # it carries no meaning by itself
+    is_owner: bool = False  # "Ana's"
+    place: int = 0  # in the source
+    turn: int = 0  # of the source
+
+    def among(self, *names: str) -> bool:
+        return any(self.text in _WORDS[name] for name in names)
+
+    @property
+    def is_negation(self) -> bool:
+        return self.stem == _NOT
+
+
+class ClausePart(NamedTuple):
+    """A part of a clause."""
+
+    clause: int
+    words: tuple[Word, ...]
+    subject: Subject  # of the clause
+    person: str  # who said it, or whom it tells of; empty if unknown
+
+    @property
+    def content(self) -> list[Word]:
+        """The words that carry meaning."""
+        return [word for word in self.words if not word.is_small]
+
+    @property
+    def is_negated(self) -> bool:
+        return any(word.is_negation for word in self.words)
+
+    def has(self, name: str) -> bool:
+        return any(word.among(name) for word in self.words)
+
+
+def is_same(word: Word, other: Word) -> bool:
+    """Return whether two words are the same, in any inflection.
+
+    A name has to be the same but for an ending; other words may differ in more letters.
+    """
+    a = word.text
+    b = other.text
+    if a == b or word.stem == other.stem:
+        return True
+    if a in _SAME and _SAME[a] == _SAME.get(b):
+        return True
+    if a[0].isdecimal() or b[0].isdecimal() or word.is_negation or other.is_negation:
+        return False
+    shared = 0
+    while shared < min(len(a), len(b)) and a[shared] == b[shared]:
+        shared += 1
+    if word.is_name:
+        return shared >= 4 and {a[shared:], b[shared:]} <= _ENDINGS
+    rest = max(len(a), len(b)) - shared
+    return (shared >= 3 and rest <= 2) or (shared >= 4 and rest <= 3) or (shared >= 6 and rest <= 5)
+
+
+def keys_of(word: Word) -> set[str]:
+    """Return keys of which two words have one in common if they are the same."""
+    return {word.text[:3], word.stem, _SAME.get(word.text, word.text)}
+
+
+def name_words(speakers: Iterable[str]) -> dict[str, str]:
+    """Return the words of the names of speakers, each with the word by which they are recognized.
+
+    >>> name_words(["The user", "Anna Weber"])
+    {'user': 'user', 'anna': 'weber', 'weber': 'weber'}
+    """
+    found: dict[str, str] = {}
+    for speaker in speakers:
+        for word in tokens.words(speaker):
+            if word not in _WORDS["article"]:
+                found[name_of(word)] = name_of(speaker)
+    return found
+
+
+def name_of(speaker: str) -> str:
+    """Return the word by which a person is recognized: their last name, or their role."""
+    words = tokens.words(speaker)
+    word = words[-1] if words else ""
+    if word in _WORDS["person"]:
+        return "user"
+    return "assistant" if word in _WORDS["assistant"] else word
+
+
+def split(
+    text: str,
+    language: str,
+    before: Sequence[ClausePart],
+    speaker: str,
+    names: Mapping[str, str] | None = None,
+) -> list[ClausePart]:
+    """Return the parts of a text: of its source, after those before, or with the names of the
+    people, of what a model wrote.
+    """
+    parts: list[ClausePart] = []
+    clause = before[-1].clause + 1 if before else 0
+    turn = before[-1].words[0].turn + 1 if before else 0
+    groups: list[list[Word]] = [[]]
+    person = speaker
+    subject: Subject | None = None
+    is_claim = names is not None
+    for word in [*_read(text, language), Word(".", ".")]:
+        is_end = word.text in _SENTENCE_ENDS
+        if word.text == "," and is_claim:
+            continue
+        if not is_end and word.text != "," and not word.among("and"):
+            if word.among("about") and groups[-1] and not is_claim:
+                groups.append([])
+            groups[-1].append(word._replace(turn=turn))
+            continue
+        spoken = [each for group in groups for each in group]
+        if spoken:
+            if names is None:
+                subject = _find_subject(spoken, language, subject)
+            else:
+                subject, person = _find_claimed(spoken, names, subject, person)
+            parts += [
+                ClausePart(clause, tuple(group), subject, person) for group in groups if group
+            ]
+            clause += 1
+            groups = [[]]
+        if is_end and is_claim:
+            person = ""
+            subject = None
+    return parts
+
+
+def _find_subject(words: Sequence[Word], language: str, before: Subject | None) -> Subject:
+    """Return whom a clause of the source is about. Without a subject, it is that of the clause
+    before.
+    """
+    for n, word in enumerate(words):
+        if word.among("speaker") or (language == "french" and word.text == "on"):
+            return "person"
+        if n < 3 and word.among("possessive"):
+            return "theirs"
+        if n < 3 and word.among("other"):
+            return "theirs" if before == "theirs" else "other"
+    if before is not None:
+        return before
+    return "person" if language in NO_SUBJECT and not words[0].among("article") else "other"
+
+
+def _find_claimed(
+    words: Sequence[Word],
+    names: Mapping[str, str],
+    before: Subject | None,
+    person: str,
+) -> tuple[Subject, str]:
+    """Return whom a clause that a model wrote is about, and the name of that person."""
+    for n, word in enumerate(words):
+        name = name_of(word.text)
+        if name not in names:
+            continue
+        owned = any(each.among("of") for each in words[max(1, n - 2) : n])
+        if word.is_owner or owned:
+            return "theirs", person
+        if n < 3:
+            return "person", names[name]
+    return before or "other", person
+
+
+def _read(text: str, language: str) -> Iterator[Word]:
+    """Yield the words of a text, and a comma or full stop for its punctuation."""
+    place = 0
+    for token in _TOKEN.findall(compose(text[: 20 * MOST_WORDS]))[:MOST_WORDS]:
+        place += 1
+        if not token[0].isalnum():
+            mark = token if token in _SENTENCE_ENDS else ","
+            yield Word(mark, mark)
+            continue
+        left, _, right = token.replace("’", "'").partition("'")
+        is_owner = right.lower() == "s"
+        joined = left + right
+        if not right or right.lower() in _SHORTENED:
+            yield _make_word(left, language)._replace(is_owner=is_owner, place=place)
+        elif joined.lower() in _ANY_NEGATION:
+            yield _make_word(joined, language)._replace(place=place)
+        else:  # in French
+            yield _make_word(left, language)._replace(place=place)
+            yield _make_word(right, language)._replace(place=place)
+
+
+@lru_cache(maxsize=1 << 12)
+def _make_word(token: str, language: str) -> Word:
+    low = token.lower()
+    numbers = values.read_values(low).numbers
+    if numbers and values.is_value(low):
+        return Word(numbers[0], numbers[0], is_name=True)
+    if low in NEGATIONS.get(language, _ANY_NEGATION):
+        return Word(low, _NOT)
+    stop_words = ENGLISH if language == "english" else STOP_WORDS.get(language, ENGLISH)
+    is_small = low in stop_words or low in _WORDS["speaker"] or len(low) == 1
+    stem = (tokens.analyze(low, language) or [low])[0]
+    return Word(
+        low,
+        stem,
+        is_name=token[0].isupper(),
+        is_small=is_small and low not in _WORDS["turn"] and low not in _SAME,
+    )

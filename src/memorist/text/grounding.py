@@ -1,0 +1,227 @@
+"""Check whether a text that a language model wrote says what its source says.
+
+A model invents facts and mixes them up. So a text is split into parts, and each part is compared
+with the clauses of the source: its words have to occur there, in any inflection, with the same
+numbers, names, negations and order, about the same person. A few paraphrases are recognized, in
+English, German, French, Spanish and Portuguese.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from . import tokens, values
+from .clauses import (
+    NEGATIONS,
+    NO_SUBJECT,
+    ClausePart,
+    Word,
+    is_same,
+    keys_of,
+    name_of,
+    name_words,
+    split,
+)
+from .languages import tell_language
+
+_VALUES = "numbers units times dates weekdays months days".split()
+MOST_TURNS = 2  # that one clause of a summary tells of
+OTHER_WORDS = "its words do not match the source"
+OTHER_MEANING = "it changes the meaning of the source"
+OTHER_PERSON = "it is about someone else"
+
+
+class Told(NamedTuple):
+    """A text of the source, and who said it, where that matters."""
+
+    text: str
+    speaker: str = ""
+
+
+def find_fault(text: str, source: Sequence[Told], who: str | None = None) -> str:
+    """Return why the source does not support a text; empty if it does.
+
+    With `who`, the text is a fact about that person, who is the speaker of the source: it may not
+    leave out what restricts a statement. Without, it is a summary of what several people said.
+
+    >>> told = [Told("I don't eat meat on Fridays, but I love fish.")]
+    >>> find_fault("Ana loves fish.", told, "Ana"), find_fault("Ana eats meat.", told, "Ana")
+    ('', 'it changes the meaning of the source')
+    >>> find_fault("Ana loves cheese.", told, "Ana")
+    'its words do not match the source'
+    """
+    everything = "\n".join(f"{told.speaker}: {told.text}" for told in source)
+    stated = values.read_values(everything)
+    claimed = values.read_values(text)
+    for name in _VALUES:
+        if not set(getattr(claimed, name)).issubset(getattr(stated, name)):
+            return f"it has {name} that are not in the source"
+    language = tell_language(tokens.words(everything))
+    parts: list[ClausePart] = []
+    for told in source:
+        parts += split(told.text, language, parts, name_of(told.speaker))
+    names = name_words([who or "", *(told.speaker for told in source)])
+    claims = split(text, tell_language(tokens.words(text), language), [], "", names)
+    words = [word for claim in claims for word in claim.content]
+    if language not in NEGATIONS and bool(claimed.negations) != bool(stated.negations):
+        return OTHER_MEANING
+    index = _index(parts)
+    has_content = False
+    for claim in claims:
+        found, is_known = _align(claim, parts, index, names, is_fact=who is not None)
+        if not is_known:
+            return OTHER_WORDS
+        if not found:
+            continue
+        has_content = True
+        if why := _compare(claim, found, parts, language, words if who else None):
+            return why
+    return "" if has_content else OTHER_WORDS
+
+
+def _index(parts: Sequence[ClausePart]) -> Mapping[str, list[tuple[Word, int]]]:
+    """Return the words of the source by what they may have in common with others, each with the
+    number of its part.
+    """
+    index: defaultdict[str, list[tuple[Word, int]]] = defaultdict(list)
+    for number, part in enumerate(parts):
+        for word in part.content:
+            for key in keys_of(word):
+                index[key].append((word, number))
+    return index
+
+
+def _align(
+    claim: ClausePart,
+    parts: Sequence[ClausePart],
+    index: Mapping[str, list[tuple[Word, int]]],
+    names: Mapping[str, str],
+    *,
+    is_fact: bool,
+) -> tuple[list[tuple[Word, ClausePart]], bool]:
+    """Return the words of the source that those of a claim repeat, and whether nothing is new.
+
+    The words of the part that has most of them come first, or of which most is repeated.
+    """
+    missing = []
+    matches: defaultdict[int, dict[Word, Word]] = defaultdict(dict)  # by the number of the part
+    for word in claim.content:
+        if word.is_negation or name_of(word.text) in names:
+            continue
+        missing.append(word)
+        for key in keys_of(word):
+            for other, number in index.get(key, ()):
+                if word not in matches[number] and is_same(word, other):
+                    matches[number][word] = other
+    found: list[tuple[Word, ClausePart]] = []
+
+    def share(number: int) -> tuple[int, float, int]:
+        count = sum(word in matches[number] for word in missing)
+        return count, count / (1 + len(parts[number].content)), -number
+
+    while missing and matches:
+        best = max(matches, key=share)
+        match = matches.pop(best)
+        found += [(match[word], parts[best]) for word in missing if word in match]
+        missing = [word for word in missing if word not in match]
+    allowed = ["neutral", "against", "person"]
+    if not is_fact:
+        allowed.append("telling")
+    return found, all(word.among(*allowed) and not word.is_name for word in missing)
+
+
+def _compare(
+    claim: ClausePart,
+    found: Sequence[tuple[Word, ClausePart]],
+    parts: Sequence[ClausePart],
+    language: str,
+    fact: Sequence[Word] | None,
+) -> str:
+    """Return what a claim changes in the parts of the source that it repeats; empty if nothing.
+
+    `fact` has all the words of a fact; it is None for a summary.
+    """
+    main = found[0][1]
+    # In a fact, a single word of another clause only names what the main clause is about.
+    least = 1 if fact is None else 2
+    counts = Counter(part.clause for _, part in found)
+    clauses = {clause for clause, count in counts.items() if count >= least} | {main.clause}
+    around = [part for part in parts if part.clause in clauses]
+    if _is_negative([claim]) != _is_negative(around):
+        return OTHER_MEANING
+    # Verbs move in German, and everything does in a summary.
+    nouns_only = fact is None or language == "german"
+    compared: list[Word] = []
+    for word, part in found:
+        is_inside = part.clause == main.clause and not nouns_only and not word.among("light")
+        if is_inside or (word.is_name and word.turn == main.words[0].turn):
+            compared.append(word)
+    if not nouns_only:
+        compared += [word for part in around for word in part.words if word.is_negation]
+    if not _is_in_order(_sort(compared, claim), language):
+        return "its words are in another order than in the source"
+    if fact is None and len({word.turn for word, _ in found}) > MOST_TURNS:
+        return OTHER_WORDS
+    if fact is None:
+        is_other = main.person not in ("", claim.person) and claim.person
+        return OTHER_PERSON if is_other and main.subject == "person" else ""
+    clause = [part for part in around if part.clause == main.clause]
+    needed = clause if any(part.is_negated for part in clause) else [main]
+    for part in needed:
+        for word in part.content:
+            is_needed = not word.is_negation and not word.among(
+                "light", "neutral", "against", "stopped"
+            )
+            if is_needed and not any(is_same(each, word) for each in fact):
+                return "it leaves out a part of the source"
+    for name in ("unsure", "formerly"):
+        if any(part.has(name) for part in clause) != claim.has(name):
+            return OTHER_MEANING
+    if any(part.has("was") for part in clause) and claim.has("is") and not claim.has("was"):
+        return OTHER_MEANING
+    is_group = claim.has("group") and main.subject == "person"
+    is_own = any(word.among("possessive") for word in main.words[:3])
+    if claim.subject == "person" != main.subject:
+        return OTHER_PERSON
+    if claim.subject == "theirs" != main.subject and not is_group and not is_own:
+        return OTHER_PERSON
+    return ""
+
+
+def _sort(found: Sequence[Word], claim: ClausePart) -> list[Word]:
+    """Return words of the source in the order in which a claim repeats them."""
+    order: list[Word] = []
+    for word in claim.content:
+        for other in found:
+            if is_same(word, other) and other not in order:
+                order.append(other)
+                break
+    return order
+
+
+def _is_in_order(words: Sequence[Word], language: str) -> bool:
+    """Return whether words of the source are in its order, except that one end may come first, or
+    the first word later: "we chose green tea", "green tea was chosen".
+    """
+    places = [word.place for word in words]
+    breaks = [n for n, (a, b) in enumerate(pairwise(places)) if b < a]
+    if not breaks:
+        return True
+    if len(places) == 2:
+        is_free = not any(word.is_name or word.is_negation for word in words)
+        return is_free and language in NO_SUBJECT
+    is_turned = len(breaks) == 1 and places[-1] < places[0]
+    others = [place for place in places if place != min(places)]
+    return is_turned or others == sorted(others)
+
+
+def _is_negative(parts: Sequence[ClausePart]) -> bool:
+    """Return whether parts say that something is not so: by a negation or by a word such as
+    "hates", but not by both.
+    """
+    is_negated = any(part.is_negated for part in parts)
+    against = sum(word.among("against", "stopped") for part in parts for word in part.words)
+    return (is_negated + against) % 2 == 1

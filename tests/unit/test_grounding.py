@@ -1,0 +1,72 @@
+"""What a model wrote is kept if its source says it, in five languages, and not otherwise."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memorist.extraction import llm
+from memorist.text import grounding, summarize
+from memorist.text.grounding import Told
+from memorist.text.summarize import Turn
+
+AT = datetime(2026, 5, 8, 9, tzinfo=UTC)
+DATA = Path(__file__).parents[1] / "data" / "model_answers.jsonl"
+ANSWERS = [json.loads(line) for line in DATA.read_text("utf-8").splitlines()]
+ROLES = ("user", "assistant")
+
+
+def is_kept(answer: dict[str, Any]) -> bool:
+    """Return whether a fact or a summary passes all checks of a model's answer."""
+    if answer["type"] == "fact":
+        item = {"fact": answer["text"], "type": "profile", "evidence": answer["evidence"]}
+        item |= {"confidence": 0.9, "importance": 0.7}
+        source = answer["source"]
+        found, _ = llm.check({"facts": [item]}, source, who=answer["who"], at=AT)
+        return bool(found)
+    turns = []
+    for who, text in answer["turns"]:
+        turns.append(Turn(text, f"The {who}" if who in ROLES else who))
+    return not summarize.find_fault(answer["text"], turns)
+
+
+def share_kept(**labels: object) -> float:
+    chosen = [each for each in ANSWERS if labels.items() <= each.items()]
+    return sum(map(is_kept, chosen)) / len(chosen)
+
+
+def test_the_set_has_more_than_a_hundred_answers_of_each_kind_in_five_languages() -> None:
+    counts = Counter(answer["grounded"] for answer in ANSWERS)
+    assert counts[True] > 100
+    assert counts[False] > 100
+    assert {answer["language"] for answer in ANSWERS} == {"en", "de", "fr", "es", "pt"}
+    assert len({(str(each.get("turns")), str(each)) for each in ANSWERS}) == len(ANSWERS)
+
+
+def test_nine_of_ten_grounded_answers_are_kept() -> None:
+    assert share_kept(grounded=True) >= 0.9
+    assert share_kept(grounded=True, type="fact") >= 0.9
+    assert share_kept(grounded=True, type="summary") >= 0.8
+    for language in ("en", "de", "fr", "es", "pt"):
+        assert share_kept(grounded=True, language=language) >= 0.8, language
+
+
+def test_at_most_one_of_fifty_ungrounded_answers_is_kept() -> None:
+    assert share_kept(grounded=False) <= 0.02
+    assert share_kept(grounded=False, type="fact") <= 0.02
+    assert share_kept(grounded=False, type="summary") <= 0.02
+
+
+@pytest.mark.parametrize(
+    "text", ["I like tea, " * 6000, "nicht " * 20000, "A'b " * 20000, "." * 60000]
+)
+def test_a_long_source_is_compared_in_time_in_proportion_to_its_length(text: str) -> None:
+    started = time.perf_counter()
+    grounding.find_fault("Ana likes green tea and milk.", [Told(text, "Ana")], "Ana")
+    assert time.perf_counter() - started < 5
