@@ -23,6 +23,7 @@ NODES: tuple[Node, ...] = get_args(Node)
 STATES: tuple[State, ...] = get_args(State)
 GUILD = "__guild__"  # user of a scope that belongs to a group, whose facts name their subject
 RELATED = "related_to"  # type of a relation between memories about the same topic
+REPLACES = "replaces"  # from a turn to an earlier statement that it makes outdated
 CONTRADICTS = "contradicts"  # from a newer memory to the one it replaced, until resolved
 HISTORY_EVENTS = ("ADD", "UPDATE", "DELETE", "MERGE", "LINK", "TTL", "RESTORE")
 ITEM_TYPES = ("fact", "preference", "project", "decision", "crumb", "request", "result")

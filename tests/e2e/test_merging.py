@@ -284,7 +284,7 @@ async def test_what_is_told_late_about_an_earlier_time_retires_nothing(ana: Scop
 
 @pytest.mark.spec("THE-32", "THE-37")
 @pytest.mark.parametrize("at_once", [True, False], ids=["in one call", "one after the other"])
-async def test_a_turn_is_merged_with_the_same_turn_of_its_session_alone(
+async def test_a_turn_is_merged_with_the_same_turn_of_any_session(
     ana: ScopedClient, at_once: bool
 ) -> None:
     said = [
@@ -300,14 +300,13 @@ async def test_a_turn_is_merged_with_the_same_turn_of_its_session_alone(
         (memory.labels.session, memory.text, memory.repeat_count) for memory in await ana.list()
     )
     assert kept == [
-        ("s1", "The ferry is late.", 1),
+        ("s1", "The ferry is late.", 2),
         ("s1", "Yes, of course.", 0),
         ("s1", "Yes, of course.", 0),
-        ("s2", "The ferry is late.", 0),
     ]
 
 
-async def test_turns_of_a_conversation_neither_merge_across_sessions_nor_retire_each_other(
+async def test_turns_merge_across_sessions_and_the_newer_value_comes_first(
     ana: ScopedClient,
 ) -> None:
     said = [
@@ -318,8 +317,15 @@ async def test_turns_of_a_conversation_neither_merge_across_sessions_nor_retire_
     await ana.remember(
         [{"content": text, "session": session, "role": "user"} for session, text in said]
     )
-    assert len(await ana.list()) == 3
-    assert await ana.conflicts() == []
+    kept = {memory.text: memory for memory in await ana.list()}
+    assert {text: memory.repeat_count for text, memory in kept.items()} == {
+        "I live in Berlin now": 1,
+        "I live in Porto now": 0,
+    }
+    (conflict,) = await ana.conflicts()
+    assert (conflict.new.text, conflict.old.text) == ("I live in Porto now", "I live in Berlin now")
+    found = await ana.recall("Where do I live?")
+    assert [hit.memory.text for hit in found] == ["I live in Porto now"]
 
 
 async def test_a_pinned_value_hands_its_pin_on(ana: ScopedClient) -> None:

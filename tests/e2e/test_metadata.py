@@ -73,11 +73,6 @@ async def test_a_near_memory_proposes_tags_under_the_theoria_policy_too(
 
 
 @pytest.mark.spec("THE-74", "THE-77")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 15 (conversations), §1: turns get tags and confidence as notes do",
-)
 async def test_names_and_topics_are_found_in_a_conversation(engine: Client) -> None:
     chat = engine.scope("ana", session="chat-1")
     said = "Anna Weber from ACME showed us the observatory."

@@ -302,11 +302,6 @@ async def test_three_bits_apart_is_a_repetition_and_four_is_not(theoria: Theoria
 
 
 @pytest.mark.spec("THE-30", "THE-32", "THE-37")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 15 (conversations), §3: SimHash ≤ 3 works across sessions",
-)
 async def test_what_is_said_again_in_another_session_is_one_entry(
     engine: Client, lab: ScopedClient
 ) -> None:
@@ -319,11 +314,6 @@ async def test_what_is_said_again_in_another_session_is_one_entry(
 
 
 @pytest.mark.spec("THE-30")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 15 (conversations), §3: a filler word does not block",
-)
 async def test_a_filler_word_makes_no_new_entry(theoria: Theoria) -> None:
     said = f"Basically, {NOTES}"
     assert normalize.distance(normalize.simhash64(NOTES), normalize.simhash64(said)) == 1

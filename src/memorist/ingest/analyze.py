@@ -68,7 +68,7 @@ class Chunk:
     category: str
     item_type: str | None
     session: str | None
-    is_turn: bool  # turns of a conversation are never merged
+    is_turn: bool  # a turn of a conversation; a rewording of it is another turn
     on_purpose: bool  # the user asked to store exactly this
     clause: ClauseParts | None = None  # where contradictions are looked for
     about: list[Entity] = field(default_factory=list)  # names and topics
@@ -79,6 +79,10 @@ class Chunk:
     salience: float = 0.0
     key: str | None = None  # under which a newer preference replaces an older one
     vector: Vectors | None = None
+    id: str | None = None  # of its memory, once it is created
+    answers: bool = False  # it follows a question of the other side
+    older: Sequence[tuple[Memory | Chunk, float]] = ()  # what it may replace, with the similarity
+    earlier: int = 0  # number of memories before it
 
     @property
     def during(self) -> dict[str, str]:
@@ -100,15 +104,12 @@ class Chunk:
     def is_comparable(self, memory: Memory) -> bool:
         """Return whether a chunk can repeat a memory: same source, and no relative dates.
 
-        "I went there yesterday", said on two days, is two memories. A turn of a conversation can
-        repeat only turns of the same session, and only if it is self-contained: "Yes." answers
-        another question each time.
+        "I went there yesterday", said on two days, is two memories. A turn of a conversation repeats
+        another one only if it is self-contained: "Yes." answers another question each time.
         """
         if not self.has_same_source(memory):
             return False
-        is_other_session = self.session not in (None, memory.labels.session)
-        is_fragment = self.session is not None and len(self.text.split()) < SELF_CONTAINED
-        if is_other_session or is_fragment:
+        if self.session is not None and len(self.text.split()) < SELF_CONTAINED:
             return False
         said = self.draft.at
         other = memory.occurred_at
@@ -117,7 +118,7 @@ class Chunk:
 
 
 def is_turn(of: Draft | Memory) -> bool:
-    """Return whether it is a turn of a conversation; turns are never merged."""
+    """Return whether it is a turn of a conversation."""
     return of.labels.session is not None and of.speaker is not None
 
 
@@ -158,8 +159,7 @@ def analyze(draft: Draft, policy: Policy) -> list[Chunk]:
         if policy.score == "given":
             continue
         names = entities.entities(text)
-        # A turn of a conversation has the topics of the turns around it.
-        chunk.takes_tags = chunk.session is None and policy.score != "novelty"
+        chunk.takes_tags = policy.score != "novelty"
         chunk.about = entities.about(text, names) if chunk.takes_tags else []
         chunk.tags, chunk.confidence = entities.tags(chunk.about)
         if policy.score != "heuristic":

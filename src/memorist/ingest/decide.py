@@ -1,33 +1,26 @@
 """The decision on each chunk: create, merge or skip it, or update or supersede a memory with it.
 
-A `Batch` holds the state of one transaction: the memories that chunks may repeat or contradict, and
-the decisions so far, so that later chunks of the same call are compared with earlier ones. Memories
-are compared by exact text, by fingerprint, or by meaning with the same values.
+Memories are compared by exact text, by fingerprint, or by meaning with the same values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from heapq import nlargest
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from ..context import Context
-from ..index import Snapshot
-from ..storage import Change, Checks, Event, Relation, Save, SeenMessage
+from ..storage import Event, Relation, Save
 from ..text import compare, contradictions, entities, normalize
 from ..text.clock import new_id
 from ..text.statements import parse
-from ..types import CONTRADICTS, Memory, Outcome, Scope
-from . import transitions
-from .analyze import Chunk, is_kept, is_turn, novelty, novelty_importance, unified
-from .guard import Item
-from .policies import Bands, Policy
+from ..types import CONTRADICTS, Memory, Outcome
+from . import current, transitions
+from .analyze import Chunk, is_kept, novelty, novelty_importance, unified
+from .batch import Batch, Neighbors
+from .policies import Bands
 
 FORGOTTEN = "it was forgotten on request: save it on purpose to keep it again"
 SAID_AGAIN = "said again"
-MOST = 5  # memories that a chunk is compared with
 MOST_TAGS = 3  # taken over from near memories
 # Like all tags with a colon, these apply to a single memory.
 _OWN_TAGS = ("source-forgotten", "do_not_assume")
@@ -41,70 +34,6 @@ _GAINED = """
     repeat_count importance base_importance manually_saved pinned confidence tags source_ids
     evidence evidence_ids
 """.split()
-
-Neighbors = Sequence[tuple[float, Memory]]  # with their cosine, nearest first
-
-
-@dataclass(kw_only=True)
-class Batch:
-    """Drafts that are written in one transaction, the data read for them, and the decisions."""
-
-    ctx: Context
-    scope: Scope
-    policy: Policy
-    now: datetime
-    items: Sequence[Item]
-    problem: str = ""  # why there are no vectors
-    second: dict[str, tuple[str, Any]] = field(default_factory=dict)  # model and vector, by text
-    checks: Checks | None = None  # read under the write lock
-    snapshot: Snapshot = field(init=False)  # of the scope before the write
-    memories: dict[str, Memory] = field(default_factory=dict)  # by id: what a chunk may repeat
-    rows: dict[str, int] = field(default_factory=dict)  # of those, by id
-    near: dict[str, dict[str, float]] = field(default_factory=dict)  # cosines by text and id
-    forgotten: frozenset[str] = frozenset()  # texts that must not be stored again
-    keyed: dict[str, Memory] = field(default_factory=dict)
-    places: dict[str, int] = field(default_factory=dict)  # the last sequence number in each session
-    puts: dict[str, Save] = field(default_factory=dict)
-    others: list[Change] = field(default_factory=list)
-    messages: list[SeenMessage] = field(default_factory=list)
-
-    @property
-    def chunks(self) -> list[Chunk]:
-        return [chunk for item in self.items for chunk in item.chunks]
-
-    def neighbors(self, chunk: Chunk) -> Neighbors:
-        """Return the memories a chunk is compared with, nearest first."""
-        found = dict(self.near.get(chunk.text, {}))
-        written: dict[str, float] = {}
-        for id, put in self.puts.items():
-            if put.vector is None:
-                continue
-            written[id] = 0.0
-            if chunk.vector is not None:
-                written[id] = float(put.vector @ chunk.vector)
-        nearest = nlargest(MOST, written, key=written.__getitem__)
-        for id in nearest:
-            found[id] = written[id]
-        usable = []
-        for id, cosine in found.items():
-            memory = self.memories[id]
-            if memory.is_active and not is_turn(memory):
-                usable.append((cosine, memory))
-        return sorted(usable, key=lambda each: (-each[0], each[1].id))
-
-    def save(self, put: Save) -> None:
-        """Add a memory to the write; later chunks of this call are compared with it."""
-        memory = put.memory
-        policy = self.policy
-        self.puts[memory.id] = put
-        if memory.key:
-            self.keyed[memory.key] = memory
-        if policy.exact or policy.near or policy.bands or policy.conflicts:
-            self.memories[memory.id] = memory
-        session = memory.labels.session
-        place = memory.sequence
-        if session is not None and place is not None:
-            self.places[session] = max(place, self.places.get(session, place))
 
 
 def decide(chunk: Chunk, batch: Batch) -> Outcome:
@@ -146,8 +75,9 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
         vector=chunk.vector,
         model=batch.snapshot.model,
     )
+    chunk.id = memory.id
     batch.save(put)
-    return Outcome(status="created", ids=(memory.id,))
+    return current.replace_older(chunk, batch, memory.id)
 
 
 def find_duplicate(
@@ -285,6 +215,7 @@ def _supersede(old: Memory, memory: Memory, chunk: Chunk, batch: Batch, reason: 
         old_ref=old.id,
         meta={"reason": reason, "supersedes": old.id},
     )
+    chunk.id = memory.id
     batch.save(made)
     why = f"it replaces {old.id}"
     if reason == CONTRADICTS:

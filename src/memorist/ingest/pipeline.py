@@ -28,9 +28,10 @@ from ..text import authority, normalize, tokens
 from ..text.clock import new_id
 from ..text.statements import ClauseParts
 from ..types import Draft, Message, Outcome, Scope, Status
-from . import guard, links, trim, validation
+from . import current, guard, links, trim, validation
 from .analyze import Chunk, analyze
-from .decide import FORGOTTEN, MOST, Batch, decide
+from .batch import MOST, Batch
+from .decide import FORGOTTEN, decide
 from .guard import Item
 from .policies import Bands, Policy
 
@@ -141,6 +142,7 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     await load(tx, batch)
     for item in items:
         _write_item(item, batch, seen)
+    await current.replace_echoes(tx, batch)
     if batch.problem.startswith(FAILED):
         failure = Event(node="hotpath", op="embed", at=batch.now, status="error")
         batch.others.append(failure)
@@ -149,8 +151,7 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     await tx.save_messages(batch.messages)
     if policy.extract is not None and ctx.settings.extract != "off":
         await tasks.add(tx, *_queue_extraction(items, batch))
-    kinds = {put.memory.kind for put in puts}
-    if policy.links is not None and "semantic" in kinds:
+    if policy.links is not None and any(put.memory.kind == "semantic" for put in puts):
         await links.link(tx, batch.snapshot, puts, policy.links, batch.now)
     done = outcomes(items)
     are_new = [each.status == "created" and each.supersedes is None for each in done]
@@ -226,11 +227,11 @@ async def load(tx: Transaction, batch: Batch) -> None:
             batch.rows[memory.id] = row
         for text, cosines in near.items():
             batch.near[text] = {at_rows[row].id: cosine for row, cosine in cosines.items()}
+    await current.find_older(tx, batch)
     # A generator: the texts are computed only if anything was ever forgotten.
     texts = (normalize.wording(chunk.text) for chunk in chunks)
     batch.forgotten = await tx.tombstones(scope, texts, batch.now)
-    keys = [chunk.key for chunk in chunks if chunk.key is not None]
-    if keys:
+    if keys := [chunk.key for chunk in chunks if chunk.key is not None]:
         batch.keyed = await tx.by_key(scope, keys)
     batch.places.update(checks.sequences)
 

@@ -14,7 +14,7 @@ from ..context import Context, Place
 from ..errors import InvalidInput, NotFound, ProviderFailed, RevisionConflict
 from ..ingest import links, transitions, validation
 from ..ports import Vectors
-from ..storage import Save, Unrelated
+from ..storage import Change, Relation, Save, Unrelated
 from ..storage.queries import Reader
 from ..storage.scan import original_text
 from ..storage.store import Store
@@ -24,6 +24,7 @@ from ..text import normalize
 from ..text.clock import new_id
 from ..types import (
     CONTRADICTS,
+    REPLACES,
     Conflict,
     Evidence,
     Filter,
@@ -243,7 +244,7 @@ async def list_conflicts(
         old = memories.get(relation.to_id)
         if new is None or old is None or not new.is_active:
             continue
-        if old.state == "superseded" and old.superseded_by == new.id:
+        if old.is_active or (old.state == "superseded" and old.superseded_by == new.id):
             found.append(Conflict(new=new, old=old, at=relation.at))
     return found
 
@@ -270,33 +271,31 @@ async def decide(
         old = found[0].old
         now = ctx.clock()
         meta: dict[str, Any] = {"decision": decision, "between": [new.id, old.id]}
-        if decision != "rejected":
-            kept = transitions.revise(new, now)
-            puts = [Save(memory=kept, event="updated", actor=actor, meta=meta)]
-            if decision == "both":
-                back = transitions.restore(old, now)
-                puts.append(Save(memory=back, event="restored", actor=actor, meta=meta))
+        pair = {"from_id": new.id, "to_id": old.id}
+        changes: list[Change] = [Unrelated(**pair, type=CONTRADICTS)]
+        if decision != "confirmed":
+            changes.append(Unrelated(**pair, type=REPLACES))
+        kept = transitions.revise(new, now)
+        since = transitions.held_since(new)
+        if decision == "confirmed":
+            changes.append(Save(memory=kept, event="updated", actor=actor, meta=meta))
+            if old.is_active:
+                outdated = transitions.revise(old, now, valid_to=since)
+                changes.append(Save(memory=outdated, event="superseded", actor=actor, meta=meta))
+        elif decision == "both":
+            back = transitions.restore(old, now)
+            changes.append(Save(memory=kept, event="updated", actor=actor, meta=meta))
+            changes.append(Save(memory=back, event="restored", actor=actor, meta=meta))
         else:
             kept = transitions.restore(old, now)
-            never = transitions.held_since(new)
-            gone = transitions.supersede(new, now, by=old.id, since=never)
+            gone = transitions.supersede(new, now, by=old.id, since=since)
+            if old.is_active:  # turns stay: they are what was said
+                gone = transitions.revise(new, now, valid_to=since)
+                changes.append(Relation(from_id=old.id, to_id=new.id, type=REPLACES, at=now))
             back_meta = {"decision": decision, "supersedes": new.id}
-            puts = [
-                Save(
-                    memory=gone,
-                    event="superseded",
-                    actor=actor,
-                    meta=meta,
-                ),
-                Save(
-                    memory=kept,
-                    event="restored",
-                    actor=actor,
-                    meta=back_meta,
-                ),
-            ]
-        solved = Unrelated(from_id=new.id, to_id=old.id, type=CONTRADICTS)
-        await tx.apply([*puts, solved])
+            changes.append(Save(memory=gone, event="superseded", actor=actor, meta=meta))
+            changes.append(Save(memory=kept, event="restored", actor=actor, meta=back_meta))
+        await tx.apply(changes)
     return kept
 
 

@@ -48,6 +48,9 @@ async def recall(
     found = await read(candidates, search, query, ctx.store, legs)
     ranked = score.rank(profile, found)
     is_semantic = found.has_semantic
+    outdated: list[Cut] = []
+    if profile.current_first and ranked and query.as_of is None:
+        ranked, outdated = await reorder.put_current_first(ranked, query, ctx.store)
     sure, ranked = confidence.judge(search, ranked)
     if profile.rerank and ranked:
         ranked, legs["rerank"] = await reorder.rerank(
@@ -90,7 +93,7 @@ async def recall(
         hits=hits,
         text=text,
         tokens=ctx.count_tokens(text) if text else 0,
-        cut=(*cut, *weak, *unlikely),
+        cut=(*cut, *outdated, *weak, *unlikely),
         confidence=sure,
         related=related,
         legs=legs,

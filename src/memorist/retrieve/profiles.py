@@ -146,6 +146,7 @@ class Profile:
     diversity: float | None = None  # MMR's λ: 1 relevance alone, 0 diversity alone
     rerank: bool = False  # the reranker's score replaces the score
     preferences_first: bool = False
+    current_first: bool = False  # what replaces a memory comes before it
     sources_first: bool = False  # a fact comes last if the turn it was extracted from is returned
     workflows: bool = False  # whether workflows are returned
     working_elsewhere: bool = True  # working memories of other sessions count too
@@ -222,6 +223,7 @@ DEFAULT = Profile(
         least=0.18,
         least_hit=0.03,
     ),
+    current_first=True,
     sources_first=True,
     budget=2000,
 )

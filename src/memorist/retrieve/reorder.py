@@ -13,7 +13,7 @@ from ..index.arrays import products
 from ..index.snapshot import Snapshot
 from ..ports import Reranker, Vectors
 from ..storage.queries import Reader
-from ..types import Query
+from ..types import REPLACES, Cut, Query
 from .features import Column
 from .profiles import Profile
 from .score import Candidate
@@ -22,6 +22,43 @@ SIMILARITY = 0.8  # weight of similarity in the score without a reranker
 IMPORTANCE = 0.2  # weight of importance in it
 MOST_PREFERENCES = 100  # preferences that are read at most, where all of them come first
 _TIE = 1e-9
+
+
+async def put_current_first(
+    ranked: list[Candidate],
+    query: Query,
+    store: Reader,
+) -> tuple[list[Candidate], list[Cut]]:
+    """Put what may replace a candidate before it; if that is certain, in its place.
+
+    A turn such as "it is ten now" may not match the question: it is found by what it replaces.
+    """
+    by_id = {each.memory.id: each for each in ranked}
+    pairs = await store.links(query.scope, list(by_id), REPLACES)
+    newer = {pair.from_id for pair in pairs} - by_id.keys()
+    added = []
+    if newer and query.where.is_plain:
+        added = await store.get(query.scope, sorted(newer))
+    memories = {memory.id: memory for memory in added}
+    cut: dict[str, Cut] = {}
+    for pair in sorted(pairs, key=lambda pair: pair.at):
+        old = by_id[pair.to_id]
+        new = by_id.get(pair.from_id)
+        memory = memories.get(pair.from_id) if new is None else new.memory
+        if memory is None:
+            continue
+        is_certain = old.memory.valid_to is not None
+        if not is_certain and new is None:
+            continue
+        if new is None or new.score <= old.score:
+            parts = {**old.parts, "current": _TIE}
+            new = replace(old, memory=memory, parts=parts, score=old.score + _TIE)
+        by_id[pair.from_id] = new
+        if is_certain:
+            reason = f"it was replaced by {pair.from_id}"
+            cut[pair.to_id] = Cut(id=pair.to_id, reason=reason, score=old.score)
+    kept = [each for id, each in by_id.items() if id not in cut]
+    return sorted(kept, key=lambda each: -each.score), list(cut.values())
 
 
 async def rerank(

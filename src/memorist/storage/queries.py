@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import InvalidInput
 from ..ports import Delta, IndexRow
 from ..text import clock
-from ..types import RELATED, Filter, Memory, Message, Page, Scope
+from ..types import RELATED, REPLACES, Filter, Memory, Message, Page, Scope
 from . import Checks, Relation, SeenBefore, SpaceSettings, rows
 from .database import Readable, Rows, Values
 from .rows import placeholders, portions
@@ -27,6 +27,8 @@ _INDEX = ", ".join(f"m.{name}" for name in rows.INDEX_COLUMNS)
 _ERASED = ", ".join(["e.row", "'erased'", *["NULL"] * len(rows.INDEX_COLUMNS)])
 _VECTOR = "LEFT JOIN vectors {0} ON {0}.scope = ? AND {0}.memory = m.row AND {0}.model = ?"
 _GONE = ("erased", "soft_deleted")
+_TO = ("to_id", "from_id")
+_ENDS = {RELATED: (("from_id", "to_id"), _TO), REPLACES: (_TO,)}  # the given one, the other one
 _RELATION = "SELECT r.from_id, r.to_id, r.relation_type, r.created_at, r.strength FROM relations r"
 _RELATIONS = f"{_RELATION} WHERE r.scope = ? AND r.relation_type = ?"
 _SETTINGS = """SELECT 'setting', key, value, '' FROM space_settings WHERE scope = ?
@@ -78,8 +80,7 @@ class Reader:
         wanted: Iterable[Any],
         *before: Any,
     ) -> Rows:
-        """Run a query about one scope for values of a column, or for tuples of several columns, in
-        portions."""
+        """Run a query about one scope in portions, for values of a column or tuples of several."""
         found: Rows = []
         unique = dict.fromkeys(wanted)
         for portion in portions(list(unique)):
@@ -368,14 +369,13 @@ class Reader:
         found = await self.rows(scope, sql, (*values, limit))
         return rows.parse_all(Relation, found)
 
-    async def links(self, scope: Scope, ids: Sequence[str]) -> list[Relation]:
-        """Return the `related_to` relations from or to these memories whose other end is active,
-        strongest first."""
+    async def links(self, scope: Scope, ids: Sequence[str], type: str = RELATED) -> list[Relation]:
+        """Return the relations of these memories whose other end is active, strongest first."""
         found: dict[tuple[str, str], Relation] = {}
-        for here, there in (("from_id", "to_id"), ("to_id", "from_id")):
+        for here, there in _ENDS[type]:
             sql = f"""{_RELATION} JOIN memories m ON m.scope = r.scope AND m.id = r.{there}
             AND m.state = 'active' WHERE r.scope = ? AND r.relation_type = ?"""
-            for row in await self.rows_in(scope, sql, f"r.{here}", ids, RELATED):
+            for row in await self.rows_in(scope, sql, f"r.{here}", ids, type):
                 found[row[0], row[1]] = rows.parse(Relation, row)
         return sorted(found.values(), key=lambda each: (-each.strength, each.from_id, each.to_id))
 

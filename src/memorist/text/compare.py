@@ -34,7 +34,7 @@ _TURNED = word_set("- off left sell past")
 _OPPOSED = ("before after", "more less", "on off", "joined left", "buy sell")
 # A word of these that is missing on one side is not a difference.
 _VAGUE = word_set("morning afternoon evening night daily weekly monthly yearly")
-_RELATIVES = word_set("""
+RELATIVES = word_set("""
     mother mom mum father dad parents brother sister siblings uncle aunt cousin nephew niece son
     daughter child children wife husband partner boyfriend girlfriend fiance fiancee grandmother
     grandma grandfather grandpa neighbour neighbor flatmate roommate friend boss manager
@@ -192,8 +192,8 @@ def is_contrast(
     """
     if a.marks & _UNSURE != b.marks & _UNSURE:
         return True
-    relatives = _RELATIVES.intersection(a.spoken)
-    if relatives != _RELATIVES.intersection(b.spoken):
+    relatives = RELATIVES.intersection(a.spoken)
+    if relatives != RELATIVES.intersection(b.spoken):
         return True
     changes = []  # how many words differ, or only one side has, at each place
     matcher = SequenceMatcher(None, a.spoken, b.spoken, False)

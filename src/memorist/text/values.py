@@ -130,6 +130,7 @@ _NOT_NAMES = (
     | _NEGATIONS
     | word_set("""
         tv hello hi hey also yes yeah well ok okay please thanks maybe now then however actually
+        basically honestly frankly literally simply really obviously anyway personally clearly
         user
         """)
 )

@@ -1,0 +1,217 @@
+"""What is current: histories in which a fact changes, or only seems to.
+
+    python -m bench.changes [FILE …] [--all-at-once] [--jobs]
+    python -m bench.changes [FILE …] --fit [--plain FILE …]
+
+Each history is stored message by message and asked one question. "Current first" is the share of the
+updates and negations in which a current message comes before every outdated one; "outdated gone" the
+share in which no outdated message is returned as current. "Wrong" counts the other histories in which
+what is still true was marked as replaced. With `--jobs`, background jobs run before the question.
+Files have the form of `bench/own/changes/histories.jsonl`, which is used by default. `--fit` prints
+weights of `ingest/current.py` fitted on the files, each history alone and all of them mixed, and on
+conversations in which hardly anything changes, as `bench.data` reads them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import memorist
+from bench import data, report
+from memorist.ingest import current, pipeline, validation
+from memorist.ingest.guard import Item
+from memorist.ingest.policies import DEFAULT
+from memorist.text.clock import new_id
+from memorist.types import Memory
+
+OWN = Path(__file__).parent / "own" / "changes" / "histories.jsonl"
+CHANGED = ("update", "negation")
+MIXED = 12  # persons to whom all histories are given
+STEPS = 60
+LONGEST = 1_000_000  # characters of a message
+Told = tuple[dict[str, Any], set[str]]  # a message, and the ids of those that it replaces
+Pair = tuple[dict[str, float], bool]  # measures of two messages, and whether one replaces the other
+Array = NDArray[np.float64]
+
+
+def to_message(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message as `remember` takes it."""
+    given = {
+        "id": message["id"],
+        "role": message.get("role") or "user",
+        "content": message["text"],
+        "session": message["session"],
+        "at": message["at"],
+        "name": message.get("name"),
+    }
+    return {key: value for key, value in given.items() if value is not None}
+
+
+async def ask(
+    memory: memorist.aio.Client,
+    history: dict[str, Any],
+    options: argparse.Namespace,
+) -> Counter[str]:
+    """Store a history, ask its question, and return what can be counted."""
+    scope = memory.scope(user=history["id"])
+    messages = [to_message(each) for each in history["messages"]]
+    for batch in [messages] if options.all_at_once else [[each] for each in messages]:
+        await scope.remember(batch)
+    if options.jobs:
+        await memory.run_jobs()
+    found = await scope.recall(history["question"])
+    stored = (await scope.list(limit=100)).memories
+    outdated = {each.source_message_id for each in stored if each.valid_to is not None}
+    ranks: dict[str, int] = {}
+    for rank, hit in enumerate(found):
+        for id in sources(hit.memory):
+            ranks.setdefault(id, rank)
+    wanted = set(history["current"])
+    first = min((ranks[id] for id in wanted & ranks.keys()), default=None)
+    stale = set(history["stale"]) & ranks.keys()
+    kind = history["kind"]
+    counts = Counter({kind: 1})
+    if kind in CHANGED and first is not None:
+        counts["current first"] += first < min((ranks[id] for id in stale), default=len(found))
+        counts["outdated gone"] += stale <= outdated
+    elif kind == "repeat":
+        counts["one memory"] += sum(not wanted.isdisjoint(sources(each)) for each in stored) == 1
+    elif kind not in CHANGED:
+        counts["wrong"] += not outdated.isdisjoint(wanted)
+    return counts
+
+
+def sources(memory: Memory) -> set[str]:
+    """Return the ids of the messages that a memory is based on."""
+    return {id for id in (memory.source_message_id, *memory.source_ids) if id}
+
+
+async def collect(stories: list[list[Told]]) -> list[Pair]:
+    """Store each story as one person's, and return the measures of each pair and its label."""
+    found: list[Pair] = []
+    with tempfile.TemporaryDirectory() as folder:
+        async with memorist.aio.open(f"{folder}/m.db", state_dir=folder) as memory:
+            for number, story in enumerate(stories):
+                scope = memory.scope(user=str(number))
+                ctx, place, labels = scope.parts
+                for message, replaced in story:
+                    drafts = validation.drafts(message, labels, None, {}, LONGEST)
+                    items = [Item(replace(draft, id=new_id())) for draft in drafts]
+                    batch = await pipeline.prepare(ctx, place, items, DEFAULT, ctx.clock())
+                    async with ctx.store.transaction(place) as tx:
+                        batch.snapshot = await ctx.index.current(place, tx)
+                        await pipeline.load(tx, batch)
+                        for chunk in batch.chunks:
+                            for old, measures in current.measure_all(chunk, batch):
+                                found.append((measures, old.source_message_id in replaced))
+                        await pipeline.write(tx, batch)
+    return found
+
+
+def fit(pairs: list[Pair], importance: Array) -> dict[str, float]:
+    """Return the weights under which the labels are most likely, kept small, by Newton's method."""
+    names = list(current.WEIGHTS)
+    measures = np.array([[measures[name] for name in names] for measures, _ in pairs])
+    labels = np.array([label for _, label in pairs], float)
+    held = np.ones(len(names))
+    held[0] = 0.01  # the constant is free
+    weights = np.zeros(len(names))
+    for _ in range(STEPS):
+        chances = 1 / (1 + np.exp(-measures @ weights))
+        slope = measures.T @ (importance * (chances - labels)) + held * weights
+        bend = (measures * (importance * chances * (1 - chances))[:, None]).T @ measures
+        weights -= np.linalg.solve(bend + np.diag(held), slope)
+    return {name: round(float(each), 2) for name, each in zip(names, weights, strict=True)}
+
+
+def read_stories(paths: list[Path]) -> list[list[Told]]:
+    """Return the messages of all histories, each with the ids that it replaces."""
+    stories = []
+    for path in paths:
+        for line in path.read_text("utf-8").splitlines():
+            history = json.loads(line)
+            prefix = history["id"]
+            stale = {f"{prefix}/{id}" for id in history["stale"] if history["kind"] in CHANGED}
+            story = []
+            for each in history["messages"]:
+                message = to_message(each)
+                replaced = stale if each["id"] in history["current"] else set()
+                named = {key: f"{prefix}/{message[key]}" for key in ("id", "session")}
+                story.append((message | named, replaced))
+            stories.append(story)
+    return stories
+
+
+def fit_all(options: argparse.Namespace) -> dict[str, float]:
+    """Fit the weights on histories, alone and mixed, and on plain conversations."""
+    stories = read_stories(options.files)
+    mixed = []
+    for i in range(MIXED):
+        merged = [told for story in stories[i::MIXED] for told in story]
+        mixed.append(sorted(merged, key=lambda told: told[0]["at"]))
+    plain: list[list[Told]] = []
+    for path in options.plain:
+        for conversation in data.read(path):
+            story: list[Told] = [(message, set()) for message in conversation.messages]
+            plain.append(story)
+    pairs: list[Pair] = []
+    importance: list[float] = []
+    for told, weight in ((stories, 1.0), (mixed, 0.5), (plain, 0.4)):
+        found = asyncio.run(collect(told))
+        pairs += found
+        importance += [weight] * len(found)
+    return fit(pairs, np.array(importance))
+
+
+async def measure(histories: list[str], name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return one line of the table."""
+    counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        async with memorist.aio.open(f"{folder}/m.db", state_dir=folder) as memory:
+            for line in histories:
+                counts += await ask(memory, json.loads(line), options)
+    changed = sum(counts[kind] for kind in CHANGED)
+    return {
+        "set": name,
+        "changed": changed,
+        "current first": counts["current first"] / changed,
+        "outdated gone": counts["outdated gone"] / changed,
+        "look-alikes": len(histories) - changed - counts["repeat"],
+        "wrong": counts["wrong"],
+        "repeated": counts["repeat"],
+        "one memory": counts["one memory"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("files", nargs="*", type=Path, default=[OWN])
+    parser.add_argument("--all-at-once", action="store_true", help="store each history in one call")
+    parser.add_argument("--jobs", action="store_true", help="run background jobs before asking")
+    parser.add_argument("--fit", action="store_true", help="fit the weights instead")
+    parser.add_argument("--plain", nargs="*", type=Path, default=[], metavar="FILE")
+    options = parser.parse_args()
+    if options.fit:
+        print(fit_all(options))
+        return
+    rows = []
+    for path in options.files:
+        histories = path.read_text("utf-8").splitlines()
+        rows.append(asyncio.run(measure(histories, path.stem, options)))
+    report.table("What is current", rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""The state of one write: the drafts, the memories they are compared with, and the decisions so far.
+
+Later chunks of a call are compared with earlier ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from heapq import nlargest
+from typing import Any
+
+from ..context import Context
+from ..index import Snapshot
+from ..storage import Change, Checks, Save, SeenMessage
+from ..types import Memory, Scope
+from .analyze import Chunk, is_turn
+from .guard import Item
+from .policies import Policy
+
+MOST = 5  # memories that a chunk is compared with
+
+Neighbors = Sequence[tuple[float, Memory]]  # with their cosine, nearest first
+
+
+@dataclass(kw_only=True)
+class Batch:
+    """Drafts that are written in one transaction, the data read for them, and the decisions."""
+
+    ctx: Context
+    scope: Scope
+    policy: Policy
+    now: datetime
+    items: Sequence[Item]
+    problem: str = ""  # why there are no vectors
+    second: dict[str, tuple[str, Any]] = field(default_factory=dict)  # model and vector, by text
+    checks: Checks | None = None  # read under the write lock
+    snapshot: Snapshot = field(init=False)  # of the scope before the write
+    memories: dict[str, Memory] = field(default_factory=dict)  # by id: what a chunk may repeat
+    rows: dict[str, int] = field(default_factory=dict)  # of those, by id
+    near: dict[str, dict[str, float]] = field(default_factory=dict)  # cosines by text and id
+    forgotten: frozenset[str] = frozenset()  # texts that must not be stored again
+    keyed: dict[str, Memory] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)  # the last sequence number in each session
+    replaced: list[tuple[Chunk, Memory]] = field(
+        default_factory=list
+    )  # turns and what they replace
+    puts: dict[str, Save] = field(default_factory=dict)
+    others: list[Change] = field(default_factory=list)
+    messages: list[SeenMessage] = field(default_factory=list)
+
+    @property
+    def chunks(self) -> list[Chunk]:
+        return [chunk for item in self.items for chunk in item.chunks]
+
+    def neighbors(self, chunk: Chunk) -> Neighbors:
+        """Return the memories a chunk is compared with, nearest first."""
+        found = dict(self.near.get(chunk.text, {}))
+        written: dict[str, float] = {}
+        for id, put in self.puts.items():
+            if put.vector is None:
+                continue
+            written[id] = 0.0
+            if chunk.vector is not None:
+                written[id] = float(put.vector @ chunk.vector)
+        nearest = nlargest(MOST, written, key=written.__getitem__)
+        for id in nearest:
+            found[id] = written[id]
+        usable = []
+        for id, cosine in found.items():
+            memory = self.memories[id]
+            if memory.is_active and not is_turn(memory):
+                usable.append((cosine, memory))
+        return sorted(usable, key=lambda each: (-each[0], each[1].id))
+
+    def save(self, put: Save) -> None:
+        """Add a memory to the write; later chunks of this call are compared with it."""
+        memory = put.memory
+        policy = self.policy
+        self.puts[memory.id] = put
+        if memory.key:
+            self.keyed[memory.key] = memory
+        if policy.exact or policy.near or policy.bands or policy.conflicts:
+            self.memories[memory.id] = memory
+        session = memory.labels.session
+        place = memory.sequence
+        if session is not None and place is not None:
+            self.places[session] = max(place, self.places.get(session, place))

@@ -1,0 +1,363 @@
+"""What a turn of a conversation replaces: an earlier statement that is no longer true.
+
+People rarely name what they change: "We live in Lyon" becomes outdated by "the new flat in Porto is
+finally unpacked". So each statement of a person is compared with the most similar earlier ones. A
+logistic model over readable measures gives the probability that it replaces one of them;
+`bench/changes.py` fits its weights.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..index import Snapshot
+from ..index.arrays import Floats
+from ..storage import Relation, Save
+from ..storage.transaction import Transaction
+from ..text import authority, cues, entities
+from ..text.changes import read_cues
+from ..text.compare import RELATIVES
+from ..text.contradictions import contradicts
+from ..text.cues import FROM_ASSISTANT, IS_SUMMARY, ONLY_ASKS
+from ..text.statements import parse
+from ..text.values import read_values
+from ..types import CONTRADICTS, KINDS, REPLACES, Memory, Outcome
+from . import transitions
+from .analyze import Chunk
+from .batch import Batch
+
+LIKELY = 0.15  # from here on the newer statement is recalled first, and the pair is listed
+SURE = 0.48  # from here on the older statement is superseded
+CERTAIN = 0.95  # if a rule says that the attribute has another value
+COMPARED = 2  # earlier statements, the most similar ones
+LEAST_SIMILAR = 0.1
+CLOSE = 0.45  # similarity from which on the rules are asked
+LONGEST = 40  # words of a statement that can be superseded as a whole
+SHORT = 22  # words
+JUST_BEFORE = 3  # turns
+CUES = "ended moved new now corrected added past thought".split()
+_INSIGHT = KINDS.index("insight")
+_WORD = re.compile(r"\w+")
+# Of the measures; most of them are 1 if something holds, and 0 otherwise.
+WEIGHTS = {
+    "always": -9.37,
+    "ended": 1.36,  # the new statement says that something ended
+    "moved": 0.72,  # … that it became another one
+    "new": 0.96,  # … that something began
+    "now": 1.12,  # … since when
+    "corrected": 0.78,  # … that something was wrong
+    "added": -0.89,  # … that it is one more
+    "past": -1.54,  # … what was so once
+    "thought": -1.18,  # … what is only thought of
+    "asks": -0.82,  # share of it that asks
+    "answers": 0.75,  # it follows a question of the other side
+    "similar": 1.78,  # mean cosine by the two models, never below 0
+    "nearest": 2.36,  # the older statement is the most similar one
+    "changed_similar": 1.33,  # the cosine again, if something ended, moved or was corrected
+    "other_number": 1.51,  # both have numbers, times or days, but none in common
+    "same_number": -0.29,  # they have one in common
+    "other_name": 1.01,  # both have names, and the new one has another
+    "relative": -1.08,  # it is about a relative or friend whom the older one does not name
+    "same_speaker": 2.28,  # the same person said both
+    "same_session": -1.66,  # in one session
+    "just_before": -0.75,  # a few turns before
+    "corrected_before": 2.48,  # a few turns before, and it is corrected
+    "length": -0.76,  # words of the older statement, at most 40, divided by 10
+    "new_length": 0.54,  # words of the new statement, likewise
+    "short": 2.06,  # the new statement is short
+    "older_asks": -0.29,  # share of the older statement that asks
+    "size": -0.83,  # logarithm of the number of earlier memories, to base 10
+}
+
+
+class Read(NamedTuple):
+    """What is compared of a text."""
+
+    cues: frozenset[str]
+    words: frozenset[str]
+    numbers: frozenset[object]  # numbers, times and days
+    names: frozenset[str]
+    relatives: frozenset[str]
+    length: int  # in words
+    asks: float
+
+
+@lru_cache(maxsize=1 << 10)
+def read(text: str) -> Read:
+    """Read what is compared of a text."""
+    values = read_values(text)
+    spoken = _WORD.findall(text.lower())
+    return Read(
+        cues=read_cues(text),
+        words=frozenset(spoken),
+        numbers=frozenset((*values.numbers, *values.times, *values.dates))
+        | {f"day {day}" for day in values.weekdays},
+        names=frozenset(map(str.lower, values.names)),
+        relatives=RELATIVES.intersection(spoken),
+        length=len(spoken),
+        asks=cues.asking_share(text),
+    )
+
+
+def may_change(chunk: Chunk) -> bool:
+    """Return whether a turn can replace something."""
+    if not chunk.is_turn or chunk.vector is None:
+        return False
+    if not authority.is_own_role(chunk.draft.labels.role):
+        return False
+    return cues.asking_share(chunk.text) < 1 and len(chunk.text.split()) >= 2
+
+
+async def find_older(tx: Transaction, batch: Batch) -> None:
+    """Find for each turn the earlier statements that it may replace."""
+    snapshot = batch.snapshot
+    turns = [chunk for chunk in batch.chunks if chunk.is_turn]
+    if not turns or snapshot.is_lean or not batch.policy.conflicts:
+        return
+    _find_answers(turns, snapshot)
+    asked = [i for i, chunk in enumerate(turns) if may_change(chunk)]
+    stored = list(_compare_stored([turns[i] for i in asked], batch))
+    rows: set[int] = set()
+    for near in stored:
+        rows.update(row for row, _ in near)
+    memories = await tx.at_rows(batch.scope, sorted(rows)) if rows else {}
+    for row, memory in memories.items():
+        batch.memories[memory.id] = memory
+        batch.rows[memory.id] = row
+    said = _compare_said(turns, asked, batch)
+    for i, near, here in zip(asked, stored, said, strict=True):
+        found: list[tuple[Memory | Chunk, float]] = []
+        found += [(memories[row], similar) for row, similar in near if row in memories]
+        found += [(turns[place], similar) for place, similar in here]
+        found.sort(key=lambda each: -each[1])
+        turns[i].older = found[:COMPARED]
+        turns[i].earlier = snapshot.count + i
+
+
+def _find_answers(turns: Sequence[Chunk], snapshot: Snapshot) -> None:
+    """Mark the turns that follow a question of the other side."""
+    last: dict[str | None, tuple[bool, str | None]] = {}
+    for chunk in turns:
+        session = chunk.session
+        speaker = chunk.draft.speaker
+        if session not in last:
+            last[session] = _read_last(snapshot, session)
+        asks, other = last[session]
+        chunk.answers = asks and speaker != other
+        last[session] = (cues.ends_asking(chunk.text), speaker)
+
+
+def _read_last(snapshot: Snapshot, session: str | None) -> tuple[bool, str | None]:
+    """Return whether the last turn of a session asks, and who said it."""
+    is_here = snapshot.alive & (snapshot.session == snapshot.code("session", session))
+    positions = np.flatnonzero(is_here)
+    if not len(positions):
+        return False, None
+    latest = positions[np.argmax(snapshot.sequence[positions])]
+    asks = bool(snapshot.flags[latest] & cues.ENDS_ASKING)
+    code = int(snapshot.speaker[latest])
+    names = {number: name for name, number in snapshot.codes["speaker"].items()}
+    return asks, names.get(code)
+
+
+def _compare_stored(turns: Sequence[Chunk], batch: Batch) -> Iterator[list[tuple[int, float]]]:
+    """Yield for each turn the rows of the most similar statements, with their similarity."""
+    snapshot = batch.snapshot
+    unwanted = FROM_ASSISTANT | ONLY_ASKS | IS_SUMMARY
+    usable = snapshot.alive & (snapshot.flags & unwanted == 0) & (snapshot.kind != _INSIGHT)
+    positions = np.flatnonzero(usable)
+    firsts = snapshot.similarities([chunk.vector for chunk in turns], usable)
+    for chunk, cosines in zip(turns, firsts, strict=True):
+        similar = cosines[positions]
+        if snapshot.second is not None and chunk.text in batch.second:
+            _, vector = batch.second[chunk.text]
+            other = snapshot.second_similarity(vector)[positions]
+            similar = np.where(snapshot.has_second[positions], (similar + other) / 2, similar)
+        yield _pick(similar, snapshot.row[positions])
+
+
+def _compare_said(
+    turns: Sequence[Chunk],
+    asked: Sequence[int],
+    batch: Batch,
+) -> Iterator[list[tuple[int, float]]]:
+    """Yield for each turn asked about the places of the most similar turns before it."""
+    second = batch.second
+    places = []
+    for i, chunk in enumerate(turns):
+        is_own = authority.is_own_role(chunk.draft.labels.role)
+        if is_own and chunk.vector is not None and cues.asking_share(chunk.text) < 1:
+            places.append(i)
+    firsts = np.array([turns[i].vector for i in places])
+    others = np.array([second[turns[i].text][1] for i in places if turns[i].text in second])
+    numbers = np.array(places, np.int64)
+    for i in asked:
+        before = int(np.searchsorted(numbers, i))
+        if not before:
+            yield []
+            continue
+        similar = firsts[:before] @ turns[i].vector
+        if len(others) == len(places) and turns[i].text in second:
+            similar = (similar + others[:before] @ second[turns[i].text][1]) / 2
+        yield _pick(similar, numbers[:before])
+
+
+def _pick(similar: Floats, names: NDArray[np.int64]) -> list[tuple[int, float]]:
+    best = (
+        np.argpartition(-similar, COMPARED)[:COMPARED] if len(similar) > COMPARED else slice(None)
+    )
+    found = zip(names[best].tolist(), similar[best].tolist(), strict=True)
+    return [(name, cosine) for name, cosine in found if cosine >= LEAST_SIMILAR]
+
+
+def measure(
+    chunk: Chunk,
+    older: Memory,
+    *,
+    similar: float,
+    nearest: bool,
+    last: int,
+) -> dict[str, float]:
+    """Return the measures of a turn and an earlier statement.
+
+    `last` is the sequence number of the turn before it in its session.
+    """
+    new = read(chunk.text)
+    old = read(older.text)
+    speaker = chunk.draft.speaker
+    is_here = chunk.session == older.labels.session
+    is_before = is_here and last - (older.sequence or 0) < JUST_BEFORE
+    similar = max(0.0, similar)
+    has_changed = not new.cues.isdisjoint(("ended", "moved", "corrected"))
+    measures = {cue: float(cue in new.cues) for cue in CUES}
+    return measures | {
+        "always": 1.0,
+        "asks": new.asks,
+        "answers": float(chunk.answers),
+        "similar": similar,
+        "nearest": float(nearest),
+        "changed_similar": has_changed * similar,
+        "other_number": float(
+            bool(new.numbers and old.numbers) and new.numbers.isdisjoint(old.numbers)
+        ),
+        "same_number": float(not new.numbers.isdisjoint(old.numbers)),
+        "other_name": float(bool(old.names and new.names - old.names)),
+        "relative": float(bool(new.relatives - old.relatives)),
+        "same_speaker": float(speaker == older.speaker),
+        "same_session": float(is_here),
+        "just_before": float(is_before),
+        "corrected_before": float(is_before and "corrected" in new.cues),
+        "length": min(old.length, LONGEST) / 10,
+        "new_length": min(new.length, LONGEST) / 10,
+        "short": float(new.length <= SHORT),
+        "older_asks": old.asks,
+        "size": math.log10(max(1, chunk.earlier)),
+    }
+
+
+def weigh(measures: dict[str, float]) -> float:
+    """Return the probability that the turn replaces the older statement."""
+    odds = sum(weight * measures[name] for name, weight in WEIGHTS.items())
+    return 1.0 / (1.0 + math.exp(-odds))
+
+
+def measure_all(chunk: Chunk, batch: Batch) -> Iterator[tuple[Memory, dict[str, float]]]:
+    """Yield the earlier statements that a turn may replace, as they are now, with their measures."""
+    last = batch.places.get(chunk.session or "", 0) - 1
+    for place, (source, similar) in enumerate(chunk.older):
+        memory = batch.memories.get(source.id or "")
+        if memory is None or not memory.is_active or memory.content_hash == chunk.content_hash:
+            continue
+        is_nearest = place == 0
+        yield memory, measure(chunk, memory, similar=similar, nearest=is_nearest, last=last)
+
+
+def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
+    """Return the statement that a turn most probably replaces, and how probable that is.
+
+    What was pinned, saved on purpose or is valid only since later is not replaced.
+    """
+    since = chunk.draft.at or chunk.draft.told_at or batch.now
+    found: list[tuple[Memory, float]] = []
+    for memory, measures in measure_all(chunk, batch):
+        is_kept = memory.pinned or memory.manually_saved or memory.valid_to is not None
+        likely = weigh(measures)
+        is_close = measures["similar"] >= CLOSE and chunk.has_same_source(memory)
+        if is_close and contradicts(chunk.statement, parse(memory.text)):
+            likely = CERTAIN
+        if likely >= LIKELY and not is_kept and since >= transitions.held_since(memory):
+            if read(memory.text).length > LONGEST:  # it says more than what changed
+                likely = min(likely, SURE - 0.01)
+            found.append((memory, likely))
+    return max(found, key=lambda each: each[1], default=None)
+
+
+def replace_older(chunk: Chunk, batch: Batch, id: str) -> Outcome:
+    """Relate a new turn to the statement that it probably replaces, and list both for a decision.
+
+    If it is certain, the older statement is no longer valid.
+    """
+    outcome = Outcome(status="created", ids=(id,))
+    found = find_replaced(chunk, batch)
+    if found is None:
+        return outcome
+    old, likely = found
+    pair = Relation(from_id=id, to_id=old.id, type=CONTRADICTS, at=batch.now, strength=likely)
+    batch.others += [pair, replace(pair, type=REPLACES)]
+    if likely < SURE:
+        return replace(outcome, reason=f"it may replace {old.id}: confirm or reject it")
+    outdate(old, chunk, batch, id)
+    batch.replaced.append((chunk, old))
+    return replace(outcome, reason=f"it replaces {old.id}: confirm or reject it", supersedes=old.id)
+
+
+def outdate(old: Memory, chunk: Chunk, batch: Batch, id: str) -> None:
+    """End the validity of a statement that the memory `id` of a turn replaces."""
+    since = chunk.draft.at or chunk.draft.told_at or batch.now
+    meta = {"reason": REPLACES, "superseded_by": id, **chunk.during}
+    put = batch.puts.get(old.id) or Save(memory=old, event="superseded", meta=meta)
+    batch.save(replace(put, memory=transitions.revise(old, batch.now, valid_to=since)))
+
+
+async def replace_echoes(tx: Transaction, batch: Batch) -> None:
+    """End also the validity of what the assistant said right after a statement that was replaced, if
+    it repeats a name or a number of it.
+    """
+    snapshot = batch.snapshot
+    for chunk, old in batch.replaced:
+        session = old.labels.session
+        first = old.sequence or 0
+        is_reply = snapshot.marked[FROM_ASSISTANT] & snapshot.alive
+        is_reply &= snapshot.session == snapshot.code("session", session)
+        is_reply &= (snapshot.sequence > first) & (snapshot.sequence <= first + JUST_BEFORE)
+        rows = snapshot.row[is_reply].tolist() if session is not None else []
+        replies = list((await tx.at_rows(batch.scope, rows)).values()) if rows else []
+        for put in list(batch.puts.values()):
+            memory = put.memory
+            is_near = 0 < (memory.sequence or 0) - first <= JUST_BEFORE
+            if is_near and memory.labels.session == session and memory.labels.role == "assistant":
+                replies.append(memory)
+        for reply in replies:
+            if chunk.id is not None and _is_echo(old, reply):
+                echo = Relation(from_id=chunk.id, to_id=reply.id, type=REPLACES, at=batch.now)
+                batch.others.append(echo)
+                outdate(batch.memories.get(reply.id, reply), chunk, batch, chunk.id)
+
+
+def _is_echo(old: Memory, reply: Memory) -> bool:
+    """Return whether a short reply repeats a name, a number or a rare word of a statement."""
+    said = read(old.text)
+    here = read(reply.text)
+    if here.length > LONGEST or reply.valid_to is not None:
+        return False
+    shared = said.words & here.words
+    is_rare = any(not entities.is_common(word) for word in shared)
+    return is_rare or not (said.names | said.numbers).isdisjoint(here.names | here.numbers)

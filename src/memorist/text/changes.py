@@ -1,0 +1,66 @@
+"""Cues in a text that something changed: it ended, became another one, is so from now on, was wrong;
+and cues that nothing changed: it is one more, was so once, or is only thought of.
+
+The phrases are in `changes.toml`, for all languages together. They are looked up word by word, so
+that reading them takes time linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+_MOST_READ = 1000  # characters; what changed is said at once, or in a text of its own
+_WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+class Phrases(NamedTuple):
+    """The phrases of all cues, arranged for looking them up."""
+
+    by_first: dict[str, list[tuple[tuple[str, ...], str]]]  # words and cue, by the first word
+    stems: dict[str, str]  # beginnings of words
+    beginnings: tuple[str, ...]
+    unspaced: dict[str, re.Pattern[str]]
+
+
+@cache
+def _load() -> Phrases:
+    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+    by_first: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+    stems: dict[str, str] = {}
+    for cue, listed in tables["phrases"].items():
+        for phrase in listed.split("|"):
+            first, *rest = phrase.split()
+            if first.endswith("*"):
+                stems[first[:-1]] = cue
+            else:
+                by_first.setdefault(first, []).append((tuple(rest), cue))
+    unspaced = {cue: re.compile(pattern) for cue, pattern in tables["unspaced"].items()}
+    return Phrases(by_first, stems, tuple(stems), unspaced)
+
+
+def read_cues(text: str) -> frozenset[str]:
+    """Return the cues of a text.
+
+    >>> sorted(read_cues("We moved to Porto, so the stand-up is at ten now"))
+    ['moved', 'now']
+    >>> sorted(read_cues("Ab sofort nicht mehr montags")), sorted(read_cues("I like tea"))
+    (['ended', 'now'], [])
+    """
+    phrases = _load()
+    found: set[str] = set()
+    read = text[:_MOST_READ].lower().replace("’", "'")
+    words = _WORD.findall(read)
+    for i, word in enumerate(words):
+        for rest, cue in phrases.by_first.get(word, ()):
+            if cue not in found and tuple(words[i + 1 : i + 1 + len(rest)]) == rest:
+                found.add(cue)
+        if word.startswith(phrases.beginnings):
+            found.update(cue for stem, cue in phrases.stems.items() if word.startswith(stem))
+    if _UNSPACED.search(read):
+        found.update(cue for cue, pattern in phrases.unspaced.items() if pattern.search(read))
+    return frozenset(found)

@@ -1,0 +1,168 @@
+"""What is current in a conversation: a newer value comes first, and what only seems newer changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memorist import aio
+from memorist.errors import NotFound
+from memorist.scoped import ScopedClient
+from memorist.types import Memory
+
+HOME = "We're in Ghent, second floor, no lift"
+MOVED = "the new flat in Bruges is finally unpacked!"
+ASKED = "Which city do I live in?"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def ana(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ScopedClient]:
+    where = tmp_path / "m.db"
+    if request.param == "postgres":
+        where = request.getfixturevalue("ready_database")
+    async with aio.open(where, state_dir=tmp_path) as client:
+        yield client.scope("ana")
+
+
+def chat(*turns: str) -> list[dict[str, Any]]:
+    """Return turns of a person and, after "A:", of the assistant, each of a session and a day of its own."""
+    said = []
+    for day, turn in enumerate(turns, 1):
+        role = "assistant" if turn.startswith("A:") else "user"
+        at = datetime(2026, 3, day, 9, tzinfo=UTC)
+        session = f"s{day - (role == 'assistant')}"
+        said.append(
+            {"role": role, "content": turn.removeprefix("A:"), "session": session, "at": at}
+        )
+    return said
+
+
+async def texts(ana: ScopedClient, question: str, **options: Any) -> list[str]:
+    return [hit.memory.text for hit in await ana.recall(question, **options)]
+
+
+async def stored(ana: ScopedClient, text: str) -> Memory:
+    (memory,) = [each for each in await ana.list() if each.text == text]
+    return memory
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["in one call", "one after the other"])
+async def test_a_change_that_is_only_implied_comes_first_at_once(
+    ana: ScopedClient, at_once: bool
+) -> None:
+    turns = chat(HOME, "what's a good recipe for leeks", MOVED)
+    for batch in [turns] if at_once else [[turn] for turn in turns]:
+        receipt = await ana.remember(batch)
+    home = await stored(ana, HOME)
+    assert receipt.outcomes[-1].reason == f"it may replace {home.id}: confirm or reject it"
+    assert (await texts(ana, ASKED))[:2] == [MOVED, HOME]
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["in one call", "one after the other"])
+async def test_what_was_certainly_replaced_is_left_out(ana: ScopedClient, at_once: bool) -> None:
+    old, new = "I live in Ghent", "I live in Bruges now"
+    turns = chat(old, "what's a good recipe for leeks", new)
+    for batch in [turns] if at_once else [[turn] for turn in turns]:
+        receipt = await ana.remember(batch)
+    home = await stored(ana, old)
+    assert receipt.outcomes[-1].supersedes == home.id
+    assert home.valid_to == datetime(2026, 3, 3, 9, tzinfo=UTC)
+    found = await ana.recall(ASKED)
+    assert [hit.memory.text for hit in found] == [new]
+    (cut,) = [each for each in found.cut if each.id == home.id]
+    assert cut.reason == f"it was replaced by {found.hits[0].memory.id}"
+    then = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    assert (await texts(ana, ASKED, as_of=then))[0] == old
+
+
+async def test_what_was_true_then_is_still_readable(ana: ScopedClient) -> None:
+    await ana.remember(chat(HOME, MOVED))
+    then = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    assert (await texts(ana, ASKED, as_of=then))[0] == HOME
+    assert (await stored(ana, HOME)).is_active
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "question"),
+    [
+        ("rehearsal is 18:30 on mondays", "rehearsal now 19:00", "When is the rehearsal?"),
+        ("sign the card Anna Meyer", "no wait, it's Maier with ai", "How is my surname spelled?"),
+        ("I take the 12 tram to work", "sold my tram pass, I cycle every day now", "How do I commute?"),
+        ("Chorprobe ist montags 19 Uhr", "ab jetzt dienstags, Chorprobe wurde verschoben", "Wann ist die Chorprobe?"),
+        ("I play the oboe", "I don't play the oboe anymore", "Do I still play the oboe?"),
+    ],
+)  # fmt: skip
+async def test_the_newer_value_comes_first(
+    ana: ScopedClient, old: str, new: str, question: str
+) -> None:
+    await ana.remember(chat(old, new))
+    assert (await texts(ana, question))[0] == new
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "if we moved to Bruges, would the rent be lower?",
+        "my colleague Femke just moved to Bruges",
+        "back in 2015 I lived in Bruges above a bakery",
+        "we also have a tiny holiday flat in Bruges",
+        "Bruges looked lovely in the rain today",
+    ],
+    ids=["hypothetical", "another person", "past", "one more", "a visit"],
+)
+async def test_what_only_seems_newer_replaces_nothing(ana: ScopedClient, said: str) -> None:
+    await ana.remember(chat(HOME, said))
+    assert (await stored(ana, HOME)).valid_to is None
+    assert HOME in await texts(ana, ASKED)
+
+
+async def test_the_assistant_repeating_the_old_value_is_outdated_too(ana: ScopedClient) -> None:
+    await ana.remember(
+        chat("call me Alexandra", "A:Of course, Alexandra.", "Alex is fine actually, no need for Alexandra")
+    )  # fmt: skip
+    found = await texts(ana, "What should you call me?")
+    assert found[0].startswith("Alex is fine")
+    assert "Of course, Alexandra." not in found
+
+
+async def test_a_person_confirms_a_change_or_rejects_it(ana: ScopedClient) -> None:
+    await ana.remember(chat(HOME, MOVED))
+    (conflict,) = await ana.conflicts()
+    assert (conflict.new.text, conflict.old.text) == (MOVED, HOME)
+    kept = await ana.confirm(conflict.id)
+    assert kept.text == MOVED
+    assert await ana.conflicts() == []
+    assert (await texts(ana, ASKED))[0] == MOVED
+    assert HOME not in await texts(ana, ASKED)
+
+
+async def test_after_a_rejection_the_older_one_is_current(ana: ScopedClient) -> None:
+    await ana.remember(chat(HOME, MOVED))
+    (conflict,) = await ana.conflicts()
+    kept = await ana.reject(conflict.id)
+    assert (kept.text, kept.valid_to) == (HOME, None)
+    assert await ana.conflicts() == []
+    found = await texts(ana, ASKED)
+    assert found[0] == HOME
+    assert MOVED not in found
+    with pytest.raises(NotFound):
+        await ana.reject(conflict.id)
+
+
+async def test_what_was_pinned_is_not_replaced(ana: ScopedClient) -> None:
+    await ana.remember(chat(HOME))
+    await ana.pin((await stored(ana, HOME)).id)
+    await ana.remember(chat(MOVED))
+    assert (await stored(ana, HOME)).valid_to is None
+
+
+async def test_what_replaced_it_is_forgotten_and_the_older_one_is_found_again(
+    ana: ScopedClient,
+) -> None:
+    await ana.remember(chat(HOME, MOVED))
+    await ana.forget((await stored(ana, MOVED)).id)
+    assert await texts(ana, ASKED) == [HOME]
