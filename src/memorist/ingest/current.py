@@ -176,11 +176,11 @@ def _compare_stored(turns: Sequence[Chunk], batch: Batch) -> Iterator[list[tuple
     positions = np.flatnonzero(usable)
     firsts = snapshot.similarities([chunk.vector for chunk in turns], usable)
     for chunk, cosines in zip(turns, firsts, strict=True):
-        similar = cosines[positions]
-        if snapshot.second is not None and chunk.text in batch.second:
+        others = cosines
+        if chunk.text in batch.second:
             _, vector = batch.second[chunk.text]
-            other = snapshot.second_similarity(vector)[positions]
-            similar = np.where(snapshot.has_second[positions], (similar + other) / 2, similar)
+            others = snapshot.second_similarity(vector, usable & snapshot.has_second, cosines)
+        similar = np.float32(0.5) * (cosines[positions] + others[positions])
         yield _pick(similar, snapshot.row[positions])
 
 
