@@ -145,9 +145,7 @@ class Chat(ChatList):
     async def find_about(self, topic: str, where: Filter | None = None) -> list[Memory]:
         """Return the few memories that a topic may mean: those with its words, if there are any."""
         found = await self.find(topic, where)
-        wanted = set(tokens.analyze(topic))
-        named = [each for each in found if not wanted.isdisjoint(tokens.analyze(each.text))]
-        return (named or found)[:CHOICES]
+        return (share_words(found, topic) or found)[:CHOICES]
 
     async def forget(self, command: Command, shown: Shown) -> Reply:
         """Forget what the command refers to; ask where a search found it or it is ambiguous."""
@@ -300,7 +298,9 @@ class Chat(ChatList):
         say = f"Saved: {statement}"
         if outcome.supersedes:
             return await self.end("correct", f"Corrected. {say}", (new,))
-        others = [each for each in found if each.id not in outcome.ids and each.is_active]
+        near = about or share_words(found, f"{statement} {wrong}")
+        near = [each for each in near if each.is_active and authority.is_persons(each)]
+        others = [each for each in near if each.id not in outcome.ids]
         named = [each for each in others if corrections.is_about(each.text, statement, wrong)]
         if len(named) == 1 or len(about) == len(others) == 1:
             old = (named or others)[0]
@@ -376,3 +376,9 @@ class Chat(ChatList):
             say = f"Stored: {lines[0]}"
         ids = tuple(each.id for each in shown)
         return reply(command.intent, say, ids, done=is_clear)
+
+
+def share_words(memories: Sequence[Memory], text: str) -> list[Memory]:
+    """Return the memories that have a word of a text that says something."""
+    wanted = set(tokens.analyze(text))
+    return [each for each in memories if not wanted.isdisjoint(tokens.analyze(each.text))]

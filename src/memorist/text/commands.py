@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any
+from unicodedata import category
 
 from ..types import frozen
-from .tokens import load_patterns
+from . import command_expressions
+from .command_expressions import LOOSE, cue, tables, triggers
 
 LONGEST = 300  # characters of a command; a text to be saved may be longer
 LONGEST_SAVED = 20_000
@@ -23,11 +23,12 @@ MOST_LOOSE = 25  # words
 MOST_FILLERS = 6
 MOST_REQUESTS = 3
 MOST_BESIDE = 20  # words of a sentence beside the command
-NAMES = (
-    "forget_topic forget_last forget_listed forget_all undo pin unpin save dont_save show show_topic"
-    " correct memory_off memory_on incognito_on incognito_off confirm_new confirm_old confirm_both"
+INTENTS = (
+    *("forget_topic", "forget_last", "forget_listed", "forget_all", "undo"),
+    *("save", "dont_save", "pin", "unpin", "show", "show_topic", "correct"),
+    *("memory_off", "memory_on", "incognito_on", "incognito_off"),
+    *("confirm_new", "confirm_old", "confirm_both"),
 )
-INTENTS = tuple(NAMES.split())
 ANSWERS = ("yes", "no", "pick", "pick_new", "pick_old", "pick_both")  # to a question of the memory
 # These could as well be about something else, so nothing else may be said with them.
 _ALONE = ("undo", "forget_listed", "confirm_new", "confirm_old", "confirm_both")
@@ -47,8 +48,6 @@ _SENTENCE = re.compile(
 )
 _CLAUSE = re.compile(r"[^.!?…;,\n–—]+[.!?…;,]*")
 _QUOTES = ('"', "“", "«", "„", "`")
-_EDGES = re.compile(r"^\W+|\W+$")
-Compiled = list[tuple[str, re.Pattern[str]]]
 
 
 @frozen
@@ -105,11 +104,11 @@ def parse(text: str, *, answers: bool = False) -> Command | None:
         return None
     folded = _fold(text)
     groups = []
-    for name, trigger in _triggers().items():
-        if name != "en_loose" and (answers or trigger.search(folded)):
+    for name, trigger in triggers().items():
+        if name != LOOSE and (answers or trigger.search(folded)):
             groups.append(name)
     line = _Folded(text=text, folded=folded, groups=tuple(groups))
-    if _cue("asked").search(line.folded[-LONGEST:]):
+    if cue("asked").search(line.folded[-LONGEST:]):
         return None
     if len(text) > LONGEST:
         return _match(line, (0, len(line.folded)), names=("save",))
@@ -124,11 +123,11 @@ def parse(text: str, *, answers: bool = False) -> Command | None:
 
 def _match_loosely(line: _Folded) -> Command | None:
     """Return the command of a short message that is worded more freely than the others."""
-    if len(line.folded.split()) > MOST_LOOSE or _cue("elsewhere").search(line.folded):
+    if len(line.folded.split()) > MOST_LOOSE or cue("elsewhere").search(line.folded):
         return None
-    if _cue("reported").search(line.folded):
+    if cue("reported").search(line.folded):
         return None
-    return _match(line, (0, len(line.folded)), groups=("en_loose",))
+    return _match(line, (0, len(line.folded)), groups=(LOOSE,))
 
 
 def _begins_to_save(text: str) -> bool:
@@ -152,9 +151,9 @@ def _match_parts(line: _Folded, part: re.Pattern[str]) -> Command | None:
     chosen = _join_halves(commands) or _pick_clearest(commands)
     if chosen is None or any(len(each.split()) > MOST_BESIDE for each in others):
         return None
-    if any(_cue("reported").search(each) or _cue("then").search(each) for each in others):
+    if any(cue("reported").search(each) or cue("then").search(each) for each in others):
         return None
-    if part is _CLAUSE and any(map(_cue("goes_on").search, others)):
+    if part is _CLAUSE and any(map(cue("goes_on").search, others)):
         return None
     if _could_be_about_anything(chosen) and not all(map(_is_filler, others)):
         return None
@@ -193,17 +192,21 @@ def _match(
     answers: bool = False,
 ) -> Command | None:
     """Return the command that a part of a message is."""
+    trimmed: dict[str, list[tuple[int, int]]] = {}  # by language
     for group in groups or line.groups:
-        is_triggered = answers or _triggers()[group].search(line.folded, *span) is not None
+        is_triggered = answers or triggers()[group].search(line.folded, *span) is not None
         if not is_triggered and not halves:
             continue
-        quick = _compile_together(group)
-        spans = list(_trim(line.folded, span, group.split("_")[0]))
+        quick = command_expressions.compile_together(group)
+        language = group.split("_")[0]
+        if language not in trimmed:
+            trimmed[language] = list(_trim(line.folded, span, language))
+        spans = trimmed[language]
         if not any(quick.fullmatch(line.folded, *each) for each in spans):
             continue
         asks = bool(spans) and "?" in line.folded[spans[0][1] : span[1]]
         is_polite = len(spans) > 1
-        for name, pattern in _compile(group):
+        for name, pattern in command_expressions.compile_each(group):
             is_half = name in _HALF_NAMES
             is_answer = name.lstrip("_") in ANSWERS
             if (names and name not in names) or is_answer != answers:
@@ -220,10 +223,9 @@ def _match(
 
 def _trim(folded: str, span: tuple[int, int], language: str) -> Iterator[tuple[int, int]]:
     """Yield a part of a message with more and more of what surrounds a command left out."""
-    filler, request, after = _around(language)
+    filler, request, after = command_expressions.around(language)
     start, end = span
-    while end > start and not folded[end - 1].isalnum():
-        end -= 1
+    end = start + len(_strip(folded[start:end], leading=False))
     starts = [start]
     for pattern, most in ((filler, MOST_FILLERS), (request, MOST_REQUESTS)):
         for _ in range(most):
@@ -235,8 +237,7 @@ def _trim(folded: str, span: tuple[int, int], language: str) -> Iterator[tuple[i
         if not folded.endswith(after, start, end):
             break
         end -= max(len(each) for each in after if folded.endswith(each, start, end))
-        while end > start and not folded[end - 1].isalnum():
-            end -= 1
+        end = start + len(_strip(folded[start:end], leading=False))
         ends.append(end)
     for start in starts:
         for end in ends:
@@ -253,13 +254,14 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
             if group == "content" and last == found.end():
                 last = end  # with the punctuation that belongs to it
             parts[group] = line.original(start, last)
-    topic = _EDGES.sub("", parts.get("topic", ""))
+    topic = _strip(parts.get("topic", ""))
     folded = topic.lower()
     content = parts.get("content", "").strip(" \t\n-–—:")
-    if _cue("asked").search(folded) or content.startswith(_QUOTES):
+    is_quoted = name == "correct" and content.startswith(_QUOTES)
+    if is_quoted or cue("asked").search(folded):
         return None
-    intent = "save" if name == "_remember" else name.removesuffix("_")
-    if folded in _tables()["places"]["me"].split():
+    intent = "save" if name == "_remember" else name
+    if folded in tables()["places"]["me"].split():
         topic = ""
         intent = {"forget_topic": "forget_all", "show_topic": "show"}.get(intent, intent)
     if intent.lstrip("_") in ANSWERS:
@@ -273,7 +275,7 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
         which = "listed"
     elif intent in ("forget_listed", "pick") or _is_all(said):
         which = "all"
-    elif _cue("next").search(found[0]) and intent == "dont_save":
+    elif cue("next").search(found[0]) and intent == "dont_save":
         which = "next"
     return Command(
         intent=intent,
@@ -282,17 +284,17 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
         which=which,
         places=places,
         field=parts.get("field", ""),
-        for_good=intent.startswith("forget") and bool(_cue("for_good").search(line.folded)),
+        for_good=intent.startswith("forget") and bool(cue("for_good").search(line.folded)),
     )
 
 
 def _is_all(words: str) -> bool:
-    return words.split(" ")[0] in _tables()["places"]["all"].split()
+    return words.split(" ")[0] in tables()["places"]["all"].split()
 
 
 def _places(words: str) -> Iterator[int]:
     """Yield the places that words name, from 0: "the first two", "1 and 3"."""
-    known = _ordinals()
+    known = command_expressions.ordinals()
     numbers = [known[word] for word in re.findall(r"\w+", words) if word in known]
     if re.search(r"\b(?:first|last|top) (?:two|three)\b", words) and len(numbers) == 2:
         count = numbers[1] + 1
@@ -303,14 +305,22 @@ def _places(words: str) -> Iterator[int]:
         yield from dict.fromkeys(numbers)
 
 
+def _strip(text: str, *, leading: bool = True) -> str:
+    """Return a text without punctuation, symbols and spaces at its end, and at its beginning."""
+    start = 0
+    end = len(text)
+    while end and category(text[end - 1])[0] in "PSZC":
+        end -= 1
+    while leading and start < end and category(text[start])[0] in "PSZC":
+        start += 1
+    return text[start:end]
+
+
 def _is_filler(sentence: str) -> bool:
     """Return whether a sentence says nothing: "Oh wait!", "Thanks."."""
-    for language in _tables()["around"]:
-        rests = {
-            sentence[start:end]
-            for start, end in _trim(f"{sentence} ", (0, len(sentence) + 1), language)
-        }
-        if rests == set() or min(map(len, rests)) <= 1:
+    for language in tables()["around"]:
+        spans = _trim(f"{sentence} ", (0, len(sentence) + 1), language)
+        if min((end - start for start, end in spans), default=0) <= 1:
             return True
     return False
 
@@ -320,7 +330,7 @@ def _fold(text: str) -> str:
 
     It has the same words in the same order, with one space or line break between them.
     """
-    typos = _typos()
+    typos = command_expressions.typos()
     lines: list[str] = []
     for line in _APOSTROPHE.sub("", text.lower()).splitlines():
         words = line.split()
@@ -330,65 +340,3 @@ def _fold(text: str) -> str:
                 words[i] = word.replace(core, typos[core], 1)
         lines.append(" ".join(words))
     return "\n".join(lines)
-
-
-@cache
-def _tables() -> dict[str, Any]:
-    """Read the expressions when they are needed: a program may never see a command."""
-    return load_patterns(__file__)
-
-
-@cache
-def _cue(name: str) -> re.Pattern[str]:
-    return re.compile(_tables()["cues"][name])
-
-
-@cache
-def _triggers() -> dict[str, re.Pattern[str]]:
-    """Return what a text must contain to be a command, by group of expressions."""
-    groups = [*_tables()["languages"]["all"].split(), "en_loose"]
-    return {name: re.compile(_tables()[name]["trigger"]) for name in groups}
-
-
-@cache
-def _list_expressions(group: str) -> list[tuple[str, str]]:
-    """Return the expressions of a group with their names, in order."""
-    found: list[tuple[str, str]] = []
-    for name, patterns in _tables()[group].items():
-        if name != "trigger":
-            found += [(name, pattern) for pattern in patterns]
-    return found
-
-
-@cache
-def _compile(group: str) -> Compiled:
-    """Compile the expressions of a group when they are needed."""
-    return [(name, re.compile(pattern)) for name, pattern in _list_expressions(group)]
-
-
-@cache
-def _compile_together(group: str) -> re.Pattern[str]:
-    """Compile the expressions of a group as one, which only tells whether one of them matches."""
-    plain = [re.sub(r"\?P<\w+>", "?:", pattern) for _, pattern in _list_expressions(group)]
-    return re.compile("|".join(plain))
-
-
-@cache
-def _around(language: str) -> tuple[re.Pattern[str], re.Pattern[str], tuple[str, ...]]:
-    """Return what may surround a command: fillers and requests before it, and words after it."""
-    table = _tables()["around"][language]
-    after = tuple(f" {words}" for words in table["after"].split("|"))
-    return re.compile(table["filler"]), re.compile(table["request"]), after
-
-
-@cache
-def _typos() -> dict[str, str]:
-    pairs = " ".join(_tables()["typos"]["words"]).split()
-    return dict(pair.split(":") for pair in pairs)
-
-
-@cache
-def _ordinals() -> dict[str, int]:
-    pairs = " ".join(_tables()["places"]["words"]).split()
-    named = dict(pair.split(":") for pair in pairs)
-    return {word: int(place) for word, place in named.items()}

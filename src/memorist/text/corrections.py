@@ -18,6 +18,8 @@ _CONTRASTS = (
         re.IGNORECASE,
     ),
 )
+# One can have and like several things, so another one corrects nothing.
+_SEVERAL = tokens.word_set("have has like likes love loves hate own owns play eat drink speak want")
 _POINTING = re.compile(r"^(?:it['’]?s|it is|to|as) ", re.IGNORECASE)
 # What a sentence has that can be understood alone: a person it is about, or a verb between nouns.
 _WHOLE = re.compile(
@@ -55,6 +57,8 @@ def is_about(text: str, statement: str, wrong: str) -> bool:
     (True, True)
     >>> is_about("I go to the gym with Ines.", "I go swimming with Ines", "")
     False
+    >>> is_about("I have a dog.", "I have a cat", ""), is_about("I have 2 dogs", "I have 3 dogs", "")
+    (False, True)
     """
     words = tokens.words(text)
     if wrong and set(tokens.words(wrong)) <= set(words):
@@ -65,4 +69,6 @@ def is_about(text: str, statement: str, wrong: str) -> bool:
         if one != other:
             break
         alike += 1
-    return alike >= max(2, len(new) - 2)
+    if alike < max(2, len(new) - 2):
+        return False
+    return new[1] not in _SEVERAL or new[-1] == words[-1]
