@@ -21,7 +21,7 @@ from ..index.arrays import Bools, Floats, Ints, Positions
 from ..index.snapshot import K1, Snapshot
 from ..ports import Vectors
 from ..text import clock, cues
-from ..text.cues import FROM_ASSISTANT, FROM_USER, IS_SUMMARY, ONLY_ASKS
+from ..text.cues import FROM_ASSISTANT, FROM_USER, IS_BRIEF, IS_SUMMARY, ONLY_ASKS
 from ..types import KINDS
 from .profiles import Profile
 from .question import ParsedQuestion
@@ -377,6 +377,7 @@ COMPUTED: dict[str, Feature] = {
     "speaker": speaker,
     "time": time,
     "kind": kind,
+    "brief": lambda search, at: flagged(search, IS_BRIEF, at),
     "recency": recency,
     "relevance": relevance,
     "importance": lambda search, at: search.snapshot.importance[at],

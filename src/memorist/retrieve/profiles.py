@@ -31,7 +31,8 @@ FEATURES = {
     "summary": "the memory's own match again, if it summarizes others",
     "speaker": "said by the one person whom the question names",
     "time": "said in the time that the question names",
-    "kind": "things in the text that the question asks for: a number, a time, a reason, a place",
+    "kind": "things in the text that the question asks for: a number, a time, a decision, …",
+    "brief": "a few words and nothing else",
     "question": "share of the text that asks",
     "role": "said by the side of the chat that is not asked about, more so in long messages",
     "passage": "passages of the same message that match better",
@@ -182,7 +183,7 @@ class Profile:
 DEFAULT = Profile(
     name="default",
     weights={
-        "sparse": 0.8,  # BM25 as a share of what the question's terms could reach
+        "sparse": 0.7,  # BM25 as a share of what the question's terms could reach
         "semantic": 0.9,  # cosine
         "multilingual": 0.6,  # cosine by the second model
         "neighbours": 0.35,  # the better match of the turns before and after
@@ -192,6 +193,7 @@ DEFAULT = Profile(
         "speaker": 0.3,  # said by the one person whom the question names
         "time": 0.2,  # said in the time that the question names
         "kind": 0.15,  # it has the kind of thing that is asked for
+        "brief": -0.15,  # a few words seldom tell anything
         "question": -0.25,  # what asks does not answer
         "role": -0.7,  # a long reply of the assistant
         "passage": -0.25,  # a better passage of the same message

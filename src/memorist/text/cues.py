@@ -14,7 +14,7 @@ from . import clock
 from .languages import tell_language
 from .tokens import load_patterns, words
 
-FLAGS = tuple(1 << bit for bit in range(11))
+FLAGS = tuple(1 << bit for bit in range(14))
 (
     HAS_NUMBER,
     HAS_TIME,
@@ -27,23 +27,31 @@ FLAGS = tuple(1 << bit for bit in range(11))
     HAS_PLACE,
     IS_FOREIGN,  # not in English
     ONLY_ASKS,  # a short question and nothing else
+    HAS_RULE,  # what always or never applies
+    HAS_DECISION,
+    IS_BRIEF,
 ) = FLAGS
-ASKING = 12  # the three bits from here on hold how much of the text asks
+ASKING = 14  # the three bits from here on hold how much of the text asks
 MOST_ASKING = 7
-MESSAGE = 16  # the bits from here on are the same in all chunks of one message; 0 if unknown
-_MESSAGES = 2**15 - 1
-KINDS = {"number": HAS_NUMBER, "reason": HAS_REASON, "place": HAS_PLACE, "time": HAS_TIME}
+MESSAGE = 17  # the bits from here on are the same in all chunks of one message; 0 if unknown
+_MESSAGES = 2**14 - 1
+KINDS = {
+    "number": HAS_NUMBER,
+    "reason": HAS_REASON,
+    "place": HAS_PLACE,
+    "time": HAS_TIME,
+    "rule": HAS_RULE,
+    "decision": HAS_DECISION,
+}
 FEW = 4  # words: "Wow, that's cool, Caroline!" before a question says nothing
+BRIEF = 5  # words: "Printed. In large letters." seldom tells anything
+UNSPACED_BRIEF = 10  # characters of a text without spaces
 SHORT = 15  # words of a question that tells nothing on the side
 _MOST_READ = 4000  # characters
 _MOST_TOLD = 600  # characters that tell the language
 _TABLES = load_patterns(__file__)
 _OPENING = re.compile(_TABLES["asking"]["opening"])
-_TELLS = {
-    KINDS[name]: re.compile(kind["tells"])
-    for name, kind in _TABLES["kinds"].items()
-    if "tells" in kind
-}
+_TELLS = {KINDS[name]: re.compile(kind["tells"]) for name, kind in _TABLES["kinds"].items()}
 _ASKS = {KINDS[name]: re.compile(kind["asks"]) for name, kind in _TABLES["kinds"].items()}
 _ABOUT = {name: re.compile(pattern) for name, pattern in _TABLES["about"].items()}
 _SENTENCE = re.compile(r"[^.!?\n。！？…؟\u037e]*+[.!?\n。！？…؟\u037e]*+")
@@ -65,9 +73,10 @@ def flags_of(memory: Memory) -> int:
         IS_SUMMARY: memory.compression_source,
         IS_EXTRACTED: memory.evidence_text and memory.evidence_ids,
         IS_FOREIGN: not is_english(text),
+        IS_BRIEF: is_brief(text),
     }
     for flag, pattern in _TELLS.items():
-        claims[flag] = pattern.search(text)
+        claims[flag] = claims.get(flag) or pattern.search(text)
     flags = sum(flag for flag, holds in claims.items() if holds)
     share = asking_share(text)
     if voice == "assistant" and share < 1:
@@ -81,8 +90,19 @@ def flags_of(memory: Memory) -> int:
     return flags
 
 
+def is_brief(text: str) -> bool:
+    """Return whether a text has only a few words.
+
+    >>> is_brief("lol good one"), is_brief("We met in Rome last year."), is_brief("好的，谢谢！")
+    (True, False, True)
+    """
+    if len(_SPOKEN.findall(text)) > BRIEF:
+        return False
+    return len(text) <= UNSPACED_BRIEF or " " in text
+
+
 def kinds_asked(question: str) -> int:
-    """Return flags for what a question asks for: a number, a time, a reason, a place.
+    """Return flags for what a question asks for: a number, a time, a decision, …
 
     >>> kinds_asked("Where and when was I born?") == HAS_PLACE | HAS_TIME
     True

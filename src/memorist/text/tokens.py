@@ -29,7 +29,7 @@ from ..types import GUILD, Memory
 from . import clock
 from .languages import OTHER, SCRIPTS, STOP_WORDS, find_script, tell_language
 
-ANALYSIS = 4  # raise it to have stored terms, flags and fingerprints computed again on opening
+ANALYSIS = 5  # raise it to have stored terms, flags and fingerprints computed again on opening
 LONGEST = 64  # a longer word is cut: it is not searched for, and stemmers slow down on it
 LONGEST_FACT = 220
 LONGEST_EVIDENCE = 180  # characters that are embedded
