@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +33,7 @@ from memorist.retrieve import confidence, pipeline, profiles, score
 OWN = Path(__file__).parent / "own"
 SHIPPED = ("personas", "languages", "ikat")
 FOREIGN = 12  # questions of the next conversation that each conversation is asked
+ALIKE = ("languages", "ikat", "preferences", "profiles")  # whose people are asked the same things
 VARIED = ("friends", "weeks", "projects", "personas", "events")
 HITS = 10
 RARE = 0.5
@@ -47,7 +47,7 @@ class Asked:
     answerable: bool
     foreign: bool
     measures: dict[str, float]
-    hits: list[dict[str, float]]  # without the log odds of the answer
+    hits: list[dict[str, float]]
     useful: list[bool]
 
     @property
@@ -74,31 +74,9 @@ def join(conversations: list[Conversation]) -> list[Conversation]:
     return halves
 
 
-def begin(conversations: list[Conversation]) -> list[Conversation]:
-    """Return the first quarter of each conversation; what is told later cannot be answered."""
-    beginnings = []
-    for each in conversations:
-        messages = each.messages[: len(each.messages) // 4]
-        ids = {message["id"] for message in messages}
-        questions = []
-        for question in each.questions:
-            known = ids.intersection(question.evidence)
-            if known or choose_few(question.text):
-                evidence = tuple(id for id in question.evidence if id in ids)
-                questions.append(replace(question, evidence=evidence))
-        beginnings.append(Conversation(name=each.name, messages=messages, questions=questions))
-    return beginnings
-
-
-def choose_few(text: str) -> bool:
-    """Choose about a third of the unanswerable questions, always the same."""
-    return crc32(text.encode()) % 3 == 0
-
-
 VARIANTS: dict[str, Callable[[list[Conversation]], list[Conversation]]] = {
     "": list,
     "joined": join,
-    "begun": begin,
 }
 
 
@@ -117,7 +95,7 @@ async def collect(path: Path, cache: Path, variant: str = "") -> list[Asked]:
             following = conversations[(number + 1) % len(conversations)]
             others = [each for each in following.questions if each.evidence]
             asked = [(each, False) for each in conversation.questions]
-            if following is not conversation and others:
+            if following is not conversation and others and path.stem.split("-")[0] not in ALIKE:
                 few = choose.sample(others, min(FOREIGN, len(others)))
                 asked += [(each, True) for each in few]
             for question, foreign in asked:
@@ -139,7 +117,7 @@ async def ask(scope: Any, question: Any, texts: dict[str, str], *, foreign: bool
     best = ranked[0].score
     hits = []
     for rank, each in enumerate(ranked, 1):
-        hits.append(confidence.measure_hit(search, each, best=best, rank=rank, answer=0.0))
+        hits.append(confidence.measure_hit(search, each, best=best, rank=rank))
     return [
         Asked(
             answerable=bool(evidence),
@@ -171,27 +149,29 @@ def regress(rows: Array, labels: Array, importance: Array, *, l2: float = 0.01) 
     return np.asarray(plain)
 
 
-def fit_answers(sets: list[list[Asked]], names: list[str], kept: Any) -> dict[str, float]:
-    """Fit the model of an answer; `kept` says how many hits are returned."""
-    rows = np.array([[each.measures[name] for name in names] for some in sets for each in some])
-    labels = np.array([any(each.useful[: kept(each)]) for some in sets for each in some], float)
-    importance = np.array([each.importance / len(some) for some in sets for each in some])
-    importance /= len(sets)
-    return dict(zip(names, regress(rows, labels, importance).tolist(), strict=True))
-
-
-def fit_hits(
-    sets: list[list[Asked]], names: list[str], answers: dict[str, float]
+def fit_answers(
+    sets: list[list[Asked]], names: list[str], hits: dict[str, float], cut: float
 ) -> dict[str, float]:
+    """Fit the model of an answer, given that of a hit."""
+    rows, labels, importance = [], [], []
+    for some in sets:
+        for each in some:
+            rows.append([each.measures[name] for name in names])
+            labels.append(float(any(returned(each, hits, cut))))
+            importance.append(each.importance / len(some))
+    weights = regress(np.array(rows), np.array(labels), np.array(importance) / len(sets))
+    return dict(zip(names, weights.tolist(), strict=True))
+
+
+def fit_hits(sets: list[list[Asked]], names: list[str]) -> dict[str, float]:
     """Fit the model of one hit."""
     rows, labels, importance = [], [], []
     for some in sets:
         for each in some:
-            odds = confidence.weigh(answers, each.measures)
             for hit, useful in zip(each.hits, each.useful, strict=True):
-                rows.append([{**hit, "answer": odds}[name] for name in names])
+                rows.append([hit[name] for name in names])
                 labels.append(float(useful))
-                importance.append(1 / len(some) / HITS)
+                importance.append(each.importance / len(some) / HITS)
     weights = regress(np.array(rows), np.array(labels), np.array(importance) / len(sets))
     return dict(zip(names, weights.tolist(), strict=True))
 
@@ -214,8 +194,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     data.add_fit_options(parser)
-    parser.add_argument("--at", type=float, default=0.3, help="threshold of an answer")
-    parser.add_argument("--cut", type=float, default=0.15, help="threshold of a hit")
+    parser.add_argument("--at", type=float, default=0.24, help="threshold of an answer")
+    parser.add_argument("--cut", type=float, default=0.037, help="threshold of a hit")
     options = parser.parse_args()
     paths, shipped = find_sets(options.data, options.measure)
     with data.open_cache(options.cache) as cache:
@@ -249,28 +229,25 @@ def without(found: dict[str, list[Asked]], shipped: list[str], left_out: str) ->
     return chosen
 
 
-def count_kept(asked: Asked, odds: float, hits: dict[str, float], cut: float) -> int:
-    """Return how many hits are returned: the first, and those above the threshold after it."""
+def returned(asked: Asked, hits: dict[str, float], cut: float) -> list[bool]:
+    """Return for each hit that is returned whether it is evidence.
+
+    The first is always returned, the others if they reach the threshold.
+    """
     cut *= confidence.scale_hit_threshold(round(10 ** asked.measures["size"]))
-    kept = 1
-    for hit in asked.hits[1:]:
-        log_odds = confidence.weigh(hits, {**hit, "answer": odds})
-        if confidence.to_probability(log_odds) < cut:
-            break
-        kept += 1
-    return kept
+    found: list[bool] = []
+    for hit, useful in zip(asked.hits, asked.useful, strict=True):
+        sure = confidence.to_probability(confidence.weigh(hits, hit))
+        if not found or sure >= cut:
+            found.append(useful)
+    return found
 
 
 def fit(sets: list[list[Asked]], cut: float) -> tuple[dict[str, float], dict[str, float]]:
     """Fit both models; the answer counts what is returned after the cut."""
-    names = list(profiles.OF_ANSWER)
-    answers = fit_answers(sets, names, lambda each: HITS)
-    hits = fit_hits(sets, list(profiles.OF_HIT), answers)
-
-    def kept(each: Asked) -> int:
-        return count_kept(each, confidence.weigh(answers, each.measures), hits, cut)
-
-    return fit_answers(sets, names, kept), hits
+    hits = fit_hits(sets, list(profiles.OF_HIT))
+    answers = fit_answers(sets, list(profiles.OF_ANSWER), hits, cut)
+    return answers, hits
 
 
 def evaluate(
@@ -287,25 +264,23 @@ def evaluate(
     empty: list[bool] = []
     silent: list[bool] = []
     foreign: list[bool] = []
-    returned = useful = 0
-    shares, before = [], []
+    count = useful = wanted = 0
     for each in asked:
-        odds = confidence.weigh(answers, each.measures)
-        sure = confidence.to_probability(odds)
-        kept = count_kept(each, odds, hits, options.cut)
-        got = any(each.useful[:kept])
-        guesses.append(sure)
-        labels.append(got)
+        sure = confidence.to_probability(confidence.weigh(answers, each.measures))
+        found = returned(each, hits, options.cut)
+        if not each.foreign:
+            guesses.append(sure)
+            labels.append(any(found))
         share = confidence.scale_answer_threshold(round(10 ** each.measures["size"]))
         is_empty = sure < options.at * share
-        if each.answerable:
-            empty.append(is_empty)
-            returned += 0 if is_empty else kept
-            useful += 0 if is_empty else sum(each.useful[:kept])
-            shares.append(0 if is_empty else sum(each.useful[:kept]))
-            before.append(sum(each.useful))
-        else:
+        if not each.answerable:
             (foreign if each.foreign else silent).append(is_empty)
+            continue
+        empty.append(is_empty)
+        wanted += sum(each.useful)
+        if not is_empty:
+            count += len(found)
+            useful += sum(found)
     everything += zip(guesses, labels, strict=True)
     return {
         "set": name,
@@ -314,9 +289,9 @@ def evaluate(
         "empty": mean(empty),
         "silent": mean(silent),
         "foreign": mean(foreign),
-        "precision": useful / max(returned, 1),
-        "hits": returned / max(len(empty), 1),
-        "kept": sum(shares) / max(sum(before), 1),
+        "precision": useful / max(count, 1),
+        "hits": count / max(len(empty), 1),
+        "kept": useful / max(wanted, 1),
     }
 
 

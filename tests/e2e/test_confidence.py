@@ -42,9 +42,9 @@ async def test_a_weak_answer_is_empty_and_says_why(ana: ScopedClient) -> None:
     found = await ana.recall(UNRELATED)
     assert (found.hits, found.text, found.tokens) == ((), "", 0)
     assert found.confidence is not None
-    assert found.confidence < 0.05
+    assert found.confidence < 0.2
     reason = found.cut[0].reason
-    assert reason == f"the confidence of {found.confidence:.2f} is below the required 0.06"
+    assert reason == f"the confidence of {found.confidence:.2f} is below the required 0.24"
     assert f"confidence {found.confidence:.2f}" in found.explain()
 
 
@@ -76,7 +76,7 @@ async def test_a_confidence_that_is_no_share_is_refused(ana: ScopedClient, value
 async def test_hits_have_a_confidence_of_their_own(ana: ScopedClient) -> None:
     found = await ana.recall("cores of the build server", min_confidence=0)
     sure = [hit.confidence or 0.0 for hit in found]
-    assert sure[0] > 0.8
+    assert sure[0] > 0.75
     assert all(0 < each < 0.1 for each in sure[1:])
 
 

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from memorist.text import cues
+from memorist.types import Memory, Scope
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def flags(text: str) -> int:
+    """The flags of a memory with this text."""
+    memory = Memory(
+        id="m", scope=Scope(user="ana"), text=text, kind="episodic", created_at=NOW, updated_at=NOW
+    )
+    return cues.flags_of(memory)
 
 
 @pytest.mark.parametrize(
@@ -97,11 +110,39 @@ def test_a_statement_that_begins_like_a_question_asks_nothing(text: str) -> None
     ("question", "kinds"),
     [
         ("How old is my dog?", cues.HAS_NUMBER),
-        ("When did we meet?", cues.HAS_TIME),
-        ("Why did I quit?", cues.HAS_REASON),
+        ("When did Ana leave?", cues.HAS_TIME),
+        ("Why did I quit?", cues.HAS_REASON | cues.HAS_DECISION),
+        ("Which name did we pick?", cues.HAS_DECISION),
+        ("Write a note to the landlord", cues.HAS_RULE),
+        ("Can I have the cheese plate?", cues.HAS_RULE),
         ("Where does Ana live?", cues.HAS_PLACE),
         ("Who is Ana?", 0),
     ],
 )
 def test_what_a_question_asks_for(question: str, kinds: int) -> None:
     assert cues.kinds_asked(question) == kinds
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("The show is on oct 9 now", cues.HAS_TIME),
+        ("Choir is Mondays and Thursdays", cues.HAS_TIME),
+        ("Back on the nineteenth of June", cues.HAS_TIME),
+        ("The shop opens at 9:30", cues.HAS_TIME),
+        ("Always answer in three lines", cues.HAS_RULE),
+        ("From now on the tests run at night", cues.HAS_RULE),
+        ("We went with the green tiles", cues.HAS_DECISION),
+        ("Change of plan, the boat is sold", cues.HAS_DECISION),
+    ],
+)
+def test_what_a_text_tells(text: str, kind: int) -> None:
+    assert flags(text) & kind
+    assert not flags("The kettle in the kitchen is blue") & kind
+
+
+def test_a_few_words_are_brief() -> None:
+    assert flags("ha, good one!") & cues.IS_BRIEF
+    assert flags("好的，谢谢！") & cues.IS_BRIEF
+    assert not flags("The kettle in the kitchen is blue") & cues.IS_BRIEF
+    assert not flags("我从小就对花生过敏，连味道都不能闻") & cues.IS_BRIEF

@@ -10,46 +10,50 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from ..text import cues
 from ..text.cues import ONLY_ASKS
 from ..types import Cut
 from .features import SnapshotSearch
 from .score import Candidate
 
-TOP = 3  # candidates whose kinds of content are compared with the question
+TOP = 3  # candidates whose words are compared with the question
 FEW = 5  # candidates whose mean is taken
 DENSE = ("semantic", "multilingual")
-USUAL = 100  # memories of a scope to which the threshold of an answer applies as it is
-SMALL = 60  # memories of a scope below which the threshold of a hit decreases
+USUAL = 100  # memories of a scope above which the threshold of an answer increases
+SMALL = 30  # memories of a scope below which the threshold of a hit decreases
+LARGE = 300  # and above which it increases
 SHARE = 0.25  # of the best score that every hit needs
 
 
 def measure(search: SnapshotSearch, ranked: Sequence[Candidate]) -> dict[str, float]:
     """Return the measures of an answer, given its candidates, best first."""
     question = search.question
-    top = ranked[:TOP]
-    positions = [each.position for each in top]
-    matches = sorted((score_match(search, each) for each in ranked[: 2 * FEW]), reverse=True)
-    rest = matches[FEW:] or [0.0]
     meanings = [score_meaning(search, each) for each in ranked[:FEW]]
+    meaning = sum(meanings) / len(meanings)
     terms = zip(question.terms, search.postings, strict=True)
     missing = {term for term, posting in terms if not len(posting.positions)}
     is_personal = bool(question.speakers) or cues.is_personal(question.text)
-    contents = int(np.bitwise_or.reduce(search.snapshot.flags[positions]))
+    is_request = question.kinds & cues.HAS_RULE
+    is_unknown = not is_request and not missing.isdisjoint(question.names)
+    size = math.log10(max(search.size, 1))
     return {
         "always": 1.0,
-        "match": matches[0],
-        "meaning": sum(meanings) / len(meanings),
-        "margin": matches[0] - sum(rest) / len(rest),
-        "unknown_name": float(not missing.isdisjoint(question.names)),
+        "shared": max(count_shared(search, each) for each in ranked[:TOP]),
+        "meaning": meaning,
+        "unknown_name": float(is_unknown),
         "personal": float(is_personal),
         "general": float(not is_personal and cues.is_task(question.text)),
-        "missing_kind": float(bool(question.kinds) and not contents & question.kinds),
-        "foreign": float(search.foreign is not None and search.foreign[positions[0]]),
-        "size": math.log10(max(search.size, 1)),
+        "foreign": float(search.foreign is not None and search.foreign[ranked[0].position]),
+        "size": size,
+        "small": max(0.0, min(1.0, 2.0 - size)) * (meaning + 0.5 * is_personal),
     }
+
+
+def count_shared(search: SnapshotSearch, candidate: Candidate) -> float:
+    """Return how many words of the question a memory has."""
+    if only_asks(search, candidate):
+        return 0.0
+    return float(sum(candidate.position in each.positions for each in search.postings))
 
 
 def only_asks(search: SnapshotSearch, candidate: Candidate) -> bool:
@@ -81,12 +85,10 @@ def measure_hit(
     *,
     best: float,
     rank: int,
-    answer: float,
 ) -> dict[str, float]:
-    """Return the measures of one hit, given the best score and the log odds of the answer."""
+    """Return the measures of one hit, given the best score."""
     return {
         "always": 1.0,
-        "answer": answer,
         "behind": best - candidate.score,
         "rank": math.log(rank),
         "match": score_match(search, candidate),
@@ -120,15 +122,15 @@ def judge(
     model = search.profile.confidence
     if model is None or not ranked or search.vector is None or search.snapshot.unembedded:
         return None, list(ranked)
-    measures = measure(search, ranked)
-    answer = weigh(model.answer, measures)
     best = ranked[0].score
     judged = []
     for rank, each in enumerate(ranked, 1):
-        of_hit = measure_hit(search, each, best=best, rank=rank, answer=answer)
+        of_hit = measure_hit(search, each, best=best, rank=rank)
         sure = to_probability(weigh(model.hit, of_hit))
         judged.append(replace(each, confidence=sure))
-    return to_probability(answer) if measures["match"] else 0.0, judged
+    if not any(score_match(search, each) for each in ranked[: 2 * FEW]):
+        return 0.0, judged
+    return to_probability(weigh(model.answer, measure(search, ranked))), judged
 
 
 def scale_answer_threshold(count: int) -> float:
@@ -137,19 +139,22 @@ def scale_answer_threshold(count: int) -> float:
     In a large scope something similar is nearly always found, so more confidence is required.
 
     >>> [round(scale_answer_threshold(count), 2) for count in (10, 100, 1000, 100_000)]
-    [0.35, 1.0, 2.15, 2.3]
+    [1.0, 1.0, 1.8, 1.9]
     """
-    share = 1.0 + 1.15 * math.log10(max(count, 1) / USUAL)
-    return max(0.35, min(2.3, share))
+    share = 1.0 + 0.8 * math.log10(max(count, USUAL) / USUAL)
+    return min(1.9, share)
 
 
 def scale_hit_threshold(count: int) -> float:
-    """Return the factor for the threshold of a hit: a small scope cannot return much anyway.
+    """Return the factor for the threshold of a hit.
 
-    >>> [round(scale_hit_threshold(count), 2) for count in (10, 30, 100)]
-    [0.4, 0.5, 1.0]
+    A small scope cannot return much anyway, and a large one has more that is only similar.
+
+    >>> [round(scale_hit_threshold(count), 2) for count in (10, 20, 100, 3000)]
+    [0.55, 0.67, 1.0, 1.5]
     """
-    return max(0.4, min(1.0, count / SMALL))
+    share = max(0.55, min(1.0, count / SMALL))
+    return share + 0.5 * math.log10(max(count, LARGE) / LARGE)
 
 
 def select(

@@ -93,19 +93,17 @@ class Gate:
 # Measures of an answer and of one hit in it, which confidence may weigh.
 OF_ANSWER = {
     "always": "1",
-    "match": "the best match by words and meaning",
+    "shared": "words of the question that one of the three best has, at most",
     "meaning": "the mean similarity in meaning of the five best",
-    "margin": "how far the best match is above those from the sixth on",
-    "unknown_name": "1 if the question has a name that no memory has",
+    "unknown_name": "1 if the question has a name that no memory has, and is not a request",
     "personal": "1 if the question is about the person, or names a speaker",
     "general": "1 if it is not, and requests something or asks for general knowledge",
-    "missing_kind": "1 if none of the three best has the kind of thing that is asked for",
     "foreign": "1 if the best memory or the question is not in English",
     "size": "logarithm of the number of memories, to base 10",
+    "small": "how far `size` is below 2, at most 1, times `meaning` and half of `personal`",
 }
 OF_HIT = {
     "always": "1",
-    "answer": "log odds of the whole answer",
     "behind": "how far the score is below the best",
     "rank": "logarithm of the rank",
     "match": "its match by words and meaning",
@@ -119,7 +117,7 @@ class Confidence:
 
     answer: Mapping[str, float]
     hit: Mapping[str, float]
-    least: float  # confidence that an answer from a hundred memories needs; more in larger scopes
+    least: float  # confidence that an answer needs; more in scopes of over a hundred memories
     least_hit: float  # confidence that a hit after the first needs
 
     def __post_init__(self) -> None:
@@ -203,27 +201,25 @@ DEFAULT = Profile(
     recency=Recency(shape="half_life", scale=30 * DAY),
     confidence=Confidence(
         answer={
-            "always": -2.7,
-            "match": 0.9,
-            "meaning": 6.3,
-            "margin": 0.1,
-            "unknown_name": -0.85,
-            "personal": 0.7,
-            "general": -1.0,
-            "missing_kind": -0.3,
-            "foreign": 1.4,
-            "size": -0.3,
+            "always": -1.04,
+            "shared": 0.31,
+            "meaning": 4.63,
+            "unknown_name": -1.13,
+            "personal": 0.34,
+            "general": -1.07,
+            "foreign": 1.16,
+            "size": -0.54,
+            "small": 2.61,
         },
         hit={
-            "always": -2.25,
-            "answer": 0.39,
-            "behind": -0.95,
-            "rank": -0.85,
-            "match": 1.75,
-            "asks": -0.95,
+            "always": -1.87,
+            "behind": -0.89,
+            "rank": -0.9,
+            "match": 1.97,
+            "asks": -1.14,
         },
-        least=0.18,
-        least_hit=0.03,
+        least=0.24,
+        least_hit=0.037,
     ),
     current_first=True,
     sources_first=True,
