@@ -195,7 +195,7 @@ def main() -> None:
     )
     data.add_fit_options(parser)
     parser.add_argument("--at", type=float, default=0.24, help="threshold of an answer")
-    parser.add_argument("--cut", type=float, default=0.037, help="threshold of a hit")
+    parser.add_argument("--cut", type=float, default=0.033, help="threshold of a hit")
     options = parser.parse_args()
     paths, shipped = find_sets(options.data, options.measure)
     with data.open_cache(options.cache) as cache:

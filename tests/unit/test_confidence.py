@@ -45,7 +45,7 @@ def test_the_best_hit_of_a_likely_answer_is_returned_anyway() -> None:
 
 
 def test_in_a_small_scope_hits_need_less_confidence_but_no_lower_score() -> None:
-    unlikely, unrelated = hit(0.9, 0.03), hit(0.1, 0.03)
+    unlikely, unrelated = hit(0.9, 0.025), hit(0.1, 0.025)
     assert select(hit(1.0, 0.5), unlikely, unrelated) == ["1.0"]
     assert select(hit(1.0, 0.5), unlikely, unrelated, count=10) == ["1.0", "0.9"]
 

@@ -219,7 +219,7 @@ DEFAULT = Profile(
             "asks": -1.14,
         },
         least=0.24,
-        least_hit=0.037,
+        least_hit=0.033,
     ),
     current_first=True,
     sources_first=True,

@@ -61,7 +61,7 @@ class Settings(BaseSettings):
     space: str = "default"
     """Default space of a scope."""
     language: str = "english"
-    """Language of texts in Latin script, used for stemming."""
+    """Language of texts in Latin script whose words do not tell it, used for stemming."""
     embedder: str = Field("minilm", pattern=r"^(minilm|hashing|none|openai(:.+)?)$")
     """Embedding model: `minilm`, `hashing`, `none`, or `openai:MODEL` (texts are sent to the
     server)."""
