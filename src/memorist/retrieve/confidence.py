@@ -139,10 +139,10 @@ def scale_answer_threshold(count: int) -> float:
     In a large scope something similar is nearly always found, so more confidence is required.
 
     >>> [round(scale_answer_threshold(count), 2) for count in (10, 100, 1000, 100_000)]
-    [1.0, 1.0, 1.9, 2.0]
+    [1.0, 1.0, 1.75, 1.8]
     """
-    share = 1.0 + 0.9 * math.log10(max(count, USUAL) / USUAL)
-    return min(2.0, share)
+    share = 1.0 + 0.75 * math.log10(max(count, USUAL) / USUAL)
+    return min(1.8, share)
 
 
 def scale_hit_threshold(count: int) -> float:

@@ -201,14 +201,14 @@ DEFAULT = Profile(
     recency=Recency(shape="half_life", scale=30 * DAY),
     confidence=Confidence(
         answer={
-            "always": -1.04,
+            "always": -0.82,
             "shared": 0.31,
             "meaning": 4.63,
             "unknown_name": -1.13,
             "personal": 0.34,
             "general": -1.07,
             "foreign": 1.16,
-            "size": -0.54,
+            "size": -0.65,
             "small": 2.61,
         },
         hit={
