@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from memorist import aio
 from memorist.client import Client
+from memorist.errors import StoreUnavailable
 from memorist.interfaces.cli import app
 from memorist.manage.chat_list import Reply
 from memorist.scoped import ScopedClient
@@ -172,13 +173,26 @@ async def test_undo_takes_back_what_commands_did_one_by_one(ana: ScopedClient) -
     assert not (await ana.get(tea)).pinned
 
 
-async def test_undo_takes_back_what_was_said_last_if_no_command_did_anything(
-    ana: ScopedClient,
-) -> None:
+async def test_undo_may_be_meant_for_something_else(ana: ScopedClient) -> None:
     await ana.remember([{"content": TEA}, {"content": CAT}])
-    await ana.remember([{"content": "I'll remember that.", "role": "assistant"}])
-    await say(ana, "undo that")
+    await ana.remember([{"content": "I renamed the function.", "role": "assistant"}])
+    other = await say(ana, "undo that")
+    assert (other.done, other.ids) == (False, ()), "nothing was changed in the memory"
+    assert await texts(ana) == {TEA, CAT, "I renamed the function."}
+    assert (await say(ana, "undo the last memory change")).done
     assert TEA not in await texts(ana)
+
+
+async def test_talk_is_no_error_while_the_database_is_down(
+    ana: ScopedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise StoreUnavailable
+
+    monkeypatch.setattr("memorist.storage.person.load_shown", fail)
+    assert await ana.command("What is the weather like?") is None
+    with pytest.raises(StoreUnavailable):
+        await ana.command("forget that")
 
 
 @pytest.mark.spec("THE-38")

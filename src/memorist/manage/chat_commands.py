@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 from ..context import Place
-from ..errors import InvalidInput, MemoristError
+from ..errors import InvalidInput, MemoristError, StoreUnavailable
 from ..storage.person import Shown
 from ..text import authority, commands, corrections, normalize, tokens
 from ..text.commands import Command, parse
@@ -63,8 +63,15 @@ async def obey(
     if not authority.is_own(role, speaker, place.scope.user):
         return None
     chat = Chat(place, remember, about)
-    shown = await chat.load_shown()
-    command = parse(text, answers=bool(shown.asks))
+    command = parse(text)
+    try:
+        shown = await chat.load_shown()
+    except StoreUnavailable:
+        if command is None:
+            return None
+        raise
+    if shown.asks:
+        command = parse(text, answers=True)
     if command is None:
         if shown.asks:  # a later "yes" answers something else
             await chat.save_shown(shown.ids)
@@ -208,7 +215,12 @@ class Chat(ChatList):
 
     async def undo(self, command: Command, shown: Shown) -> Reply:
         """Undo the last change that this chat made to the memory."""
-        operation = await find_last_change(self, self.actor)
+        # "Undo that" may be meant for something else, unless the memory is named or did something.
+        operation = await find_last_change(
+            self,
+            actor=self.actor,
+            with_words=command.names_memory,
+        )
         if operation is None:
             return reply("undo", "There is nothing that I could undo in this chat.")
         try:

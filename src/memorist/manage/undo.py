@@ -99,11 +99,10 @@ async def undo_changes(
     return Undone(operations=operations, memories=tuple(memories))
 
 
-async def find_last_change(place: Place, actor: str) -> str | None:
-    """Return the last operation of a session that was not undone, if there is one.
+async def find_last_change(place: Place, *, actor: str, with_words: bool) -> str | None:
+    """Return the last operation of a session that changed a memory and was not undone.
 
-    That is the last change by this actor or of something stored, or else the last words of the
-    person that were stored.
+    With `with_words`, words of the person that were only stored count too, if nothing was changed.
     """
     session = place.labels.session
     if session is None:
@@ -119,7 +118,7 @@ async def find_last_change(place: Place, actor: str) -> str | None:
     for entry in candidates:
         if entry.event != "ADD" or entry.actor == actor:
             return str(entry.meta["operation"])
-    for entry in candidates:
+    for entry in candidates if with_words else ():
         if any(map(authority.is_persons, await store.get(place.scope, [entry.memory_id]))):
             return str(entry.meta["operation"])
     return None

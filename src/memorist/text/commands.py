@@ -61,6 +61,7 @@ class Command:
     places: tuple[int, ...] = ()  # in the list that was shown, from 0; -1 is the last
     field: str = ""  # of the profile, for `approve` and `deny`
     for_good: bool = False  # asked to erase it, not only to hide it
+    names_memory: bool = False  # it says that the memory is meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +286,7 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
         places=places,
         field=parts.get("field", ""),
         for_good=intent.startswith("forget") and bool(cue("for_good").search(line.folded)),
+        names_memory=bool(cue("memory").search(line.folded)),
     )
 
 
