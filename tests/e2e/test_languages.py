@@ -326,7 +326,7 @@ async def test_a_large_scope_is_searched_in_every_language(
             await ana.remember(text)
         english = await ana.recall("What is my dog afraid of?", min_confidence=0)
         monkeypatch.setattr("memorist.retrieve.features.WHOLE", 4)
-        monkeypatch.setattr("memorist.retrieve.features.LIKELY", 1)
+        monkeypatch.setattr("memorist.retrieve.features.LIKELY", 2)
         again = await ana.recall("What is my dog afraid of?", min_confidence=0)
         assert texts_of(again)[0] == DOG
         assert again.hits[0].score == pytest.approx(english.hits[0].score, abs=1e-6)

@@ -35,7 +35,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING = np.float32(0.0)
 FOREIGN = 2.0  # weight of the second model where the first one cannot compare
 WHOLE = 5_000  # memories of a scope that the second model compares all
-LIKELY = 500  # of as many, in a larger scope, it compares those that match best by the first
+LIKELY = 1_000  # best matches by words and the first model that it compares in a larger scope
 LONG = 60.0  # terms of a message of the assistant that is mostly general advice
 REPEATS = 2.0  # times its own match that a short question loses, by the weight of `question`
 OTHER_SIDE = 0.4  # for what the user said, if the question is about the assistant
@@ -114,7 +114,7 @@ class SnapshotSearch:
             return np.zeros(snapshot.n, np.float32)
         is_compared = snapshot.has_second
         if snapshot.n > WHOLE:
-            is_near = mark_best(self.first, snapshot.n // WHOLE * LIKELY)
+            is_near = mark_best(self.first, LIKELY)
             if self.foreign is not None:
                 is_near |= self.foreign
             is_compared = is_compared & is_near
