@@ -1,11 +1,12 @@
 """Measure the engine's own work: one recall and one remember while the vectors are given, so that no model runs.
 
-    python -m bench.own_work [--against PATH/TO/OTHER/src] [--size 10000] [--rounds 5] [--calls 60]
+    python -m bench.own_work [--against PATH/TO/OTHER/src] [--size 10000] [--rounds 5] [--calls 60] [--models]
 
 Each round starts one process for this tree and one for the other, in turns, on a copy of the same kind of database.
 Prints the median milliseconds of each verb, by the clock and of processor time (which a busy machine disturbs less),
 how long one `remember` holds the write lock, how many SQL statements it runs, the seconds that storing all memories
-took, and the ratio between the two trees.
+took, and the ratio between the two trees. With --models, the stored vectors are still made up, but the packaged models
+run in every call that is measured, and 300 messages are stored at once.
 """
 
 from __future__ import annotations
@@ -37,15 +38,19 @@ PARTS = (
     "ba ce di fo gu ha je ki lo mu na pe ri so tu va we xi yo zu bra cle dri flo gru pla".split()
 )
 WORDS = [a + b + c for a in PARTS for b in PARTS for c in "nlrstmkdpx"]
+MANY = 300  # messages that are stored at once
 WEIGHTS = [1 / (rank + 10) for rank in range(len(WORDS))]  # few words are common, many are rare
 
 
 class GivenVectors:
-    """An embedder that looks up made-up unit vectors instead of running a model."""
+    """An embedder that makes up unit vectors, or runs a model for texts that it did not learn."""
 
-    def __init__(self, model: str = "all-MiniLM-L6-v2", dimensions: int = 384) -> None:
-        self.model = model
-        self.dimensions = dimensions
+    def __init__(self, embedder: Any) -> None:
+        """Take the place of an embedder, which runs only if `is_real` is set."""
+        self.model = embedder.model
+        self.dimensions = embedder.dimensions
+        self.is_real = False
+        self._embedder = embedder
         self._known: dict[str, NDArray[np.float32]] = {}
 
     def learn(self, text: str) -> NDArray[np.float32]:
@@ -58,9 +63,13 @@ class GivenVectors:
         return self._known[text]
 
     async def encode_batch(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if self.is_real:
+            found: NDArray[np.float32] = await self._embedder.encode_batch(texts)
+            return found
         return np.stack([self.learn(text) for text in texts])
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        await self._embedder.close()
 
 
 class WriteLock:
@@ -94,17 +103,27 @@ def sentence(rng: random.Random) -> str:
     return f"We {' '.join(words)} {rng.randint(1, 999)}."
 
 
-def open_memory(path: Path, given: GivenVectors) -> Any:
-    """Open the database with whichever version of the package this process was started for."""
+def load(module: str) -> Any:
+    """Import a module of whichever version of the package this process was started for."""
     package = next(each.name for each in Path(os.environ["PYTHONPATH"]).iterdir() if each.is_dir())
-    minilm = importlib.import_module(f"{package}.embedders.minilm")
-    minilm.MiniLM = lambda: given  # type: ignore[attr-defined]
-    with suppress(ImportError):  # version 0.1 has one model
-        use = importlib.import_module(f"{package}.embedders.use")
-        second = GivenVectors(use.MODEL, use.DIMENSIONS)
-        use.Multilingual = lambda: second  # type: ignore[attr-defined]
-    aio = importlib.import_module(f"{package}.aio")
-    return aio.open(path, state_dir=path.parent, cache_mb=0)
+    return importlib.import_module(f"{package}.{module}")
+
+
+def give_vectors() -> list[GivenVectors]:
+    """Replace the packaged models."""
+    given = []
+    for name, embedder in (("minilm", "MiniLM"), ("use", "Multilingual")):
+        with suppress(ImportError):  # version 0.1 has one model
+            module = load(f"embedders.{name}")
+            made = GivenVectors(getattr(module, embedder)())
+            setattr(module, embedder, lambda made=made: made)
+            given.append(made)
+    return given
+
+
+def open_memory(path: Path) -> Any:
+    """Open the database without a cache of vectors."""
+    return load("aio").open(path, state_dir=path.parent, cache_mb=0)
 
 
 async def fill(path: Path, size: int) -> float:
@@ -114,33 +133,37 @@ async def fill(path: Path, size: int) -> float:
     for i in range(size):
         session = str(i // 20)
         messages.append({"content": sentence(rng), "id": str(i), "session": session, "name": "Ana"})
-    given = GivenVectors()
-    for message in messages:
-        given.learn(message["content"])
-    async with open_memory(path, given) as memory:
+    for given in give_vectors():
+        for message in messages:
+            given.learn(message["content"])
+    async with open_memory(path) as memory:
         started = time.perf_counter()
         await memory.scope("ana").remember(messages)
         return time.perf_counter() - started
 
 
-async def measure(path: Path, size: int, calls: int) -> dict[str, Any]:
+async def measure(path: Path, size: int, calls: int, models: bool) -> dict[str, Any]:
     """Return the milliseconds of each call of both verbs, by the clock and of processor time.
 
     In a second series of calls, the time under the write lock and the statements of `remember`.
     """
-    rng, choose, given = random.Random(size), random.Random(calls), GivenVectors()
+    rng, choose = random.Random(size), random.Random(calls)
     stored = [sentence(rng).split() for _ in range(size)]
     chosen = choose.sample(stored, calls + 5)
     asked = [f"When did we talk about {' '.join(words[2:7])}, and why?" for words in chosen]
     told = [sentence(choose) for _ in range(2 * calls + 5)]
-    for text in (*asked, *told):
-        given.learn(text)
-    async with open_memory(path, given) as memory:
+    many = [{"content": sentence(choose), "id": f"new-{i}", "session": "new"} for i in range(MANY)]
+    for given in give_vectors():
+        given.is_real = models
+        for text in () if models else (*asked, *told, *(each["content"] for each in many)):
+            given.learn(text)
+    async with open_memory(path) as memory:
         scope = memory.scope("ana")
         recall = await time_calls(scope.recall, asked)
         remember = await time_calls(scope.remember, told[: calls + 5])
+        stored_many = await time_calls(memory.scope("many").remember, [many])
     lock = WriteLock()
-    async with open_memory(path, given) as memory:
+    async with open_memory(path) as memory:
         scope, held, run = memory.scope("ana"), [], []
         await scope.remember("The first call opens what is opened late.")
         for text in told[calls + 5 :]:
@@ -151,11 +174,11 @@ async def measure(path: Path, size: int, calls: int) -> dict[str, Any]:
             run.append(len(lock.statements))
             await asyncio.sleep(0.005)
     watched = {"lock": held, "statements": run}
-    return {"recall": recall[5:], "remember": remember[5:], **watched}
+    return {"recall": recall[5:], "remember": remember[5:], "many": stored_many, **watched}
 
 
 async def time_calls(
-    verb: Callable[[str], Awaitable[object]], texts: list[str]
+    verb: Callable[[Any], Awaitable[object]], texts: Sequence[Any]
 ) -> list[tuple[float, float]]:
     """Call a verb with each text in turn; the first calls warm the caches."""
     took = []
@@ -171,6 +194,8 @@ async def time_calls(
 def run_child(source: Path, path: Path, action: str, options: argparse.Namespace) -> Any:
     """Run this file in a process that imports the package from `source`."""
     arguments = [f"--{name}={getattr(options, name)}" for name in ("size", "calls")]
+    if options.models:
+        arguments.append("--models")
     command = [sys.executable, __file__, *arguments, "--child", action, str(path)]
     environment = {**os.environ, "PYTHONPATH": str(source)}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
@@ -195,10 +220,11 @@ def compare(options: argparse.Namespace) -> None:
                 for verb, times in found.items():
                     took.setdefault((verb, name), []).extend(times)
                 shutil.rmtree(copy)
-    for verb in ("recall", "remember"):
+    labels = {"recall": "recall", "remember": "remember", "many": f"storing {MANY} at once"}
+    for verb, label in labels.items():
         for place, kind in enumerate(("clock", "processor")):
             values = {name: [pair[place] for pair in took[verb, name]] for name in trees}
-            print_ratio(f"{verb} by the {kind}, ms", values)
+            print_ratio(f"{label} by the {kind}, ms", values)
     for what, label in (
         ("lock", "remember under the write lock, ms"),
         ("statements", "SQL statements of one remember"),
@@ -224,6 +250,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=60)
+    parser.add_argument("--models", action="store_true", help="run the models in measured calls")
     parser.add_argument("--child", nargs=2, metavar=("ACTION", "DATABASE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child is None:
@@ -231,7 +258,9 @@ def main() -> None:
     elif options.child[0] == "fill":
         print(json.dumps(asyncio.run(fill(Path(options.child[1]), options.size))))
     else:
-        print(json.dumps(asyncio.run(measure(Path(options.child[1]), options.size, options.calls))))
+        path = Path(options.child[1])
+        found = asyncio.run(measure(path, options.size, options.calls, options.models))
+        print(json.dumps(found))
 
 
 if __name__ == "__main__":
