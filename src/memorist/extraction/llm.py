@@ -8,7 +8,8 @@ does not quote it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ from ..text.grounding import Told
 from ..text.prompts import Prompt, object_schema
 from ..text.statements import parse
 from ..types import Scope
-from .rules import PATTERNS, TYPES, Fact, date, first_sentences, split_clauses
+from .rules import PATTERNS, TYPES, Fact, date, first_sentences
 
 LONGEST_SOURCE = 900  # characters that a model is shown
 MOST_TOKENS = 320  # of its answer
@@ -48,6 +49,14 @@ _FACT = object_schema(
 SCHEMA = object_schema(facts={"type": "array", "maxItems": 5, "items": _FACT})
 NO_SHAPE = "it does not match the schema of a fact"
 NO_NUMBER = "its confidence or importance is not a number from 0 to 1"
+_CONDITION = re.compile(
+    r"(?i)\?|\b(?:if|unless|suppose|imagine|pretend|hypothetically|whether|guess who|falls)\b"
+    r"|\b(?:I|we) wish\b"
+)
+_JOINED = re.compile(
+    r"(?i);|\s[–—-]\s|,?\s(?:but|because|whereas|although|though)\s"
+    r"|,?\s(?:and|so)\s(?=(?:I|we|my|our)\b)|,\s(?=(?:maybe|perhaps|possibly|probably)\s\w+\s\w)"
+)
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
@@ -78,7 +87,7 @@ async def find_facts(
     Raises ModelUnavailable, BadModelAnswer, OverBudget.
     """
     shown = first_sentences(source, LONGEST_SOURCE)
-    if not any(split_clauses(shown)):
+    if not any(find_statements(shown)):
         return [], []
     answer = await llm.answer(scope, build_prompt(shown, who, most))
     return check(answer, shown, who=who, at=at, most=most)
@@ -166,10 +175,10 @@ def _check_claim(
         return "it reads like an instruction to the model"
     if guard.find_secret(f"{text}\n{quote}"):
         return "it seems to contain a secret"
-    clauses = list(split_clauses(source))
-    if not any(_overlaps(clause, quote) for clause in clauses):
+    stated = list(find_statements(source))
+    if not any(_overlaps(each, quote) for each in stated):
         return "its evidence is not a statement"
-    if why := grounding.find_fault(text, [Told(". ".join(clauses))], who):
+    if why := grounding.find_fault(text, [Told(". ".join(stated))], who):
         return why
     text = date(text, said_at)
     if PATTERNS["time"].search(text):
@@ -184,8 +193,28 @@ def _check_claim(
     )
 
 
-def _overlaps(clause: str, quote: str) -> bool:
-    """Return whether a clause is part of a quotation, or the quotation of a clause."""
-    words = set(tokens.words(clause))
+def find_statements(source: str) -> Iterator[str]:
+    """Yield what a message states: no questions, conditions, guesses, jokes, nor what others say.
+
+    >>> list(find_statements("I like tea, but my boss said I like gin. Would I? I row and I ski."))
+    ['I like tea', 'I row', 'I ski.']
+    """
+    if PATTERNS["not_meant"].search(source):
+        return
+    for sentence in PATTERNS["sentence"].findall(PATTERNS["pasted"].sub("\n", source)):
+        quoted = PATTERNS["quoted"].findall(sentence)
+        is_speech = any(PATTERNS["person"].search(said) for said in quoted)
+        if is_speech or _CONDITION.search(sentence):
+            continue
+        for part in _JOINED.split(sentence):
+            stated = part.strip(" \t,;:–—-")
+            is_doubtful = PATTERNS["unsure"].search(stated) or PATTERNS["report"].search(stated)
+            if stated and not is_doubtful:
+                yield stated
+
+
+def _overlaps(stated: str, quote: str) -> bool:
+    """Return whether most words of a statement are in a quotation, or the other way round."""
+    words = set(tokens.words(stated))
     quoted = set(tokens.words(quote))
-    return bool(words) and (words <= quoted or quoted <= words)
+    return 2 * len(words & quoted) > min(len(words), len(quoted))

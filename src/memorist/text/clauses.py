@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -25,10 +26,11 @@ MOST_WORDS = 3000  # of a text
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 _WORDS = {name: frozenset(words.split()) for name, words in _TABLES["words"].items()}
 NEGATIONS = {name: frozenset(words.split()) for name, words in _TABLES["not"].items()}
+_PRONOUNS = {name: frozenset(words.split()) for name, words in _TABLES["other"].items()}
 _ANY_NEGATION: frozenset[str] = frozenset().union(*NEGATIONS.values())
 _SAME = word_groups(_TABLES["groups"]["same"])
 _TOKEN = re.compile(
-    r"""\d+(?:[.,:h]\d+)*(?:\.(?=\s\w))?|(?:Mr|Mrs|Ms|Dr|St|Sr|Sra)\.|[^\W\d_]+(?:['’][^\W\d_]+)*
+    r"""\d+(?:[.,:h]\d+)*(?:\.(?=\s\w))?|(?:Mr|Mrs|Ms|Dr|St|Sr|Sra)\.|[^\W\d_][^\W_]*(?:['’][^\W\d_]+)*
     |[,;:.!?…–—()"“”«»]|\s-\s""",
     re.VERBOSE,
 )
@@ -46,6 +48,7 @@ class Word(NamedTuple):
     is_name: bool = False  # it begins with a capital letter, or is a number
     is_small: bool = False  # it carries no meaning by itself
     is_owner: bool = False  # "Ana's"
+    is_time: bool = False  # a day, a month or a year
     place: int = 0  # in the source
     turn: int = 0  # of the source
 
@@ -69,6 +72,11 @@ class ClausePart(NamedTuple):
     def content(self) -> list[Word]:
         """The words that carry meaning."""
         return [word for word in self.words if not word.is_small]
+
+    @property
+    def is_about(self) -> bool:
+        """It begins with a word such as "with"."""
+        return self.words[0].among("about")
 
     @property
     def is_negated(self) -> bool:
@@ -145,13 +153,20 @@ def split(
     person = speaker
     subject: Subject | None = None
     is_claim = names is not None
-    for word in [*_read(text, language), Word(".", ".")]:
+    begins_about = False  # the part begins with a word such as "since"
+    words = [*_read(text, language), Word(".", ".")]
+    for word, after in pairwise([*words, words[-1]]):
         is_end = word.text in _SENTENCE_ENDS
-        if word.text == "," and is_claim:
+        is_contrast = word.among("and") and after.is_negation  # "tea and not milk"
+        if (word.text == "," and is_claim) or is_contrast:
             continue
         if not is_end and word.text != "," and not word.among("and"):
-            if word.among("about") and groups[-1] and not is_claim:
+            is_pronoun = _is_speaker(word, language) or word.text in _PRONOUNS.get(language, ())
+            is_new = word.among("about") or (is_pronoun and begins_about)
+            if is_new and groups[-1] and not is_claim:
                 groups.append([])
+            is_about = word.among("about") or (word.text.endswith("ing") and not groups[-1])
+            begins_about = is_about or (begins_about and not is_new)
             groups[-1].append(word._replace(turn=turn))
             continue
         spoken = [each for group in groups for each in group]
@@ -171,16 +186,21 @@ def split(
     return parts
 
 
+def _is_speaker(word: Word, language: str) -> bool:
+    """Return whether a word is "I" or "we"."""
+    return word.among("speaker") or (language == "french" and word.text == "on")
+
+
 def _find_subject(words: Sequence[Word], language: str, before: Subject | None) -> Subject:
     """Return whom a clause of the source is about. Without a subject, it is that of the clause
     before.
     """
     for n, word in enumerate(words):
-        if word.among("speaker") or (language == "french" and word.text == "on"):
+        if _is_speaker(word, language):
             return "person"
         if n < 3 and word.among("possessive"):
             return "theirs"
-        if n < 3 and word.among("other"):
+        if n < 3 and word.text in _PRONOUNS.get(language, ()):
             return "theirs" if before == "theirs" else "other"
     if before is not None:
         return before
@@ -196,10 +216,14 @@ def _find_claimed(
     """Return whom a clause that a model wrote is about, and the name of that person."""
     for n, word in enumerate(words):
         name = name_of(word.text)
+        is_owner = word.is_owner
+        if name not in names and name.removesuffix("s") in names:  # in German
+            name = name.removesuffix("s")
+            is_owner = True
         if name not in names:
             continue
-        owned = any(each.among("of") for each in words[max(1, n - 2) : n])
-        if word.is_owner or owned:
+        is_owner |= any(each.among("of") for each in words[max(1, n - 2) : n])
+        if is_owner:
             return "theirs", person
         if n < 3:
             return "person", names[name]
@@ -230,9 +254,12 @@ def _read(text: str, language: str) -> Iterator[Word]:
 @lru_cache(maxsize=1 << 12)
 def _make_word(token: str, language: str) -> Word:
     low = token.lower()
-    numbers = values.read_values(low).numbers
-    if numbers and values.is_value(low):
-        return Word(numbers[0], numbers[0], is_name=True)
+    read = values.read_values(low)
+    is_time = bool(read.weekdays or read.months or read.days)
+    if read.numbers and values.is_value(low):
+        number = read.numbers[0]
+        is_year = len(number) == 4 and number[:2] in ("19", "20")
+        return Word(number, number, is_name=True, is_time=is_year)
     if low in NEGATIONS.get(language, _ANY_NEGATION):
         return Word(low, _NOT)
     stop_words = ENGLISH if language == "english" else STOP_WORDS.get(language, ENGLISH)
@@ -242,5 +269,6 @@ def _make_word(token: str, language: str) -> Word:
         low,
         stem,
         is_name=token[0].isupper(),
+        is_time=is_time,
         is_small=is_small and low not in _WORDS["turn"] and low not in _SAME,
     )

@@ -8,7 +8,7 @@ English, German, French, Spanish and Portuguese.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -104,12 +104,14 @@ def _align(
 ) -> tuple[list[tuple[Word, ClausePart]], bool]:
     """Return the words of the source that those of a claim repeat, and whether nothing is new.
 
-    The words of the part that has most of them come first, or of which most is repeated.
+    Those of the main part come first: for a fact one that is repeated as a whole, for a summary one
+    of the person it tells of, and then the one with most of the words.
     """
     missing = []
     matches: defaultdict[int, dict[Word, Word]] = defaultdict(dict)  # by the number of the part
     for word in claim.content:
-        if word.is_negation or name_of(word.text) in names:
+        name = name_of(word.text)
+        if word.is_negation or name in names or name.removesuffix("s") in names:
             continue
         missing.append(word)
         for key in keys_of(word):
@@ -118,12 +120,18 @@ def _align(
                     matches[number][word] = other
     found: list[tuple[Word, ClausePart]] = []
 
-    def share(number: int) -> tuple[int, float, int]:
+    def rank(number: int) -> tuple[float, ...]:
+        part = parts[number]
         count = sum(word in matches[number] for word in missing)
-        return count, count / (1 + len(parts[number].content)), -number
+        repeated = set(matches[number].values())
+        left = sum(word not in repeated for word in needed_words(part))
+        main = found[0][1] if found else None
+        is_near = main is not None and main.words[0].turn == part.words[0].turn
+        is_preferred = not left if is_fact else is_near or part.person == claim.person
+        return bool(count), is_preferred, count, count / (1 + left), -number
 
-    while missing and matches:
-        best = max(matches, key=share)
+    while matches and any(word in match for match in matches.values() for word in missing):
+        best = max(matches, key=rank)
         match = matches.pop(best)
         found += [(match[word], parts[best]) for word in missing if word in match]
         missing = [word for word in missing if word not in match]
@@ -145,37 +153,34 @@ def _compare(
     `fact` has all the words of a fact; it is None for a summary.
     """
     main = found[0][1]
-    # In a fact, a single word of another clause only names what the main clause is about.
-    least = 1 if fact is None else 2
-    counts = Counter(part.clause for _, part in found)
-    clauses = {clause for clause, count in counts.items() if count >= least} | {main.clause}
+    order = _sort([word for word, _ in found], claim)
+    first = next(n for n, word in enumerate(order) if word in main.words)
+    # In a fact, words before those of the main part only name what it is about.
+    naming = set() if fact is None else set(order[:first])
+    clauses = {part.clause for word, part in found if word not in naming}
     around = [part for part in parts if part.clause in clauses]
     if _is_negative([claim]) != _is_negative(around):
         return OTHER_MEANING
     # Verbs move in German, and everything does in a summary.
     nouns_only = fact is None or language == "german"
-    compared: list[Word] = []
-    for word, part in found:
-        is_inside = part.clause == main.clause and not nouns_only and not word.among("light")
-        if is_inside or (word.is_name and word.turn == main.words[0].turn):
-            compared.append(word)
+    in_part: list[Word] = []
     if not nouns_only:
-        compared += [word for part in around for word in part.words if word.is_negation]
-    if not _is_in_order(_sort(compared, claim), language):
-        return "its words are in another order than in the source"
-    if fact is None and len({word.turn for word, _ in found}) > MOST_TURNS:
-        return OTHER_WORDS
+        in_part = [word for word in main.words if word in order and not word.among("light")]
+        in_part += [word for part in around for word in part.words if word.is_negation]
+    firm = [part for part in parts if part.clause == main.clause and not part.is_about] + [main]
+    names = [word for word in order if word.is_name and any(word in part.words for part in firm)]
+    is_passive = claim.has("passive") and not main.has("passive")
+    for words in (_sort(in_part, claim), names):
+        if not _is_in_order(words, is_free=is_passive or language in NO_SUBJECT):
+            return "its words are in another order than in the source"
     if fact is None:
-        is_other = main.person not in ("", claim.person) and claim.person
-        return OTHER_PERSON if is_other and main.subject == "person" else ""
+        return _find_other_teller(claim, found)
     clause = [part for part in around if part.clause == main.clause]
-    needed = clause if any(part.is_negated for part in clause) else [main]
-    for part in needed:
-        for word in part.content:
-            is_needed = not word.is_negation and not word.among(
-                "light", "neutral", "against", "stopped"
-            )
-            if is_needed and not any(is_same(each, word) for each in fact):
+    is_negated = any(part.is_negated for part in clause)
+    for part in clause if is_negated else [main]:
+        for word in needed_words(part, is_negated=is_negated):
+            said = claim.content if word.is_name else fact
+            if not any(is_same(each, word) for each in said):
                 return "it leaves out a part of the source"
     for name in ("unsure", "formerly"):
         if any(part.has(name) for part in clause) != claim.has(name):
@@ -183,12 +188,47 @@ def _compare(
     if any(part.has("was") for part in clause) and claim.has("is") and not claim.has("was"):
         return OTHER_MEANING
     is_group = claim.has("group") and main.subject == "person"
-    is_own = any(word.among("possessive") for word in main.words[:3])
+    is_own = main.has("possessive")
     if claim.subject == "person" != main.subject:
         return OTHER_PERSON
     if claim.subject == "theirs" != main.subject and not is_group and not is_own:
         return OTHER_PERSON
     return ""
+
+
+def _find_other_teller(claim: ClausePart, found: Sequence[tuple[Word, ClausePart]]) -> str:
+    """Return why a summary tells something of the wrong person; empty if it does not.
+
+    What somebody says of themselves may only be told of them.
+    """
+    if len({word.turn for word, _ in found}) > MOST_TURNS:
+        return OTHER_WORDS
+    main = found[0][1]
+    for word, part in found:
+        is_theirs = part.subject == "person" and part.person and not word.is_name
+        if is_theirs and claim.person and part.person != claim.person:
+            return OTHER_PERSON
+    if main.subject == "person" and not main.has("we"):
+        order = _sort([word for word, _ in found], claim)
+        first = next(n for n, word in enumerate(order) if word in main.words)
+        if any(word.is_name and word.turn != main.words[0].turn for word in order[:first]):
+            return OTHER_PERSON
+    return ""
+
+
+def needed_words(part: ClausePart, *, is_negated: bool = False) -> list[Word]:
+    """Return the words of a part of the source that a fact must not leave out. A time may be left
+    out if the part is not negated.
+    """
+    found: list[Word] = []
+    for n, word in enumerate(part.content):
+        is_optional = word.among("light", "neutral", "against", "stopped") or word.is_negation
+        around = part.content[max(0, n - 2) : n + 3]
+        is_time = word.is_time or (word.text.isdecimal() and any(each.is_time for each in around))
+        is_first = word == part.words[0] and part.is_about
+        if not is_optional and not is_first and (is_negated or not is_time):
+            found.append(word)
+    return found
 
 
 def _sort(found: Sequence[Word], claim: ClausePart) -> list[Word]:
@@ -202,7 +242,7 @@ def _sort(found: Sequence[Word], claim: ClausePart) -> list[Word]:
     return order
 
 
-def _is_in_order(words: Sequence[Word], language: str) -> bool:
+def _is_in_order(words: Sequence[Word], *, is_free: bool) -> bool:
     """Return whether words of the source are in its order, except that one end may come first, or
     the first word later: "we chose green tea", "green tea was chosen".
     """
@@ -211,8 +251,7 @@ def _is_in_order(words: Sequence[Word], language: str) -> bool:
     if not breaks:
         return True
     if len(places) == 2:
-        is_free = not any(word.is_name or word.is_negation for word in words)
-        return is_free and language in NO_SUBJECT
+        return is_free and any(not word.is_name and not word.is_negation for word in words)
     is_turned = len(breaks) == 1 and places[-1] < places[0]
     others = [place for place in places if place != min(places)]
     return is_turned or others == sorted(others)
