@@ -88,8 +88,8 @@ async def test_one_call_gives_every_part_in_its_order_byte_for_byte(ana: ScopedC
 
 @pytest.mark.spec("IMP-3", "IMP-4", "IMP-13", "IMP-72")
 async def test_each_change_is_reported_once_with_and_without_a_revision(ana: ScopedClient) -> None:
-    turns = [f"Box number {n} holds {n * 7} keys." for n in range(1, 6)]
-    await ana.remember([{"role": "user", "content": turn} for turn in turns])
+    for n in range(1, 6):
+        await ana.remember(f"Box number {n} holds {n * 7} keys.", policy="theoria")
     first = await ana.context("Which box?")
     second = await ana.context("Which box?")
     third = await ana.context("Which box?")
@@ -100,6 +100,37 @@ async def test_each_change_is_reported_once_with_and_without_a_revision(ana: Sco
     assert [found.revision for found in (first, second, third)] == [3, 5, 5]
     again = await ana.context("Which box?", since=3)
     assert (again.text.splitlines()[:3], again.revision) == (heads[1], 5)
+
+
+@pytest.mark.spec("IMP-4", "IMP-72")
+async def test_what_was_said_is_reported_last_and_never_piles_up(ana: ScopedClient) -> None:
+    (id,) = (await ana.remember("The shop opens at nine.", policy="theoria")).ids
+    said = [f"Box number {n} holds {n * 7} keys." for n in range(1, 6)]
+    await ana.remember([{"role": "user", "content": text} for text in said])
+    first = await ana.context("Which box?")
+    assert [line.text.partition("] ")[2].partition(" (")[0] for line in first.lines[:3]] == [
+        "The shop opens at nine.",
+        *said[3:],
+    ]
+    assert first.revision == 6
+    await ana.remember({"role": "user", "content": "Box number 6 is empty."})
+    await ana.forget(id, keep_days=1)
+    second = await ana.context("Which box?")
+    assert [line.text.partition(":")[0] for line in second.lines[:2]] == [
+        "- +created",
+        "- ↓soft_deleted",
+    ]
+    for letter in "abcd":
+        await ana.remember(f"Plan {letter * 5} is for later.", policy="theoria")
+    await ana.remember({"role": "user", "content": "Box number 7 is lost."})
+    third = await ana.context("Which box?")
+    fourth = await ana.context("Which box?")
+    changes = [
+        [line.text for line in found.lines if line.source == "change"] for found in (third, fourth)
+    ]
+    assert [len(each) for each in changes] == [3, 2]
+    assert all("Plan" in text for text in [*changes[0], changes[1][0]])
+    assert "Box number 7 is lost." in changes[1][1]
 
 
 async def test_without_a_thread_there_is_no_header_and_no_revision(engine: Client) -> None:

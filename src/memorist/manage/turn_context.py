@@ -209,7 +209,13 @@ async def begin(place: Place, reading: Reading, caps: Caps, since: int | None) -
     ctx, _, labels = place.parts
     page = ContextPage(ctx, reading, caps)
     if since is not None or labels.thread or labels.session:
-        page.updates = await updates.read_header(place, since, caps, reading.categories)
+        page.updates = await updates.read_header(
+            place,
+            since,
+            caps,
+            reading.categories,
+            messages_last=True,
+        )
         page.lines += _change_lines(page.updates)
         if page.lines:
             page.room = caps.beside(page.updates.text, ctx.count_tokens)

@@ -1,7 +1,8 @@
 """What changed in a thread: the header that comes before a context.
 
 Each change of a thread has its own revision, so a header that stops after three lines continues
-with the next change: nothing is reported twice or left out.
+with the next change: nothing is reported twice or left out. Only the messages of the thread itself
+may be left out of a context, whose reader knows them.
 """
 
 from __future__ import annotations
@@ -45,15 +46,18 @@ async def read_header(
     since: int | None,
     caps: Caps,
     categories: Collection[str] | None = None,
+    *,
+    messages_last: bool = False,
 ) -> Updates:
     """Return what changed in the thread of the caller, as far as it fits and is in the categories.
 
-    What does not fit is reported the next time. While the store is unavailable nothing is reported.
-    Raises InvalidInput.
+    What does not fit is reported the next time. With `messages_last`, new messages are reported
+    only if there is nothing else, and only the latest. While the store is unavailable nothing is
+    reported. Raises InvalidInput.
     """
     thread = _check(place, since)
     try:
-        return await _load(place, thread, since, caps, categories)
+        return await _load(place, thread, since, caps, categories, messages_last)
     except StoreUnavailable:
         return _nothing(thread, since)
 
@@ -79,11 +83,12 @@ async def _load(
     since: int | None,
     caps: Caps,
     categories: Collection[str] | None = None,
+    messages_last: bool = False,
 ) -> Updates:
     ctx, scope, _ = place.parts
 
     async def read(reading: Reader, since: int) -> Updates:
-        updates = await _collect(reading, scope, thread, since, categories)
+        updates = await _collect(reading, scope, thread, since, categories, messages_last)
         room = caps.beside(updates.text, ctx.count_tokens)
         if updates.text and (room.tokens == 0 or room.chars == 0):
             return replace(updates, text="", revision=since, changes=())
@@ -107,6 +112,7 @@ async def _collect(
     thread: str,
     since: int,
     categories: Collection[str] | None,
+    messages_last: bool,
 ) -> Updates:
     """Return the first changes after a revision, one line each, and the revision of the last.
 
@@ -133,25 +139,28 @@ async def _collect(
         key = (id, change.event)
         last.pop(key, None)  # so that it is in the order of the last ones
         last[key] = change
-    lines: list[str] = []
-    shown: list[ThreadChange] = []
+    lines: dict[int, str] = {}
+    news: list[ThreadChange] = []
+    messages: list[ThreadChange] = []
     for (id, event), change in last.items():
         is_known = event in ("updated", "merged") and (id, "created") in last
-        if is_known or len(shown) == BULLETS:
-            continue
         now = current.get(change.memory_id)
-        if not _may_show(now, categories):
-            continue
         line = render.update(event, now)
-        if line is not None:
-            shown.append(change)
-            lines.append(line)
+        if is_known or line is None or not _may_show(now, categories):
+            continue
+        lines[change.revision] = line
+        is_last = messages_last and event == "created" and _is_message(now)
+        (messages if is_last else news).append(change)
+    shown = news[:BULLETS]
     end = shown if len(shown) == BULLETS else log
     revision = end[-1].revision if end else since
+    if len(shown) < BULLETS:
+        shown += messages[len(shown) - BULLETS :]
+        shown.sort(key=lambda change: change.revision)
     text = ""
-    if lines:
+    if shown:
         title = f"Memory updates since rev {since}:"
-        text = "\n".join([title, *lines])
+        text = "\n".join([title, *(lines[change.revision] for change in shown)])
     return Updates(
         thread=thread,
         since=since,
@@ -160,6 +169,13 @@ async def _collect(
         text=text,
         more=sum(change.revision > revision for change in log),
     )
+
+
+def _is_message(memory: Memory | None) -> bool:
+    """Return whether a memory is what somebody said, and not derived from it or edited."""
+    if memory is None or memory.labels.role is None:
+        return False
+    return memory.revision == 1 and not memory.evidence_ids
 
 
 def _may_show(memory: Memory | None, categories: Collection[str] | None) -> bool:
