@@ -47,6 +47,7 @@ _SENTENCE = re.compile(
     r"[^.!?…;\n。！？؟]+(?:[.!?…;。！？؟]+(?=\S)[^.!?…;\n。！？؟]+)*[.!?…;。！？؟]*"
 )
 _CLAUSE = re.compile(r"[^.!?…;,\n–—]+[.!?…;,]*")
+_POLITE = ("ok?", "okay?", "please?", "will you?", "would you?", "can you?", "could you?")
 _QUOTES = ('"', "“", "«", "„", "`")
 
 
@@ -156,6 +157,8 @@ def _match_parts(line: _Folded, part: re.Pattern[str]) -> Command | None:
         return None
     if part is _CLAUSE and any(map(cue("goes_on").search, others)):
         return None
+    if part is _CLAUSE and any("?" in each for each in others):
+        return None
     if _could_be_about_anything(chosen) and not all(map(_is_filler, others)):
         return None
     return chosen
@@ -171,7 +174,7 @@ def _pick_clearest(commands: list[Command]) -> Command | None:
 def _could_be_about_anything(command: Command) -> bool:
     """Return whether a command may as well be meant for something else: "Undo that."."""
     is_bare = command.which == "that" and command.intent != "dont_save"
-    return is_bare or command.intent in _ALONE
+    return is_bare or command.intent in _ALONE or command.intent.startswith("show")
 
 
 def _join_halves(commands: list[Command]) -> Command | None:
@@ -206,7 +209,7 @@ def _match(
         if not any(quick.fullmatch(line.folded, *each) for each in spans):
             continue
         asks = bool(spans) and "?" in line.folded[spans[0][1] : span[1]]
-        is_polite = len(spans) > 1
+        is_polite = spans[-1][0] > spans[0][0] or line.folded.endswith(_POLITE, 0, span[1])
         for name, pattern in command_expressions.compile_each(group):
             is_half = name in _HALF_NAMES
             is_answer = name.lstrip("_") in ANSWERS
