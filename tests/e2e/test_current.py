@@ -120,6 +120,36 @@ async def test_what_only_seems_newer_replaces_nothing(ana: ScopedClient, said: s
     assert HOME in await texts(ana, ASKED)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "question"),
+    [
+        (
+            "Long day. I work as a baker in Cork, nights this week.",
+            "First week done! I work as a tutor at the college in Galway now.",
+            "What is my job?",
+        ),
+        (
+            "The budget for the garden party is 900 euros.",
+            "Anna was here: the budget for the garden party is 750 euros.",
+            "How much may the garden party cost?",
+        ),
+        (
+            "I have a vet appointment on 12 May at 8:00.",
+            "They called: my vet appointment is now on 19 May at 16:20.",
+            "When do I have to be at the vet?",
+        ),
+    ],
+    ids=["job", "amount", "date"],
+)
+async def test_a_clause_among_others_replaces_the_older_value(
+    ana: ScopedClient, old: str, new: str, question: str
+) -> None:
+    await ana.remember(chat(old, "what rhymes with orange", new, "ok thanks, that is all"))
+    found = await texts(ana, question)
+    assert found[0] == new
+    assert old not in found
+
+
 async def test_the_assistant_repeating_the_old_value_is_outdated_too(ana: ScopedClient) -> None:
     await ana.remember(
         chat("call me Alexandra", "A:Of course, Alexandra.", "Alex is fine actually, no need for Alexandra")

@@ -37,15 +37,17 @@ from .batch import Batch
 LIKELY = 0.15  # from here on the newer statement is recalled first, and the pair is listed
 SURE = 0.48  # from here on the older statement is superseded
 CERTAIN = 0.95  # if a rule says that the attribute has another value
-COMPARED = 2  # earlier statements, the most similar ones
+COMPARED = 4  # earlier statements, the most similar ones
 LEAST_SIMILAR = 0.1
-CLOSE = 0.45  # similarity from which on the rules are asked
+CLOSE = 0.2  # similarity from which on the rules are asked
 LONGEST = 40  # words of a statement that can be superseded as a whole
+MOST_CLAUSES = 5  # of a text that are compared by rules
 SHORT = 22  # words
 JUST_BEFORE = 3  # turns
 CUES = "ended moved new now corrected added past thought".split()
 _INSIGHT = KINDS.index("insight")
 _WORD = re.compile(r"\w+")
+_CLAUSE = re.compile(r"(?<=[.!?;:])\s+|,\s+|\s[–—-]\s")
 # Of the measures; most of them are 1 if something holds, and 0 otherwise.
 WEIGHTS = {
     "always": -9.37,
@@ -291,13 +293,31 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
         is_kept = memory.pinned or memory.manually_saved or memory.valid_to is not None
         likely = weigh(measures)
         is_close = measures["similar"] >= CLOSE and chunk.has_same_source(memory)
-        if is_close and contradicts(chunk.statement, parse(memory.text)):
+        if is_close and _contradicts(chunk.text, memory.text):
             likely = CERTAIN
         if likely >= LIKELY and not is_kept and since >= transitions.held_since(memory):
             if read(memory.text).length > LONGEST:  # it says more than what changed
                 likely = min(likely, SURE - 0.01)
             found.append((memory, likely))
     return max(found, key=lambda each: each[1], default=None)
+
+
+def _contradicts(new: str, old: str) -> bool:
+    """Return whether a clause of a text gives another value to an attribute that an older one has.
+
+    >>> _contradicts("Boxes unpacked: I live in Leuven now!", "I live in Ghent, near the canal.")
+    True
+    >>> _contradicts("If I win, I live in Leuven.", "I live in Ghent.")
+    False
+    """
+    if "thought" in read(new).cues:
+        return False
+    clauses = [parse(clause) for clause in _CLAUSE.split(old)[:MOST_CLAUSES]]
+    for clause in _CLAUSE.split(new)[:MOST_CLAUSES]:
+        statement = parse(clause)
+        if any(contradicts(statement, other) for other in clauses):
+            return True
+    return False
 
 
 def replace_older(chunk: Chunk, batch: Batch, id: str) -> Outcome:
