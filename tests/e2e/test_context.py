@@ -407,6 +407,20 @@ async def test_the_supervisor_gets_the_same_text_and_takes_a_revision(ana: Scope
     assert await boss.context("When does the shop ship?", since=0) == first
 
 
+@pytest.mark.spec("IMP-13", "IMP-72")
+async def test_what_one_agent_was_told_is_still_news_to_another(ana: ScopedClient) -> None:
+    await ana.remember("Ship the shop by May.", category="goals", policy="theoria")
+    await ana.remember("She argued with Bo.", category="relationship", policy="theoria")
+    told: dict[str | None, list[int]] = {}
+    for agent in ("planner", "supervisor", "planner", "supervisor", None, None):
+        lines = (await ana.context("the shop", agent=agent)).lines
+        changes = sum(line.source == "change" for line in lines)
+        told.setdefault(agent, []).append(changes)
+    assert told == {"planner": [1, 0], "supervisor": [2, 0], None: [2, 0]}
+    assert (await ana.delta()).text == "", "the reader without an allowlist has read them"
+    assert (await ana.delta(0)).revision == 2
+
+
 @pytest.mark.spec("IMP-3", "IMP-4", "IMP-13", "IMP-54", "IMP-65")
 async def test_a_query_with_a_revision_begins_with_what_changed(ana: ScopedClient) -> None:
     given = {"category": "goals", "importance": 0.8, "policy": "theoria"}

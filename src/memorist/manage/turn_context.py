@@ -79,6 +79,7 @@ class TurnContext:
 class Reading:
     """What the reader of a context may see, and how it is found and rendered."""
 
+    agent: str | None
     profile: Profile
     whole: Filter | None  # categories that are read as a whole
     pinned: Filter
@@ -108,6 +109,7 @@ def plan(ctx: Context, agent: str | None, profile: str | Profile | None) -> Read
     everything = Filter(categories=allowlists.spellings(whole)) if whole else None
     if agent is None:
         return Reading(
+            agent=None,
             profile=profile,
             whole=everything,
             pinned=Filter(pinned=True),
@@ -116,6 +118,7 @@ def plan(ctx: Context, agent: str | None, profile: str | Profile | None) -> Read
             has_person=True,
         )
     return Reading(
+        agent=agent,
         profile=profile,
         whole=everything,
         pinned=Filter(pinned=True, categories=allowlists.spellings(names)),
@@ -214,6 +217,7 @@ async def begin(place: Place, reading: Reading, caps: Caps, since: int | None) -
             since,
             caps,
             reading.categories,
+            agent=reading.agent,
             messages_last=True,
         )
         page.lines += _change_lines(page.updates)

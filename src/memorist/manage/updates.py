@@ -47,17 +47,18 @@ async def read_header(
     caps: Caps,
     categories: Collection[str] | None = None,
     *,
+    agent: str | None = None,
     messages_last: bool = False,
 ) -> Updates:
     """Return what changed in the thread of the caller, as far as it fits and is in the categories.
 
-    What does not fit is reported the next time. With `messages_last`, new messages are reported
-    only if there is nothing else, and only the latest. While the store is unavailable nothing is
-    reported. Raises InvalidInput.
+    What does not fit is reported the next time, to each agent on its own. With `messages_last`, new
+    messages are reported only in lines that are left, and only the latest. While the store is
+    unavailable nothing is reported. Raises InvalidInput.
     """
     thread = _check(place, since)
     try:
-        return await _load(place, thread, since, caps, categories, messages_last)
+        return await _load(place, thread, since, caps, categories, agent, messages_last)
     except StoreUnavailable:
         return _nothing(thread, since)
 
@@ -83,9 +84,11 @@ async def _load(
     since: int | None,
     caps: Caps,
     categories: Collection[str] | None = None,
+    agent: str | None = None,
     messages_last: bool = False,
 ) -> Updates:
     ctx, scope, _ = place.parts
+    reader = thread if agent is None else f"{thread}\x1f{agent}"
 
     async def read(reading: Reader, since: int) -> Updates:
         updates = await _collect(reading, scope, thread, since, categories, messages_last)
@@ -96,13 +99,13 @@ async def _load(
 
     if since is not None:
         return await read(ctx.store, since)
-    shown = await shown_revision(ctx.store, scope, thread)
+    shown = await shown_revision(ctx.store, scope, reader)
     if not await thread_changes(ctx.store, scope, thread, shown):
         return _nothing(thread, shown)
     async with ctx.store.transaction(scope) as tx:
-        shown = await shown_revision(tx, scope, thread)
+        shown = await shown_revision(tx, scope, reader)
         updates = await read(tx, shown)
-        await tx.mark_shown(thread, updates.revision)
+        await tx.mark_shown(reader, updates.revision)
     return updates
 
 

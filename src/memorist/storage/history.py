@@ -142,10 +142,10 @@ async def thread_changes(
     return rows.parse_all(ThreadChange, found)
 
 
-async def shown_revision(reader: Reader, scope: Scope, thread: str) -> int:
-    """Return the revision up to which the changes of a thread were shown."""
+async def shown_revision(reading: Reader, scope: Scope, reader: str) -> int:
+    """Return the revision up to which the changes of a thread were shown to a reader."""
     sql = "SELECT shown FROM thread_revision WHERE scope = ? AND thread_id = ?"
-    found = await reader.rows(scope, sql, (thread,))
+    found = await reading.rows(scope, sql, (reader,))
     return int(found[0][0]) if found else 0
 
 

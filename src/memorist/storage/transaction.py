@@ -46,6 +46,9 @@ DO UPDATE SET score = excluded.score, checked_at = excluded.checked_at"""
 _OLD_THREAD_CHANGES = """DELETE FROM change_log WHERE scope = ? AND rev <= (SELECT t.rev
 FROM thread_revision t WHERE t.scope = change_log.scope
 AND t.thread_id = change_log.thread_id) - ?"""
+_SHOWN = """INSERT INTO thread_revision (scope, thread_id, rev, shown) VALUES (?, ?, 0, ?)
+ON CONFLICT (scope, thread_id) DO UPDATE SET shown = excluded.shown
+WHERE thread_revision.shown < excluded.shown"""
 _STATE = """SELECT 'scope', CASE WHEN EXISTS (SELECT 1 FROM tombstones t WHERE t.scope = s.id)
 THEN 'yes' ELSE '' END, CAST(revision AS TEXT), '' FROM scopes s WHERE s.id = ?"""
 # The names of a memory's events in the history and in the event log.
@@ -372,11 +375,10 @@ class Transaction(Reader):
         number = await self.create_scope()
         await self.write([erase.tombstones(self, number, texts, until)])
 
-    async def mark_shown(self, thread: str, revision: int) -> None:
-        """Record the revision up to which the changes of a thread were shown."""
+    async def mark_shown(self, reader: str, revision: int) -> None:
+        """Record the revision up to which the changes of a thread were shown to a reader."""
         number = await self.number(self.scope)
-        sql = "UPDATE thread_revision SET shown = ? WHERE scope = ? AND thread_id = ? AND shown < ?"
-        await self.write([(sql, [(revision, number, thread, revision)])])
+        await self.write([(_SHOWN, [(number, reader, revision)])])
 
     async def delete_old(self, before: datetime) -> None:
         """Delete events and comparisons older than a time, tombstones that expired before it, and
