@@ -39,6 +39,7 @@ SURE = 0.48  # from here on the older statement is superseded
 CERTAIN = 0.95  # if a rule says that the attribute has another value
 COMPARED = 4  # earlier statements, the most similar ones
 LEAST_SIMILAR = 0.1
+PARTITIONED = 1000  # from this number on, sorting all would take longer
 CLOSE = 0.2  # similarity from which on the rules are asked
 LONGEST = 40  # words of a statement that can be superseded as a whole
 MOST_CLAUSES = 5  # of a text that are compared by rules
@@ -213,9 +214,10 @@ def _compare_said(
 
 
 def _pick(similar: Floats, names: NDArray[np.int64]) -> list[tuple[int, float]]:
-    best = (
-        np.argpartition(-similar, COMPARED)[:COMPARED] if len(similar) > COMPARED else slice(None)
-    )
+    """Return the names of the most similar ones, with their similarity."""
+    best = np.argsort(-similar, kind="stable")[:COMPARED]
+    if len(similar) > PARTITIONED:
+        best = np.argpartition(-similar, COMPARED)[:COMPARED]
     found = zip(names[best].tolist(), similar[best].tolist(), strict=True)
     return [(name, cosine) for name, cosine in found if cosine >= LEAST_SIMILAR]
 
@@ -370,6 +372,7 @@ async def replace_echoes(tx: Transaction, batch: Batch) -> None:
                 echo = Relation(from_id=chunk.id, to_id=reply.id, type=REPLACES, at=batch.now)
                 batch.others.append(echo)
                 outdate(batch.memories.get(reply.id, reply), chunk, batch, chunk.id)
+    read.cache_clear()  # a text that is kept here could not be forgotten
 
 
 def _is_echo(old: Memory, reply: Memory) -> bool:
