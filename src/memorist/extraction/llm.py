@@ -1,9 +1,9 @@
 """Facts that a language model finds in a turn of a conversation, checked against the turn.
 
 A model invents facts, mixes them up and obeys instructions in its input. So a fact is kept only if
-it quotes the source and `grounding` finds what it says in a clause of the source. Questions, guesses
-and what others are said to have said are no source. For each dropped fact there is a reason that
-does not quote it.
+it quotes the source and `grounding` finds what it says in a clause of the source. Questions,
+guesses and what others are said to have said are no source. For each dropped fact there is a
+reason that does not quote it.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ _CONDITION = re.compile(
     r"(?i)\?|\b(?:if|unless|suppose|imagine|pretend|hypothetically|whether|guess who|falls)\b"
     r"|\b(?:I|we) wish\b"
 )
+_ORDINAL = re.compile(r"(?<=\b\d)\.(?=\s\w)|(?<=\b\d\d)\.(?=\s\w)")  # of a German date
 _JOINED = re.compile(
     r"(?i);|\s[–—-]\s|,?\s(?:but|because|whereas|although|though)\s"
     r"|,?\s(?:and|so)\s(?=(?:I|we|my|our)\b)|,\s(?=(?:maybe|perhaps|possibly|probably)\s\w+\s\w)"
@@ -201,7 +202,8 @@ def find_statements(source: str) -> Iterator[str]:
     """
     if PATTERNS["not_meant"].search(source):
         return
-    for sentence in PATTERNS["sentence"].findall(PATTERNS["pasted"].sub("\n", source)):
+    own = _ORDINAL.sub("", PATTERNS["pasted"].sub("\n", source))
+    for sentence in PATTERNS["sentence"].findall(own):
         quoted = PATTERNS["quoted"].findall(sentence)
         is_speech = any(PATTERNS["person"].search(said) for said in quoted)
         if is_speech or _CONDITION.search(sentence):

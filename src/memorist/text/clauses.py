@@ -30,13 +30,14 @@ _PRONOUNS = {name: frozenset(words.split()) for name, words in _TABLES["other"].
 _ANY_NEGATION: frozenset[str] = frozenset().union(*NEGATIONS.values())
 _SAME = word_groups(_TABLES["groups"]["same"])
 _TOKEN = re.compile(
-    r"""\d+(?:[.,:h]\d+)*(?:\.(?=\s\w))?|(?:Mr|Mrs|Ms|Dr|St|Sr|Sra)\.|[^\W\d_][^\W_]*(?:['’][^\W\d_]+)*
-    |[,;:.!?…–—()"“”«»]|\s-\s""",
+    r"""\d+(?:[.,:h]\d+)*(?:\.(?=\s\w))?|(?:Mr|Mrs|Ms|Dr|St|Sr|Sra)\.
+    |[^\W\d_][^\W_]*(?:['’][^\W\d_]+)*|[,;:.!?…–—()"“”«»]|\s-\s""",
     re.VERBOSE,
 )
 _SENTENCE_ENDS = frozenset(".!?…;")
 _SHORTENED = frozenset("s m ve d ll re".split())  # after an apostrophe
-_ENDINGS = frozenset(["", *"s es n en e er ern em".split()])
+_NAME_ENDINGS = frozenset(["", *"s es n en e er ern em".split()])
+_ENDINGS = frozenset(["", *_TABLES["endings"]["words"].split()])
 _NOT = "not"  # the stem of all negations
 
 
@@ -74,6 +75,11 @@ class ClausePart(NamedTuple):
         return [word for word in self.words if not word.is_small]
 
     @property
+    def has_pronoun(self) -> bool:
+        """It has a pronoun of the third person, of any language."""
+        return any(word.text in words for word in self.words for words in _PRONOUNS.values())
+
+    @property
     def is_about(self) -> bool:
         """It begins with a word such as "with"."""
         return self.words[0].among("about")
@@ -102,10 +108,11 @@ def is_same(word: Word, other: Word) -> bool:
     shared = 0
     while shared < min(len(a), len(b)) and a[shared] == b[shared]:
         shared += 1
+    ends = {a[shared:], b[shared:]}
     if word.is_name:
-        return shared >= 4 and {a[shared:], b[shared:]} <= _ENDINGS
+        return shared >= 4 and ends <= _NAME_ENDINGS
     rest = max(len(a), len(b)) - shared
-    return (shared >= 3 and rest <= 2) or (shared >= 4 and rest <= 3) or (shared >= 6 and rest <= 5)
+    return (shared >= 3 and ends <= _ENDINGS) or (shared >= 6 and rest <= 5)
 
 
 def keys_of(word: Word) -> set[str]:
@@ -154,6 +161,7 @@ def split(
     subject: Subject | None = None
     is_claim = names is not None
     begins_about = False  # the part begins with a word such as "since"
+    sentence = 0  # first part of the sentence
     words = [*_read(text, language), Word(".", ".")]
     for word, after in pairwise([*words, words[-1]]):
         is_end = word.text in _SENTENCE_ENDS
@@ -180,6 +188,10 @@ def split(
             ]
             clause += 1
             groups = [[]]
+        if word.text == "?":  # nobody says anything of themselves in a question
+            parts[sentence:] = [part._replace(subject="other") for part in parts[sentence:]]
+        if is_end:
+            sentence = len(parts)
         if is_end and is_claim:
             person = ""
             subject = None
@@ -188,13 +200,16 @@ def split(
 
 def _is_speaker(word: Word, language: str) -> bool:
     """Return whether a word is "I" or "we"."""
-    return word.among("speaker") or (language == "french" and word.text == "on")
+    more = {"french": ("on",), "english": ("im", "ive")}
+    return word.among("speaker") or word.text in more.get(language, ())
 
 
 def _find_subject(words: Sequence[Word], language: str, before: Subject | None) -> Subject:
     """Return whom a clause of the source is about. Without a subject, it is that of the clause
     before.
     """
+    if words[0].among("request"):
+        return "person"
     for n, word in enumerate(words):
         if _is_speaker(word, language):
             return "person"
@@ -202,9 +217,10 @@ def _find_subject(words: Sequence[Word], language: str, before: Subject | None) 
             return "theirs"
         if n < 3 and word.text in _PRONOUNS.get(language, ()):
             return "theirs" if before == "theirs" else "other"
-    if before is not None:
+    is_noun = words[0].among("article") or (language == "german" and words[0].is_name)
+    if before is not None and (language in NO_SUBJECT or not is_noun):
         return before
-    return "person" if language in NO_SUBJECT and not words[0].among("article") else "other"
+    return "person" if language in NO_SUBJECT and not is_noun else "other"
 
 
 def _find_claimed(
@@ -224,7 +240,7 @@ def _find_claimed(
             continue
         is_owner |= any(each.among("of") for each in words[max(1, n - 2) : n])
         if is_owner:
-            return "theirs", person
+            return "theirs", names[name]
         if n < 3:
             return "person", names[name]
     return before or "other", person
@@ -244,6 +260,8 @@ def _read(text: str, language: str) -> Iterator[Word]:
         joined = left + right
         if not right or right.lower() in _SHORTENED:
             yield _make_word(left, language)._replace(is_owner=is_owner, place=place)
+            if right.lower() == "ve":
+                yield _make_word("have", language)._replace(place=place)
         elif joined.lower() in _ANY_NEGATION:
             yield _make_word(joined, language)._replace(place=place)
         else:  # in French

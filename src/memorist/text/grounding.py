@@ -155,8 +155,9 @@ def _compare(
     main = found[0][1]
     order = _sort([word for word, _ in found], claim)
     first = next(n for n, word in enumerate(order) if word in main.words)
-    # In a fact, words before those of the main part only name what it is about.
-    naming = set() if fact is None else set(order[:first])
+    # In a fact, words before those of the main part only name what a pronoun in it stands for.
+    is_named = fact is not None and main.has_pronoun
+    naming = set(order[:first]) if is_named else set()
     clauses = {part.clause for word, part in found if word not in naming}
     around = [part for part in parts if part.clause in clauses]
     if _is_negative([claim]) != _is_negative(around):
@@ -179,17 +180,20 @@ def _compare(
     is_negated = any(part.is_negated for part in clause)
     for part in clause if is_negated else [main]:
         for word in needed_words(part, is_negated=is_negated):
-            said = claim.content if word.is_name else fact
+            said = claim.content if word.is_name and language != "german" else fact
             if not any(is_same(each, word) for each in said):
                 return "it leaves out a part of the source"
     for name in ("unsure", "formerly"):
         if any(part.has(name) for part in clause) != claim.has(name):
             return OTHER_MEANING
-    if any(part.has("was") for part in clause) and claim.has("is") and not claim.has("was"):
+    is_over = main.has("was") and not main.has("perfect")
+    if is_over and claim.has("is") and not claim.has("was"):
         return OTHER_MEANING
     is_group = claim.has("group") and main.subject == "person"
     is_own = main.has("possessive")
     if claim.subject == "person" != main.subject:
+        return OTHER_PERSON
+    if claim.subject == "other" and any(part.has("speaker") for part in clause) and not is_passive:
         return OTHER_PERSON
     if claim.subject == "theirs" != main.subject and not is_group and not is_own:
         return OTHER_PERSON
@@ -204,14 +208,17 @@ def _find_other_teller(claim: ClausePart, found: Sequence[tuple[Word, ClausePart
     if len({word.turn for word, _ in found}) > MOST_TURNS:
         return OTHER_WORDS
     main = found[0][1]
-    for word, part in found:
-        is_theirs = part.subject == "person" and part.person and not word.is_name
-        if is_theirs and claim.person and part.person != claim.person:
+    for part in dict.fromkeys(part for _, part in found):
+        repeated = [word for word, of in found if of == part]
+        is_told = len(repeated) > 1 or part.content[0] in repeated
+        is_own = part.subject == "person" or part.subject == claim.subject == "theirs"
+        if is_told and is_own and claim.person and part.person not in ("", claim.person):
             return OTHER_PERSON
-    if main.subject == "person" and not main.has("we"):
+    if main.subject == "person" and main.has("speaker") and not main.has("we"):
         order = _sort([word for word, _ in found], claim)
         first = next(n for n, word in enumerate(order) if word in main.words)
-        if any(word.is_name and word.turn != main.words[0].turn for word in order[:first]):
+        clauses = {word: part.clause for word, part in found}
+        if any(word.is_name and clauses[word] != main.clause for word in order[:first]):
             return OTHER_PERSON
     return ""
 
