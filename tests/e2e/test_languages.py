@@ -317,10 +317,10 @@ async def test_a_question_that_repeats_a_text_finds_it_with_confidence(
 
 
 async def test_a_large_scope_is_searched_in_every_language(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few English memories are compared by the second model there, and all others."""
-    async with aio.open(tmp_path / "m.db") as client:
+    async with aio.open(place) as client:
         ana = client.scope("ana")
         for text in (*TEXTS, "Ich habe eine Katze namens Mimi.", "The pool opens at nine."):
             await ana.remember(text)
@@ -330,5 +330,7 @@ async def test_a_large_scope_is_searched_in_every_language(
         again = await ana.recall("What is my dog afraid of?", min_confidence=0)
         assert texts_of(again)[0] == DOG
         assert again.hits[0].score == pytest.approx(english.hits[0].score, abs=1e-6)
+        scores = [hit.score for hit in again.hits[:3]]
+        assert scores == pytest.approx([2.027, 0.458, 0.220], abs=0.002)
         assert texts_of(await ana.recall("What is my cat called?"))[0].endswith("Mimi.")
         assert texts_of(await ana.recall(HUND))[0] == DOG
