@@ -485,13 +485,12 @@ def test_what_was_forgotten_in_one_session_is_refused_in_another(tmp_path: Path)
         assert again.outcomes[0].status == "refused"
 
 
-@mended_by("§2 forgetting: verbatim copies in other sessions are named and offered (x01)")
-def test_forgetting_names_the_same_words_in_other_sessions(tmp_path: Path) -> None:
+def test_the_same_words_in_other_sessions_are_forgotten_together(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
-        forgotten, *copies = _said_in_three_sessions(memory)
-        require(len(copies) == 2)
-        done = repr(memory.scope("ana").forget(forgotten))
-        assert [id for id in copies if id not in done] == []
+        (forgotten,) = set(_said_in_three_sessions(memory))
+        memory.scope("ana").forget(forgotten)
+        assert memory.scope("ana").list().memories == ()
+    assert files_with(tmp_path, PIN) == []
 
 
 # Random lives

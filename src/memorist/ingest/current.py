@@ -89,6 +89,7 @@ class Read(NamedTuple):
     numbers: frozenset[object]  # numbers, times and days
     names: frozenset[str]
     relatives: frozenset[str]
+    is_english: bool  # in other languages, a capital need not mean a name
     length: int  # in words
     asks: float
 
@@ -105,6 +106,7 @@ def read(text: str) -> Read:
         | {f"day {day}" for day in values.weekdays},
         names=frozenset(map(str.lower, values.names)),
         relatives=RELATIVES.intersection(spoken),
+        is_english=cues.is_english(text),
         length=len(spoken),
         asks=cues.asking_share(text),
     )
@@ -183,7 +185,7 @@ def _compare_stored(turns: Sequence[Chunk], batch: Batch) -> Iterator[list[tuple
         if chunk.text in batch.second:
             _, vector = batch.second[chunk.text]
             others = snapshot.second_similarity(vector, usable & snapshot.has_second, cosines)
-        similar = np.float32(0.5) * (cosines[positions] + others[positions])
+        similar = _mean(chunk, cosines[positions], others[positions])
         yield _pick(similar, snapshot.row[positions])
 
 
@@ -209,8 +211,14 @@ def _compare_said(
             continue
         similar = firsts[:before] @ turns[i].vector
         if len(others) == len(places) and turns[i].text in second:
-            similar = (similar + others[:before] @ second[turns[i].text][1]) / 2
+            similar = _mean(turns[i], similar, others[:before] @ second[turns[i].text][1])
         yield _pick(similar, numbers[:before])
+
+
+def _mean(chunk: Chunk, first: Floats, second: Floats) -> Floats:
+    """Return the mean of the cosines by both models; only the second knows other languages."""
+    weight = np.float32(0.5 if read(chunk.text).is_english else 0.0)
+    return weight * first + (1 - weight) * second
 
 
 def _pick(similar: Floats, names: NDArray[np.int64]) -> list[tuple[int, float]]:
@@ -253,7 +261,7 @@ def measure(
             bool(new.numbers and old.numbers) and new.numbers.isdisjoint(old.numbers)
         ),
         "same_number": float(not new.numbers.isdisjoint(old.numbers)),
-        "other_name": float(bool(old.names and new.names - old.names)),
+        "other_name": float(new.is_english and bool(old.names and new.names - old.names)),
         "relative": float(bool(new.relatives - old.relatives)),
         "same_speaker": float(speaker == older.speaker),
         "same_session": float(is_here),
@@ -332,6 +340,7 @@ def replace_older(chunk: Chunk, batch: Batch, id: str) -> Outcome:
     if found is None:
         return outcome
     old, likely = found
+    likely = float(np.float32(likely))  # as PostgreSQL stores it
     pair = Relation(from_id=id, to_id=old.id, type=CONTRADICTS, at=batch.now, strength=likely)
     batch.others += [pair, replace(pair, type=REPLACES)]
     if likely < SURE:
