@@ -219,11 +219,12 @@ def test_nothing_is_left_in_summaries_that_held_the_words_or_their_earlier_versi
         "embedder": "minilm",
     }
     with memorist.open(tmp_path / "data" / "memory.db", **places) as memory:
-        for session in ("one", "two", "three"):
-            said = [
-                "The old train leaves Porto at 9.",
-                SECRET if session == "one" else "Kim sold 3 boats in Faro.",
-            ]
+        chats = {
+            "one": ("The old train leaves Porto at 9.", SECRET),
+            "two": ("Kim sold 3 boats in Faro.", "Leo paints the doors of the school."),
+            "three": ("The bakery bakes rye bread.", "Rain fell on the roof of the barn."),
+        }
+        for session, said in chats.items():
             turns = [
                 {"id": f"{session}{n}", "role": "user", "content": text}
                 for n, text in enumerate(said)

@@ -57,7 +57,7 @@ def test_people_with_the_same_first_name_are_told_apart_in_full() -> None:
 
 
 def test_times_are_read_relative_to_now() -> None:
-    question = understand("When did we meet last year?", now=datetime(2023, 5, 8, tzinfo=UTC))
+    question = understand("When did they meet last year?", now=datetime(2023, 5, 8, tzinfo=UTC))
     assert question.kinds == cues.HAS_TIME
     assert [interval.start.year for interval in question.intervals] == [2022]
 

@@ -35,7 +35,7 @@ from .analyze import Chunk
 from .batch import Batch
 
 LIKELY = 0.15  # from here on the newer statement is recalled first, and the pair is listed
-SURE = 0.48  # from here on the older statement is superseded
+SURE = 0.47  # from here on the older statement is superseded
 CERTAIN = 0.95  # if a rule says that the attribute has another value
 COMPARED = 4  # earlier statements, the most similar ones
 LEAST_SIMILAR = 0.1
