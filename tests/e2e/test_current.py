@@ -196,3 +196,13 @@ async def test_what_replaced_it_is_forgotten_and_the_older_one_is_found_again(
     await ana.remember(chat(HOME, MOVED))
     await ana.forget((await stored(ana, MOVED)).id)
     assert await texts(ana, ASKED) == [HOME]
+
+
+async def test_what_says_more_than_what_changed_is_still_returned(ana: ScopedClient) -> None:
+    both = "I live in Ghent and work as a nurse"
+    await ana.remember(chat(both, "we moved to Bruges last week, new flat near the canal"))
+    assert (await stored(ana, both)).valid_to == datetime(2026, 3, 2, 9, tzinfo=UTC)
+    found = await ana.recall("What do I do for work?")
+    assert both in [hit.memory.text for hit in found]
+    assert f"2026-03-01 until 2026-03-02 user: {both}" in found.text
+    assert (await texts(ana, ASKED))[0].startswith("we moved to Bruges")

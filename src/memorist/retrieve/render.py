@@ -139,7 +139,9 @@ def block_line(memory: Memory) -> str:
     who = teller(memory)
     when = memory.valid_from or memory.occurred_at  # an edit has its own day
     if when and (memory.speaker or memory.occurred_at):
-        who = f"{when.date().isoformat()} {who}".rstrip()
+        until = memory.valid_to if memory.is_active else None  # a turn that was replaced
+        ends = f" until {until.date().isoformat()}" if until else ""
+        who = f"{when.date().isoformat()}{ends} {who}".rstrip()
     return labelled_line(memory.kind, memory.text, who)
 
 

@@ -13,6 +13,7 @@ from ..index.arrays import products
 from ..index.snapshot import Snapshot
 from ..ports import Reranker, Vectors
 from ..storage.queries import Reader
+from ..text.changes import says_more
 from ..types import REPLACES, Cut, Query
 from .features import Column
 from .profiles import Profile
@@ -30,6 +31,8 @@ async def put_current_first(
     store: Reader,
 ) -> tuple[list[Candidate], list[Cut]]:
     """Put what may replace a candidate before it; if that is certain, in its place.
+
+    What says more than what was replaced stays, after it.
 
     A turn such as "it is ten now" may not match the question: it is found by what it replaces.
     """
@@ -54,7 +57,7 @@ async def put_current_first(
             parts = {**old.parts, "current": _TIE}
             new = replace(old, memory=memory, parts=parts, score=old.score + _TIE)
         by_id[pair.from_id] = new
-        if is_certain:
+        if is_certain and not says_more(old.memory.text):
             reason = f"it was replaced by {pair.from_id}"
             cut[pair.to_id] = Cut(id=pair.to_id, reason=reason, score=old.score)
     kept = [each for id, each in by_id.items() if id not in cut]

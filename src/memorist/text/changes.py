@@ -18,6 +18,11 @@ _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
+_SENTENCE = re.compile(r"[.!?;\n。！？]+\s*")
+_JOINED = re.compile(r"(?i)\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)(?:\s+\S+){3}")
+_LEAST_SAID = 4  # words of a sentence that says something by itself
+
+
 class Phrases(NamedTuple):
     """The phrases of all cues, arranged for looking them up."""
 
@@ -64,3 +69,14 @@ def read_cues(text: str) -> frozenset[str]:
     if _UNSPACED.search(read):
         found.update(cue for cue, pattern in phrases.unspaced.items() if pattern.search(read))
     return frozenset(found)
+
+
+def says_more(text: str) -> bool:
+    """Return whether a text has several statements, so that not all of it need be outdated.
+
+    >>> says_more("I live in Lisbon and work as a nurse"), says_more("I live in Lisbon, downtown.")
+    (True, False)
+    """
+    read = text[:_MOST_READ]
+    sentences = [each for each in _SENTENCE.split(read) if len(each.split()) >= _LEAST_SAID]
+    return len(sentences) > 1 or _JOINED.search(read) is not None
