@@ -39,7 +39,7 @@ CHANGED = ("update", "negation")
 MIXED = 12  # persons to whom all histories are given
 STEPS = 60
 LONGEST = 1_000_000  # characters of a message
-Told = tuple[dict[str, Any], set[str]]  # a message, and the ids of those that it replaces
+Step = tuple[dict[str, Any], set[str]]  # a message, and the ids of those that it replaces
 Pair = tuple[dict[str, float], bool]  # measures of two messages, and whether one replaces the other
 Array = NDArray[np.float64]
 
@@ -96,7 +96,7 @@ def sources(memory: Memory) -> set[str]:
     return {id for id in (memory.source_message_id, *memory.source_ids) if id}
 
 
-async def collect(stories: list[list[Told]]) -> list[Pair]:
+async def collect(stories: list[list[Step]]) -> list[Pair]:
     """Store each story as one person's, and return the measures of each pair and its label."""
     found: list[Pair] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -134,7 +134,7 @@ def fit(pairs: list[Pair], importance: Array) -> dict[str, float]:
     return {name: round(float(each), 2) for name, each in zip(names, weights, strict=True)}
 
 
-def read_stories(paths: list[Path]) -> list[list[Told]]:
+def read_stories(paths: list[Path]) -> list[list[Step]]:
     """Return the messages of all histories, each with the ids that it replaces."""
     stories = []
     for path in paths:
@@ -157,17 +157,17 @@ def fit_all(options: argparse.Namespace) -> dict[str, float]:
     stories = read_stories(options.files)
     mixed = []
     for i in range(MIXED):
-        merged = [told for story in stories[i::MIXED] for told in story]
-        mixed.append(sorted(merged, key=lambda told: told[0]["at"]))
-    plain: list[list[Told]] = []
+        merged = [step for story in stories[i::MIXED] for step in story]
+        mixed.append(sorted(merged, key=lambda step: step[0]["at"]))
+    plain: list[list[Step]] = []
     for path in options.plain:
         for conversation in data.read(path):
-            story: list[Told] = [(message, set()) for message in conversation.messages]
+            story: list[Step] = [(message, set()) for message in conversation.messages]
             plain.append(story)
     pairs: list[Pair] = []
     importance: list[float] = []
-    for told, weight in ((stories, 1.0), (mixed, 0.5), (plain, 0.4)):
-        found = asyncio.run(collect(told))
+    for each, weight in ((stories, 1.0), (mixed, 0.5), (plain, 0.4)):
+        found = asyncio.run(collect(each))
         pairs += found
         importance += [weight] * len(found)
     return fit(pairs, np.array(importance))

@@ -59,7 +59,12 @@ async def test_a_change_that_is_only_implied_comes_first_at_once(
         receipt = await ana.remember(batch)
     home = await stored(ana, HOME)
     assert receipt.outcomes[-1].reason == f"it may replace {home.id}: confirm or reject it"
-    assert (await texts(ana, ASKED))[:2] == [MOVED, HOME]
+    found = await ana.recall(ASKED)
+    assert [hit.memory.text for hit in found][:2] == [MOVED, HOME]
+    first, second = found.hits[:2]
+    assert first.parts["current"] > 0
+    assert sum(first.parts.values()) == pytest.approx(first.score)
+    assert first.score == pytest.approx(second.score)
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["in one call", "one after the other"])

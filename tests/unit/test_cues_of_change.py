@@ -17,7 +17,7 @@ from memorist.text.changes import read_cues
         ("No, wait: make it nine", {"corrected"}),
         ("we also have a second boat", {"added"}),
         ("I used to row every Sunday", {"past"}),
-        ("what if we sold the boat", {"thought", "ended"}),
+        ("what if we sold the boat", {"hypothetical", "ended"}),
         ("I don’t row anymore", {"ended"}),
         ("Wir sind umgezogen", {"moved"}),
         ("ab sofort dienstags", {"now"}),

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from memorist.text import tokens
-from memorist.text.languages import tell_language
+from memorist.text.languages import detect_language
 
 
 @pytest.mark.parametrize(
@@ -33,18 +33,18 @@ from memorist.text.languages import tell_language
 def test_a_language_is_told_by_its_function_words_letters_or_script(
     text: str, language: str
 ) -> None:
-    assert tell_language(tokens.words(text)) == language
+    assert detect_language(tokens.words(text)) == language
 
 
 def test_without_a_sign_the_default_is_taken() -> None:
-    assert tell_language(["rubber", "duck"], "german") == "german"
-    assert tell_language([], "german") == "german"
-    assert tell_language(tokens.words("The duck is yours"), "german") == "english"
+    assert detect_language(["rubber", "duck"], "german") == "german"
+    assert detect_language([], "german") == "german"
+    assert detect_language(tokens.words("The duck is yours"), "german") == "english"
 
 
 def test_telling_reads_the_beginning_of_a_long_text() -> None:
     text = "Die Ente gehört mir. " + "the " * 300_000
     words = tokens.words(text)
     start = time.perf_counter()
-    tell_language(words)
+    detect_language(words)
     assert time.perf_counter() - start < 0.5

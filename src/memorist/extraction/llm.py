@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ..ingest import guard
 from ..ports import BudgetedModel
 from ..text import compare, grounding, normalize, prompts, tokens
-from ..text.grounding import Told
+from ..text.grounding import SourceText
 from ..text.prompts import Prompt, object_schema
 from ..text.statements import parse
 from ..types import Scope
@@ -179,7 +179,7 @@ def _check_claim(
     stated = list(find_statements(source))
     if not any(_overlaps(each, quote) for each in stated):
         return "its evidence is not a statement"
-    if why := grounding.find_fault(text, [Told(". ".join(stated))], who):
+    if why := grounding.find_fault(text, [SourceText(". ".join(stated))], who):
         return why
     text = date(text, said_at)
     if PATTERNS["time"].search(text):

@@ -45,7 +45,7 @@ LONGEST = 40  # words of a statement that can be superseded as a whole
 MOST_CLAUSES = 5  # of a text that are compared by rules
 SHORT = 22  # words
 JUST_BEFORE = 3  # turns
-CUES = "ended moved new now corrected added past thought".split()
+CUES = "ended moved new now corrected added past hypothetical".split()
 _INSIGHT = KINDS.index("insight")
 _WORD = re.compile(r"\w+")
 _CLAUSE = re.compile(r"(?<=[.!?;:])\s+|,\s+|\s[–—-]\s")
@@ -59,7 +59,7 @@ WEIGHTS = {
     "corrected": 0.78,  # … that something was wrong
     "added": -0.89,  # … that it is one more
     "past": -1.54,  # … what was so once
-    "thought": -1.18,  # … what is only thought of
+    "hypothetical": -1.18,  # … what is hypothetical
     "asks": -0.82,  # share of it that asks
     "answers": 0.75,  # it follows a question of the other side
     "similar": 1.78,  # mean cosine by the two models, never below 0
@@ -113,10 +113,8 @@ def read(text: str) -> Read:
 
 
 def may_change(chunk: Chunk) -> bool:
-    """Return whether a turn can replace something."""
-    if not chunk.is_turn or chunk.vector is None:
-        return False
-    if not authority.is_own_role(chunk.draft.labels.role):
+    """Return whether a turn can replace something: a person states it."""
+    if chunk.vector is None or not authority.is_own_role(chunk.draft.labels.role):
         return False
     return cues.asking_share(chunk.text) < 1 and len(chunk.text.split()) >= 2
 
@@ -320,7 +318,7 @@ def _contradicts(new: str, old: str) -> bool:
     >>> _contradicts("If I win, I live in Leuven.", "I live in Ghent.")
     False
     """
-    if "thought" in read(new).cues:
+    if "hypothetical" in read(new).cues:
         return False
     clauses = [parse(clause) for clause in _CLAUSE.split(old)[:MOST_CLAUSES]]
     for clause in _CLAUSE.split(new)[:MOST_CLAUSES]:

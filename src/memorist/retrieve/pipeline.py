@@ -48,9 +48,6 @@ async def recall(
     found = await read(candidates, search, query, ctx.store, legs)
     ranked = score.rank(profile, found)
     is_semantic = found.has_semantic
-    outdated: list[Cut] = []
-    if profile.current_first and ranked and query.as_of is None:
-        ranked, outdated = await reorder.put_current_first(ranked, query, ctx.store)
     sure, ranked = confidence.judge(search, ranked)
     if profile.rerank and ranked:
         ranked, legs["rerank"] = await reorder.rerank(
@@ -65,6 +62,9 @@ async def recall(
         ranked,
         semantic=is_semantic,
     )
+    outdated: list[Cut] = []
+    if profile.current_first and ranked and query.as_of is None:
+        ranked, outdated = await reorder.put_current_first(ranked, query, ctx.store)
     ranked, unlikely = confidence.select(
         search,
         ranked,

@@ -10,7 +10,7 @@ from functools import lru_cache
 from ..text import clock, cues, tokens
 from ..text.clock import Interval
 from ..text.entities import is_common
-from ..text.languages import tell_language
+from ..text.languages import detect_language
 from ..types import frozen
 
 _TOLD = (  # in the past: "can you suggest …" is a request, not a question about what was suggested
@@ -66,7 +66,7 @@ def understand(
     dense_text = text
     if named:
         dense_text = as_told(text, speakers[named[0]])
-    spoken = tell_language(tokens.words(head), language)
+    spoken = detect_language(tokens.words(head), language)
     words = tokens.analyze(text, spoken)
     terms = dict.fromkeys(map(tokens.term_id, words))
     asks_assistant = _ASKS_ASSISTANT.search(head) is not None

@@ -32,9 +32,8 @@ async def put_current_first(
 ) -> tuple[list[Candidate], list[Cut]]:
     """Put what may replace a candidate before it; if that is certain, in its place.
 
-    What says more than what was replaced stays, after it.
-
-    A turn such as "it is ten now" may not match the question: it is found by what it replaces.
+    A turn such as "it is ten now" may not match the question: it takes over the score and the
+    confidence of what it replaces. A candidate that says more than what was replaced stays.
     """
     by_id = {each.memory.id: each for each in ranked}
     pairs = await store.links(query.scope, list(by_id), REPLACES)
@@ -53,9 +52,12 @@ async def put_current_first(
         is_certain = old.memory.valid_to is not None
         if not is_certain and new is None:
             continue
-        if new is None or new.score <= old.score:
-            parts = {**old.parts, "current": _TIE}
-            new = replace(old, memory=memory, parts=parts, score=old.score + _TIE)
+        if new is None:
+            new = replace(old, memory=memory, parts={}, features={}, score=0.0)
+        if new.score <= old.score:
+            score = old.score + _TIE
+            parts = {**new.parts, "current": score - new.score}
+            new = replace(new, parts=parts, score=score, confidence=old.confidence)
         by_id[pair.from_id] = new
         if is_certain and not says_more(old.memory.text):
             reason = f"it was replaced by {pair.from_id}"

@@ -1,5 +1,5 @@
-"""Cues in a text that something changed: it ended, became another one, is so from now on, was wrong;
-and cues that nothing changed: it is one more, was so once, or is only thought of.
+"""Cues in a text that something changed: it ended, became another one, applies from now on, was wrong;
+and cues that nothing changed: it is one more, was so once, or is hypothetical.
 
 The phrases are in `changes.toml`, for all languages together. They are looked up word by word, so
 that reading them takes time linear in the text.

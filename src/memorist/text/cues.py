@@ -11,7 +11,7 @@ from zlib import crc32
 
 from ..types import Memory
 from . import clock
-from .languages import tell_language
+from .languages import detect_language
 from .tokens import load_patterns, words
 
 FLAGS = tuple(1 << bit for bit in range(14))
@@ -48,7 +48,7 @@ BRIEF = 5  # words: "Printed. In large letters." seldom tells anything
 UNSPACED_BRIEF = 10  # characters of a text without spaces
 SHORT = 15  # words of a question that tells nothing on the side
 _MOST_READ = 4000  # characters
-_MOST_TOLD = 600  # characters that tell the language
+_MOST_CHECKED = 600  # characters that tell the language
 _TABLES = load_patterns(__file__)
 _OPENING = re.compile(_TABLES["asking"]["opening"])
 _TELLS = {KINDS[name]: re.compile(kind["tells"]) for name, kind in _TABLES["kinds"].items()}
@@ -147,7 +147,7 @@ def is_english(text: str) -> bool:
     >>> is_english("Rubber duck"), is_english("Mein Hund heißt Bello"), is_english("我喜欢茶")
     (True, False, False)
     """
-    return tell_language(words(text[:_MOST_TOLD])) == "english"
+    return detect_language(words(text[:_MOST_CHECKED])) == "english"
 
 
 def asking_share(text: str) -> float:

@@ -25,46 +25,46 @@ from .clauses import (
     name_words,
     split,
 )
-from .languages import tell_language
+from .languages import detect_language
 
 _VALUES = "numbers units times dates weekdays months days".split()
-MOST_TURNS = 2  # that one clause of a summary tells of
+MOST_TURNS = 2  # that one clause of a summary is based on
 OTHER_WORDS = "its words do not match the source"
 OTHER_MEANING = "it changes the meaning of the source"
 OTHER_PERSON = "it is about someone else"
 
 
-class Told(NamedTuple):
+class SourceText(NamedTuple):
     """A text of the source, and who said it, where that matters."""
 
     text: str
     speaker: str = ""
 
 
-def find_fault(text: str, source: Sequence[Told], who: str | None = None) -> str:
+def find_fault(text: str, source: Sequence[SourceText], who: str | None = None) -> str:
     """Return why the source does not support a text; empty if it does.
 
     With `who`, the text is a fact about that person, who is the speaker of the source: it may not
     leave out what restricts a statement. Without, it is a summary of what several people said.
 
-    >>> told = [Told("I don't eat meat on Fridays, but I love fish.")]
-    >>> find_fault("Ana loves fish.", told, "Ana"), find_fault("Ana eats meat.", told, "Ana")
+    >>> source = [SourceText("I don't eat meat on Fridays, but I love fish.")]
+    >>> find_fault("Ana loves fish.", source, "Ana"), find_fault("Ana eats meat.", source, "Ana")
     ('', 'it changes the meaning of the source')
-    >>> find_fault("Ana loves cheese.", told, "Ana")
+    >>> find_fault("Ana loves cheese.", source, "Ana")
     'its words do not match the source'
     """
-    everything = "\n".join(f"{told.speaker}: {told.text}" for told in source)
+    everything = "\n".join(f"{each.speaker}: {each.text}" for each in source)
     stated = values.read_values(everything)
     claimed = values.read_values(text)
     for name in _VALUES:
         if not set(getattr(claimed, name)).issubset(getattr(stated, name)):
             return f"it has {name} that are not in the source"
-    language = tell_language(tokens.words(everything))
+    language = detect_language(tokens.words(everything))
     parts: list[ClausePart] = []
-    for told in source:
-        parts += split(told.text, language, parts, name_of(told.speaker))
-    names = name_words([who or "", *(told.speaker for told in source)])
-    claims = split(text, tell_language(tokens.words(text), language), [], "", names)
+    for each in source:
+        parts += split(each.text, language, parts, name_of(each.speaker))
+    names = name_words([who or "", *(each.speaker for each in source)])
+    claims = split(text, detect_language(tokens.words(text), language), [], "", names)
     words = [word for claim in claims for word in claim.content]
     if language not in NEGATIONS and bool(claimed.negations) != bool(stated.negations):
         return OTHER_MEANING
@@ -203,16 +203,16 @@ def _compare(
 def _find_other_teller(claim: ClausePart, found: Sequence[tuple[Word, ClausePart]]) -> str:
     """Return why a summary tells something of the wrong person; empty if it does not.
 
-    What somebody says of themselves may only be told of them.
+    What people say about themselves may be stated only about them.
     """
     if len({word.turn for word, _ in found}) > MOST_TURNS:
         return OTHER_WORDS
     main = found[0][1]
     for part in dict.fromkeys(part for _, part in found):
         repeated = [word for word, of in found if of == part]
-        is_told = len(repeated) > 1 or part.content[0] in repeated
+        is_stated = len(repeated) > 1 or part.content[0] in repeated
         is_own = part.subject == "person" or part.subject == claim.subject == "theirs"
-        if is_told and is_own and claim.person and part.person not in ("", claim.person):
+        if is_stated and is_own and claim.person and part.person not in ("", claim.person):
             return OTHER_PERSON
     if main.subject == "person" and main.has("speaker") and not main.has("we"):
         order = _sort([word for word, _ in found], claim)

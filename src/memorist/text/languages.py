@@ -61,12 +61,12 @@ def _spoken_in(word: str) -> dict[str, float]:
     return found
 
 
-def tell_language(words: Sequence[str], default: str = "english") -> str:
+def detect_language(words: Sequence[str], default: str = "english") -> str:
     """Return the language of a text, given its words; the default if nothing speaks for another.
 
-    >>> tell_language(["mein", "hund", "heißt", "bello"])
+    >>> detect_language(["mein", "hund", "heißt", "bello"])
     'german'
-    >>> tell_language(["rubber", "duck"])
+    >>> detect_language(["rubber", "duck"])
     'english'
     """
     votes: defaultdict[str, float] = defaultdict(float)

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from . import grounding, tokens
 from .entities import COMMON, entities
-from .grounding import Told
-from .languages import tell_language
+from .grounding import SourceText
+from .languages import detect_language
 from .normalize import compose, one_line
 from .prompts import ABBREVIATED, EPISODIC, Prompt, object_schema
 from .statements import parse
@@ -246,8 +246,8 @@ def find_fault(summary: str, turns: Sequence[Turn], *, as_episode: bool = False)
     line = one_line(summary)
     if not SHORTEST <= len(line) <= LONGEST:
         return f"it is not {SHORTEST} to {LONGEST} characters long"
-    is_english = tell_language(tokens.words(line)) == "english"
+    is_english = detect_language(tokens.words(line)) == "english"
     if as_episode and is_english and "past" not in parse(line).marks:
         return "it is not in the past tense"
-    told = [Told(turn.text, turn.speaker or "") for turn in turns]
-    return grounding.find_fault(line, told)
+    source = [SourceText(turn.text, turn.speaker or "") for turn in turns]
+    return grounding.find_fault(line, source)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from ..types import GUILD, Memory
 from . import clock
-from .languages import OTHER, SCRIPTS, STOP_WORDS, find_script, tell_language
+from .languages import OTHER, SCRIPTS, STOP_WORDS, detect_language, find_script
 
 ANALYSIS = 5  # raise it to have stored terms, flags and fingerprints computed again on opening
 LONGEST = 64  # a longer word is cut: it is not searched for, and stemmers slow down on it
@@ -205,7 +205,7 @@ def analyze_spoken(text: str, default: str = "english") -> list[str]:
     (['wohn', 'schwest'], ['sister', 'live'])
     """
     spoken = words(text)
-    return _reduce(spoken, tell_language(spoken, default))
+    return _reduce(spoken, detect_language(spoken, default))
 
 
 def _reduce(spoken: list[str], language: str) -> list[str]:
