@@ -310,6 +310,8 @@ def _propose_tags(chunk: Chunk, batch: Batch) -> list[entities.Entity]:
         return []
     bands = batch.policy.bands or Bands()
     near = batch.near.get(chunk.text, {})
+    if chunk.is_turn:
+        near = {older.id: cosine for older, cosine in chunk.older if isinstance(older, Memory)}
     for id, cosine in near.items():
         memory = batch.memories[id]
         if cosine < bands.check_low or not memory.is_active:
