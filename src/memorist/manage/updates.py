@@ -7,7 +7,7 @@ may be left out of a context, whose reader knows them.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ..context import Context, Place
@@ -18,7 +18,7 @@ from ..retrieve.render import Caps
 from ..settings import allowlists
 from ..storage.history import ThreadChange, Updates, shown_revision, thread_changes
 from ..storage.queries import Reader
-from ..types import Memory, Query, Recall, Scope
+from ..types import REPLACES, Memory, Query, Recall, Scope
 from . import privacy
 
 BULLETS = 3  # lines of a header
@@ -124,17 +124,7 @@ async def _collect(
     """
     log = await thread_changes(reading, scope, thread, since)
     ids = [change.memory_id for change in log]
-    found = await reading.get(scope, ids)
-    current: dict[str, Memory] = {}
-    replaced: list[str] = []
-    for memory in found:
-        current[memory.id] = memory
-        if memory.state == "superseded" and memory.superseded_by:
-            replaced.append(memory.superseded_by)
-    successors = await reading.get(scope, replaced)
-    newer = {memory.id: memory for memory in successors}
-    for id, memory in current.items():
-        current[id] = newer.get(memory.superseded_by or "", memory)
+    current = await _find_current(reading, scope, ids)
     last: dict[tuple[str, str], ThreadChange] = {}
     for change in log:
         now = current.get(change.memory_id)
@@ -172,6 +162,33 @@ async def _collect(
         text=text,
         more=sum(change.revision > revision for change in log),
     )
+
+
+async def _find_current(reading: Reader, scope: Scope, ids: Sequence[str]) -> dict[str, Memory]:
+    """Return the memories by id, or instead of each the one that replaced it last."""
+    known: dict[str, Memory] = {}
+    newer: dict[str, str] = {}
+    wanted = set(ids)
+    while wanted:
+        found = await reading.get(scope, sorted(wanted))
+        outdated = [memory.id for memory in found if memory.is_active and memory.valid_to]
+        pairs = await reading.links(scope, outdated, REPLACES) if outdated else []
+        step = {pair.to_id: pair.from_id for pair in reversed(pairs)}  # the most probable one
+        for memory in found:
+            known[memory.id] = memory
+            if memory.state == "superseded" and memory.superseded_by:
+                step[memory.id] = memory.superseded_by
+        newer |= step
+        wanted = set(step.values()).difference(known)
+    current: dict[str, Memory] = {}
+    for id in known.keys() & set(ids):
+        passed = {id}
+        last = id
+        while newer.get(last) in known and newer[last] not in passed:
+            last = newer[last]
+            passed.add(last)
+        current[id] = known[last]
+    return current
 
 
 def _is_message(memory: Memory | None) -> bool:
