@@ -31,7 +31,8 @@ async def link(
 
     One relation covers both directions, so it is stored under the newer id. A memory whose text
     changes loses the relations of the old text. `snapshot` is the scope before the write; without
-    vectors, nothing is linked. Turns have their neighbors in the session instead.
+    vectors, nothing is linked. Turns have their neighbors in the session instead, and a turn whose
+    fact is linked is not linked as well.
     """
     new: list[Save] = []
     gone: set[str] = set()
@@ -125,13 +126,19 @@ async def _find_near(
         memories = await tx.at_rows(tx.scope, sorted(wanted))
     near_ids = []
     for stored, cosines in zip(found, products(vectors, vectors.T), strict=True):
-        ids: dict[str, float] = {}
+        near_memories: list[tuple[Memory, float]] = []
         for row, cosine in stored.items():
             if row in memories:
-                ids[memories[row].id] = cosine
+                near_memories.append((memories[row], cosine))
         for at in np.flatnonzero(cosines >= limits.least).tolist():
-            id = new[at].memory.id
-            ids[id] = float(cosines[at])
+            near_memories.append((new[at].memory, float(cosines[at])))
+        evidence: set[str] = set()
+        for memory, _ in near_memories:  # the new one is among them
+            evidence.update(memory.evidence_ids)
+        ids: dict[str, float] = {}
+        for memory, cosine in near_memories:
+            if memory.id not in evidence or not is_turn(memory):
+                ids[memory.id] = cosine
         near_ids.append(ids)
     return near_ids
 
