@@ -130,8 +130,8 @@ async def _find_near(
         for row, cosine in stored.items():
             if row in memories:
                 near_memories.append((memories[row], cosine))
-        for at in np.flatnonzero(cosines >= limits.least).tolist():
-            near_memories.append((new[at].memory, float(cosines[at])))
+        here = np.flatnonzero(cosines >= limits.least).tolist()
+        near_memories += [(new[at].memory, float(cosines[at])) for at in here]
         evidence: set[str] = set()
         for memory, _ in near_memories:  # the new one is among them
             evidence.update(memory.evidence_ids)
