@@ -135,7 +135,7 @@ async def _read(
 
     The facts of the rules come first, each group with the most important one first.
     """
-    from . import llm, rules  # compiling their patterns takes 100 ms
+    from . import languages, llm, rules  # compiling their patterns takes 100 ms
 
     if not turn:
         return Extracted(by="nobody", why="the turn no longer exists"), ()
@@ -148,7 +148,7 @@ async def _read(
     who = rules.name_speaker(first.speaker, is_own=is_own)
     at = first.occurred_at or first.created_at
     most = limits.found
-    facts = _rank(rules.find_facts(text, who=who, at=at, most=most))
+    facts = _rank(languages.find_facts(text, who=who, at=at, most=most))
     is_sure = any(fact.confidence >= rules.CONFIDENT for fact in facts)
     if len(text) <= limits.longer and not is_sure:
         return Extracted(by="nobody", why="the turn is short and contains no lasting fact"), ()

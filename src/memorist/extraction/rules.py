@@ -33,7 +33,7 @@ LONGEST_CLAUSE = 300
 CONFIDENT = 0.8  # a fact with this confidence makes a short turn worth extracting
 
 _CATEGORY = {"commitment": "goals", "other": "fact"}
-_WORTH = {"decision": 0.75, "preference": 0.7, "project": 0.7, "event": 0.6, "commitment": 0.7}
+WORTH = {"decision": 0.75, "preference": 0.7, "project": 0.7, "event": 0.6, "commitment": 0.7}
 
 
 class ClauseRule(NamedTuple):
@@ -143,7 +143,7 @@ def find_facts(
             type=rule.type,
             confidence=rule.confidence,
             evidence=evidence,
-            importance=_WORTH.get(rule.type, 0.8),
+            importance=WORTH.get(rule.type, 0.8),
         )
         found.setdefault(stated.casefold(), fact)
     return list(found.values())[:most]

@@ -1,0 +1,129 @@
+"""Tables for reading German, French, Spanish, Portuguese and Italian statements.
+
+`grammars.toml` has the verbs and sentences of each language; `languages` reads turns by them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from ..text import tokens
+from .rules import Type
+
+_TABLES = tokens.load_patterns(__file__)
+LANGUAGES = tuple(name for name in _TABLES if name != "parts")
+_ACCENTED = "àáâãäåçèéêëìíîïñòóôõöùúûüýÀÁÂÃÄÅÇÈÉÊËÌÍÎÏÑÒÓÔÕÖÙÚÛÜÝ’"
+_PLAIN = "aaaaaaceeeeiiiinooooouuuuyAAAAAACEEEEIIIINOOOOOUUUUY'"
+_WITHOUT_ACCENTS = str.maketrans(_ACCENTED, _PLAIN)
+
+
+def strip_accents(text: str) -> str:
+    """Return the text without accents; each character keeps its place.
+
+    >>> strip_accents("J’étais à Zürich")
+    "J'etais a Zurich"
+    """
+    return text.translate(_WITHOUT_ACCENTS)
+
+
+class SpokenRule(NamedTuple):
+    """The type of a clause whose verb and rest begin with this pattern, and the confidence."""
+
+    type: Type
+    confidence: float
+    pattern: re.Pattern[str]
+    timed: bool = False  # only if the clause says when
+    we: bool = False  # also in the plural
+    dative: str | None = None  # for the speaker as object ("me gusta"): the pronoun "le"
+
+
+class Language(NamedTuple):
+    """The tables of a language in `grammars.toml`, compiled."""
+
+    name: str
+    names: Mapping[str, Any]
+    verbs: Mapping[str, str]  # first person without accents → third person
+    we: Mapping[str, str]  # the same for the plural
+    dates: Mapping[str, str]
+    articles: Mapping[str, str]
+    called: str
+    patterns: Mapping[str, re.Pattern[str]]
+    shapes: Sequence[re.Pattern[str]]
+    owned: Sequence[re.Pattern[str]]
+    rules: Sequence[SpokenRule]
+    before: Mapping[re.Pattern[str], str]  # pronouns in front of the verb
+    to_third: Mapping[re.Pattern[str], str]  # pronouns after the verb
+    elided: Mapping[re.Pattern[str], str]  # short words before a vowel
+
+
+@cache
+def read_vocabulary(name: str) -> frozenset[str]:
+    """Return verbs and other words that speak for a language, without accents."""
+    table = _TABLES[name]
+    return frozenset(_read_verbs(table["verbs"])) | tokens.word_set(table["typical"])
+
+
+@cache
+def load(name: str) -> Language:
+    """Compile the tables of a language."""
+    table = _TABLES[name]
+    patterns = dict(table["patterns"])
+    called = patterns.pop("called")
+    shapes = _compile_each(patterns.pop("shapes"))
+    owned = _compile_each(patterns.pop("owned"))
+    verbs = _read_verbs(table["verbs"])
+    we = {strip_accents(word): third for word, third in _pairs(table["verbs"]["we"])}
+    joined = "|".join(verbs)
+    before = r"(?:\w{2,6} ){0,2}"
+    patterns["split"] += rf"|,?\s(?:{patterns.pop('and')})\s(?={before}(?:{joined})\s)"
+    patterns["feminine"] = table["names"].pop("feminine")
+    spoken_rules = []
+    for rule in table["rules"].values():
+        pattern = re.compile(f"(?i){rule['pattern']}")
+        spoken_rules.append(SpokenRule(**rule | {"pattern": pattern}))
+    return Language(
+        name=name,
+        names=table["names"],
+        verbs=verbs,
+        we=we,
+        dates=table["dates"],
+        articles=table["articles"],
+        called=called,
+        patterns={key: re.compile(f"(?i){value}") for key, value in patterns.items()},
+        shapes=shapes,
+        owned=owned,
+        rules=spoken_rules,
+        before=_compile_keys(table.get("before", {})),
+        to_third=_compile_keys(table["words"]),
+        elided=_compile_keys(table.get("elided", {})),
+    )
+
+
+def _compile_each(alternatives: str) -> list[re.Pattern[str]]:
+    return [re.compile(f"(?i){pattern}") for pattern in alternatives.split("¦")]
+
+
+def _compile_keys(table: Mapping[str, str]) -> dict[re.Pattern[str], str]:
+    return {re.compile(f"(?i){pattern}"): new for pattern, new in table.items()}
+
+
+def _pairs(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for pair in " ".join(lines).split():
+        first, _, third = pair.partition(":")
+        yield first, third
+
+
+def _read_verbs(table: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Map the first person of each verb, without accents, to its third person."""
+    verbs: dict[str, str] = {}
+    for endings, lines in table.items():
+        old, is_regular, new = endings.partition(">")
+        if is_regular:
+            for verb in " ".join(lines).split():
+                verbs[strip_accents(verb)] = verb.removesuffix(old) + new
+    for first, third in _pairs(table["="]):
+        verbs[strip_accents(first)] = third
+    return verbs

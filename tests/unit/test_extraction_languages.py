@@ -1,0 +1,153 @@
+"""Facts from turns in German, French, Spanish, Portuguese and Italian, on turns written for it."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memorist.extraction import languages, rules
+
+DATA = Path(__file__).parents[1] / "data" / "extraction_languages.jsonl"
+ROWS: list[dict[str, Any]] = [json.loads(line) for line in DATA.read_text("utf-8").splitlines()]
+AT = datetime(2026, 5, 8)  # a Friday
+LANGUAGES = ("de", "fr", "es", "pt", "it")
+
+
+def find(text: str, who: str | None = None) -> list[str]:
+    name = rules.name_speaker(who)
+    return [fact.text for fact in languages.find_facts(text, who=name, at=AT)]
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_most_statements_are_found_and_hardly_any_fact_is_wrong(lang: str) -> None:
+    found = right = expected = 0
+    for row in ROWS:
+        if row["lang"] == lang:
+            facts = find(row["text"], row["speaker"])
+            found += len(facts)
+            expected += len(row["facts"])
+            right += len(set(facts) & set(row["facts"]))
+    assert right / found >= 0.95
+    assert right / expected >= 0.7
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_small_talk_questions_and_guesses_give_no_fact(lang: str) -> None:
+    silent = [row for row in ROWS if row["lang"] == lang and not row["facts"]]
+    assert {row["text"]: find(row["text"], row["speaker"]) for row in silent} == {
+        row["text"]: [] for row in silent
+    }
+
+
+def test_the_evidence_is_what_was_said() -> None:
+    for row in ROWS:
+        for fact in languages.find_facts(row["text"], who="Ana", at=AT):
+            assert fact.evidence in row["text"]
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        ("Ich rauche nicht mehr.", "Ana raucht nicht mehr."),
+        ("Je n'aime pas le poisson.", "Ana n'aime pas le poisson."),
+        ("No me gusta el pescado.", "A Ana no le gusta el pescado."),
+        ("Não gosto de peixe.", "Ana não gosta de peixe."),
+        ("Non mi piace il pesce.", "A Ana non piace il pesce."),
+    ],
+)
+def test_a_negation_is_kept(text: str, fact: str) -> None:
+    assert find(text, "Ana") == [fact]
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        ("Ich bin gestern nach Mainz gezogen.", "Ana ist am 2026-05-07 nach Mainz gezogen."),
+        ("Je pars à Rome lundi.", "Ana part à Rome le 2026-05-11."),
+        ("Me mudé a Lima el mes pasado.", "Ana se mudó a Lima en abril de 2026."),
+        ("Casei em Recife no ano passado.", "Ana casou em Recife em 2025."),
+        (
+            "La settimana prossima parto per Oslo.",
+            "Nella settimana del 2026-05-11 Ana parte per Oslo.",
+        ),
+    ],
+)
+def test_a_relative_time_becomes_a_date(text: str, fact: str) -> None:
+    assert find(text, "Ana") == [fact]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Übermorgen fliege ich nach Rom.",
+        "Je pars à Rome après-demain.",
+        "Viajo a Roma pasado mañana.",
+        "Viajo para Roma depois de amanhã.",
+        "Dopodomani parto per Roma.",
+    ],
+)
+def test_a_time_that_only_the_conversation_knows_gives_no_fact(text: str) -> None:
+    assert find(text, "Ana") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Mieszkam w Krakowie i mam dwa koty.",
+        "Ik woon in Utrecht en ik heb twee katten.",
+        "İzmir'de yaşıyorum ve öğretmenim.",
+        "我住在上海，我不吃肉。",
+        "私は大阪に住んでいて、猫が二匹います。",
+        "Я живу в Казани, у меня две кошки.",
+        "أنا أعيش في القاهرة وأعمل ممرضة.",
+        "Jag bor i Malmö och har två katter.",
+        "Asun Turussa ja minulla on kaksi kissaa.",
+        "Bydlím v Brně a mám dva psy.",
+        "Locuiesc la Cluj și am două pisici.",
+        "मैं पुणे में रहता हूँ।",
+    ],
+)
+def test_other_languages_give_no_fact(text: str) -> None:
+    assert find(text, "Ana") == []
+
+
+def test_english_is_read_by_its_own_rules() -> None:
+    assert find("I live in Lisbon and I don't eat meat.", "Ana") == [
+        "Ana lives in Lisbon.",
+        "Ana does not eat meat.",
+    ]
+
+
+def test_a_turn_takes_less_than_a_millisecond() -> None:
+    find("Ich mag Tee")  # the first one compiles the patterns
+    for row in ROWS:
+        find(row["text"])
+    start = time.perf_counter()
+    for row in ROWS:
+        find(row["text"])
+    assert (time.perf_counter() - start) / len(ROWS) < 0.001
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "ich bin ",
+        "ich mag a, ",
+        "je ne ",
+        "j'ai ",
+        "no me ",
+        "me gusta ",
+        "eu não ",
+        "non mi ",
+        "mi ",
+    ],
+)
+def test_hostile_text_is_read_in_linear_time(unit: str) -> None:
+    start = time.perf_counter()
+    find("ich mag " + unit * (1_000_000 // len(unit)), "Ana")
+    assert time.perf_counter() - start < 2
