@@ -199,9 +199,14 @@ def _is_message(memory: Memory | None) -> bool:
 
 
 def _may_show(memory: Memory | None, categories: Collection[str] | None) -> bool:
-    """Return whether a change may be reported; that of an erased memory shows nothing of it."""
-    if memory is None or categories is None:
+    """Return whether a change may be reported; that of an erased memory shows nothing of it.
+
+    Workflows are only for agents that ask for them.
+    """
+    if memory is None:
         return True
+    if categories is None:
+        return memory.procedural_form != "workflow"
     return allowlists.canonical(memory.category or memory.kind) in categories
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from clocks import Clock
@@ -41,3 +42,19 @@ def say(engine: Client) -> Say:
         return await engine.scope(user, space, session=session).remember(turns, **given)
 
     return store
+
+
+@pytest.fixture
+def statements() -> Iterator[list[str]]:
+    """Yield the SQL statements that SQLite runs, on connections opened from now on."""
+    seen: list[str] = []
+
+    def trace(connection: apsw.Connection) -> None:
+        def note(event: dict[str, str]) -> None:
+            seen.append(event["sql"])
+
+        connection.trace_v2(apsw.SQLITE_TRACE_STMT, note)
+
+    apsw.connection_hooks.append(trace)
+    yield seen
+    apsw.connection_hooks.remove(trace)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-import apsw
 import pytest
 
 from memorist import aio
@@ -119,22 +118,6 @@ async def test_whatever_the_sessions_say_again_there_is_one_edge_for_two_facts(
     pairs = [frozenset((edge.from_id, edge.to_id)) for edge in await edges(ana)]
     assert len(pairs) == len(set(pairs)) >= 4
     assert all(len(pair) == 2 for pair in pairs), "nothing is related to itself"
-
-
-@pytest.fixture
-def statements() -> Iterator[list[str]]:
-    """Yield the SQL statements that SQLite runs, on connections opened from now on."""
-    seen: list[str] = []
-
-    def trace(connection: apsw.Connection) -> None:
-        def note(event: dict[str, str]) -> None:
-            seen.append(event["sql"])
-
-        connection.trace_v2(apsw.SQLITE_TRACE_STMT, note)
-
-    apsw.connection_hooks.append(trace)
-    yield seen
-    apsw.connection_hooks.remove(trace)
 
 
 @pytest.mark.spec("IMP-21")
