@@ -20,6 +20,7 @@ from typing import Any
 
 from bench import data, report
 from memorist.extraction import llm, rules
+from memorist.extraction.third_person import to_third_person
 from memorist.text import prompts
 
 LABELED = Path(__file__).parents[1] / "tests" / "data" / "extraction.jsonl"
@@ -35,7 +36,7 @@ def by_careless_model(text: str) -> list[str]:
     """Return what passes the checks of a model that invents half of its facts."""
     found = []
     for clause in list(rules.split_clauses(text))[:3]:
-        fact_text = rules.to_third_person(rules.strip_clause(clause), rules.THE_USER)
+        fact_text = to_third_person(rules.strip_clause(clause), rules.THE_USER)
         found += [
             _item(fact_text, clause),
             _item(f"{fact_text.rstrip('.')} and owns a yacht in Monaco.", clause),

@@ -22,7 +22,9 @@ from ..text.grounding import SourceText
 from ..text.prompts import Prompt, object_schema
 from ..text.statements import parse
 from ..types import Scope
-from .rules import PATTERNS, TYPES, Fact, date, first_sentences
+from .dates import TIME, date
+from .durable import TYPES
+from .rules import PATTERNS, Fact, first_sentences
 
 LONGEST_SOURCE = 900  # characters that a model is shown
 MOST_TOKENS = 320  # of its answer
@@ -182,7 +184,7 @@ def _check_claim(
     if why := grounding.find_fault(text, [SourceText(". ".join(stated))], who):
         return why
     text = date(text, said_at)
-    if PATTERNS["time"].search(text):
+    if TIME.search(text):
         return "it contains a relative date"
     named = claim.type.strip().lower()
     return Fact(

@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta
-from typing import Literal, NamedTuple, get_args
+from datetime import datetime
+from typing import NamedTuple
 
 from ..ingest import guard
 from ..text import clock, prompts
 from ..text.authority import ROLE_WORDS, poses
+from ..text.languages import detect_language
 from ..text.normalize import LINK, one_line
-from ..text.statements import parse, strip_preface
-from ..text.tokens import load_patterns, word_set, word_table
+from ..text.statements import strip_preface
+from ..text.tokens import load_patterns, words
 from ..types import frozen
+from . import durable
+from .dates import TIME, date
+from .durable import Type
+from .third_person import to_third_person
 
-Type = Literal[
-    "preference", "profile", "relationship", "project", "commitment", "decision", "event", "other"
-]
-TYPES: tuple[Type, ...] = get_args(Type)
 THE_USER = "The user"
 THE_SPEAKER = "The speaker"
 LONGEST_READ = 4000  # characters of a turn
@@ -113,8 +114,21 @@ def find_facts(
     [('profile', 'Ana is a nurse.'), ('event', 'Ana moved to Porto on 2026-05-07.'),
      ('relationship', "Ana's sister Eva hates tea.")]
     """
-    found: dict[str, Fact] = {}
-    longest = guard.LONGEST["evidence"]
+    found = list(_find_by_patterns(text, who, at))
+    known = [fact.evidence for fact in found]
+    for fact in _find_lasting(text, who, at):
+        is_known = any(said in fact.evidence or fact.evidence in said for said in known)
+        if not is_known:
+            found.append(fact)
+    found.sort(key=lambda fact: text.find(fact.evidence))
+    distinct: dict[str, Fact] = {}
+    for fact in found:
+        distinct.setdefault(fact.text.casefold(), fact)
+    return list(distinct.values())[:most]
+
+
+def _find_by_patterns(text: str, who: str, at: datetime) -> Iterator[Fact]:
+    """Yield the facts of the clauses that begin as a rule says."""
     for clause in split_clauses(text):
         if len(clause) > LONGEST_CLAUSE:
             continue
@@ -123,7 +137,7 @@ def find_facts(
         if len(told.split()) < least:
             continue
         rules = list(RULES)
-        if PATTERNS["time"].search(told) or clock.intervals(told):
+        if TIME.search(told) or clock.intervals(told):
             rules += TIMED
         if PATTERNS["asked"].match(clause):
             rules += ASKED
@@ -135,18 +149,37 @@ def find_facts(
         stated = _state(told, rule, match.end(), who, at)
         if not stated or guard.find_injection(told, "contextual"):
             continue
-        evidence = clause
-        if len(clause) > longest:
-            evidence = clause[:longest].rsplit(None, 1)[0]
-        fact = Fact(
-            text=stated,
-            type=rule.type,
-            confidence=rule.confidence,
-            evidence=evidence,
-            importance=WORTH.get(rule.type, 0.8),
+        yield _fact(stated, rule.type, rule.confidence, clause)
+
+
+def _find_lasting(text: str, who: str, at: datetime) -> Iterator[Fact]:
+    """Yield the facts that are likely to last by the model of `durable`."""
+    if PATTERNS["not_meant"].search(text[: 2 * LONGEST_READ]):
+        return
+    own = PATTERNS["pasted"].sub("\n", first_sentences(text, LONGEST_READ))
+    proposed = [*filter(durable.is_lasting, durable.propose(own, who, at))]
+    if not proposed or guard.find_injection(own, "contextual"):
+        return
+    for each in proposed:
+        # What one person tells another about the world is rarely worth keeping.
+        is_remark = (
+            each.is_quoted and who != THE_USER and not durable.CUES["mine"].search(each.source)
         )
-        found.setdefault(stated.casefold(), fact)
-    return list(found.values())[:most]
+        if not is_remark and detect_language(words(each.source)) == "english":
+            yield _fact(each.text, durable.classify(each.source), CONFIDENT, each.source)
+
+
+def _fact(stated: str, type: Type, confidence: float, source: str) -> Fact:
+    longest = guard.LONGEST["evidence"]
+    if len(source) > longest:
+        source = source[:longest].rsplit(None, 1)[0]
+    return Fact(
+        text=stated,
+        type=type,
+        confidence=confidence,
+        evidence=source,
+        importance=WORTH.get(type, 0.8),
+    )
 
 
 def split_clauses(text: str) -> Iterator[str]:
@@ -164,17 +197,12 @@ def split_clauses(text: str) -> Iterator[str]:
         bare = strip_preface(sentence)
         if PATTERNS["doubt"].search(sentence) or PATTERNS["report"].search(bare):
             continue
-        if any(map(_is_speech, PATTERNS["quoted"].findall(sentence))):
+        if any(map(durable.is_speech, PATTERNS["quoted"].findall(sentence))):
             continue
         for part in PATTERNS["clause"].split(sentence):
             clause = part.strip(" \t,;:–—-")
             if clause and not PATTERNS["unsure"].search(clause):
                 yield clause
-
-
-def _is_speech(quoted: str) -> bool:
-    """Return whether a quotation is what somebody said, and not a title."""
-    return bool(PATTERNS["person"].search(quoted)) or quoted.count(" ") > 5
 
 
 def first_sentences(text: str, most: int) -> str:
@@ -222,7 +250,7 @@ def _state(
         is_seen = rule.type == "preference" and PATTERNS["likes_the"].match(part)
         if end < least or is_vague or is_seen:
             continue
-        timeless = PATTERNS["time"].sub("", part[start:])
+        timeless = TIME.sub("", part[start:])
         if rule in TIMED and not timeless.strip(" ,."):
             continue
         text = to_third_person(part, who)
@@ -230,108 +258,3 @@ def _state(
         if not prompts.find_fault(text):
             return text
     return ""
-
-
-def to_third_person(told: str, who: str) -> str:
-    """Put a clause that begins with "I" or "my" into the third person.
-
-    >>> to_third_person("I don't eat my sister's soup", "Ana")
-    "Ana does not eat Ana's sister's soup"
-    >>> to_third_person("My cat hates me", "The user")
-    "The user's cat hates the user"
-    """
-    inside = who
-    if who.startswith("The "):
-        inside = "the " + who.removeprefix("The ")
-    if match := PATTERNS["call"].match(told):
-        name = told[match.end() :].strip()
-        return f"{who} is called {name}"
-    subject = PATTERNS["subject"].match(told)
-    rest = told[subject.end() :] if subject else told
-    said = PATTERNS["me"].sub(inside, rest)
-    said = PATTERNS["mine"].sub(_possessive(inside), said)
-    if subject is None:
-        return said[0].upper() + said[1:]
-    group = f"{_possessive(who)} group" if subject["we"] else who
-    often = ""
-    if subject["often"]:
-        often = subject["often"].lower() + " "
-    said = re.sub(r"\bgonna\b", "going to", said)
-    if subject["short"]:
-        verb = _SHORT[subject["short"][1:].lower()]
-        return f"{group} {verb} {often}{said}"
-    first, _, rest = said.partition(" ")
-    verb = _conjugate(first)
-    return f"{group} {often}{verb} {rest}".rstrip()
-
-
-def _possessive(name: str) -> str:
-    if name.endswith("s") and not name.endswith("ss"):
-        return f"{name}’"
-    return f"{name}'s"
-
-
-_SHORT = {"m": "is", "ve": "has", "ll": "will", "re": "is"}
-_IRREGULAR = {"am": "is", "are": "is", "have": "has", "do": "does", "go": "goes"}
-_IRREGULAR |= word_table("does not: don't don’t dont\ncannot: can't can’t cant")
-_SAME = word_set("was had did will cannot can has is been")
-
-
-def _conjugate(verb: str) -> str:
-    """Return the verb in the third person singular.
-
-    >>> [_conjugate(verb) for verb in ("love", "study", "teach", "moved", "don't", "went")]
-    ['loves', 'studies', 'teaches', 'moved', 'does not', 'went']
-    """
-    lower = verb.lower()
-    if lower in _IRREGULAR:
-        return _IRREGULAR[lower]
-    is_past = "past" in parse(lower).marks or PATTERNS["past_verb"].fullmatch(lower)
-    if lower in _SAME or is_past:
-        return lower
-    if PATTERNS["consonant_y"].search(lower):
-        return f"{lower[:-1]}ies"
-    if lower.endswith(("s", "sh", "ch", "x", "z")):
-        return f"{lower}es"
-    return f"{lower}s"
-
-
-_PERIODS = {  # formats of a period, by its largest number of days
-    1: "%Y-%m-%d",
-    2: "the weekend of %Y-%m-%d",
-    27: "the week of %Y-%m-%d",
-    31: "%B %Y",
-    360: "{season} %Y",
-}
-
-
-def date(text: str, at: datetime) -> str:
-    """Replace relative times such as "yesterday" by dates.
-
-    >>> date("Ana flies on Monday", datetime(2026, 5, 8))
-    'Ana flies on 2026-05-11'
-    >>> date("Ana left last year", datetime(2026, 5, 8))
-    'Ana left in 2025'
-    """
-    is_past = "past" in parse(text).marks
-
-    def write(match: re.Match[str]) -> str:
-        """Return the date, week, month or year of words such as "last week"."""
-        words = match["time"].lower()
-        which = "last " if is_past else "next "
-        asked = re.sub(r"^(?:on|this|this coming|this past) (?=\w+day\b)", which, words)
-        found = clock.intervals(asked, at)
-        is_ahead = len(found) == 1 and found[0].start > clock.utc(at)
-        if is_past and is_ahead and words.startswith("this "):
-            found = clock.intervals(f"last {words.removeprefix('this ')}", at)
-        if len(found) != 1:
-            return match[0]
-        start = found[0].start
-        days = (found[0].end - start) // timedelta(days=1)
-        form = next((form for most, form in _PERIODS.items() if days <= most), "%Y")
-        *_, season = words.split()
-        name = start.strftime(form).format(season=season)
-        usual = "on " if days <= 2 else "in "
-        return (match["before"] or usual) + name
-
-    return PATTERNS["time"].sub(write, text)

@@ -1,0 +1,281 @@
+"""Find the statements of a turn that are worth keeping and can be understood by themselves.
+
+A line is split into sentences and these into clauses. Questions, requests, guesses, reported speech
+and clauses that point outside of themselves are left out; what remains of a sentence, together with
+fragments beside it that have no subject of their own, is one candidate. It is put into the third
+person, or is quoted as what the speaker said, and a logistic model over cheap cues decides whether
+it is lasting. The patterns and weights are in `durable.toml`; `bench/extract.py --fit` fits them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Literal, NamedTuple, get_args
+
+from ..text import prompts
+from ..text.normalize import LINK, one_line
+from ..text.tokens import load_patterns
+from .dates import date
+from .third_person import possessive, replace_first_person
+
+Type = Literal[
+    "preference", "profile", "relationship", "project", "commitment", "decision", "event", "other"
+]
+TYPES: tuple[Type, ...] = get_args(Type)
+LONGEST = 300  # characters of a candidate
+MOST_CLAUSES = 12  # of a sentence; the others are not read
+
+_TABLES = load_patterns(__file__)
+PATTERNS = {name: re.compile(pattern) for name, pattern in _TABLES["patterns"].items()}
+CUES = {name: re.compile(pattern) for name, pattern in _TABLES["cues"].items()}
+KINDS: dict[Type, re.Pattern[str]] = {
+    type: re.compile(pattern) for type, pattern in _TABLES["types"].items()
+}
+WEIGHTS: dict[str, float] = _TABLES["weights"]
+LEAST = WEIGHTS["least"]  # probability from which a candidate is kept
+
+
+_SUBJECTS = {"verb": "I", "doing": "I am", "been": "I have"}
+
+
+class Proposal(NamedTuple):
+    """A statement in the third person that may be worth keeping."""
+
+    text: str
+    source: str  # verbatim
+    probability: float  # that it is lasting
+    is_quoted: bool  # the speaker is not its subject
+
+
+class Span(NamedTuple):
+    """A part of a line."""
+
+    start: int
+    end: int
+    is_linked: bool = False  # it continues the clause before it
+
+
+def propose(text: str, who: str, at: datetime) -> Iterator[Proposal]:
+    """Yield the statements of a turn in order, whether they are lasting or not.
+
+    >>> said = "hey! im on nights at the hospital in Faro, can you wake me? no coffee after 2, ever"
+    >>> [each.text for each in propose(said, "Ana", datetime(2026, 5, 8))]
+    ['Ana is on nights at the hospital in Faro.', 'Ana said: no coffee after 2, ever.']
+    """
+    for line in text.splitlines():
+        if PATTERNS["document"].match(line):
+            continue
+        signed = PATTERNS["signature"].search(line)
+        end = signed.start() if signed else len(line)
+        for span in _find_spans(line[:end]):
+            source = line[span.start : span.end].strip(" ,;:–—-")
+            told = PATTERNS["lead"].sub("", PATTERNS["image"].sub("", source).strip(" ,;:–—-"))
+            if verb := PATTERNS["subjectless"].match(told):
+                if line[: span.start].strip():
+                    continue
+                told = f"{_SUBJECTS[verb.lastgroup or '']} {told[0].lower()}{told[1:]}"
+            if stated := state(told, who, at):
+                is_quoted = stated.startswith(f"{who} said: ")
+                yield Proposal(stated, source, estimate(told), is_quoted)
+
+
+def is_lasting(proposal: Proposal) -> bool:
+    """Return whether a statement is likely to be worth keeping."""
+    return proposal.probability >= LEAST
+
+
+def estimate(source: str) -> float:
+    """Return the probability that a candidate is lasting."""
+    total = WEIGHTS["bias"]
+    for name, value in measure(source).items():
+        total += WEIGHTS.get(name, 0.0) * value
+    return 1 / (1 + math.exp(-total))
+
+
+def measure(source: str) -> dict[str, float]:
+    """Return the cues of a candidate that are present, and its length."""
+    bare = PATTERNS["lead"].sub("", source)
+    words = min(40, len(bare.split()))
+    found = {"words": math.log(1 + words), "short": float(words < 4)}
+    for name, cue in CUES.items():
+        if cue.search(bare):
+            found[name] = 1.0
+    if not PATTERNS["own_subject"].match(bare):
+        found["quoted"] = 1.0
+        if not PATTERNS["finite"].search(bare):
+            found["fragment"] = 1.0
+    if "plan" in found and "date" not in found and "number" not in found:
+        found["undated"] = 1.0
+    if "emotion" in found and "number" not in found and "name" not in found:
+        found["plain_emotion"] = 1.0
+    return found
+
+
+def classify(source: str) -> Type:
+    """Return the type of a fact.
+
+    >>> classify("always pnpm"), classify("my sister Eva lives in Oslo"), classify("12 pairs")
+    ('preference', 'relationship', 'other')
+    """
+    for type, pattern in KINDS.items():
+        if pattern.search(source):
+            return type
+    return "other"
+
+
+def _find_spans(line: str) -> list[Span]:
+    """Return the runs of neighboring clauses of a line that state something together.
+
+    A clause belongs to the run before it if it is of the same sentence or cannot stand alone.
+    """
+    spans: list[Span] = []
+    is_open = False  # the last run ends where the next clause begins
+    for sentence in _split_sentences(line):
+        if PATTERNS["hypothetical"].search(line, *sentence[:2]):
+            is_open = False
+            continue
+        is_first = True
+        for clause in _split_clauses(line, sentence):
+            said = line[clause.start : clause.end].strip()
+            before = line[spans[-1].start : spans[-1].end] if is_open else ""
+            if not states(said, before) or (clause.is_linked and not before):
+                is_open = False
+            elif before and (not is_first or _depends(said, before)):
+                spans[-1] = Span(spans[-1].start, clause.end)
+            else:
+                spans.append(clause)
+                is_open = True
+            is_first = False
+    return spans
+
+
+def _depends(said: str, before: str) -> bool:
+    """Return whether a sentence continues the one before it."""
+    bare = PATTERNS["lead"].sub("", said).strip(" .!")
+    if PATTERNS["own"].match(bare):
+        return len(before) < 60 and not PATTERNS["finite"].search(before)
+    if CUES["emotion"].search(bare) or (" " not in bare and not CUES["rule"].search(bare)):
+        return False
+    is_fragment = not PATTERNS["finite"].search(said) or not PATTERNS["finite"].search(before)
+    return is_fragment or PATTERNS["dependent"].match(said) is not None
+
+
+def _split_sentences(line: str) -> Iterator[Span]:
+    """Yield the sentences of a line; an abbreviation does not end one."""
+    start = 0
+    for match in PATTERNS["end"].finditer(line):
+        if _is_abbreviation(line, match.end()):
+            continue
+        if match.start() > start:
+            yield Span(start, match.end())
+        start = match.end()
+    if line[start:].strip():
+        yield Span(start, len(line))
+
+
+def _is_abbreviation(line: str, end: int) -> bool:
+    """Return whether the period before `end` belongs to a word such as "Dr." or "no. 5"."""
+    before = line[max(0, end - 9) : end].rstrip()
+    if PATTERNS["no"].search(before):
+        return line[end : end + 1].isdigit()
+    return prompts.ABBREVIATED.search(before) is not None
+
+
+def _split_clauses(line: str, sentence: Span) -> list[Span]:
+    start = sentence.start
+    is_linked = False
+    clauses: list[Span] = []
+    for match in PATTERNS["clause"].finditer(line, *sentence[:2]):
+        if match.start() > start:
+            clauses.append(Span(start, match.start(), is_linked))
+        start = match.end()
+        is_linked = PATTERNS["linked"].match(match["link"] or "") is not None
+    clauses.append(Span(start, sentence.end, is_linked))
+    return clauses[:MOST_CLAUSES]
+
+
+def states(clause: str, before: str = "") -> bool:
+    """Return whether a clause states something in earnest, given the clauses that precede it.
+
+    >>> states("I live in Porto."), states("do I?"), states("maybe I live there")
+    (True, False, False)
+    >>> states("he is six"), states("he is six", "My son Leo plays chess,")
+    (False, True)
+    """
+    if "?" in clause or len(before) + len(clause) > LONGEST:
+        return False
+    bare = PATTERNS["lead"].sub("", clause)
+    if PATTERNS["request"].match(bare) and not PATTERNS["rule"].search(bare):
+        return False
+    if any(map(is_speech, PATTERNS["quoted"].findall(clause))):
+        return False
+    if any(PATTERNS[name].search(bare) for name in ("unsure", "report", "vague")):
+        return False
+    told = resolve(f"{before}\n{PATTERNS['this'].sub('the', clause)}")
+    return not PATTERNS["outside"].search(told.rpartition("\n")[2])
+
+
+def is_speech(quoted: str) -> bool:
+    """Return whether a quotation is what somebody said, and not a title.
+
+    >>> is_speech("I hate my job"), is_speech("Low Water")
+    (True, False)
+    """
+    return bool(PATTERNS["person"].search(quoted)) or quoted.count(" ") > 5
+
+
+def resolve(told: str) -> str:
+    """Replace "he", "she" and "they" by the only person or people that are named before.
+
+    >>> resolve("My son Leo is six, he loves his bike; they race")
+    "My son Leo is six, Leo loves Leo's bike; they race"
+    """
+    told = _replace_pronouns(told, PATTERNS["one_person"], PATTERNS["he_or_she"])
+    return _replace_pronouns(told, PATTERNS["people"], PATTERNS["they"])
+
+
+def _replace_pronouns(told: str, people: re.Pattern[str], pronouns: re.Pattern[str]) -> str:
+    first = pronouns.search(told)
+    if first is None:
+        return told
+    named = people.finditer(told, 0, first.start())
+    names = {match[match.lastgroup or 0] for match in named}
+    if len(names) != 1:
+        return told
+    (name,) = names
+    return pronouns.sub(lambda match: possessive(name) if match["of"] else name, told)
+
+
+def _join_sentences(told: str) -> str:
+    """Separate the sentences of a candidate by semicolons."""
+    parts = [told[start:end].strip(" .!…") for start, end, _ in _split_sentences(told)]
+    return "; ".join(filter(None, parts))
+
+
+def state(source: str, who: str, at: datetime) -> str:
+    """Return a candidate as a statement in the third person; empty if it is not self-contained.
+
+    >>> at = datetime(2026, 5, 8)
+    >>> state("ok so always pnpm", "The user", at), state("she likes it", "The user", at)
+    ('The user said: always pnpm.', '')
+    """
+    line = LINK.sub(" ", one_line(source))
+    told = PATTERNS["lead"].sub("", line)
+    told = PATTERNS["tail"].sub("", PATTERNS["filler"].sub("", told))
+    told = PATTERNS["this"].sub("the", told)
+    told = resolve(_join_sentences(told))
+    is_cut = told.count('"') % 2 or PATTERNS["hanging"].search(told)
+    if not told or is_cut:
+        return ""
+    said = replace_first_person(told, who)
+    if not PATTERNS["own_subject"].match(told):
+        said = f"{who} said: {said}"
+    elif not PATTERNS["finite"].search(told):
+        return ""
+    if not CUES["rule"].search(told):  # "never on Friday" means every Friday
+        said = "; ".join(date(part, at) for part in said.split("; "))
+    stated = prompts.trim(said[0].upper() + said[1:])
+    return "" if prompts.find_fault(stated) else stated

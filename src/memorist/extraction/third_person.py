@@ -1,0 +1,109 @@
+"""Put what a person says about themselves into the third person.
+
+Every "I", "me", "my", "we", "us" and "our" of a sentence is replaced by the name of the speaker, and
+the verb that follows is conjugated. Chat spelling is understood ("im", "dont"). The other words
+stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..text.tokens import load_patterns, word_set
+
+_TABLES = load_patterns(__file__)
+PATTERNS = {name: re.compile(pattern) for name, pattern in _TABLES["patterns"].items()}
+_SHORT = {"m": "is", "ve": "has", "ll": "will", "re": "is", "d": "would"}
+_IRREGULAR: dict[str, str] = {
+    verb: third for third, verbs in _TABLES["irregular"].items() for verb in verbs.split()
+}
+_SAME, _PAST, _VERBLESS = (
+    word_set(" ".join(_TABLES["words"][name])) for name in ("same", "past", "verbless")
+)
+_PLURAL = {"am": "are", "was": "were"}
+
+
+def to_third_person(told: str, who: str) -> str:
+    """Replace the first person in a sentence, and write its first letter as a capital.
+
+    >>> to_third_person("I don't eat my sister's soup", "Ana")
+    "Ana does not eat Ana's sister's soup"
+    >>> to_third_person("My cat hates me, so im out and we sold the sofa", "The user")
+    "The user's cat hates the user, so the user is out and the user's group sold the sofa"
+    """
+    if match := PATTERNS["call"].match(told):
+        name = told[match.end() :].strip()
+        return f"{who} is called {name}"
+    said = replace_first_person(told, who)
+    return said[:1].upper() + said[1:]
+
+
+def replace_first_person(told: str, who: str) -> str:
+    """Replace "I", "my", "we" and so on by the name of the speaker, and conjugate their verbs.
+
+    >>> replace_first_person("later i go to my aunt", "The user")
+    "later the user goes to the user's aunt"
+    """
+    name = inside(who)
+    group = f"{possessive(name)} group"
+
+    def write(match: re.Match[str]) -> str:
+        """Return the subject and the verb of a match of `subject`."""
+        subject = group if match["we"] else name
+        if match["short"]:
+            verb = _SHORT[match["short"].lstrip("'’").lower()]
+            return f"{subject} {verb}"
+        verb = match["verb"].lower()
+        if PATTERNS["joined"].search(told[max(0, match.start() - 80) : match.start()]):
+            verb = _PLURAL.get(verb, verb)
+        else:
+            verb = conjugate(verb)
+        adverbs = match["adverbs"].lower()
+        return f"{subject}{adverbs} {verb}"
+
+    said = PATTERNS["subject"].sub(write, told)
+    said = PATTERNS["me"].sub(name, said)
+    said = PATTERNS["us"].sub(group, said)
+    said = PATTERNS["mine"].sub(possessive(name), said)
+    return PATTERNS["going_to"].sub("going to", said)
+
+
+def inside(who: str) -> str:
+    """Return the name of a speaker as it is written inside of a sentence."""
+    return "the " + who.removeprefix("The ") if who.startswith("The ") else who
+
+
+def possessive(name: str) -> str:
+    """Return the possessive of a name."""
+    if name.endswith("s") and not name.endswith("ss"):
+        return f"{name}’"
+    return f"{name}'s"
+
+
+def conjugate(verb: str) -> str:
+    """Return the verb in the third person singular.
+
+    >>> [conjugate(verb) for verb in ("love", "study", "teach", "moved", "dont", "went", "on")]
+    ['loves', 'studies', 'teaches', 'moved', 'does not', 'went', 'is on']
+    """
+    plain = verb.lower().replace("’", "'")
+    if plain in _IRREGULAR:
+        return _IRREGULAR[plain]
+    if plain in _VERBLESS:
+        return f"is {plain}"
+    if is_past(plain) or plain in _SAME:
+        return plain
+    if PATTERNS["consonant_y"].search(plain):
+        return f"{plain[:-1]}ies"
+    if plain.endswith(("s", "sh", "ch", "x", "z")):
+        return f"{plain}es"
+    return f"{plain}s"
+
+
+def is_past(verb: str) -> bool:
+    """Return whether a verb is in the past tense.
+
+    >>> [is_past(verb) for verb in ("moved", "went", "need", "go")]
+    [True, True, False, False]
+    """
+    return verb in _PAST or PATTERNS["past_verb"].fullmatch(verb) is not None
