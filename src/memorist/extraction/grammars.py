@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ..text import tokens
-from .rules import Type
+from .durable import Type
 
 _TABLES = tokens.load_patterns(__file__)
 LANGUAGES = tuple(name for name in _TABLES if name != "parts")

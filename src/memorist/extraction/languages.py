@@ -20,8 +20,9 @@ from ..text.languages import STOP_WORDS, detect_language
 from ..text.normalize import LINK, one_line
 from ..types import frozen
 from . import rules
+from .durable import Type
 from .grammars import LANGUAGES, Language, SpokenRule, load, read_vocabulary, strip_accents
-from .rules import LONGEST_CLAUSE, LONGEST_READ, THE_SPEAKER, THE_USER, Fact, Type
+from .rules import LONGEST_CLAUSE, LONGEST_READ, THE_SPEAKER, THE_USER, Fact
 
 LONGEST_FACT = 280  # characters
 _ENGLISH_SHARE = 0.2  # of function words, from which a turn is certainly English
