@@ -63,7 +63,7 @@ class Language(NamedTuple):
 def read_vocabulary(name: str) -> frozenset[str]:
     """Return verbs and other words that speak for a language, without accents."""
     table = _TABLES[name]
-    return frozenset(_read_verbs(table["verbs"])) | tokens.word_set(table["typical"])
+    return frozenset(_read_verbs(table["verbs"])) | tokens.word_set(" ".join(table["typical"]))
 
 
 @cache
@@ -78,7 +78,7 @@ def load(name: str) -> Language:
     we = {strip_accents(word): third for word, third in _pairs(table["verbs"]["we"])}
     joined = "|".join(verbs)
     before = r"(?:\w{2,6} ){0,2}"
-    patterns["split"] += rf"|,?\s(?:{patterns.pop('and')})\s(?={before}(?:{joined})\s)"
+    patterns["split"] += rf"|(?:,|,?\s(?:{patterns.pop('and')}))\s(?={before}(?:{joined})\s)"
     patterns["feminine"] = table["names"].pop("feminine")
     spoken_rules = []
     for rule in table["rules"].values():

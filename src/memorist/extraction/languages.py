@@ -24,6 +24,8 @@ from .durable import Type
 from .grammars import LANGUAGES, Language, SpokenRule, load, read_vocabulary, strip_accents
 from .rules import LONGEST_CLAUSE, LONGEST_READ, THE_SPEAKER, THE_USER, Fact
 
+_MOST_CHECKED = 800  # characters that tell the language
+_ENGLISH_I = re.compile(r"\bI(?:['’](?:m|ve|ll|d))? (?![a-z]+i\b)[a-z]")  # not "I miei cani"
 LONGEST_FACT = 280  # characters
 _ENGLISH_SHARE = 0.2  # of function words, from which a turn is certainly English
 _OWNED: Sequence[Type] = ("relationship", "preference", "profile")  # types of `owned`, in order
@@ -33,12 +35,15 @@ _SENTENCE = re.compile(  # "3. Mai" does not end one
     r"(?i)(?:[^.!?…\n]|\.(?=\w)|(?<=\d)\. ?(?=jan|feb|mär|maer|apr|mai|ju[nl]|aug|sep|okt|nov|dez))"
     r"+[.!?…]*"
 )
+_AFTERTHOUGHT = 3  # words; ", vielleicht" makes the clause before it unsure
+_YES = re.compile(r"(?i)\bsí\b")  # not "if"
 _EDGES = re.compile(r"^\W+|[^\w%€$)]+$")
 _QUOTED = re.compile(r"[\"“”„«]([^\"“”„«»\n]{1,400})[\"“”»]")
 _POSSESSIVE = re.compile(
     r"\b(?:mein|unser)(?P<ending>e[nmrs]?|)\b(?=(?P<noun> [A-ZÄÖÜ])|(?P<same> [a-zäöüß]+e [A-ZÄÖÜ])|)"
 )
 _PERIODS = {1: "day", 7: "week", 31: "month"}  # forms of a date, by the largest number of days
+_FEMININE = {"el": "la", "los": "las", "le": "la"}
 _WHICH = {"event": "last", "commitment": "next"}
 
 
@@ -97,12 +102,14 @@ def choose_language(text: str) -> str:
     >>> choose_language("Sinceramente, odeio espinafre"), choose_language("Ik woon in Gent")
     ('portuguese', 'dutch')
     """
-    spoken = tokens.words(text[:LONGEST_READ])
+    spoken = tokens.words(text[:_MOST_CHECKED])
     detected = detect_language(spoken)
     english = sum(word in tokens.ENGLISH for word in spoken)
-    is_english = detected == "english" and english >= _ENGLISH_SHARE * len(spoken)
-    if is_english or detected not in ("english", *LANGUAGES):
+    if detected not in ("english", *LANGUAGES):
         return detected
+    is_english = detected == "english" and english >= _ENGLISH_SHARE * len(spoken)
+    if is_english or _ENGLISH_I.search(text[:_MOST_CHECKED]):
+        return "english"
     votes = {"english": english}
     for name in LANGUAGES:
         vocabulary = read_vocabulary(name)
@@ -126,14 +133,18 @@ def split_clauses(text: str, language: Language) -> Iterator[str]:
     own = rules.PATTERNS["pasted"].sub("\n", rules.first_sentences(text, LONGEST_READ))
     for sentence in _SENTENCE.findall(own):
         plain = strip_accents(sentence)
-        if patterns["doubt"].search(plain) or patterns["report"].search(plain):
+        no_yes = strip_accents(_YES.sub("__", sentence))
+        if patterns["doubt"].search(no_yes) or patterns["report"].search(plain):
             continue
         if any(quoted.count(" ") > 2 for quoted in _QUOTED.findall(sentence)):
             continue
-        ends = [0, *(end for match in patterns["split"].finditer(plain) for end in match.span())]
-        for start, end in zip(ends[::2], [*ends[1::2], len(sentence)], strict=True):
-            clause = sentence[start:end].strip(" \t,;:–—-")
-            if clause and not patterns["unsure"].search(strip_accents(clause)):
+        start = 0
+        for match in patterns["split"].finditer(plain + ";"):
+            clause = sentence[start : match.start()].strip(" \t,;:–—-")
+            if start == 0 and patterns["front"].fullmatch(strip_accents(clause)):
+                continue  # "On 3 May, …"
+            start = match.end()
+            if clause:
                 yield clause
 
 
@@ -175,10 +186,16 @@ def _replace(table: Mapping[re.Pattern[str], str], text: str) -> str:
 
 def _shorten(told: str, language: Language) -> Iterator[str]:
     """Yield the clause if it is one statement or ends with a list, and its part before a comma."""
-    comma = told.find(",")
-    if comma < 0 or language.patterns["keep"].match(strip_accents(told), comma):
+    plain = strip_accents(told)
+    comma = plain.find(",")
+    if language.patterns["front"].fullmatch(plain[: max(comma, 0)]):
+        comma = plain.find(",", comma + 1)
+    unsure = language.patterns["unsure"]
+    is_list = language.patterns["keep"].match(plain, comma) if comma > 0 else True
+    if is_list and not unsure.search(plain):
         yield told
-    if comma > 0:
+    afterthought = plain[comma:] if plain.count(" ", comma) <= _AFTERTHOUGHT else ""
+    if comma > 0 and not unsure.search(plain[:comma]) and not unsure.search(afterthought):
         yield told[:comma]
 
 
@@ -258,10 +275,9 @@ def _write_owned(groups: Mapping[str, str], speech: Speech) -> str:
         plain = strip_accents(thing)
         if article == "der" and language.patterns["neuter"].search(plain):
             article = "das"
-    if language.name == "spanish":
-        noun = strip_accents(groups["noun"])
-        if language.patterns["feminine_noun"].fullmatch(noun):
-            article = {"el": "la", "los": "las"}.get(article, article)
+    feminine = language.patterns.get("feminine_noun")
+    if feminine and feminine.search(strip_accents(thing)):
+        article = _FEMININE.get(article, article)
     owned = _replace(language.elided, f"{article} {thing}")
     return f"{owned} {names.owner}"
 
@@ -292,19 +308,18 @@ def _find_rule(
 ) -> SpokenRule | None:
     """Return the first rule that knows the verb, what follows it, and what may precede it."""
     start = groups.get("start", "")
-    said = start + groups["verb"] + groups.get("rest", "")
-    if "front" in groups:
-        said += f" {groups['front']}"
-    said = strip_accents(said)
+    said = strip_accents(start + groups["verb"] + groups.get("rest", ""))
+    front = groups.get("front")
+    whole = f"{said} {strip_accents(front)}" if front else said
     begins = [0, *(match.end() for match in re.finditer(r"\s|'", start))]
     patterns = language.patterns
-    is_timed = bool(patterns["time"].search(said) or patterns["when"].search(said))
+    is_timed = bool(patterns["time"].search(whole) or patterns["when"].search(whole))
     for rule in language.rules:
         if (rule.timed and not is_timed) or (is_we and not rule.we):
             continue
         if not third and rule.dative is None:
             continue
-        if any(rule.pattern.match(said, begin) for begin in begins):
+        if any(rule.pattern.match(text, begin) for text in (said, whole) for begin in begins):
             return rule
     return None
 
