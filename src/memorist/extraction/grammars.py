@@ -11,10 +11,14 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ..text import tokens
+from ..text.languages import STOP_WORDS, detect_language
 from .durable import Type
 
 _TABLES = tokens.load_patterns(__file__)
 LANGUAGES = tuple(name for name in _TABLES if name != "parts")
+_MOST_CHECKED = 800  # characters that tell the language
+_ENGLISH_I = re.compile(r"\bI(?:['’](?:m|ve|ll|d))? (?![a-z]+i\b)[a-z]")  # not "I miei cani"
+_ENGLISH_SHARE = 0.2  # of function words, from which a turn is certainly English
 _ACCENTED = "àáâãäåçèéêëìíîïñòóôõöùúûüýÀÁÂÃÄÅÇÈÉÊËÌÍÎÏÑÒÓÔÕÖÙÚÛÜÝ’"
 _PLAIN = "aaaaaaceeeeiiiinooooouuuuyAAAAAACEEEEIIIINOOOOOUUUUY'"
 _WITHOUT_ACCENTS = str.maketrans(_ACCENTED, _PLAIN)
@@ -59,8 +63,32 @@ class Language(NamedTuple):
     elided: Mapping[re.Pattern[str], str]  # short words before a vowel
 
 
+def choose_language(text: str) -> str:
+    """Return the language of a turn; verbs in the first person count as function words do.
+
+    >>> choose_language("Sinceramente, odeio espinafre"), choose_language("Ik woon in Gent")
+    ('portuguese', 'dutch')
+    """
+    spoken = tokens.words(text[:_MOST_CHECKED])
+    detected = detect_language(spoken)
+    english = sum(word in tokens.ENGLISH for word in spoken)
+    if detected not in ("english", *LANGUAGES):
+        return detected
+    is_english = detected == "english" and english >= _ENGLISH_SHARE * len(spoken)
+    if is_english or _ENGLISH_I.search(text[:_MOST_CHECKED]):
+        return "english"
+    votes = {"english": english}
+    for name in LANGUAGES:
+        vocabulary = _read_vocabulary(name)
+        votes[name] = sum(word in STOP_WORDS[name] for word in spoken)
+        for word in spoken:
+            elided, apostrophe, _ = word.partition("'")
+            votes[name] += strip_accents(elided) + apostrophe in vocabulary
+    return max((detected, *votes), key=votes.__getitem__)
+
+
 @cache
-def read_vocabulary(name: str) -> frozenset[str]:
+def _read_vocabulary(name: str) -> frozenset[str]:
     """Return verbs and other words that speak for a language, without accents."""
     table = _TABLES[name]
     return frozenset(_read_verbs(table["verbs"])) | tokens.word_set(" ".join(table["typical"]))

@@ -16,18 +16,15 @@ from typing import NamedTuple
 
 from ..ingest import guard
 from ..text import clock, tokens
-from ..text.languages import STOP_WORDS, detect_language
+from ..text.languages import STOP_WORDS
 from ..text.normalize import LINK, one_line
 from ..types import frozen
 from . import rules
 from .durable import Type
-from .grammars import LANGUAGES, Language, SpokenRule, load, read_vocabulary, strip_accents
+from .grammars import LANGUAGES, Language, SpokenRule, choose_language, load, strip_accents
 from .rules import LONGEST_CLAUSE, LONGEST_READ, THE_SPEAKER, THE_USER, Fact
 
-_MOST_CHECKED = 800  # characters that tell the language
-_ENGLISH_I = re.compile(r"\bI(?:['’](?:m|ve|ll|d))? (?![a-z]+i\b)[a-z]")  # not "I miei cani"
 LONGEST_FACT = 280  # characters
-_ENGLISH_SHARE = 0.2  # of function words, from which a turn is certainly English
 _OWNED: Sequence[Type] = ("relationship", "preference", "profile")  # types of `owned`, in order
 _WE = tokens.word_set("wir nous on nos noi nosotros nosotras gente")
 _WE_ENDINGS = ("mos", "amo")  # of plural verbs that need no pronoun
@@ -94,30 +91,6 @@ def find_facts(
         if fact := _read(clause, language, who, at):
             found.setdefault(fact.text.casefold(), fact)
     return list(found.values())[:most]
-
-
-def choose_language(text: str) -> str:
-    """Return the language of a turn; verbs in the first person count as function words do.
-
-    >>> choose_language("Sinceramente, odeio espinafre"), choose_language("Ik woon in Gent")
-    ('portuguese', 'dutch')
-    """
-    spoken = tokens.words(text[:_MOST_CHECKED])
-    detected = detect_language(spoken)
-    english = sum(word in tokens.ENGLISH for word in spoken)
-    if detected not in ("english", *LANGUAGES):
-        return detected
-    is_english = detected == "english" and english >= _ENGLISH_SHARE * len(spoken)
-    if is_english or _ENGLISH_I.search(text[:_MOST_CHECKED]):
-        return "english"
-    votes = {"english": english}
-    for name in LANGUAGES:
-        vocabulary = read_vocabulary(name)
-        votes[name] = sum(word in STOP_WORDS[name] for word in spoken)
-        for word in spoken:
-            elided, apostrophe, _ = word.partition("'")
-            votes[name] += strip_accents(elided) + apostrophe in vocabulary
-    return max((detected, *votes), key=votes.__getitem__)
 
 
 def split_clauses(text: str, language: Language) -> Iterator[str]:
