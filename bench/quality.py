@@ -43,6 +43,7 @@ async def measure(path: Path, options: argparse.Namespace, cache: Path) -> dict[
             scope = memory.scope(user=conversation.name)
             if not (await scope.list(limit=1)).memories:
                 await scope.remember(conversation.messages)
+        await memory.run_jobs(only=["extract"])
         for conversation, part, question in questions(conversations, path.stem):
             scope = memory.scope(user=conversation.name)
             parts = [figures.setdefault(part, Figures())]

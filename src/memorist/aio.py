@@ -21,6 +21,7 @@ from .embedders import Cached, Hashing
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import validation
+from .jobs.idle import IdleExtraction
 from .jobs.vectors import BackgroundFill, IndexSync
 from .jobs.worker import Worker
 from .llms import Breaker, MeteredModel
@@ -126,6 +127,8 @@ async def open_client(
     if chosen.run_jobs:
         client.background = Worker(ctx, batch_size=JOB_BATCH, drain_seconds=JOB_SECONDS)
         client.background.start()
+    elif chosen.extract != "off":
+        ctx.extractor = IdleExtraction(ctx)
     return client
 
 

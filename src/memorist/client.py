@@ -12,7 +12,8 @@ from typing import Any
 from .context import Context
 from .errors import InvalidInput, KeyRefused, NotFound
 from .ingest import validation
-from .jobs import expire, vectors
+from .jobs import backfill, expire, vectors
+from .jobs.backfill import Backfilled
 from .jobs.expire import Purged
 from .jobs.worker import JobReport, Worker
 from .manage import journal
@@ -118,6 +119,23 @@ class Client:
         validation.number("batch_size", batch_size)
         worker = Worker(self.ctx, only=only, batch_size=batch_size, progress=progress)
         return await worker.run_once(retry=retry)
+
+    async def backfill(
+        self,
+        *,
+        progress: Callable[[int, int], None] = lambda done, of: None,
+    ) -> Backfilled:
+        """Extract facts from the turns of all scopes that were stored before extraction was on.
+
+        If it is interrupted, the next call, or a worker, continues where it stopped. The statements
+        that a fact replaced are returned, and await a decision in `conflicts`.
+        Raises InvalidInput if extraction is off, StoreUnavailable.
+        """
+        since = self.ctx.clock()
+        scopes = await backfill.queue(self.ctx)
+        report = await self.run_jobs(only=[backfill.NAME], progress=progress)
+        replaced = await backfill.list_replaced(self.ctx, scopes, since)
+        return Backfilled(facts=report[backfill.NAME].changed, conflicts=replaced)
 
     async def backlog(self) -> list[Backlog]:
         """Return, by job, how much work waits, since when, and what fails."""
@@ -277,5 +295,6 @@ class Client:
             ):
                 if part is not None:
                     stack.push_async_callback(part.close)
-            if self.background is not None:
-                await self.background.close()
+            for work in (self.background, ctx.extractor):
+                if work is not None:
+                    await work.close()

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from .index import SnapshotCache
 from .ingest.policies import Policy
-from .ports import BudgetedModel, Embedder, Filler, NearestRows, Reranker
+from .ports import BudgetedModel, Embedder, NearestRows, Reranker, Starter
 from .retrieve.profiles import Profile
 from .settings import Settings
 from .settings.allowlists import Access
@@ -32,7 +32,8 @@ class Context:
     policies: dict[str, Policy]  # write policies by name
     embedder: Embedder | None = None
     multilingual: Embedder | None = None  # a second model, used by recall alone
-    filler: Filler | None = None  # adds vectors of the second model where they are missing
+    filler: Starter | None = None  # adds vectors of the second model where they are missing
+    extractor: Starter | None = None  # extracts facts soon after turns were stored
     reranker: Reranker | None = None
     llm: BudgetedModel | None = None  # None: rules do what a language model would
     external_index: NearestRows | None = None

@@ -184,7 +184,7 @@ class ManagedScope(Place):
             return Extracted(by="nobody", why=why)
         settings = ctx.settings
         policy = validation.policy(ctx.policies, settings.policy, settings.capacity)
-        return await job.draw([id], self.scope, ctx, policy=policy)
+        return await job.draw([[id]], self.scope, ctx, policy=policy)
 
     async def compress(
         self,

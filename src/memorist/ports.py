@@ -41,11 +41,11 @@ class Embedder(Closable, Protocol):
         ...
 
 
-class Filler(Closable, Protocol):
-    """Adds missing vectors in the background."""
+class Starter(Closable, Protocol):
+    """Work in the background."""
 
     def start(self) -> None:
-        """Begin, unless it is running."""
+        """Begin soon, unless it is running."""
         ...
 
 
@@ -118,6 +118,7 @@ class IndexRow(NamedTuple):
     terms: bytes  # as `text.tokens` packs them
     vector: bytes | None  # float32, or None if the model has not embedded it
     second: bytes | None = None  # of the second model
+    source: int | None = None  # row of the turn that a fact was extracted from
 
 
 @frozen

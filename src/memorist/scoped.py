@@ -122,6 +122,8 @@ class ScopedClient(ManagedScope):
             outcomes += done
         if ctx.external_index is not None:
             ctx.external_index.notify(self.scope)
+        if ctx.extractor is not None:
+            ctx.extractor.start()
         return Receipt(tuple(outcomes))
 
     @observed("recall", len)

@@ -249,6 +249,7 @@ class Blocking(Facade):
     replay = verb(Client.replay)
     purge = verb(Client.purge)
     run_jobs = verb(Client.run_jobs)
+    backfill = verb(Client.backfill)
     backlog = verb(Client.backlog)
     index = verb(Client.index)
     rebuild_index = verb(Client.rebuild_index)

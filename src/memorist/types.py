@@ -156,6 +156,7 @@ class Draft:
     message_id: str | None = None
     speaker: str | None = None
     at: datetime | None = None
+    valid_to: datetime | None = None  # when it ended, if it is outdated already
     kind: Kind | None = None
     item_type: str | None = None
     fact_type: str | None = None

@@ -32,7 +32,7 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         if request.param == "sqlite"
         else request.getfixturevalue("ready_database")
     )
-    async with aio.open(where, embedder="hashing", state_dir=tmp_path) as opened:
+    async with aio.open(where, embedder="hashing", extract="off", state_dir=tmp_path) as opened:
         yield opened
 
 

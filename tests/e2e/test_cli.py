@@ -38,6 +38,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MEMORIST_DB", str(tmp_path / "memory.db"))
     monkeypatch.setenv("MEMORIST_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
+    monkeypatch.setenv("MEMORIST_EXTRACT", "off")
     monkeypatch.setenv("MEMORIST_USER", "ana")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)

@@ -341,7 +341,7 @@ async def test_of_one_turn_three_facts_are_kept_and_each_other_one_is_accounted_
     said = (
         "I hate figs. I love tea. I own a boat. I have two kids. I'm a nurse. I'm allergic to dust."
     )
-    async with opened(tmp_path / "m.db") as engine:
+    async with opened(tmp_path / "m.db", policy="supervisor") as engine:
         ana = engine.scope("ana")
         (id,) = (await ana.remember([turn(said)])).ids
         done = await ana.extract(id)
@@ -427,7 +427,9 @@ async def test_the_three_facts_of_the_rules_leave_no_room_for_those_of_a_model(
 
 @pytest.mark.spec("IMP-99")
 async def test_a_short_turn_that_holds_nothing_sure_is_not_worth_a_question(tmp_path: Path) -> None:
-    async with opened(tmp_path / "m.db", lambda ask: {"facts": []}) as engine:
+    async with opened(
+        tmp_path / "m.db", policy="supervisor", say=lambda ask: {"facts": []}
+    ) as engine:
         await engine.scope("ana").remember(
             [turn("The weather is nice."), turn(TOLD, "m2"), turn("It rains. " * 30, "m3")]
         )
@@ -444,7 +446,9 @@ async def test_a_turn_is_read_from_241_characters_on_or_if_it_surely_holds_a_fac
     long = ["It rains. " * 23 + "It pours..", "It snows. " * 23 + "Ice grows.."]
     said = [*long, "I usually eat soup.", "I collect stamps."]  # the rules are sure of the last one
     assert [len(text) for text in said[:2]] == [240, 241]
-    async with opened(tmp_path / "m.db", lambda ask: {"facts": []}) as engine:
+    async with opened(
+        tmp_path / "m.db", policy="supervisor", say=lambda ask: {"facts": []}
+    ) as engine:
         await engine.scope("ana").remember([turn(text, f"m{n}") for n, text in enumerate(said)])
         await tended(engine)
         assert isinstance(engine.ctx.llm, Scripted)
@@ -453,7 +457,7 @@ async def test_a_turn_is_read_from_241_characters_on_or_if_it_surely_holds_a_fac
 
 @pytest.mark.spec("IMP-103")
 async def test_no_more_than_thirty_facts_are_drawn_out_a_day(place: str) -> None:
-    async with opened(place) as engine:
+    async with opened(place, policy="supervisor") as engine:
         ana = engine.scope("ana")
         words = [f"{a}{b}" for a in ("blue", "red", "green") for b in "abcdefghijklm"]
         await ana.remember(
@@ -476,13 +480,8 @@ async def test_no_more_than_thirty_facts_are_drawn_out_a_day(place: str) -> None
 
 
 @pytest.mark.spec("IMP-103")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the issue on trust, the seeds, IMP: daily caps per user (today each space of a user has its own)",
-)
 async def test_the_cap_of_a_day_holds_over_all_spaces_of_a_user(tmp_path: Path) -> None:
-    async with opened(tmp_path / "m.db") as engine:
+    async with opened(tmp_path / "m.db", policy="supervisor") as engine:
         for space in ("home", "work"):
             said = [
                 f"I collect {n}{space}x coins. I own {n}{space}y stamps. I grow {n}{space}z figs."
@@ -614,7 +613,7 @@ async def drawn(engine: Client, task: Task) -> Extracted:
     policy = engine.ctx.policies[task.payload["policy"]]
     settings = engine.settings.model_copy(update={"extract": "model"})
     ctx = replace(engine.ctx, settings=settings)
-    return await job.draw(task.payload["ids"], task.scope, ctx, policy=policy, task=task)
+    return await job.draw(task.payload["turns"], task.scope, ctx, policy=policy, task=task)
 
 
 async def test_hostile_answers_over_a_real_client_leave_only_what_rules_find(

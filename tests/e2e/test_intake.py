@@ -419,10 +419,9 @@ async def test_what_was_taken_in_before_a_crash_is_worked_off_later(
     place: str, tmp_path: Path
 ) -> None:
     settings = {"state_dir": tmp_path, "embedder": "hashing", "extract": "rules"}
-    async with aio.open(place, **settings) as engine:
-        await Clanker(engine).add_message(
-            "g1", "c1", said("I'm a nurse."), author_id="u1"
-        )  # and then it dies
+    killed = await aio.open_client(place, **settings)
+    await Clanker(killed).add_message("g1", "c1", said("I'm a nurse."), author_id="u1")
+    await killed.ctx.store.close()  # nothing else is closed
     async with aio.open(place, **settings) as engine:
         assert await facts(engine) == []
         await engine.run_jobs(only=["extract"])
@@ -431,7 +430,8 @@ async def test_what_was_taken_in_before_a_crash_is_worked_off_later(
 
 
 async def test_without_extraction_it_says_what_to_do(tmp_path: Path) -> None:
-    async with aio.open(":memory:", state_dir=tmp_path, embedder="hashing") as engine:
+    settings = {"state_dir": tmp_path, "embedder": "hashing", "extract": "off"}
+    async with aio.open(":memory:", **settings) as engine:
         with pytest.raises(Misconfigured, match="extract"):
             Intake(engine)
 

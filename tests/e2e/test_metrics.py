@@ -362,6 +362,7 @@ def test_verbs_and_duties_are_spans_without_a_word(tmp_path: Path) -> None:
     spans = [json.loads(line) for line in done.stdout.splitlines()]
     assert [span["name"] for span in spans] == [
         "upsert_memory", "search_memory", "update_memory", "delete_memory", "delete_memory", "job purge",
+        "job extract",
     ]  # fmt: skip
     about = [span["attributes"] for span in spans]
     assert about[1] == {

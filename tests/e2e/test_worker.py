@@ -534,6 +534,7 @@ async def test_each_job_has_its_period(tmp_path: Path) -> None:
             "trim": DAY,
             "snapshot": HOUR,
             "extract": None,
+            "backfill": None,
             "consolidate": DAY,
             "reflect": DAY,
             "compress": DAY,

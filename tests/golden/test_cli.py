@@ -105,6 +105,7 @@ CALLS: dict[str, list[str]] = {
     "jobs compress": ["--threshold 1 --dry-run", "--threshold 1"],
     "jobs roll-up": ["--days 1 --dry-run", "--days 1"],
     "db migrate": ["", "--partitions 4"],
+    "jobs backfill": [""],
     "jobs run": ["", "--only nothing"],
     "jobs worker": ["--db empty.db"],
     "jobs backlog": [""],

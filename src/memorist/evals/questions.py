@@ -218,6 +218,8 @@ async def measure(
             for conversation in conversations:
                 scope = memory.scope(conversation.name)
                 await scope.remember(conversation.messages)
+                if memory.settings.extract != "off":
+                    await memory.run_jobs(only=["extract"])
                 progress(done := done + 1, total)
                 for question in conversation.questions:
                     parts = [figures["all"]]

@@ -1,12 +1,13 @@
 """Extract facts from stored messages; the turn stays, and is the evidence of the facts.
 
-A turn of a person is queued in the transaction that stores it, and processed later: by rules, and
-by a language model if one is configured and within its budget, which adds to what the rules find.
-The facts are stored like any other write, in the transaction that finishes the task.
+The turns of people are queued in the transaction that stores them, and processed later: by rules,
+and by a language model if one is configured and within its budget, which adds to what the rules
+find. The facts are stored like any other write, in the transaction that finishes the task.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -14,25 +15,29 @@ from typing import TYPE_CHECKING, Literal
 
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
-from ..ingest import guard, pipeline, policies, validation
+from ..ingest import guard, pipeline, policies, queue, validation
 from ..ingest.policies import Facts, Policy
 from ..storage import Event, tasks
+from ..storage.person import count_of_user
 from ..storage.queries import Reader
-from ..storage.tasks import Task
+from ..storage.tasks import NewTask, Task
 from ..text import authority, compare, normalize
+from ..text.changes import says_more
 from ..text.statements import parse
 from ..types import STATES, Draft, Filter, Labels, Memory, Outcome, Receipt, Scope, frozen
 
 if TYPE_CHECKING:
     from .rules import Fact
 
-NAME = pipeline.EXTRACT
+NAME = queue.EXTRACT
 TAG = "extracted"  # of facts extracted from a turn
+BY_MODEL = "extracted:model"  # of those that a language model found
+_METHODS = ("nobody", "rules", "model")
 
 
 @frozen
 class Extracted:
-    """What was extracted from a turn, and how."""
+    """What was extracted from some turns, and how."""
 
     by: Literal["model", "rules", "nobody"]
     why: str = ""  # why only rules were used and no model, or why nothing was extracted
@@ -45,16 +50,18 @@ class Extracted:
 
 
 async def run(ctx: Context, task: Task) -> int:
-    """Extract facts from the turn of a task. Return how many memories were created or changed.
+    """Extract facts from the turns of a task. Return how many memories were created or changed.
 
     A turn that was forgotten or hidden since has none. Raises RevisionConflict if another worker
-    has the task, or the turn changed.
+    has the task, or a turn changed.
     """
     name = str(task.payload.get("policy"))
     policy = ctx.policies.get(name, policies.DEFAULT)
-    ids = list(map(str, task.payload.get("ids", ())))
+    turns = task.payload.get("turns")
+    if turns is None:  # a task of version 0.1 has one turn
+        turns = [task.payload.get("ids", ())]
     found = await draw(
-        ids,
+        turns,
         task.scope,
         ctx,
         policy=policy,
@@ -64,61 +71,91 @@ async def run(ctx: Context, task: Task) -> int:
 
 
 async def draw(
-    ids: Sequence[str],
+    turns: Sequence[Sequence[str]],
     scope: Scope,
     ctx: Context,
     *,
     policy: Policy,
     task: Task | None = None,
+    rest: NewTask | None = None,
 ) -> Extracted:
-    """Extract facts from the turn that was stored under these ids.
+    """Extract facts from turns, each given by the ids of its chunks, and store them together.
 
-    Raises RevisionConflict if the turn changed concurrently. If the model is unavailable, over its
+    This finishes the task and queues the `rest` of its work.
+
+    Raises RevisionConflict if a turn changed concurrently. If the model is unavailable, over its
     budget or gives a bad answer, only rules are used.
     """
     limits = policy.extract or Facts(policy=policy.name)
     now = ctx.clock()
-    turn = await _load_turn(ctx.store, scope, ids)
-    found, facts = await _read(ctx, scope, turn, limits)
-    left = await _count_left(ctx.store, scope, limits, now)
-    drafts, dropped = _choose(ctx, facts, turn, limits, left)
+    ids = [id for turn in turns for id in turn]
+    loaded = await _load_turns(ctx.store, scope, turns)
+    is_capped = limits.daily > 0 and (limits.caps_rules or ctx.settings.extract == "model")
+    left = await _count_left(ctx.store, scope, limits, now) if is_capped else sys.maxsize
+    drafts: list[Draft] = []
+    results: list[Extracted] = []
+    for turn in loaded:
+        found, by_rules, by_model = await _read(ctx, scope, turn, limits)
+        counted = [draft for draft in drafts if limits.caps_rules or BY_MODEL in draft.tags]
+        chosen, dropped = _choose(ctx, by_rules, by_model, turn, limits, left - len(counted))
+        drafts += chosen
+        results.append(replace(found, dropped=(*found.dropped, *dropped)))
+    whole = _combine(results)
     batch = await pipeline.prepare_derived(ctx, scope, drafts, limits.policy, now)
     async with ctx.store.transaction(scope) as tx:
         outcomes = await pipeline.write(tx, batch)
-        latest = await _load_turn(tx, scope, ids)
-        is_same = _texts(latest) == _texts(turn)
-        if not is_same or await _count_left(tx, scope, limits, now) < 0:
-            raise RevisionConflict("This turn or the daily limit changed concurrently: try again")
-        category = f"{NAME} by {found.by}"
-        if found.why:
-            category += f": {found.why}"
+        latest = await _load_turns(tx, scope, turns)
+        is_same = list(map(_texts, latest)) == list(map(_texts, loaded))
+        is_over = is_capped and await _count_left(tx, scope, limits, now) < 0
+        if not is_same or is_over:
+            raise RevisionConflict("A turn or the daily limit changed concurrently: try again")
+        category = f"{NAME} by {whole.by}"
+        if whole.why:
+            category += f": {whole.why}"
         event = Event(
             node="worker",
             op="classify",
             at=now,
-            status="error" if found.by == "rules" and found.why else "ok",
+            status="error" if whole.by == "rules" and whole.why else "ok",
             memory_id=ids[0] if ids else None,
             category=category,
         )
         await tx.apply([event])
         if task is not None:
             await tasks.finish(tx, task)
-    return replace(
-        found,
-        outcomes=tuple(outcomes),
-        dropped=(*found.dropped, *dropped),
-    )
+            await tasks.add(tx, *filter(None, [rest]))
+        elif ids:
+            await tasks.discard(tx, queue.make_task(turns, policy, now))
+    return replace(whole, outcomes=tuple(outcomes))
 
 
-async def _load_turn(reading: Reader, scope: Scope, ids: Sequence[str]) -> list[Memory]:
-    """Return the chunks of a turn; empty if one is missing or hidden, or the session incognito."""
-    found = await reading.get(scope, ids)
-    sessions = {memory.labels.session for memory in found}
+def _combine(results: Sequence[Extracted]) -> Extracted:
+    """Return the result of several turns: that of the best method, with everything dropped."""
+    best = Extracted(by="nobody", why="there is no turn")
+    for found in results:
+        is_better = _METHODS.index(found.by) > _METHODS.index(best.by)
+        if found is results[0] or is_better or (found.by == best.by == "rules" and found.why):
+            best = found
+    dropped = [reason for found in results for reason in found.dropped]
+    return replace(best, dropped=tuple(dropped))
+
+
+async def _load_turns(
+    reading: Reader,
+    scope: Scope,
+    turns: Sequence[Sequence[str]],
+) -> list[list[Memory]]:
+    """Return the chunks of each turn; none if one is missing or hidden, or its session incognito."""
+    ids = [id for turn in turns for id in turn]
+    found = {memory.id: memory for memory in await reading.get(scope, ids)}
+    sessions = {memory.labels.session for memory in found.values()}
     checks = await reading.checks(scope, sessions=sessions)
-    if len(found) < len(ids) or not checks.incognito.isdisjoint(sessions):
-        return []
-    is_whole = all(memory.is_active for memory in found)
-    return found if is_whole else []
+    loaded = []
+    for turn in turns:
+        chunks = [found[id] for id in turn if id in found and found[id].is_active]
+        is_hidden = any(chunk.labels.session in checks.incognito for chunk in chunks)
+        loaded.append(chunks if len(chunks) == len(turn) and not is_hidden else [])
+    return loaded
 
 
 def _texts(turn: Sequence[Memory]) -> list[str]:
@@ -130,19 +167,19 @@ async def _read(
     scope: Scope,
     turn: Sequence[Memory],
     limits: Facts,
-) -> tuple[Extracted, Sequence[Fact]]:
+) -> tuple[Extracted, Sequence[Fact], Sequence[Fact]]:
     """Find the facts of a turn by rules, and further ones with a model if possible and allowed.
 
-    The facts of the rules come first, each group with the most important one first.
+    Both groups have the most important fact first.
     """
     from . import languages, llm, rules  # compiling their patterns takes 100 ms
 
     if not turn:
-        return Extracted(by="nobody", why="the turn no longer exists"), ()
+        return Extracted(by="nobody", why="the turn no longer exists"), (), ()
     first = turn[0]
     if not authority.is_own_role(first.labels.role) or first.evidence_ids:
         why = "facts are extracted only from what people say themselves"
-        return Extracted(by="nobody", why=why), ()
+        return Extracted(by="nobody", why=why), (), ()
     text = "\n".join(_texts(turn))
     is_own = authority.is_persons(first)
     who = rules.name_speaker(first.speaker, is_own=is_own)
@@ -150,10 +187,14 @@ async def _read(
     most = limits.found
     facts = _rank(languages.find_facts(text, who=who, at=at, most=most))
     is_sure = any(fact.confidence >= rules.CONFIDENT for fact in facts)
-    if len(text) <= limits.longer and not is_sure:
-        return Extracted(by="nobody", why="the turn is short and contains no lasting fact"), ()
-    if ctx.settings.extract != "model" or ctx.llm is None:
-        return Extracted(by="rules"), facts
+    is_short = len(text) <= limits.longer and not is_sure
+    if is_short and limits.caps_rules:
+        why = "the turn is short and contains no lasting fact"
+        return Extracted(by="nobody", why=why), (), ()
+    if ctx.settings.extract != "model" or ctx.llm is None or is_short:
+        if facts:
+            return Extracted(by="rules"), facts, ()
+        return Extracted(by="nobody", why="the turn contains no lasting fact"), (), ()
     try:
         found, dropped = await llm.find_facts(
             ctx.llm,
@@ -164,13 +205,14 @@ async def _read(
             most=most,
         )
     except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
-        return Extracted(by="rules", why=type(error).__name__), facts
+        return Extracted(by="rules", why=type(error).__name__), facts, ()
+    added = []
     for fact in _rank(found):
         if any(_repeats(fact.text, known.text) for known in facts):
             dropped.append("it is a duplicate")
         else:
-            facts.append(fact)
-    return Extracted(by="model", dropped=tuple(dropped)), facts
+            added.append(fact)
+    return Extracted(by="model", dropped=tuple(dropped)), facts, added
 
 
 def _rank(facts: Sequence[Fact]) -> list[Fact]:
@@ -199,18 +241,17 @@ async def _count_left(
     limits: Facts,
     now: datetime,
 ) -> int:
-    """Return how many facts may still be extracted today."""
-    if not limits.daily:
-        return limits.kept
+    """Return how many facts of this person, in all spaces, may still be extracted today."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    today = Filter(tags=(TAG,), states=STATES, created_after=midnight)
-    extracted = await reading.rows_where(scope, today)
-    return limits.daily - len(extracted)
+    tag = TAG if limits.caps_rules else BY_MODEL
+    today = Filter(tags=(tag,), states=STATES, created_after=midnight)
+    return limits.daily - await count_of_user(reading, scope, today)
 
 
 def _choose(
     ctx: Context,
-    facts: Sequence[Fact],
+    by_rules: Sequence[Fact],
+    by_model: Sequence[Fact],
     turn: Sequence[Memory],
     limits: Facts,
     left: int,
@@ -221,6 +262,7 @@ def _choose(
     """
     dropped: list[str] = []
     drafts: list[Draft] = []
+    facts = [*by_rules, *by_model]
     if not facts:
         return drafts, dropped
     policy = validation.policy(ctx.policies, limits.policy)
@@ -231,17 +273,20 @@ def _choose(
     if limits.of_subject:
         labels = Labels(subject=labels.subject or speaker, channel=labels.channel)
         speaker = None
-    for fact in facts:
+    for number, fact in enumerate(facts):
+        is_by_model = number >= len(by_rules)
+        is_capped = is_by_model or limits.caps_rules
         is_instruction = limits.of_subject and fact.type == "preference"
         draft = Draft(
             text=fact.text,
             labels=labels,
             speaker=speaker,
             at=first.occurred_at,
+            valid_to=None if says_more(first.text) else first.valid_to,
             kind="procedural" if is_instruction else "semantic",
             fact_type=guard.to_fact_type(fact.type),
             category=fact.category,
-            tags=(TAG,),
+            tags=(TAG, BY_MODEL) if is_by_model else (TAG,),
             evidence_ids=tuple(memory.id for memory in turn),
             evidence_text=fact.evidence,
             importance=fact.importance,
@@ -253,9 +298,9 @@ def _choose(
             dropped.append(f"it is longer than {limits.longest} characters")
         elif why := guard.find_refusal(draft, policy, first.scope.user):
             dropped.append(why)
-        elif len(drafts) >= limits.kept:
+        elif is_capped and len(drafts) >= limits.kept:
             dropped.append(f"the turn has more than {limits.kept} facts")
-        elif len(drafts) >= left:
+        elif is_capped and len(drafts) >= left:
             dropped.append(f"the daily limit of {limits.daily} is reached")
         else:
             drafts.append(draft)

@@ -35,6 +35,7 @@ _MISSING = {
     "occurred": clock.NO_TIME,
     "valid_from": clock.NO_TIME,
     "valid_to": 2**63 - 1,
+    "source": -1,
 }
 _SPARE = 0.125  # spare room for more rows, as a share of the existing rows
 
@@ -62,6 +63,7 @@ class Columns:
     confidence: Floats
     simhash: NDArray[np.uint64]
     length: Floats  # terms of the text
+    source: Longs  # row of the turn that a fact was extracted from; -1 if there is none
 
 
 DTYPES: dict[str, type[np.generic]] = {

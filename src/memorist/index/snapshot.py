@@ -177,6 +177,32 @@ class Snapshot(Columns):
             lengths[order] = np.repeat(sums, np.diff(starts, append=len(order)))
         return lengths
 
+    @cached_property
+    def without_repeats(self) -> Snapshot:
+        """The snapshot in which a fact is not alive if the turn it was extracted from is."""
+        repeats = self.find_repeats(self.alive)
+        if not repeats.any():
+            return self
+        total = self.sum
+        if self.matrix is not None:
+            lost = np.flatnonzero(repeats)
+            total = total - self.matrix.rows[lost].sum(axis=0, dtype=np.float64)
+        return replace(self, alive=self.alive & ~repeats, sum=total)
+
+    def find_repeats(self, usable: Bools) -> Bools:
+        """Mark the facts that were extracted from one of the usable turns."""
+        repeats = self.source >= 0
+        facts = np.flatnonzero(repeats)
+        if len(facts):
+            repeats[facts] = np.isin(self.source[facts], self.row[usable])
+        return repeats
+
+    def facts_of(self, positions: Sequence[int]) -> Positions:
+        """Return the positions of the active facts extracted from the turns at these positions."""
+        turns = self.row[list(positions)]
+        is_active = self.present & (self.state == ACTIVE)
+        return np.flatnonzero(is_active & (self.source >= 0) & np.isin(self.source, turns))
+
     def code(self, column: str, name: str | None) -> int:
         """Return the number of a session, speaker or channel; -1 for None, -2 if unknown."""
         return -1 if name is None else self.codes[column].get(name, -2)

@@ -22,11 +22,11 @@ from ..index import Snapshot
 from ..index.arrays import Floats
 from ..storage import Relation, Save
 from ..storage.transaction import Transaction
-from ..text import authority, cues, entities
+from ..text import authority, cues
 from ..text.changes import read_cues
 from ..text.compare import RELATIVES
 from ..text.contradictions import contradicts
-from ..text.cues import FROM_ASSISTANT, IS_SUMMARY, ONLY_ASKS
+from ..text.cues import FROM_ASSISTANT, IS_EXTRACTED, IS_SUMMARY, ONLY_ASKS
 from ..text.statements import parse
 from ..text.values import read_values
 from ..types import CONTRADICTS, KINDS, REPLACES, Memory, Outcome
@@ -174,7 +174,7 @@ def _read_last(snapshot: Snapshot, session: str | None) -> tuple[bool, str | Non
 def _compare_stored(turns: Sequence[Chunk], batch: Batch) -> Iterator[list[tuple[int, float]]]:
     """Yield for each turn the rows of the most similar statements, with their similarity."""
     snapshot = batch.snapshot
-    unwanted = FROM_ASSISTANT | ONLY_ASKS | IS_SUMMARY
+    unwanted = FROM_ASSISTANT | ONLY_ASKS | IS_SUMMARY | IS_EXTRACTED
     usable = snapshot.alive & (snapshot.flags & unwanted == 0) & (snapshot.kind != _INSIGHT)
     positions = np.flatnonzero(usable)
     firsts = snapshot.similarities([chunk.vector for chunk in turns], usable)
@@ -301,7 +301,7 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
         is_kept = memory.pinned or memory.manually_saved or memory.valid_to is not None
         likely = weigh(measures)
         is_close = measures["similar"] >= CLOSE and chunk.has_same_source(memory)
-        if is_close and _contradicts(chunk.text, memory.text):
+        if is_close and contradicts_clause(chunk.text, memory.text):
             likely = CERTAIN
         if likely >= LIKELY and not is_kept and since >= transitions.held_since(memory):
             if read(memory.text).length > LONGEST:  # it says more than what changed
@@ -310,12 +310,12 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
     return max(found, key=lambda each: each[1], default=None)
 
 
-def _contradicts(new: str, old: str) -> bool:
+def contradicts_clause(new: str, old: str) -> bool:
     """Return whether a clause of a text gives another value to an attribute that an older one has.
 
-    >>> _contradicts("Boxes unpacked: I live in Leuven now!", "I live in Ghent, near the canal.")
+    >>> contradicts_clause("Boxes unpacked: I live in Leuven now!", "I live in Ghent, near the canal.")
     True
-    >>> _contradicts("If I win, I live in Leuven.", "I live in Ghent.")
+    >>> contradicts_clause("If I win, I live in Leuven.", "I live in Ghent.")
     False
     """
     if "hypothetical" in read(new).cues:
@@ -354,40 +354,3 @@ def outdate(old: Memory, chunk: Chunk, batch: Batch, id: str) -> None:
     meta = {"reason": REPLACES, "superseded_by": id, **chunk.during}
     put = batch.puts.get(old.id) or Save(memory=old, event="superseded", meta=meta)
     batch.save(replace(put, memory=transitions.revise(old, batch.now, valid_to=since)))
-
-
-async def replace_echoes(tx: Transaction, batch: Batch) -> None:
-    """End also the validity of what the assistant said right after a statement that was replaced, if
-    it repeats a name or a number of it.
-    """
-    snapshot = batch.snapshot
-    for chunk, old in batch.replaced:
-        session = old.labels.session
-        first = old.sequence or 0
-        is_reply = snapshot.marked[FROM_ASSISTANT] & snapshot.alive
-        is_reply &= snapshot.session == snapshot.code("session", session)
-        is_reply &= (snapshot.sequence > first) & (snapshot.sequence <= first + JUST_BEFORE)
-        rows = snapshot.row[is_reply].tolist() if session is not None else []
-        replies = list((await tx.at_rows(batch.scope, rows)).values()) if rows else []
-        for put in list(batch.puts.values()):
-            memory = put.memory
-            is_near = 0 < (memory.sequence or 0) - first <= JUST_BEFORE
-            if is_near and memory.labels.session == session and memory.labels.role == "assistant":
-                replies.append(memory)
-        for reply in replies:
-            if chunk.id is not None and _is_echo(old, reply):
-                echo = Relation(from_id=chunk.id, to_id=reply.id, type=REPLACES, at=batch.now)
-                batch.others.append(echo)
-                outdate(batch.memories.get(reply.id, reply), chunk, batch, chunk.id)
-    read.cache_clear()  # a text that is kept here could not be forgotten
-
-
-def _is_echo(old: Memory, reply: Memory) -> bool:
-    """Return whether a short reply repeats a name, a number or a rare word of a statement."""
-    said = read(old.text)
-    here = read(reply.text)
-    if here.length > LONGEST or reply.valid_to is not None:
-        return False
-    shared = said.words & here.words
-    is_rare = any(not entities.is_common(word) for word in shared)
-    return is_rare or not (said.names | said.numbers).isdisjoint(here.names | here.numbers)

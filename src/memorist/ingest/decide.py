@@ -27,7 +27,7 @@ _OWN_TAGS = ("source-forgotten", "do_not_assume")
 # Fields that a new memory copies from its draft.
 _COPIED = """
     labels fact_type confidence source_ids evidence evidence_ids evidence_text source_session_id
-    compression_source pinned manually_saved speaker
+    compression_source pinned manually_saved speaker valid_to
 """.split()
 # Fields that change by repetition, and that a memory passes on to its replacement.
 _GAINED = """
@@ -48,6 +48,9 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
         neighbors = batch.neighbors(chunk)
     old, verdict = find_duplicate(chunk, batch, neighbors)
     if old is not None:
+        sources = chunk.draft.evidence_ids
+        if sources and old.evidence_ids and set(sources) <= set(old.evidence_ids):
+            return Outcome(status="skipped", ids=(old.id,), reason="it is known from this source")
         if policy.bands is None or chunk.is_turn:
             return _merge(old, chunk, batch)
         if policy.merge == "recreate" and old.content_hash != chunk.content_hash:

@@ -21,21 +21,20 @@ from ..errors import ProviderFailed
 from ..index import Snapshot
 from ..index.arrays import Bools, Floats
 from ..ports import Vectors
-from ..storage import Event, SeenMessage, tasks
+from ..storage import Event, SeenMessage
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
-from ..text import authority, normalize, tokens
+from ..text import normalize, tokens
 from ..text.clock import new_id
 from ..text.statements import ClauseParts
 from ..types import Draft, Message, Outcome, Scope, Status
-from . import current, guard, links, trim, validation
+from . import current, guard, links, outdated, queue, trim, validation
 from .analyze import Chunk, analyze
 from .batch import MOST, Batch
 from .decide import FORGOTTEN, decide
 from .guard import Item
 from .policies import Bands, Policy
 
-EXTRACT = "extract"  # the job that extracts facts from a turn
 FAILED = "not embedded yet"  # prefix of a problem that is a failure, not a missing model
 NO_MODEL = "not embedded: no embedding model is configured"
 FULL = "the scope is full of memories that rank higher; it can be restored"
@@ -142,7 +141,7 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     await load(tx, batch)
     for item in items:
         _write_item(item, batch, seen)
-    await current.replace_echoes(tx, batch)
+    await outdated.end_repeats(tx, batch)
     if batch.problem.startswith(FAILED):
         failure = Event(node="hotpath", op="embed", at=batch.now, status="error")
         batch.others.append(failure)
@@ -150,7 +149,7 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     await tx.apply([*puts, *batch.others])
     await tx.save_messages(batch.messages)
     if policy.extract is not None and ctx.settings.extract != "off":
-        await tasks.add(tx, *_queue_extraction(items, batch))
+        await queue.add(tx, queue.find_turns(items, batch), batch.ctx, policy, batch.now)
     if policy.links is not None and any(put.memory.kind == "semantic" for put in puts):
         await links.link(tx, batch.snapshot, puts, policy.links, batch.now)
     done = outcomes(items)
@@ -374,27 +373,3 @@ def _combine(results: Sequence[Outcome], message_id: str | None) -> Outcome:
         why = f"{len(lost)} of {len(results)} chunks were {first.status}: {first.reason}"
         best = replace(best, reason=why)
     return replace(best, ids=tuple(ids), message_id=message_id)
-
-
-def _queue_extraction(items: Iterable[Item], batch: Batch) -> list[tasks.NewTask]:
-    """Return extraction tasks for the turns of people that were created in this batch."""
-    queued: list[tasks.NewTask] = []
-    for item in items:
-        draft = item.draft
-        outcome = item.outcome
-        was_said = draft.labels.session is not None or draft.message_id not in (None, draft.id)
-        is_derived = draft.evidence_ids or draft.compression_source
-        if not was_said or is_derived or draft.kind not in (None, "episodic"):
-            continue
-        if outcome is None or outcome.status != "created" or outcome.ids[0] not in batch.puts:
-            continue
-        if authority.is_own_role(draft.labels.role):
-            payload = {"ids": list(outcome.ids), "policy": batch.policy.name}
-            task = tasks.NewTask(
-                name=EXTRACT,
-                key=outcome.ids[0],
-                due_at=batch.now,
-                payload=payload,
-            )
-            queued.append(task)
-    return queued

@@ -37,7 +37,8 @@ class Facts:
     longer: int = 240  # characters; shorter turns are used only if they clearly contain a fact
     found: int = 5  # most facts found in one turn
     kept: int = 3  # most facts stored of one turn
-    daily: int = 30  # per user and space; 0 means no limit
+    daily: int = 30  # per user; 0 means no limit
+    caps_rules: bool = True  # these limits hold for rules too, and not only for a language model
     longest: int = 280  # characters of one fact
     of_subject: bool = False  # they belong to their subject instead of the speaker
 
@@ -85,7 +86,7 @@ DEFAULT = Policy(
     bands=Bands(),
     conflicts=True,
     links=Links(),
-    extract=Facts(policy="default"),
+    extract=Facts(policy="default", caps_rules=False),
 )
 SUMMARY = Policy(
     name="summary",

@@ -91,12 +91,16 @@ def repeat(
     named = tuple(map(str.lower, draft.tags))
     fields["tags"] = union(memory.tags, named, tags)
     since = [at for at in (memory.valid_from, draft.at) if at is not None]
+    ends = memory.valid_to
+    if ends is not None and draft.valid_to is None and (draft.at or now) >= ends:
+        ends = None  # it is said again after it ended
     return revise(
         memory,
         now,
         repeat_count=count,
         importance=max(importance, draft.importance or 0.0),
         valid_from=min(since, default=None),
+        valid_to=ends,
         **fields,
     )
 

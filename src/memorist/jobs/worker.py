@@ -32,6 +32,7 @@ from . import (
     DAILY,
     HOURLY,
     WEEKLY,
+    backfill,
     backoff,
     cancel,
     consolidate,
@@ -42,9 +43,9 @@ from . import (
     reflect,
     shorten,
     summarize,
+    vectors,
     wait_for_any,
 )
-from .vectors import backfill
 
 EMBED = "embed"
 LEASE_SECONDS = 120.0  # renewed while a job runs
@@ -105,6 +106,7 @@ def list_jobs(ctx: Context) -> Iterator[Job]:
         yield Job("snapshot", _write_snapshot, HOURLY, whole_store=True)
     if settings.extract != "off":
         yield Job(extraction.NAME, extraction.run, derives=True)  # queued by writes
+        yield Job(backfill.NAME, backfill.run, derives=True)  # queued on request
     if policy.bands is not None:
         yield Job("consolidate", consolidate.run, DAILY, derives=True)
     if settings.llm != "none" and settings.reflect_hours:
@@ -198,7 +200,7 @@ class Worker:
                 self._total += each.waiting
         with suppress(ProviderFailed):  # counted; jobs that need no model still run
             await self._embed()
-        while await self._run_next():
+        while await self.run_next():
             pass
         with suppress(ProviderFailed):  # for the memories that the jobs created
             await self._embed()
@@ -216,7 +218,7 @@ class Worker:
             if monotonic() - seeded > SEED_SECONDS:
                 await self._seed(partial(next_turn, after=self.ctx.clock()))
                 seeded = monotonic()
-            return await self._run_next()
+            return await self.run_next()
 
         async def watch_changes() -> None:
             while True:
@@ -284,7 +286,7 @@ class Worker:
             self._count(EMBED, new, changed=new)
 
         try:
-            await backfill(
+            await vectors.backfill(
                 self.ctx,
                 batch_size=self.batch_size,
                 waiting=not self._is_first,
@@ -301,7 +303,7 @@ class Worker:
         if counts["changed"] > before:
             self._count(EMBED, 0, runs=1)
 
-    async def _run_next(self) -> bool:
+    async def run_next(self) -> bool:
         """Run or postpone the task that has been due longest; return False if there is none.
 
         Other workers may claim the rest. Raises StoreUnavailable; then the lease expires.

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Literal
 
 from .. import embedders
 from ..context import Context, Place
 from ..errors import InvalidInput, NotFound, ProviderFailed, RevisionConflict
-from ..ingest import links, transitions, validation
+from ..ingest import links, queue, transitions, validation
 from ..ports import Vectors
 from ..storage import Change, Relation, Save, Unrelated
 from ..storage.queries import Reader
@@ -21,6 +22,7 @@ from ..storage.store import Store
 from ..storage.transaction import Transaction
 from ..telemetry import observed
 from ..text import normalize
+from ..text.changes import says_more
 from ..text.clock import new_id
 from ..types import (
     CONTRADICTS,
@@ -37,6 +39,7 @@ from ..types import (
 from . import privacy
 
 LONGEST_SUMMARY = 280  # characters
+MOST_REPEATS = 100  # of a statement that was replaced
 Decision = Literal["confirmed", "rejected", "both"]  # about a conflict
 
 
@@ -113,7 +116,27 @@ async def edit_memory(
         await tx.apply([to_save(before, vectors, model, None), put])
         if by is not None and snapshot is not None:
             await links.link(tx, snapshot, [put], by, now)
+        if text is not None:
+            await _extract_again(ctx, tx, put.memory)
+    if ctx.extractor is not None:
+        ctx.extractor.start()
     return put.memory
+
+
+async def _extract_again(ctx: Context, tx: Transaction, turn: Memory) -> None:
+    """Archive the facts that rest on a turn alone, and queue it, because its text was changed."""
+    where = Filter(derived_from=(turn.id,), kinds=("semantic", "procedural"))
+    facts: list[Change] = []
+    for fact in await tx.find_all(tx.scope, where):
+        if fact.evidence_text and fact.evidence_ids == (turn.id,):
+            archived = transitions.archive(fact, ctx.clock())
+            facts.append(
+                Save(memory=archived, event="superseded", meta={"reason": "source changed"})
+            )
+    await tx.apply(facts)
+    if facts and ctx.settings.extract != "off":
+        policy = validation.policy(ctx.policies, ctx.settings.policy)
+        await queue.add(tx, [(turn.id,)], ctx, policy, ctx.clock())
 
 
 async def change(
@@ -295,8 +318,38 @@ async def decide(
             back_meta = {"decision": decision, "supersedes": new.id}
             changes.append(Save(memory=gone, event="superseded", actor=actor, meta=meta))
             changes.append(Save(memory=kept, event="restored", actor=actor, meta=back_meta))
+        changes += await _decide_repeats(tx, new, old, decision, now)
         await tx.apply(changes)
     return kept
+
+
+async def _decide_repeats(
+    tx: Transaction,
+    new: Memory,
+    old: Memory,
+    decision: Decision,
+    now: datetime,
+) -> list[Change]:
+    """Return the changes of what repeats two turns: of facts, and of replies to the older one."""
+    changes: list[Change] = []
+    gone = old if decision == "confirmed" else new
+    if decision != "both":
+        where = Filter(derived_from=(gone.id,), kinds=("semantic",))
+        for fact in await tx.find_all(tx.scope, where):
+            if fact.evidence_text and fact.evidence_ids == (gone.id,) and not says_more(gone.text):
+                outdated = transitions.revise(fact, now, valid_to=transitions.held_since(new))
+                changes.append(Save(memory=outdated, event="superseded"))
+    if decision == "confirmed":
+        return changes
+    for pair in await tx.relations(tx.scope, REPLACES, limit=MOST_REPEATS, from_id=new.id):
+        if pair.to_id == old.id:
+            continue
+        changes.append(Unrelated(from_id=new.id, to_id=pair.to_id, type=REPLACES))
+        for memory in await tx.get(tx.scope, [pair.to_id]):
+            if memory.is_active:
+                back = transitions.restore(memory, now)
+                changes.append(Save(memory=back, event="restored"))
+    return changes
 
 
 async def supersede(place: Place, id: str, *, by: str, actor: str | None) -> Memory:

@@ -131,7 +131,8 @@ async def explain(
     found_rows = search.snapshot.row[found.positions]
     places = np.flatnonzero(np.isin(found_rows, rows))
     if not len(places):
-        return Reason(id=id, returned=False, reason=_why_absent(memory, query))
+        why = _why_absent(memory, query, sources_only=profile.sources_only)
+        return Reason(id=id, returned=False, reason=why)
     i = int(places[0])
     better = int((total > total[i]).sum())
     reasons = [cut.reason for cut in answer.cut if cut.id == id]
@@ -149,7 +150,7 @@ async def explain(
     )
 
 
-def _why_absent(memory: Memory, query: Query) -> str:
+def _why_absent(memory: Memory, query: Query, *, sources_only: bool) -> str:
     states = query.where.states
     then = query.as_of
     if then is not None:
@@ -161,6 +162,8 @@ def _why_absent(memory: Memory, query: Query) -> str:
         return f"it is {memory.state}; only {', '.join(states)} memories were requested"
     if not query.where.is_plain:
         return "it does not pass the filter"
+    if memory.evidence_text and memory.evidence_ids and sources_only:
+        return f"it was extracted from {memory.evidence_ids[0]}, which is searched in its place"
     return "it shares no word with the question, and its meaning is not similar"
 
 

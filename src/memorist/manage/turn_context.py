@@ -260,18 +260,22 @@ async def _load_person(place: Place, page: ContextPage) -> list[ContextLine]:
 
 
 async def _find(place: Place, where: Filter) -> list[Memory]:
-    """Return the memories that pass a filter, newest first, without workflows."""
+    """Return the memories that pass a filter, newest first, without workflows and outdated ones."""
     found = await place.ctx.store.find_all(place.scope, where)
-    return [memory for memory in found if memory.procedural_form != "workflow"]
+    current = [memory for memory in found if memory.valid_to is None or memory.pinned]
+    return [memory for memory in current if memory.procedural_form != "workflow"]
 
 
 async def complete(place: Place, page: ContextPage, caps: Caps, found: Recall) -> TurnContext:
     """Return the context with what was recalled, and with whole categories in the room left."""
     ctx = place.ctx
     whole: list[ContextLine] = []
+    answers = {memory.id for memory in found.memories}
     if page.reading.whole is not None:
-        memories = await page.read(_find(place, page.reading.whole))
-        whole = [page.line("category", memory) for memory in memories]
+        for memory in await page.read(_find(place, page.reading.whole)):
+            is_fact = memory.evidence_text and memory.evidence_ids
+            if not is_fact or answers.isdisjoint(memory.evidence_ids):  # its turn is shown
+                whole.append(page.line("category", memory))
     in_whole = {line.id for line in whole}
     recalled = []
     for memory in agent_query.limit_categories(found, ctx.allowlists):

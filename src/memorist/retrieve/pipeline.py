@@ -16,7 +16,6 @@ from ..errors import Misconfigured, ProviderFailed, StoreDamaged
 from ..index.snapshot import WORKING
 from ..ports import Vectors
 from ..storage.queries import Reader
-from ..text.cues import IS_EXTRACTED
 from ..types import Cut, Hit, Memory, Query, Recall
 from . import confidence, reorder, score
 from .features import SnapshotSearch
@@ -79,8 +78,6 @@ async def recall(
             profile.diversity,
             k=4 * query.limit,
         )
-    if profile.sources_first:
-        ranked = score.put_repeats_last(ranked, query.limit)
     if profile.preferences_first:
         ranked = await reorder.put_preferences_first(ranked, query, ctx.store)
     hits, cut, text = _select_fitting(ranked, profile, query, ctx.count_tokens)
@@ -114,12 +111,16 @@ async def prepare(
         states = (*states, "compressed")
     if states != ("active",) or query.as_of is not None:
         snapshot = snapshot.view(states, query.as_of)
+    if profile.sources_only and query.where.is_plain:
+        snapshot = snapshot.without_repeats
     usable = snapshot.alive
     if not query.where.is_plain:
         where = replace(query.where, states=())
         rows = await ctx.store.rows_where(query.scope, where)
         is_found = np.isin(snapshot.row, np.array(rows, np.int64))
         usable = usable & is_found
+        if profile.sources_only:
+            usable = usable & ~snapshot.find_repeats(usable)
     if not profile.working_elsewhere:
         session = snapshot.code("session", query.labels.session)
         is_elsewhere = (snapshot.kind == WORKING) & (snapshot.session != session)
@@ -243,8 +244,6 @@ def select(search: SnapshotSearch, query: Query, *, everything: bool = False) ->
         pool = 0  # their specifications define the number
     elif profile.candidates == "blend" and not profile.rerank and profile.diversity is None:
         pool = max(limit, MEASURED) + 2  # confidence is judged by the same number for any limit
-    if profile.sources_first and search.snapshot.marked[IS_EXTRACTED].any():
-        pool *= 2  # some are moved to the end later
     if profile.candidates == "blend":
         return score.select_best(search, pool=pool)
     return score.select_by_legs(search, limit=limit, pool=pool)

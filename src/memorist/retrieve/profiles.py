@@ -146,7 +146,7 @@ class Profile:
     rerank: bool = False  # the reranker's score replaces the score
     preferences_first: bool = False
     current_first: bool = False  # what replaces a memory comes before it
-    sources_first: bool = False  # a fact comes last if the turn it was extracted from is returned
+    sources_only: bool = False  # a fact is not searched where the turn it was extracted from is
     workflows: bool = False  # whether workflows are returned
     working_elsewhere: bool = True  # working memories of other sessions count too
     related: int = 0  # most linked memories that are added, within the budget
@@ -222,7 +222,7 @@ DEFAULT = Profile(
         least_hit=0.033,
     ),
     current_first=True,
-    sources_first=True,
+    sources_only=True,
     budget=2000,
 )
 

@@ -1,4 +1,5 @@
-"""Reorder the best candidates: with a reranker, for diversity, or with preferences first."""
+"""Reorder the best candidates: what is current first, with a reranker, for diversity, or with
+preferences first."""
 
 from __future__ import annotations
 

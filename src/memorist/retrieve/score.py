@@ -310,20 +310,6 @@ def _tie_breaker(profile: Profile, memory: Memory) -> tuple[Any, ...]:
     )
 
 
-def put_repeats_last(ranked: list[Candidate], limit: int) -> list[Candidate]:
-    """Move a fact to the end if the turns it was extracted from are among the first."""
-    first = {each.memory.id for each in ranked[:limit]}
-
-    def is_repeated(candidate: Candidate) -> bool:
-        memory = candidate.memory
-        sources = memory.evidence_ids
-        if not memory.evidence_text or not sources:
-            return False
-        return first.issuperset(sources)
-
-    return sorted(ranked, key=is_repeated)
-
-
 # Gates
 
 

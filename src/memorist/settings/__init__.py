@@ -125,9 +125,9 @@ class Settings(BaseSettings):
     """Number of lines of the long-term profile that come first."""
     policy: str = "default"
     """Write policy."""
-    extract: Literal["off", "rules", "model"] = "off"
-    """How facts are extracted from conversation turns in the background: by rules, or by a
-    language model within its budget (rules if it is unavailable)."""
+    extract: Literal["off", "rules", "model"] = "rules"
+    """How facts are extracted from conversation turns in the background: by rules, or also by a
+    language model within its budget."""
     capacity: NonNegativeInt | None = None
     """Maximum number of memories per user and space; beyond it the least valuable are hidden.
     Default: that of the write policy; 0: no limit."""

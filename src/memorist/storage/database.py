@@ -62,6 +62,7 @@ class Dialect:
 
     lower: str  # a text in lower case, in any script
     each: str  # the members of a JSON array, as rows with a `value`
+    first: str  # the first member of a JSON array
     head: str  # the first id in a message's outcome
     now: str  # seconds since 1970, by the clock of the database
     dimensions: str  # of a stored vector

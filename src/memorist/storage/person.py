@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from ..text import clock
-from ..types import Scope, frozen
+from ..types import Filter, Scope, frozen
 from . import Event, HistoryEntry, proposals, rows
+from .database import EVERY
 from .erase import CHATS
 from .proposals import Proposal
 from .queries import Reader
@@ -167,3 +168,13 @@ async def save_shown(tx: Transaction, session: str, shown: Shown, now: datetime)
 
 def _chat_key(reader: Reader, session: str) -> str:
     return f"{CHATS[0]}{reader.digest(session)}"
+
+
+async def count_of_user(reader: Reader, scope: Scope, where: Filter) -> int:
+    """Count the memories of a user, in all spaces, that pass a filter."""
+    condition, values = rows.condition(where, reader.connection.dialect)
+    sql = f"""SELECT count(*) FROM memories WHERE {condition} AND scope IN
+    (SELECT id FROM scopes WHERE tenant = ? AND user_id = ?)"""
+    values += [scope.tenant, scope.user]
+    ((count,),) = await reader.connection.rows(sql, values, scope=EVERY)
+    return int(count)

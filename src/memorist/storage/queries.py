@@ -15,6 +15,7 @@ from typing import Any
 from ..errors import InvalidInput
 from ..ports import Delta, IndexRow
 from ..text import clock
+from ..text.cues import IS_EXTRACTED
 from ..types import RELATED, REPLACES, Filter, Memory, Message, Page, Scope
 from . import Checks, Relation, SeenBefore, SpaceSettings, rows
 from .database import Readable, Rows, Values
@@ -24,7 +25,9 @@ _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 PAGE = 1000  # memories read at a time where all are wanted
 _COLUMNS = ", ".join(rows.COLUMNS)
 _INDEX = ", ".join(f"m.{name}" for name in rows.INDEX_COLUMNS)
-_ERASED = ", ".join(["e.row", "'erased'", *["NULL"] * len(rows.INDEX_COLUMNS)])
+_ERASED = ", ".join(["e.row", "'erased'", *["NULL"] * (len(rows.INDEX_COLUMNS) + 1)])
+_SOURCE = f"""CASE WHEN (m.flags & {IS_EXTRACTED}) <> 0 THEN (SELECT s.row FROM memories s
+WHERE s.scope = m.scope AND s.id = {{}}) END"""  # the turn that a fact was extracted from
 _VECTOR = "LEFT JOIN vectors {0} ON {0}.scope = ? AND {0}.memory = m.row AND {0}.model = ?"
 _GONE = ("erased", "soft_deleted")
 _TO = ("to_id", "from_id")
@@ -185,7 +188,8 @@ class Reader:
             joins = f"{joins} {_VECTOR.format('w')}"
             last = "w.embedding"
             values += (number, second)
-        sql = f"""SELECT {_INDEX}, v.embedding, {last} FROM memories m {joins}
+        source = _SOURCE.format(self.connection.dialect.first.format("m.evidence_ids"))
+        sql = f"""SELECT {_INDEX}, v.embedding, {last}, {source} FROM memories m {joins}
         WHERE m.scope = ? AND {changed}"""
         values += (number, revision, after)
         if is_short:  # with erased rows; soft-deleted ones are among the others
@@ -264,11 +268,10 @@ class Reader:
     ) -> Checks:
         """Read what decides whether something may be stored, in one statement.
 
-        That is the settings of the space, which of the sessions are incognito (None: no session),
-        which of the texts (normalized for comparison) were forgotten and must not be stored again
-        yet, the outcomes of messages that were stored before (`messages` maps their ids to digests
-        of their content), and, if content hashes are given, which of them exist and the highest
-        sequence number of each session.
+        That is the settings of the space, which sessions are incognito (None: no session), which
+        texts (normalized) were forgotten and must not be stored again yet, the outcomes of messages
+        that were stored before (`messages` maps their ids to digests of their content), and, for
+        given content hashes, which of them exist and the last sequence number of each session.
         """
         number = await self.number(scope)
         if number < 0:
@@ -314,18 +317,15 @@ class Reader:
                 incognito.add(session)
         seen = {}
         for id, (kept, outcome) in by_kind["message"].items():
-            seen[id] = SeenBefore(
-                same=kept == self.digest(messages[id]),
-                outcome=rows.load_outcome(outcome, id),
-            )
-        sequences = by_kind["sequence"].items()
+            is_same = kept == self.digest(messages[id])
+            seen[id] = SeenBefore(same=is_same, outcome=rows.load_outcome(outcome, id))
         return Checks(
             settings=SpaceSettings(**settings),
             incognito=frozenset(incognito),
             tombstones=frozenset(digests[key] for key in by_kind["tombstone"]),
             seen=seen,
             same=frozenset(by_kind["same"]),
-            sequences={session: int(last) for session, (last, _) in sequences if last},
+            sequences={key: int(last) for key, (last, _) in by_kind["sequence"].items() if last},
             revision=int(next(iter(by_kind["revision"]))),
         )
 

@@ -62,7 +62,7 @@ INDEX_COLUMNS = [each.split()[0] for each in _INDEX.split(",")]
 _TYPES: dict[str, Any] = {"int": int, "str": str, "float": float, "bytes": bytes}
 _TYPES |= {f"{name}?": (kind, NoneType) for name, kind in _TYPES.items()}
 _INDEX_TYPES = [_TYPES[each.split()[1]] for each in _INDEX.split(",")]
-_INDEX_TYPES += [_TYPES["bytes?"]] * 2  # the vectors
+_INDEX_TYPES += [_TYPES["bytes?"], _TYPES["bytes?"], _TYPES["int?"]]  # vectors, source
 # Reasons of version 0.1 that name the replaced memory.
 _REPLACED = re.compile(r"it (?:takes the place of|contradicts) ([^\s:]+)")
 ALTERED = "A row was altered on disk: run `memorist check`, and restore a backup"
@@ -189,7 +189,7 @@ def row_hash(hashed: tuple[Any, ...], scope: Scope) -> bytes:
 
 
 def index_row(row: Sequence[Any]) -> IndexRow:
-    """Return a row of `INDEX_COLUMNS` and two vectors as a value. Raises StoreDamaged."""
+    """Return `INDEX_COLUMNS`, two vectors and a source as a value. Raises StoreDamaged."""
     is_typed = all(map(isinstance, row, _INDEX_TYPES))
     if not is_typed or not 0 <= row[16] < 2**31 or len(row[17]) % 5:
         raise StoreDamaged(ALTERED)

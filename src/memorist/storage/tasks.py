@@ -55,6 +55,8 @@ ORDER BY s.id LIMIT ?"""
 _ADD = """INSERT INTO tasks (scope, name, key, payload, due_at) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (scope, name, key) DO UPDATE SET due_at = excluded.due_at,
 payload = excluded.payload WHERE tasks.due_at > excluded.due_at"""
+_DISCARD = """DELETE FROM tasks WHERE scope = ? AND name = ? AND key = ? AND lease IS NULL
+AND CAST(payload AS TEXT) = ?"""
 _WAITING = """
 SELECT count(*), min(updated_at), count(CASE WHEN EXISTS (
   SELECT 1 FROM claims c
@@ -148,8 +150,7 @@ class Tasks:
         """Claim due tasks of these names in all scopes.
 
         Longest due first, but those that were started before come last, so that none blocks the
-        others. One with a key that was started eight times without being finished is set aside and
-        not handed out.
+        others. One with a key that was started eight times and never finished is set aside.
         """
         dialect = self.database.dialect
         lease = new_id()
@@ -170,8 +171,7 @@ class Tasks:
         return await self._update(task, sql, lease_seconds)
 
     async def postpone(self, task: Task, *, due_at: datetime, failed: bool = True) -> None:
-        """Return a task to the queue for later, unless its lease was lost. One that did not fail
-        counts as not started."""
+        """Give a task back until later. One that did not fail counts as not started."""
         sql = "UPDATE tasks SET due_at = ?, attempts = attempts - ?, lease = NULL, until = NULL"
         await self._update(task, sql, clock.iso(due_at), 0 if failed else 1)
 
@@ -233,8 +233,7 @@ class Tasks:
         return _FREE.format(now=self.database.dialect.now)
 
     async def backlog(self, now: datetime) -> list[Backlog]:
-        """Return the number of queued tasks by name, in all scopes; `embed` counts memories without
-        a vector."""
+        """Count the queued tasks by name; those of `embed` are memories without a vector."""
         at = clock.iso(now)
         found, ((waiting, oldest, running),), recent = await self.database.read(
             [
@@ -261,11 +260,9 @@ async def add(tx: Transaction, *tasks: NewTask) -> None:
     if not tasks:
         return
     await tx.create_scope()
-    values = []
-    for task in tasks:
-        payload = rows.dump_json(task.payload)
-        values.append((task.name, task.key, payload, clock.iso(task.due_at)))
-    await tx.write_each(_ADD, values)
+    await tx.write_each(
+        _ADD, [(t.name, t.key, rows.dump_json(t.payload), clock.iso(t.due_at)) for t in tasks]
+    )
 
 
 async def finish(tx: Transaction, task: Task, *, again_at: datetime | None = None) -> None:
@@ -287,11 +284,15 @@ async def finish(tx: Transaction, task: Task, *, again_at: datetime | None = Non
         raise tx.failure
 
 
+async def discard(tx: Transaction, task: NewTask) -> None:
+    """Remove a task that nobody has claimed, because its work was done otherwise."""
+    await tx.write_each(_DISCARD, [(task.name, task.key, rows.dump_json(task.payload))])
+
+
 def _seconds_to_embed(row: Sequence[Any]) -> float:
     """Return the seconds between storing the text of a memory and storing its vector."""
     at, created, updated = map(rows.parse_time, row[1:4])
-    start = updated if updated <= at else created
-    return max(0.0, (at - start).total_seconds())
+    return max(0.0, (at - (updated if updated <= at else created)).total_seconds())
 
 
 def _p95(values: Sequence[float]) -> float | None:

@@ -95,8 +95,13 @@ _DATE = re.compile(
     rf"|(?:the )?(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month2>{_MONTH}))\b(?! \d{{4}})"
 )
 _MOVED = re.compile(
-    r"\b(?P<who>I|we|he|she|they|my \w+|[A-Z]\w+)(?:['’]ve|['’]s| have| has)?(?: just| recently)?"
+    r"\b(?P<who>I|we|he|she|they|my \w+|[Tt]he user|[A-Z]\w+)"
+    r"(?:['’]ve|['’]s| have| has)?(?: just| recently)?"
     r" (?:moved|relocated) to\b"
+)
+_RECENTLY = re.compile(
+    r"(?P<moved> (?:moved|relocated) to .{1,60}?) (?:on|in) "
+    r"(?:the week(?:end)? of \d{4}-\d\d-\d\d|\d{4}-\d\d-\d\d|[A-Z][a-z]{2,8} \d{4})(?!\S*\w)"
 )
 _JOINED = re.compile(
     r"(?:['’]ve|['’]s| have| has)?(?: just| recently)? (?:joined|(?:started|began)(?: working"
@@ -274,7 +279,7 @@ def split_clause(text: str) -> ClauseParts | None:
 
     told = _CLOCK.sub(lambda match: f"at {_HOURS.index(match[1])}:00", told)
     told = _JOINED.sub(" works at", _DATE.sub(in_figures, told))
-    told = _MOVED.sub(r"\g<who> lives in", told)
+    told = _MOVED.sub(r"\g<who> lives in", _RECENTLY.sub(r"\g<moved>", told))
     kept = [word for word in told.split() if word.strip(",.!").lower() not in _CHANGE]
     bare = " ".join(kept)
     match = _VERB.search(f" {bare}")

@@ -60,7 +60,7 @@ class Stage:
 def told(place: str, **settings: Any) -> dict[str, str]:
     """A life in a few memories: told, told again, corrected, contradicted, forgotten, asked about."""
     now, ids = datetime.now(UTC), dict[str, str]()
-    with memorist.open(place, **settings) as memory:
+    with memorist.open(place, extract="off", **settings) as memory:
         mine = memory.scope("ana", session="chat-1")
         for number, text in enumerate(SAID):
             at = (now - timedelta(days=3, minutes=-number)).isoformat()

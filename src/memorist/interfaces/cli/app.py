@@ -157,8 +157,8 @@ def command(path: str) -> Callable[[Work], Work]:
                     if "mine" in wanted:
                         given["mine"] = memory if given.get("all") else call.scope(memory)
                     answer = work(**given)
-                empty = CLI["empty"].get(path)
-                output.result(answer, json=call.json, empty=empty)
+                    empty = CLI["empty"].get(path)
+                    output.result(answer, json=call.json, empty=empty)
 
         example = _describe(run, work) or f"memorist {path}"
         register = _groups[group].command(

@@ -209,6 +209,24 @@ def run(
     return done.jobs, _count_jobs(done.jobs)
 
 
+@command("jobs backfill")
+def backfill(call: Call, memory: Blocking) -> object:
+    """Extract facts from conversations that were stored before extraction was on.
+
+    Run it again to continue after an interruption. Statements that a fact replaced are listed, and
+    `memorist conflicts` decides on them.
+
+    Example: memorist jobs backfill
+    """
+    with progress("Reading", None, hidden=call.json) as advance:
+        done = memory.backfill(progress=advance)
+    replaced = [{"new": each.new.text, "old": each.old.text} for each in done.conflicts]
+    lines = [f"{done.facts} facts extracted, {len(replaced)} earlier statements replaced"]
+    lines += [f"- {plain(each['old'])} → {plain(each['new'])}" for each in replaced]
+    notes = ["Decide on them: `memorist conflicts`."] if replaced and not call.json else []
+    return {"facts": done.facts, "replaced": replaced}, "\n".join(lines), notes
+
+
 @command("jobs worker")
 def worker(call: Call, *, batch_size: int = 32) -> object:
     """Run jobs as they become due, until stopped. Any number of workers can share the work.

@@ -310,6 +310,7 @@ def choose_dialect(collations: set[str]) -> Dialect:
     return Dialect(
         lower=f"lower({{}}{collation})",
         each="json_array_elements_text({}::json) AS each (value)",
+        first="({} ->> 0)",
         head="{} -> 1 ->> 0",
         now="extract(epoch FROM clock_timestamp())::double precision",
         dimensions="vector_dims(embedding)",

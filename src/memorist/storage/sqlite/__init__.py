@@ -77,6 +77,7 @@ _LOG_VIEW = (
 DIALECT = Dialect(
     lower="lower({})",
     each="json_each({})",
+    first="json_extract({}, '$[0]')",
     head="json_extract({}, '$[1][0]')",
     now="unixepoch('subsec')",
     dimensions="length(embedding) / 4",
