@@ -291,7 +291,7 @@ def test_the_command_copies_and_says_what_it_found(tmp_path: Path) -> None:
 
 def test_another_model_takes_over_while_the_old_one_answers(tmp_path: Path) -> None:
     db = tmp_path / "a.db"
-    with memorist.open(db, embedder="hashing", state_dir=tmp_path) as old:
+    with memorist.open(db, embedder="hashing", extract="off", state_dir=tmp_path) as old:
         old.scope("ana").remember(
             [{"content": "I moved to Lisbon in May"}, {"content": "I like green tea"}]
         )
