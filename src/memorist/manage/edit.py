@@ -14,6 +14,7 @@ from .. import embedders
 from ..context import Context, Place
 from ..errors import InvalidInput, NotFound, ProviderFailed, RevisionConflict
 from ..ingest import links, queue, transitions, validation
+from ..ingest.analyze import is_turn
 from ..ports import Vectors
 from ..storage import Change, Relation, Save, Unrelated
 from ..storage.queries import Reader
@@ -116,7 +117,7 @@ async def edit_memory(
         await tx.apply([to_save(before, vectors, model, None), put])
         if by is not None and snapshot is not None:
             await links.link(tx, snapshot, [put], by, now)
-        if text is not None:
+        if text is not None and is_turn(new):
             await _extract_again(ctx, tx, put.memory)
     if ctx.extractor is not None:
         ctx.extractor.start()
