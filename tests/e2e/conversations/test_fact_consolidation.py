@@ -271,6 +271,21 @@ async def test_only_facts_that_are_near_and_share_a_word_are_asked_about(
         assert all(TIN not in pair for pair in pairs)
 
 
+@pytest.mark.spec("IMP-36")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16, §5, IMP: consolidation under the supervisor policy has no upper end of its band (IMP-36)",
+)
+async def test_facts_above_the_band_are_not_asked_about(
+    tmp_path: Path, clock: Clock, llm_server: Server
+) -> None:
+    async with opened(tmp_path / "m.db", tmp_path, clock, llm_server) as memory:
+        await talk(memory, BOAT, RIVER, HOUSE)
+        await consolidate(memory)
+        assert await asked(memory.scope("ana"), llm_server) == [{BOAT, HOUSE}]
+
+
 async def measure(memory: Client) -> dict[tuple[str, str], float]:
     """Return the cosines of the facts, by the turns that they come from."""
     ana = memory.scope("ana")

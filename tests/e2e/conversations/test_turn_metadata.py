@@ -89,6 +89,21 @@ async def test_tags_of_a_turn_come_from_no_other_speaker_or_person(model: Client
     assert (await model.scope("ana").get(id)).tags == ("scales", "violin")
 
 
+@pytest.mark.spec("THE-75")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16 (trust), §5 THE: neighbor tags under `theoria`, which embeds later",
+)
+async def test_a_near_turn_proposes_tags_under_the_theoria_policy_too(model: Client) -> None:
+    for day, text, tags in (("monday", SCALES, ["music"]), ("friday", PRACTICE, [])):
+        turns = [{"role": "user", "content": text}]
+        chat = model.scope("ana", session=day)
+        (id,) = (await chat.remember(turns, policy="theoria", tags=tags)).ids
+        await model.index()
+    assert "music" in (await model.scope("ana").get(id)).tags
+
+
 @pytest.mark.spec("THE-76")
 async def test_a_recalled_turn_brings_the_ids_of_its_messages_along(
     engine: Client, ana: ScopedClient, clock: Clock
