@@ -169,9 +169,15 @@ def say_at_the_table(*verbs: str) -> list[str]:
 
 @pytest.mark.spec("IMP-34", "IMP-39")
 @pytest.mark.parametrize(
-    ("settings", "sizes"), [({}, [10] * 5), ({"consolidate_pairs": 7}, [7])], ids=["50", "7"]
+    ("settings", "sizes"),
+    [
+        ({}, [10] * 5),
+        ({"consolidate_pairs": 12}, [6, 6]),
+        ({"consolidate_pairs": 7}, [7]),
+    ],
+    ids=["50", "12", "7"],
 )
-async def test_a_person_has_fifty_pairs_a_day_in_questions_of_ten(
+async def test_a_person_has_fifty_pairs_a_day_in_questions_of_five_to_ten(
     tmp_path: Path,
     clock: Clock,
     llm_server: Server,
