@@ -209,3 +209,25 @@ async def test_a_turn_that_is_corrected_gives_its_facts_again(place: str, tmp_pa
         assert await facts(ana) == []
         await memory.run_jobs(only=["extract"])
         assert [fact.text for fact in await facts(ana)] == ["The user is allergic to walnuts."]
+
+
+async def test_forgetting_a_fact_forgets_the_turn_that_says_just_that(
+    place: str, tmp_path: Path
+) -> None:
+    async with aio.open(place, state_dir=tmp_path) as memory:
+        ana = memory.scope("ana")
+        (alone,) = (await ana.remember([turn("I'm allergic to peanuts.", "m1")])).ids
+        more = "I own a boat. What do you think about the weather for the weekend in Ostend?"
+        (among,) = (await ana.remember([turn(more, "m2")])).ids
+        await memory.run_jobs(only=["extract"])
+        boat, nuts = sorted(await facts(ana), key=lambda fact: fact.text, reverse=True)
+        done = await ana.forget(nuts.id)
+        assert (done.ids, done.derived, done.sources) == ((nuts.id,), (alone,), ())
+        done = await ana.forget(boat.id)
+        assert (done.ids, done.derived, done.sources) == ((boat.id,), (), (among,))
+        assert [each.text for each in await ana.list()] == [more]
+        assert not [
+            hit
+            for hit in await ana.recall("allergies", min_confidence=0)
+            if hit.memory.text != more
+        ]

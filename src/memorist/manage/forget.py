@@ -26,6 +26,7 @@ from .journal import Journal
 SOURCE_FORGOTTEN = "source-forgotten"  # tag of what is based on something forgotten, among others
 MOST_FOUND = 100  # memories that one query forgets
 AT_ONCE = 500  # ids in one query to the store
+MOST_OF_TURN = 0.6  # share of the words of a turn from which on a fact says most of it
 
 
 @frozen
@@ -33,10 +34,12 @@ class Forgotten:
     """The ids of what was forgotten, or would be, and of what is based on it."""
 
     ids: tuple[str, ...] = ()  # as requested
-    # what was based on those alone, and earlier statements that they had replaced
+    # what was based on those alone, earlier statements that they had replaced, and turns that say
+    # hardly more than a forgotten fact
     derived: tuple[str, ...] = ()
     # what is also based on other memories: it stays, with a tag, and a summary is made again
     flagged: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()  # turns that say a forgotten fact, among other things: they stay
     dry_run: bool = False
 
 
@@ -77,6 +80,7 @@ class Plan:
     derived: tuple[str, ...]  # what is based on these alone
     others: tuple[str, ...]  # those, and earlier versions and statements that were replaced
     flagged: tuple[Memory, ...]  # what is also based on other memories
+    sources: tuple[str, ...]  # turns that say more than a fact of theirs that is forgotten
 
     @property
     def gone(self) -> set[str]:
@@ -94,6 +98,7 @@ class Plan:
             ids=self.ids,
             derived=self.others,
             flagged=tuple(flagged),
+            sources=self.sources,
             dry_run=dry_run,
         )
 
@@ -139,11 +144,12 @@ async def make_plan(
     ids: Sequence[str],
 ) -> Plan:
     """Follow evidence and replaced statements from these memories, until nothing is added."""
+    turns = await _find_turns(reading, scope, ids)
     replaced: dict[str, None] = {}
-    derived: dict[str, None] = {}
+    derived = dict.fromkeys(id for id, says_same in turns.items() if says_same)
     touched: dict[str, Memory] = {}
-    gone = set(ids)
-    new = list(dict.fromkeys(ids))
+    new = list(dict.fromkeys([*ids, *derived]))
+    gone = set(new)
     while new:
         touched |= await _load_derived(reading, scope, new)
         before: list[Memory] = []
@@ -156,7 +162,7 @@ async def make_plan(
         gone.update(new)
         alone = []
         for id, memory in touched.items():
-            if id not in gone and sources(memory) <= gone:
+            if id not in gone and find_sources(memory) <= gone:
                 alone.append(id)
         derived |= dict.fromkeys(alone)
         gone.update(alone)
@@ -175,10 +181,25 @@ async def make_plan(
         others=(*derived, *replaced),
         derived=tuple(derived),
         flagged=tuple(touched.values()),
+        sources=tuple(id for id, says_same in turns.items() if not says_same),
     )
 
 
-def sources(memory: Memory) -> set[str]:
+async def _find_turns(reading: Reader, scope: Scope, ids: Sequence[str]) -> dict[str, bool]:
+    """Return the turns of the facts among some memories, and whether they say hardly more."""
+    found: dict[str, bool] = {}
+    with suppress(StoreDamaged):  # an altered row is erased all the same
+        for fact in await reading.get(scope, ids):
+            stated = set(tokens.analyze(fact.text))
+            turns = await reading.get(scope, fact.evidence_ids) if fact.evidence_text else []
+            for turn in turns:
+                words = set(tokens.analyze(turn.text))
+                if turn.id not in ids:
+                    found[turn.id] = len(words & stated) >= MOST_OF_TURN * len(words)
+    return found
+
+
+def find_sources(memory: Memory) -> set[str]:
     """Return what a memory is based on, without the message in which it was said."""
     named = {*memory.evidence_ids, *memory.source_ids, *memory.evidence}
     return named - {memory.source_message_id or ""}

@@ -356,6 +356,9 @@ def forget(
         notes.append(f"{len(found.derived)} more derived only from this.")
     if found.flagged and not call.json:
         notes.append(f"{len(found.flagged)} more kept, but without one of their sources.")
+    if found.sources and not call.json:
+        named = ", ".join(found.sources)
+        notes.append(f"It is still said, among other things, in {named}: forget that too?")
     return {**asdict(found), "keep_days": keep_days}, text, notes
 
 

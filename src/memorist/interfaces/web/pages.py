@@ -141,7 +141,8 @@ async def confirm_forget(page: PageRequest) -> Response:
     preview = await memories.forget_where(where=where, dry_run=True)
     derived = preview.derived[:PAGE_SIZE]
     flagged = preview.flagged[:PAGE_SIZE]
-    listed = await memories.ctx.store.get(memories.scope, (*derived, *flagged))
+    sources = preview.sources[:PAGE_SIZE]
+    listed = await memories.ctx.store.get(memories.scope, (*derived, *flagged, *sources))
     return await page.render(
         "forget.html",
         memory=found,
