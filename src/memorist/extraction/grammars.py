@@ -18,7 +18,6 @@ _TABLES = tokens.load_patterns(__file__)
 LANGUAGES = tuple(name for name in _TABLES if name != "parts")
 _MOST_CHECKED = 800  # characters that tell the language
 _ENGLISH_I = re.compile(r"\bI(?:['’](?:m|ve|ll|d))? (?![a-z]+i\b)[a-z]")  # not "I miei cani"
-_ENGLISH_SHARE = 0.2  # of function words, from which a turn is certainly English
 _ACCENTED = "àáâãäåçèéêëìíîïñòóôõöùúûüýÀÁÂÃÄÅÇÈÉÊËÌÍÎÏÑÒÓÔÕÖÙÚÛÜÝ’"
 _PLAIN = "aaaaaaceeeeiiiinooooouuuuyAAAAAACEEEEIIIINOOOOOUUUUY'"
 _WITHOUT_ACCENTS = str.maketrans(_ACCENTED, _PLAIN)
@@ -71,13 +70,11 @@ def choose_language(text: str) -> str:
     """
     spoken = tokens.words(text[:_MOST_CHECKED])
     detected = detect_language(spoken)
-    english = sum(word in tokens.ENGLISH for word in spoken)
     if detected not in ("english", *LANGUAGES):
         return detected
-    is_english = detected == "english" and english >= _ENGLISH_SHARE * len(spoken)
-    if is_english or _ENGLISH_I.search(text[:_MOST_CHECKED]):
+    if _ENGLISH_I.search(text[:_MOST_CHECKED]):
         return "english"
-    votes = {"english": english}
+    votes = {"english": sum(word in tokens.ENGLISH for word in spoken)}
     for name in LANGUAGES:
         vocabulary = _read_vocabulary(name)
         votes[name] = sum(word in STOP_WORDS[name] for word in spoken)
@@ -100,13 +97,12 @@ def load(name: str) -> Language:
     table = _TABLES[name]
     patterns = dict(table["patterns"])
     called = patterns.pop("called")
-    shapes = _compile_each(patterns.pop("shapes"))
-    owned = _compile_each(patterns.pop("owned"))
     verbs = _read_verbs(table["verbs"])
+    shapes = _compile_each(patterns.pop("shapes").replace("VERBS", "|".join(verbs)))
+    owned = _compile_each(patterns.pop("owned"))
     we = {strip_accents(word): third for word, third in _pairs(table["verbs"]["we"])}
-    joined = "|".join(verbs)
-    before = r"(?:\w{2,6} ){0,2}"
-    patterns["split"] += rf"|(?:,|,?\s(?:{patterns.pop('and')}))\s(?={before}(?:{joined})\s)"
+    next_verb = rf"(?:\w{{2,6}} ){{0,2}}(?:{'|'.join(verbs)})"
+    patterns["split"] += rf"|(?:,|,?{patterns['and']})\s(?={next_verb}\s)"
     patterns["feminine"] = table["names"].pop("feminine")
     spoken_rules = []
     for rule in table["rules"].values():

@@ -40,6 +40,7 @@ _POSSESSIVE = re.compile(
     r"\b(?:mein|unser)(?P<ending>e[nmrs]?|)\b(?=(?P<noun> [A-ZÄÖÜ])|(?P<same> [a-zäöüß]+e [A-ZÄÖÜ])|)"
 )
 _PERIODS = {1: "day", 7: "week", 31: "month"}  # forms of a date, by the largest number of days
+_UNITS = ("days", "weeks", "months", "years")
 _FEMININE = {"el": "la", "los": "las", "le": "la"}
 _WHICH = {"event": "last", "commitment": "next"}
 
@@ -158,18 +159,22 @@ def _replace(table: Mapping[re.Pattern[str], str], text: str) -> str:
 
 
 def _shorten(told: str, language: Language) -> Iterator[str]:
-    """Yield the clause if it is one statement or ends with a list, and its part before a comma."""
+    """Yield the clause if it is one statement or ends with a list, and its first parts."""
     plain = strip_accents(told)
     comma = plain.find(",")
     if language.patterns["front"].fullmatch(plain[: max(comma, 0)]):
         comma = plain.find(",", comma + 1)
-    unsure = language.patterns["unsure"]
-    is_list = language.patterns["keep"].match(plain, comma) if comma > 0 else True
-    if is_list and not unsure.search(plain):
-        yield told
-    afterthought = plain[comma:] if plain.count(" ", comma) <= _AFTERTHOUGHT else ""
-    if comma > 0 and not unsure.search(plain[:comma]) and not unsure.search(afterthought):
-        yield told[:comma]
+    is_list = comma < 0 or language.patterns["keep"].match(plain, comma)
+    ends = [len(plain)] if is_list else []
+    if comma > 0:
+        ends.append(comma)
+    joined = language.patterns["and"].search(plain)
+    if joined and not language.patterns["not"].search(plain, joined.end()):
+        ends.append(joined.start())
+    for end in ends:
+        is_short = plain.count(" ", end) <= _AFTERTHOUGHT
+        if not language.patterns["unsure"].search(plain if is_short else plain[:end]):
+            yield told[:end]
 
 
 def _name(language: Language, who: str, told: str) -> Names:
@@ -345,25 +350,40 @@ def _write_possessives(rest: str, names: Names) -> str:
 
 
 def _resolve(text: str, speech: Speech, kind: Type) -> str:
-    """Replace relative times such as "ayer" by dates; a day of the week depends on the kind."""
+    """Replace relative times such as "ayer" by dates; some depend on the kind of statement."""
     language, _, at = speech
-
-    def write(match: re.Match[str]) -> str:
-        words = (match.lastgroup or "").replace("_", " ")
-        if words in clock.WEEKDAYS:
-            words = f"{_WHICH.get(kind, 'every')} {words}"
-        found = clock.intervals(words, at)
-        if len(found) != 1:
-            return match[0]
-        start = found[0].start
-        days = (found[0].end - start) // timedelta(days=1)
-        form = next((name for most, name in _PERIODS.items() if days <= most), "year")
-        month = language.dates["months"].split()[start.month - 1]
-        return start.strftime(language.dates[form]).replace("<month>", month)
-
-    for match in reversed([*language.patterns["when"].finditer(strip_accents(text))]):
-        text = text[: match.start()] + write(match) + text[match.end() :]
+    found = [*language.patterns["when"].finditer(strip_accents(text))]
+    if kind == "event":
+        found += language.patterns["ago"].finditer(strip_accents(text))
+    for match in sorted(found, key=re.Match.start, reverse=True):
+        if date := _write_date(_translate(match, language, kind), language, at):
+            text = text[: match.start()] + date + text[match.end() :]
     return text
+
+
+def _translate(match: re.Match[str], language: Language, kind: Type) -> str:
+    """Return a relative time in English."""
+    if "unit" in match.groupdict():
+        numbers = strip_accents(language.dates["numbers"]).split()
+        number = match["n"].lower()
+        if number in numbers:
+            number = str(numbers.index(number) + 1)
+        unit = language.dates["units"].split().index(match["unit"].lower())
+        return f"{number} {_UNITS[unit]} ago"
+    words = (match.lastgroup or "").replace("_", " ")
+    return f"{_WHICH.get(kind, 'every')} {words}" if words in clock.WEEKDAYS else words
+
+
+def _write_date(words: str, language: Language, at: datetime) -> str:
+    """Return the date of a relative time; empty if it has none."""
+    found = clock.intervals(words, at)
+    if len(found) != 1:
+        return ""
+    start = found[0].start
+    days = (found[0].end - start) // timedelta(days=1)
+    form = next((name for most, name in _PERIODS.items() if days <= most), "year")
+    month = language.dates["months"].split()[start.month - 1]
+    return start.strftime(language.dates[form]).replace("<month>", month)
 
 
 def _is_clear(text: str, language: Language) -> bool:
