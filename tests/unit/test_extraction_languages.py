@@ -124,13 +124,12 @@ def test_english_is_read_by_its_own_rules() -> None:
 
 
 def test_a_turn_takes_less_than_a_millisecond() -> None:
-    find("Ich mag Tee")  # the first one compiles the patterns
+    for row in ROWS:
+        find(row["text"])  # the first one of each language compiles its patterns
+    start = time.process_time()
     for row in ROWS:
         find(row["text"])
-    start = time.perf_counter()
-    for row in ROWS:
-        find(row["text"])
-    assert (time.perf_counter() - start) / len(ROWS) < 0.001
+    assert (time.process_time() - start) / len(ROWS) < 0.001
 
 
 @pytest.mark.parametrize(
@@ -148,6 +147,8 @@ def test_a_turn_takes_less_than_a_millisecond() -> None:
     ],
 )
 def test_hostile_text_is_read_in_linear_time(unit: str) -> None:
-    start = time.perf_counter()
-    find("ich mag " + unit * (1_000_000 // len(unit)), "Ana")
-    assert time.perf_counter() - start < 2
+    hostile = unit * (1_000_000 // len(unit))
+    start = time.process_time()
+    find(f"ich mag {hostile}", "Ana")
+    find(hostile.replace(unit * 9, unit * 9 + ". "), "Ana")
+    assert time.process_time() - start < 2

@@ -75,12 +75,12 @@ def choose_language(text: str) -> str:
     if _ENGLISH_I.search(text[:_MOST_CHECKED]):
         return "english"
     votes = {"english": sum(word in tokens.ENGLISH for word in spoken)}
+    parts = [word.partition("'") for word in map(strip_accents, spoken)]
+    elided = [first + apostrophe for first, apostrophe, _ in parts]
     for name in LANGUAGES:
         vocabulary = _read_vocabulary(name)
         votes[name] = sum(word in STOP_WORDS[name] for word in spoken)
-        for word in spoken:
-            elided, apostrophe, _ = word.partition("'")
-            votes[name] += strip_accents(elided) + apostrophe in vocabulary
+        votes[name] += sum(word in vocabulary for word in elided)
     return max((detected, *votes), key=votes.__getitem__)
 
 

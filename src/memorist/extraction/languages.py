@@ -15,16 +15,16 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ..ingest import guard
-from ..text import clock, tokens
+from ..text import clock, prompts, tokens
 from ..text.languages import STOP_WORDS
 from ..text.normalize import LINK, one_line
 from ..types import frozen
 from . import rules
 from .durable import Type
 from .grammars import LANGUAGES, Language, SpokenRule, choose_language, load, strip_accents
-from .rules import LONGEST_CLAUSE, LONGEST_READ, THE_SPEAKER, THE_USER, Fact
+from .rules import LONGEST_READ, THE_SPEAKER, THE_USER, Fact
 
-LONGEST_FACT = 280  # characters
+LONGEST_CLAUSE = guard.LONGEST["evidence"]
 _OWNED: Sequence[Type] = ("relationship", "preference", "profile")  # types of `owned`, in order
 _WE = tokens.word_set("wir nous on nos noi nosotros nosotras gente")
 _WE_ENDINGS = ("mos", "amo")  # of plural verbs that need no pronoun
@@ -42,7 +42,7 @@ _POSSESSIVE = re.compile(
 _PERIODS = {1: "day", 7: "week", 31: "month"}  # forms of a date, by the largest number of days
 _UNITS = ("days", "weeks", "months", "years")
 _FEMININE = {"el": "la", "los": "las", "le": "la"}
-_WHICH = {"event": "last", "commitment": "next"}
+_WHICH = {"event": "last", "commitment": "next"}  # Monday, by the type of the statement
 
 
 @frozen
@@ -113,7 +113,7 @@ def split_clauses(text: str, language: Language) -> Iterator[str]:
         if any(quoted.count(" ") > 2 for quoted in _QUOTED.findall(sentence)):
             continue
         start = 0
-        for match in patterns["split"].finditer(plain + ";"):
+        for match in patterns["split"].finditer(f"{plain};"):  # also splits at its end
             clause = sentence[start : match.start()].strip(" \t,;:–—-")
             if start == 0 and patterns["front"].fullmatch(strip_accents(clause)):
                 continue  # "On 3 May, …"
@@ -139,7 +139,7 @@ def _read(
     speech = Speech(language, _name(language, who, told), at)
     for part in _shorten(told, language):
         found = _read_call(part, speech) or _read_owned(part, speech) or _read_own(part, speech)
-        if found and len(found.text) < LONGEST_FACT:
+        if found and len(found.text) < prompts.LONGEST:
             return Fact(
                 text=f"{found.text[0].upper()}{found.text[1:]}.",
                 type=found.type,
@@ -187,7 +187,7 @@ def _name(language: Language, who: str, told: str) -> Names:
     owner = f"{language.names['of']} {who}"
     if language.name == "german":
         owner = who + ("’" if who.endswith(("s", "x", "z", "ß")) else "s")
-    if language.name == "french" and who[0] in "AEIOUYÉÈH":
+    if language.name == "french" and who[0] in "AEIOUÉÈH":
         owner = f"d'{who}"
     return Names(subject=who, owner=owner, object=f"A {who}", is_named=True)
 
