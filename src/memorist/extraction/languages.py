@@ -33,7 +33,7 @@ _SENTENCE = re.compile(  # "3. Mai" does not end one
     r"+[.!?…]*"
 )
 _AFTERTHOUGHT = 3  # words; ", vielleicht" makes the clause before it unsure
-_YES = re.compile(r"(?i)\bsí\b")  # not "if"
+_ACCENT_COUNTS = re.compile(r"(?i)(?<=\bs)í\b|\b[èé]\b")  # "yes" and "is", not "if" and "and"
 _EDGES = re.compile(r"^\W+|[^\w%€$)]+$")
 _QUOTED = re.compile(r"[\"“”„«]([^\"“”„«»\n]{1,400})[\"“”»]")
 _POSSESSIVE = re.compile(
@@ -106,9 +106,8 @@ def split_clauses(text: str, language: Language) -> Iterator[str]:
         return
     own = rules.PATTERNS["pasted"].sub("\n", rules.first_sentences(text, LONGEST_READ))
     for sentence in _SENTENCE.findall(own):
-        plain = strip_accents(sentence)
-        no_yes = strip_accents(_YES.sub("__", sentence))
-        if patterns["doubt"].search(no_yes) or patterns["report"].search(plain):
+        plain = strip_accents(_ACCENT_COUNTS.sub("_", sentence))
+        if patterns["doubt"].search(plain) or patterns["report"].search(plain):
             continue
         if any(quoted.count(" ") > 2 for quoted in _QUOTED.findall(sentence)):
             continue
@@ -371,7 +370,10 @@ def _translate(match: re.Match[str], language: Language, kind: Type) -> str:
         unit = language.dates["units"].split().index(match["unit"].lower())
         return f"{number} {_UNITS[unit]} ago"
     words = (match.lastgroup or "").replace("_", " ")
-    return f"{_WHICH.get(kind, 'every')} {words}" if words in clock.WEEKDAYS else words
+    if words in clock.WEEKDAYS:
+        return f"{_WHICH.get(kind, 'every')} {words}"
+    means_nowadays = words == "today" and kind in ("preference", "profile")
+    return "" if means_nowadays else words
 
 
 def _write_date(words: str, language: Language, at: datetime) -> str:
