@@ -231,3 +231,18 @@ async def test_forgetting_a_fact_forgets_the_turn_that_says_just_that(
             for hit in await ana.recall("allergies", min_confidence=0)
             if hit.memory.text != more
         ]
+
+
+async def test_what_is_known_is_told_once_without_small_talk(place: str, tmp_path: Path) -> None:
+    async with aio.open(place, state_dir=tmp_path) as memory:
+        ana = memory.scope("ana", session="s1")
+        said = [
+            turn("I'm allergic to peanuts.", "m1"),
+            turn("Noted.", "m2", role="assistant"),
+            turn("What's the weather like?", "m3"),
+        ]
+        await ana.remember(said)
+        await memory.run_jobs(only=["extract"])
+        reply = await ana.command("what do you know about me?")
+        assert reply is not None
+        assert reply.say == "This is what I remember:\n1. The user is allergic to peanuts."

@@ -135,7 +135,7 @@ class Chat(ChatList):
         if await Privacy(*self.parts).disabled_reason() == INCOGNITO:
             return reply(command.intent, f"I look nothing up: {INCOGNITO}.")
         topic = command.topic
-        found = await self.find(topic)
+        found = await (self.find(topic) if topic else self.list_known(SHOWN))
         on = f" about {topic}" if topic else ""
         say = f"This is what I remember{on}:\n{number(found)}"
         if not found:

@@ -14,10 +14,12 @@ from ..storage import person
 from ..storage.person import Shown
 from ..text import authority, normalize
 from ..text.commands import Command
+from ..text.cues import asking_share
 from ..types import Filter, Labels, Memory, frozen
 from .privacy import INCOGNITO, find_disabled_reason
 
-RECENT = 50  # memories of a session that are looked at
+RECENT = 50  # memories that are looked at
+_LASTING = ("semantic", "procedural", "insight")
 _GROUPS = ("forget", "show", "memory", "incognito", "confirm")
 _OFFER = {
     "forget": 'Say "yes" to forget {them}, the number of one, or "no" to keep {them}.',
@@ -87,6 +89,22 @@ class ChatList(Place):
         where = Filter(labels=Labels(session=session))
         page = await self.ctx.store.page(self.scope, where, limit=RECENT)
         return [memory for memory in page if not own or authority.is_persons(memory)]
+
+    async def list_known(self, most: int) -> list[Memory]:
+        """Return what is known, newest first: facts and notes, and then what the person said.
+
+        Left out are questions, outdated statements, and turns whose facts are listed.
+        """
+        facts = await self.ctx.store.page(self.scope, Filter(kinds=_LASTING), limit=RECENT)
+        said = await self.ctx.store.page(self.scope, Filter(kinds=("episodic",)), limit=RECENT)
+        found = [memory for memory in (*facts, *said) if memory.valid_to is None]
+        sources = {id for memory in found for id in memory.evidence_ids}
+        known = []
+        for memory in found:
+            is_stated = memory.kind != "episodic" or authority.is_persons(memory)
+            if is_stated and memory.id not in sources and asking_share(memory.text) < 1:
+                known.append(memory)
+        return known[:most]
 
 
 def reply(intent: str, say: str, ids: Sequence[str] = (), *, done: bool = False) -> Reply:
