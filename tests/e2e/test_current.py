@@ -211,3 +211,17 @@ async def test_what_says_more_than_what_changed_is_still_returned(ana: ScopedCli
     assert both in [hit.memory.text for hit in found]
     assert f"2026-03-01 until 2026-03-02 user: {both}" in found.text
     assert (await texts(ana, ASKED))[0].startswith("we moved to Bruges")
+
+
+async def test_what_replaces_what_is_exported_and_imported(
+    ana: ScopedClient, tmp_path: Path
+) -> None:
+    await ana.remember(chat(HOME, "what's a good recipe for leeks", MOVED))
+    before = await texts(ana, ASKED)
+    assert before[0] == MOVED
+    records = [record async for record in ana.export()]
+    async with aio.open(tmp_path / "other.db", state_dir=tmp_path / "other") as other:
+        there = other.scope("ana")
+        await there.import_(records)
+        assert await texts(there, ASKED) == before
+        assert [each.old.text for each in await there.conflicts()] == [HOME]

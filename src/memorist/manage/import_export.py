@@ -16,7 +16,7 @@ from ..context import Context
 from ..errors import InvalidInput
 from ..ingest import guard, validation
 from ..ingest.decide import FORGOTTEN
-from ..storage import HistoryEntry, Save, SeenMessage
+from ..storage import HistoryEntry, Relation, Save, SeenMessage
 from ..storage.person import Summary
 from ..storage.transaction import Transaction
 from ..text import authority, normalize
@@ -69,6 +69,9 @@ async def _store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome
     if kind == MESSAGE and how.remember is not None:
         return (await how.remember(values)).outcomes
     assert scope is not None
+    if kind == "relation":
+        await _store_relations(values, scope, how.ctx)
+        return []
     values, reasons = await admit(values, scope, how)
     if kind == "memory":
         return await _store_memories(values, reasons, scope, how.ctx)
@@ -92,6 +95,15 @@ async def _store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome
         outcome = Outcome(status="refused", reason=why)
         refused.append(outcome)
     return refused
+
+
+async def _store_relations(relations: Sequence[Relation], scope: Scope, ctx: Context) -> None:
+    """Store the relations between memories that are here."""
+    async with ctx.store.transaction(scope) as tx:
+        ids = {id for each in relations for id in (each.from_id, each.to_id)}
+        there = {memory.id for memory in await tx.get(scope, sorted(ids))}
+        known = [each for each in relations if there.issuperset((each.from_id, each.to_id))]
+        await tx.apply(known)
 
 
 def _select_allowed(
@@ -182,6 +194,7 @@ def _to_draft(value: Value) -> Draft:
         lines = chain.from_iterable(value.data.values())
         text = "\n".join(lines)
         return Draft(text=text, labels=Labels(role="tool"))
+    assert isinstance(value, HistoryEntry)
     session = value.meta.get("session")
     labels = Labels(session=session if isinstance(session, str) else None)
     return Draft(text="", labels=labels)

@@ -12,12 +12,14 @@ from .. import storage
 from ..context import Context
 from ..errors import InvalidInput
 from ..ingest import validation
-from ..storage import HistoryEntry, SeenMessage, rows
+from ..storage import HistoryEntry, Relation, SeenMessage, rows
 from ..storage.person import Summary
 from ..storage.scan import FORMAT
 from ..text import normalize
 from ..types import (
+    CONTRADICTS,
     HISTORY_EVENTS,
+    REPLACES,
     Labels,
     Memory,
     Message,
@@ -43,7 +45,7 @@ _RANGES = dict.fromkeys(_SHARES, 1) | dict.fromkeys(("repeat_count", "access_cou
 _NOT_IMPORTED = "last_scores revision sequence needs_embedding".split()
 _TEXTS = "text steps_text evidence_text content".split()  # limited by the setting for texts
 
-Value = Memory | SeenMessage | HistoryEntry | Summary
+Value = Memory | SeenMessage | HistoryEntry | Summary | Relation
 
 
 @frozen
@@ -199,8 +201,16 @@ def _read_summary(data: Mapping[str, Any]) -> Summary:
     return summary
 
 
+def _read_relation(data: Mapping[str, Any]) -> Relation:
+    relation = storage.load(Relation, data)
+    if relation.type not in (REPLACES, CONTRADICTS) or not 0 <= relation.strength <= 1:
+        raise InvalidInput("A relation replaces or contradicts, with a strength from 0 to 1")
+    return relation
+
+
 _READERS: dict[str, Callable[[Mapping[str, Any]], Value]] = {
     "memory": _read_memory,
+    "relation": _read_relation,
     "history": _read_entry,
     "message": _read_message,
     "user_profile": _read_summary,

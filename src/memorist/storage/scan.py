@@ -11,11 +11,12 @@ from typing import Any
 
 from ..errors import InvalidInput, MemoristError, StoreDamaged
 from ..text import clock, cues, normalize, tokens
-from ..types import Scope
+from ..types import CONTRADICTS, REPLACES, Scope
 from . import HistoryEntry, dump, history, person, proposals, rows
 from .database import EVERY, Rows
 from .store import Store
 
+MOST_RELATIONS = 1_000_000  # of one type that are exported of a scope
 FORMAT = 1  # of an export
 PAGE = 500
 _CHAINED = ", ".join(f"h.{name}" for name in history.CHAINED.split(", "))
@@ -176,7 +177,7 @@ async def export(store: Store, scope: Scope | None) -> AsyncIterator[Record]:
     yield {"record_type": "memorist", "data": {"format": FORMAT}}
     scopes = [scope] if scope is not None else await store.scopes()
     for each in scopes:
-        for records in (_history_and_memories, _messages, _summaries, _proposals):
+        for records in (_history_and_memories, _relations, _messages, _summaries, _proposals):
             async for kind, data in records(store, each):
                 if kind != "damaged":
                     data["scope"] = asdict(each)
@@ -196,6 +197,13 @@ async def _history_and_memories(store: Store, scope: Scope) -> Records:
                     yield kind, parse(row)
                 except StoreDamaged as error:
                     yield "damaged", {"id": row[1], "reason": str(error)}
+
+
+async def _relations(store: Store, scope: Scope) -> Records:
+    """Yield which memories replace others or contradict them; other relations are made again."""
+    for type in (REPLACES, CONTRADICTS):
+        for each in reversed(await store.relations(scope, type, limit=MOST_RELATIONS)):
+            yield "relation", _plain(each)
 
 
 async def _messages(store: Store, scope: Scope) -> Records:
