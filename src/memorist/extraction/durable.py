@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple, get_args
 
 from ..text import prompts
 from ..text.normalize import LINK, one_line
 from ..text.tokens import load_patterns
-from .dates import date
-from .third_person import possessive, replace_first_person
+from .dates import TIME, date
+from .third_person import possessive, replace_first_person, replace_second_person, replace_that
 
 Type = Literal[
     "preference", "profile", "relationship", "project", "commitment", "decision", "event", "other"
@@ -47,7 +47,7 @@ class Proposal(NamedTuple):
     text: str
     source: str  # verbatim
     probability: float  # that it is lasting
-    is_quoted: bool  # the speaker is not its subject
+    is_own: bool  # it is about the speaker
 
 
 class Span(NamedTuple):
@@ -58,8 +58,13 @@ class Span(NamedTuple):
     is_linked: bool = False  # it continues the clause before it
 
 
-def propose(text: str, who: str, at: datetime) -> Iterator[Proposal]:
-    """Yield the statements of a turn in order, whether they are lasting or not.
+def propose(
+    text: str,
+    who: str,
+    at: datetime,
+    known: Sequence[str] = (),
+) -> Iterator[Proposal]:
+    """Yield the statements of a turn in order, lasting or not, except the clauses that are known.
 
     >>> said = "hey! im on nights at the hospital in Faro, can you wake me? no coffee after 2, ever"
     >>> [each.text for each in propose(said, "Ana", datetime(2026, 5, 8))]
@@ -70,16 +75,17 @@ def propose(text: str, who: str, at: datetime) -> Iterator[Proposal]:
             continue
         signed = PATTERNS["signature"].search(line)
         end = signed.start() if signed else len(line)
-        for span in _find_spans(line[:end]):
+        for span in _find_spans(line[:end], known):
             source = line[span.start : span.end].strip(" ,;:–—-")
             told = PATTERNS["lead"].sub("", PATTERNS["image"].sub("", source).strip(" ,;:–—-"))
+            told = PATTERNS["it_is"].sub(r"I chose \g<choice>", told)
             if verb := PATTERNS["subjectless"].match(told):
                 if line[: span.start].strip():
                     continue
                 told = f"{_SUBJECTS[verb.lastgroup or '']} {told[0].lower()}{told[1:]}"
             if stated := state(told, who, at):
-                is_quoted = stated.startswith(f"{who} said: ")
-                yield Proposal(stated, source, estimate(told), is_quoted)
+                is_own = not stated.startswith(f"{who} said: ") or PATTERNS["myself"].search(told)
+                yield Proposal(stated, source, estimate(told), bool(is_own))
 
 
 def is_lasting(proposal: Proposal) -> bool:
@@ -126,7 +132,7 @@ def classify(source: str) -> Type:
     return "other"
 
 
-def _find_spans(line: str) -> list[Span]:
+def _find_spans(line: str, known: Sequence[str]) -> list[Span]:
     """Return the runs of neighboring clauses of a line that state something together.
 
     A clause belongs to the run before it if it is of the same sentence or cannot stand alone.
@@ -141,7 +147,8 @@ def _find_spans(line: str) -> list[Span]:
         for clause in _split_clauses(line, sentence):
             said = line[clause.start : clause.end].strip()
             before = line[spans[-1].start : spans[-1].end] if is_open else ""
-            if not states(said, before) or (clause.is_linked and not before):
+            is_known = any(each in said or said in each for each in known)
+            if is_known or not states(said, before) or (clause.is_linked and not before):
                 is_open = False
             elif before and (not is_first or _depends(said, before)):
                 spans[-1] = Span(spans[-1].start, clause.end)
@@ -181,7 +188,7 @@ def _is_abbreviation(line: str, end: int) -> bool:
     before = line[max(0, end - 9) : end].rstrip()
     if PATTERNS["no"].search(before):
         return line[end : end + 1].isdigit()
-    return prompts.ABBREVIATED.search(before) is not None
+    return prompts.ABBREVIATED.search(before) is not None and before[-3:-2] not in "'’"
 
 
 def _split_clauses(line: str, sentence: Span) -> list[Span]:
@@ -207,14 +214,20 @@ def states(clause: str, before: str = "") -> bool:
     """
     if "?" in clause or len(before) + len(clause) > LONGEST:
         return False
-    bare = PATTERNS["lead"].sub("", clause)
+    bare = PATTERNS["it_is"].sub(r"I chose \g<choice>", PATTERNS["lead"].sub("", clause))
+    if PATTERNS["asks"].match(bare):
+        return False
     if PATTERNS["request"].match(bare) and not PATTERNS["rule"].search(bare):
         return False
     if any(map(is_speech, PATTERNS["quoted"].findall(clause))):
         return False
-    if any(PATTERNS[name].search(bare) for name in ("unsure", "report", "vague")):
+    vague = "vague_rule" if PATTERNS["rule"].search(bare) else "vague"
+    if any(PATTERNS[name].search(bare) for name in ("unsure", "report", vague)):
         return False
-    told = resolve(f"{before}\n{PATTERNS['this'].sub('the', clause)}")
+    if PATTERNS["promise"].search(bare) and not (TIME.search(bare) or CUES["number"].search(bare)):
+        return False
+    bare = replace_that(PATTERNS["this"].sub("the", bare))
+    told = resolve(f"{before}\n{bare}")
     return not PATTERNS["outside"].search(told.rpartition("\n")[2])
 
 
@@ -250,9 +263,19 @@ def _replace_pronouns(told: str, people: re.Pattern[str], pronouns: re.Pattern[s
 
 
 def _join_sentences(told: str) -> str:
-    """Separate the sentences of a candidate by semicolons."""
-    parts = [told[start:end].strip(" .!…") for start, end, _ in _split_sentences(told)]
-    return "; ".join(filter(None, parts))
+    """Separate the sentences of a candidate by semicolons, without empty words such as "ok".
+
+    >>> _join_sentences("Ok. No. My cat is 11! Good news.")
+    'my cat is 11'
+    """
+    parts: list[str] = []
+    for start, end, _ in _split_sentences(told):
+        part = PATTERNS["lead"].sub("", told[start:end]).strip(" .!…")
+        if PATTERNS["own"].match(part):
+            part = part[0].lower() + part[1:]
+        if part:
+            parts.append(part)
+    return "; ".join(parts)
 
 
 def state(source: str, who: str, at: datetime) -> str:
@@ -268,12 +291,15 @@ def state(source: str, who: str, at: datetime) -> str:
     told = PATTERNS["this"].sub("the", told)
     told = resolve(_join_sentences(told))
     is_cut = told.count('"') % 2 or PATTERNS["hanging"].search(told)
-    if not told or is_cut:
+    is_short = len(told.split()) < 3 and not PATTERNS["rule"].search(told)
+    if is_cut or is_short:
         return ""
     said = replace_first_person(told, who)
+    if who == "The user" and PATTERNS["rule"].search(told):
+        said = replace_second_person(said, "the assistant")
     if not PATTERNS["own_subject"].match(told):
         said = f"{who} said: {said}"
-    elif not PATTERNS["finite"].search(told):
+    elif not PATTERNS["predicate"].search(told):
         return ""
     if not CUES["rule"].search(told):  # "never on Friday" means every Friday
         said = "; ".join(date(part, at) for part in said.split("; "))

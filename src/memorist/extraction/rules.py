@@ -10,7 +10,7 @@ are anchored or bounded, and only the beginning of a long text is read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ THE_USER = "The user"
 THE_SPEAKER = "The speaker"
 LONGEST_READ = 4000  # characters of a turn
 LONGEST_CLAUSE = 300
+LONGEST_QUOTED = 500  # characters of a turn of which any statement may be quoted
 CONFIDENT = 0.8  # a fact with this confidence makes a short turn worth extracting
 
 _CATEGORY = {"commitment": "goals", "other": "fact"}
@@ -116,10 +117,7 @@ def find_facts(
     """
     found = list(_find_by_patterns(text, who, at))
     known = [fact.evidence for fact in found]
-    for fact in _find_lasting(text, who, at):
-        is_known = any(said in fact.evidence or fact.evidence in said for said in known)
-        if not is_known:
-            found.append(fact)
+    found += _find_lasting(text, who, at, known)
     found.sort(key=lambda fact: text.find(fact.evidence))
     distinct: dict[str, Fact] = {}
     for fact in found:
@@ -152,20 +150,19 @@ def _find_by_patterns(text: str, who: str, at: datetime) -> Iterator[Fact]:
         yield _fact(stated, rule.type, rule.confidence, clause)
 
 
-def _find_lasting(text: str, who: str, at: datetime) -> Iterator[Fact]:
-    """Yield the facts that are likely to last by the model of `durable`."""
+def _find_lasting(text: str, who: str, at: datetime, known: Sequence[str]) -> Iterator[Fact]:
+    """Yield the facts that are likely to last by the model of `durable`, beside the known ones."""
     if PATTERNS["not_meant"].search(text[: 2 * LONGEST_READ]):
         return
     own = PATTERNS["pasted"].sub("\n", first_sentences(text, LONGEST_READ))
-    proposed = [*filter(durable.is_lasting, durable.propose(own, who, at))]
-    if not proposed or guard.find_injection(own, "contextual"):
+    proposed = [*filter(durable.is_lasting, durable.propose(own, who, at, known))]
+    is_unsafe = guard.find_injection(own, "contextual") or durable.PATTERNS["role"].search(own)
+    if not proposed or is_unsafe:
         return
     for each in proposed:
-        # What one person tells another about the world is rarely worth keeping.
-        is_remark = (
-            each.is_quoted and who != THE_USER and not durable.CUES["mine"].search(each.source)
-        )
-        if not is_remark and detect_language(words(each.source)) == "english":
+        # What one person tells another about the world, and a document, are rarely worth keeping.
+        is_own = each.is_own or (who == THE_USER and len(text) <= LONGEST_QUOTED)
+        if is_own and detect_language(words(each.source)) == "english":
             yield _fact(each.text, durable.classify(each.source), CONFIDENT, each.source)
 
 

@@ -46,9 +46,38 @@ def replace_first_person(told: str, who: str) -> str:
     """
     name = inside(who)
     group = f"{possessive(name)} group"
+    said = _replace_subjects(told, "first", name, group)
+    said = PATTERNS["me"].sub(name, said)
+    said = PATTERNS["us"].sub(group, said)
+    said = PATTERNS["mine"].sub(possessive(name), said)
+    said = replace_that(said)
+    return PATTERNS["going_to"].sub("going to", said)
+
+
+def replace_that(told: str) -> str:
+    """Write "which" where "that" is a relative pronoun, since it does not point outside.
+
+    >>> replace_that("a bag that has wheels, and I know that"), replace_that("I think that is old")
+    ('a bag which has wheels, and I know that', 'I think that is old')
+    """
+    return PATTERNS["relative"].sub(" which", told)
+
+
+def replace_second_person(told: str, name: str) -> str:
+    """Replace "you" and "your" by the name of the hearer, and conjugate the verbs.
+
+    >>> replace_second_person("always say so when you're done with your work", "the assistant")
+    "always say so when the assistant is done with the assistant's work"
+    """
+    said = _replace_subjects(told, "second", name, name)
+    said = PATTERNS["yours"].sub(possessive(name), said)
+    return PATTERNS["you"].sub(name, said)
+
+
+def _replace_subjects(told: str, person: str, name: str, group: str) -> str:
+    """Replace the subjects of a person, together with the verbs that follow them."""
 
     def write(match: re.Match[str]) -> str:
-        """Return the subject and the verb of a match of `subject`."""
         subject = group if match["we"] else name
         if match["short"]:
             verb = _SHORT[match["short"].lstrip("'’").lower()]
@@ -61,11 +90,7 @@ def replace_first_person(told: str, who: str) -> str:
         adverbs = match["adverbs"].lower()
         return f"{subject}{adverbs} {verb}"
 
-    said = PATTERNS["subject"].sub(write, told)
-    said = PATTERNS["me"].sub(name, said)
-    said = PATTERNS["us"].sub(group, said)
-    said = PATTERNS["mine"].sub(possessive(name), said)
-    return PATTERNS["going_to"].sub("going to", said)
+    return PATTERNS[person].sub(write, told)
 
 
 def inside(who: str) -> str:
