@@ -81,6 +81,8 @@ def test_each_fact_quotes_its_source_and_has_no_word_of_its_own() -> None:
                 "user",
                 "group",
                 "week",
+                "said",
+                "chose",
             }
 
 

@@ -63,8 +63,9 @@ def propose(
     who: str,
     at: datetime,
     known: Sequence[str] = (),
+    least: float = LEAST,
 ) -> Iterator[Proposal]:
-    """Yield the statements of a turn in order, lasting or not, except the clauses that are known.
+    """Yield the statements of a turn that are likely to last, except the clauses that are known.
 
     >>> said = "hey! im on nights at the hospital in Faro, can you wake me? no coffee after 2, ever"
     >>> [each.text for each in propose(said, "Ana", datetime(2026, 5, 8))]
@@ -77,20 +78,27 @@ def propose(
         end = signed.start() if signed else len(line)
         for span in _find_spans(line[:end], known):
             source = line[span.start : span.end].strip(" ,;:–—-")
-            told = PATTERNS["lead"].sub("", PATTERNS["image"].sub("", source).strip(" ,;:–—-"))
-            told = PATTERNS["it_is"].sub(r"I chose \g<choice>", told)
-            if verb := PATTERNS["subjectless"].match(told):
-                if line[: span.start].strip():
-                    continue
-                told = f"{_SUBJECTS[verb.lastgroup or '']} {told[0].lower()}{told[1:]}"
+            told = _add_subject(source, is_first=not line[: span.start].strip())
+            probability = estimate(told)
+            if probability < least:
+                continue
             if stated := state(told, who, at):
                 is_own = not stated.startswith(f"{who} said: ") or PATTERNS["myself"].search(told)
-                yield Proposal(stated, source, estimate(told), bool(is_own))
+                yield Proposal(stated, source, probability, bool(is_own))
 
 
-def is_lasting(proposal: Proposal) -> bool:
-    """Return whether a statement is likely to be worth keeping."""
-    return proposal.probability >= LEAST
+def _add_subject(source: str, *, is_first: bool) -> str:
+    """Complete a statement that begins with its verb; empty if that is not of the speaker.
+
+    >>> _add_subject("got a cat", is_first=True), _add_subject("Faro it is", is_first=False)
+    ('I got a cat', 'I chose Faro')
+    """
+    told = PATTERNS["lead"].sub("", PATTERNS["image"].sub("", source).strip(" ,;:–—-"))
+    told = PATTERNS["it_is"].sub(r"I chose \g<choice>", told)
+    verb = PATTERNS["subjectless"].match(told)
+    if verb is None:
+        return told
+    return f"{_SUBJECTS[verb.lastgroup or '']} {told[0].lower()}{told[1:]}" if is_first else ""
 
 
 def estimate(source: str) -> float:
@@ -140,7 +148,7 @@ def _find_spans(line: str, known: Sequence[str]) -> list[Span]:
     spans: list[Span] = []
     is_open = False  # the last run ends where the next clause begins
     for sentence in _split_sentences(line):
-        if PATTERNS["hypothetical"].search(line, *sentence[:2]):
+        if not _is_meant(line, sentence):
             is_open = False
             continue
         is_first = True
@@ -157,6 +165,15 @@ def _find_spans(line: str, known: Sequence[str]) -> list[Span]:
                 is_open = True
             is_first = False
     return spans
+
+
+def _is_meant(line: str, sentence: Span) -> bool:
+    """Return whether a sentence is neither hypothetical nor what somebody else said."""
+    is_inside = line.count('"', 0, sentence.start) % 2 == 1
+    quoted = PATTERNS["quoted"].findall(line, *sentence[:2])
+    if is_inside or any(map(is_speech, quoted)):
+        return False
+    return PATTERNS["hypothetical"].search(line, *sentence[:2]) is None
 
 
 def _depends(said: str, before: str) -> bool:
@@ -218,8 +235,6 @@ def states(clause: str, before: str = "") -> bool:
     if PATTERNS["asks"].match(bare):
         return False
     if PATTERNS["request"].match(bare) and not PATTERNS["rule"].search(bare):
-        return False
-    if any(map(is_speech, PATTERNS["quoted"].findall(clause))):
         return False
     vague = "vague_rule" if PATTERNS["rule"].search(bare) else "vague"
     if any(PATTERNS[name].search(bare) for name in ("unsure", "report", vague)):

@@ -155,7 +155,7 @@ def _find_lasting(text: str, who: str, at: datetime, known: Sequence[str]) -> It
     if PATTERNS["not_meant"].search(text[: 2 * LONGEST_READ]):
         return
     own = PATTERNS["pasted"].sub("\n", first_sentences(text, LONGEST_READ))
-    proposed = [*filter(durable.is_lasting, durable.propose(own, who, at, known))]
+    proposed = list(durable.propose(own, who, at, known))
     is_unsafe = guard.find_injection(own, "contextual") or durable.PATTERNS["role"].search(own)
     if not proposed or is_unsafe:
         return
