@@ -27,9 +27,11 @@ def found(text: str, who: str = "The user") -> list[str]:
     ("always yarn in this repo, never npm", "The user said: always yarn in the repo, never npm."),
     ("launch date = 3 sept", "The user said: launch date = 3 sept."),
     ("ok Ghent it is then", "The user chose Ghent."),
-    ("got a labrador called Moss from the shelter in Ayr", "The user got a labrador called Moss from the shelter in Ayr."),
+    ("got a labrador called Moss from the shelter in Ayr",
+     "The user got a labrador called Moss from the shelter in Ayr."),
     ("we're dropping jest for vitest in 2.0", "The user's group is dropping jest for vitest in 2.0."),
-    ("Refunds: 30 days from delivery, no questions. – Amara", "The user said: Refunds: 30 days from delivery, no questions."),
+    ("Refunds: 30 days from delivery, no questions. – Amara",
+     "The user said: Refunds: 30 days from delivery, no questions."),
     ("I moved the standup to 9:15, can you update the invite?", "The user moved the standup to 9:15."),
     ("never deploy on friday", "The user said: never deploy on friday."),
 ])  # fmt: skip
