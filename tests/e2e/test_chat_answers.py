@@ -397,3 +397,21 @@ def test_the_command_line_keeps_the_list_between_two_calls(
     assert "Forgotten." in run("agent", "say", "yes")
     assert "I remember again" in run("agent", "say", "undo that")
     assert "Saved: I like figs" in run("agent", "say", "remember this: I like figs")
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("Forget my old address. I live at 5 Rue Cler now.", "created"),
+        ("I live at 5 Rue Cler now. Forget my old address.", "created"),
+        ("Forget my old address.", "skipped"),
+        ("Forget my old address. Thanks a lot!", "skipped"),
+        ("Don't save this. I think I will quit my job in May.", "skipped"),
+        ("don't remember this: I think I will quit my job in May", "skipped"),
+    ],
+)
+async def test_what_is_stated_beside_a_command_is_stored(
+    ana: ScopedClient, text: str, status: str
+) -> None:
+    receipt = await ana.remember([{"content": text}])
+    assert [each.status for each in receipt.outcomes] == [status]

@@ -220,7 +220,7 @@ def is_command(draft: Draft, user: str) -> bool:
     if not authority.is_own(draft.labels.role, draft.speaker, user):
         return False
     found = commands.parse(draft.text)
-    return found is not None and not found.content
+    return found is not None and not found.content and not found.says_more
 
 
 def find_refusal(draft: Draft, policy: Policy, user: str) -> str:

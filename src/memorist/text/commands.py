@@ -22,6 +22,7 @@ MOST_SENTENCES = 5
 MOST_LOOSE = 25  # words
 MOST_FILLERS = 6
 MOST_REQUESTS = 3
+LEAST_STATED = 4  # words of a sentence that states something
 MOST_BESIDE = 20  # words of a sentence beside the command
 INTENTS = (
     *("forget_topic", "forget_last", "forget_listed", "forget_all", "undo"),
@@ -46,6 +47,7 @@ _APOSTROPHE = re.compile(r"(?<=\w)['’´](?=\w)")
 _SENTENCE = re.compile(
     r"[^.!?…;\n。！？؟]+(?:[.!?…;。！？؟]+(?=\S)[^.!?…;\n。！？؟]+)*[.!?…;。！？؟]*"
 )
+_SENTENCE_END = re.compile(r"[.!?]\s+\w")
 _CLAUSE = re.compile(r"[^.!?…;,\n–—]+[.!?…;,]*")
 _POLITE = ("ok?", "okay?", "please?", "will you?", "would you?", "can you?", "could you?")
 _QUOTES = ('"', "“", "«", "„", "`")
@@ -63,6 +65,7 @@ class Command:
     field: str = ""  # of the profile, for `approve` and `deny`
     for_good: bool = False  # asked to erase it, not only to hide it
     names_memory: bool = False  # it says that the memory is meant
+    says_more: bool = False  # the message also states something else
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +120,11 @@ def parse(text: str, *, answers: bool = False) -> Command | None:
     whole = (0, len(line.folded))
     if answers and (answer := _match(line, whole, answers=True)):
         return answer
-    if found := _match(line, whole):
+    found = _match(line, whole)
+    if found and not _SENTENCE_END.search(found.topic):
         return found
-    found = _match_parts(line, _SENTENCE) or _match_parts(line, _CLAUSE)
-    return found or _match_loosely(line)
+    parts = _match_parts(line, _SENTENCE) or (not found and _match_parts(line, _CLAUSE))
+    return parts or found or _match_loosely(line)
 
 
 def _match_loosely(line: _Folded) -> Command | None:
@@ -161,7 +165,13 @@ def _match_parts(line: _Folded, part: re.Pattern[str]) -> Command | None:
         return None
     if _could_be_about_anything(chosen) and not all(map(_is_filler, others)):
         return None
-    return chosen
+    says_more = part is _SENTENCE and chosen.intent != "dont_save" and any(map(_states, others))
+    return replace(chosen, says_more=says_more)
+
+
+def _states(sentence: str) -> bool:
+    """Return whether a sentence beside a command may be worth remembering."""
+    return len(sentence.split()) >= LEAST_STATED and "?" not in sentence
 
 
 def _pick_clearest(commands: list[Command]) -> Command | None:
