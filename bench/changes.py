@@ -113,6 +113,7 @@ async def collect(stories: list[list[Step]]) -> list[Pair]:
                         await pipeline.load(tx, batch)
                         for chunk in batch.chunks:
                             for old, measures in current.measure_all(chunk, batch):
+                                measures |= current.measure_values(chunk, old)
                                 found.append((measures, old.source_message_id in replaced))
                         await pipeline.write(tx, batch)
     return found

@@ -5,7 +5,7 @@ Later chunks of a call are compared with earlier ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import nlargest
@@ -14,6 +14,7 @@ from typing import Any
 from ..context import Context
 from ..index import Snapshot
 from ..storage import Change, Checks, Save, SeenMessage
+from ..text import normalize
 from ..types import Memory, Scope
 from .analyze import Chunk, is_turn
 from .guard import Item
@@ -46,6 +47,7 @@ class Batch:
     replaced: list[tuple[Chunk, Memory]] = field(
         default_factory=list
     )  # turns and what they replace
+    alike: dict[object, set[str]] = field(default_factory=dict)  # ids of memories, by form
     puts: dict[str, Save] = field(default_factory=dict)
     others: list[Change] = field(default_factory=list)
     messages: list[SeenMessage] = field(default_factory=list)
@@ -53,6 +55,21 @@ class Batch:
     @property
     def chunks(self) -> list[Chunk]:
         return [chunk for item in self.items for chunk in item.chunks]
+
+    def add(self, memory: Memory) -> None:
+        """Add a memory, or a new version of it, that chunks may repeat."""
+        self.memories[memory.id] = memory
+        for form in _forms(memory):
+            self.alike.setdefault(form, set()).add(memory.id)
+
+    def find_alike(self, chunk: Chunk) -> list[Memory]:
+        """Return the memories that may have the same text or a near fingerprint, in their order."""
+        found: set[str] = set()
+        for form in _forms(chunk):
+            found |= self.alike.get(form, set())
+        if not found:
+            return []
+        return [memory for id, memory in self.memories.items() if id in found]
 
     def neighbors(self, chunk: Chunk) -> Neighbors:
         """Return the memories a chunk is compared with, nearest first."""
@@ -82,8 +99,14 @@ class Batch:
         if memory.key:
             self.keyed[memory.key] = memory
         if policy.exact or policy.near or policy.bands or policy.conflicts:
-            self.memories[memory.id] = memory
+            self.add(memory)
         session = memory.labels.session
         place = memory.sequence
         if session is not None and place is not None:
             self.places[session] = max(place, self.places.get(session, place))
+
+
+def _forms(of: Chunk | Memory) -> Iterator[object]:
+    """Yield the hash and the parts of the fingerprint: near ones have a part in common."""
+    yield of.content_hash
+    yield from enumerate(normalize.split_fingerprint(of.simhash))

@@ -9,11 +9,9 @@ logistic model over readable measures gives the probability that it replaces one
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import NamedTuple
+from itertools import product, starmap
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +21,9 @@ from ..index.arrays import Floats
 from ..storage import Relation, Save
 from ..storage.transaction import Transaction
 from ..text import authority, cues
-from ..text.changes import read_cues
-from ..text.compare import RELATIVES
-from ..text.contradictions import contradicts
+from ..text.changes import read
+from ..text.contradictions import clauses_contradict
 from ..text.cues import FROM_ASSISTANT, IS_EXTRACTED, IS_SUMMARY, ONLY_ASKS
-from ..text.statements import parse
-from ..text.values import read_values
 from ..types import CONTRADICTS, KINDS, REPLACES, Memory, Outcome
 from . import transitions
 from .analyze import Chunk
@@ -42,13 +37,10 @@ LEAST_SIMILAR = 0.1
 PARTITIONED = 1000  # from this number on, sorting all would take longer
 CLOSE = 0.2  # similarity from which on the rules are asked
 LONGEST = 40  # words of a statement that can be superseded as a whole
-MOST_CLAUSES = 5  # of a text that are compared by rules
 SHORT = 22  # words
 JUST_BEFORE = 3  # turns
 CUES = "ended moved new now corrected added past hypothetical".split()
 _INSIGHT = KINDS.index("insight")
-_WORD = re.compile(r"\w+")
-_CLAUSE = re.compile(r"(?<=[.!?;:])\s+|,\s+|\s[–—-]\s")
 # Of the measures; most of them are 1 if something holds, and 0 otherwise.
 WEIGHTS = {
     "always": -9.37,
@@ -79,37 +71,8 @@ WEIGHTS = {
     "older_asks": -0.29,  # share of the older statement that asks
     "size": -0.83,  # logarithm of the number of earlier memories, to base 10
 }
-
-
-class Read(NamedTuple):
-    """What is compared of a text."""
-
-    cues: frozenset[str]
-    words: frozenset[str]
-    numbers: frozenset[object]  # numbers, times and days
-    names: frozenset[str]
-    relatives: frozenset[str]
-    is_english: bool  # in other languages, a capital need not mean a name
-    length: int  # in words
-    asks: float
-
-
-@lru_cache(maxsize=1 << 10)
-def read(text: str) -> Read:
-    """Read what is compared of a text."""
-    values = read_values(text)
-    spoken = _WORD.findall(text.lower())
-    return Read(
-        cues=read_cues(text),
-        words=frozenset(spoken),
-        numbers=frozenset((*values.numbers, *values.times, *values.dates))
-        | {f"day {day}" for day in values.weekdays},
-        names=frozenset(map(str.lower, values.names)),
-        relatives=RELATIVES.intersection(spoken),
-        is_english=cues.is_english(text),
-        length=len(spoken),
-        asks=cues.asking_share(text),
-    )
+_OF_VALUES = ("other_number", "same_number", "other_name")
+_HIGHEST = {name: float(WEIGHTS[name] > 0) for name in _OF_VALUES}
 
 
 def may_change(chunk: Chunk) -> bool:
@@ -133,7 +96,7 @@ async def find_older(tx: Transaction, batch: Batch) -> None:
         rows.update(row for row, _ in near)
     memories = await tx.at_rows(batch.scope, sorted(rows)) if rows else {}
     for row, memory in memories.items():
-        batch.memories[memory.id] = memory
+        batch.add(memory)
         batch.rows[memory.id] = row
     said = _compare_said(turns, asked, batch)
     for i, near, here in zip(asked, stored, said, strict=True):
@@ -236,7 +199,7 @@ def measure(
     nearest: bool,
     last: int,
 ) -> dict[str, float]:
-    """Return the measures of a turn and an earlier statement.
+    """Return the measures of a turn and an earlier statement, apart from their values.
 
     `last` is the sequence number of the turn before it in its session.
     """
@@ -255,11 +218,6 @@ def measure(
         "similar": similar,
         "nearest": float(nearest),
         "changed_similar": has_changed * similar,
-        "other_number": float(
-            bool(new.numbers and old.numbers) and new.numbers.isdisjoint(old.numbers)
-        ),
-        "same_number": float(not new.numbers.isdisjoint(old.numbers)),
-        "other_name": float(new.is_english and bool(old.names and new.names - old.names)),
         "relative": float(bool(new.relatives - old.relatives)),
         "same_speaker": float(speaker == older.speaker),
         "same_session": float(is_here),
@@ -270,6 +228,18 @@ def measure(
         "short": float(new.length <= SHORT),
         "older_asks": old.asks,
         "size": math.log10(max(1, chunk.earlier)),
+    }
+
+
+def measure_values(chunk: Chunk, older: Memory) -> dict[str, float]:
+    """Return the measures of the numbers and names, which take the longest to read."""
+    new = read(chunk.text)
+    old = read(older.text)
+    is_same = not new.numbers.isdisjoint(old.numbers)
+    return {
+        "other_number": float(bool(new.numbers and old.numbers) and not is_same),
+        "same_number": float(is_same),
+        "other_name": float(new.is_english and bool(old.names and new.names - old.names)),
     }
 
 
@@ -299,11 +269,15 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
     found: list[tuple[Memory, float]] = []
     for memory, measures in measure_all(chunk, batch):
         is_kept = memory.pinned or memory.manually_saved or memory.valid_to is not None
-        likely = weigh(measures)
+        if is_kept or since < transitions.held_since(memory):
+            continue
+        likely = weigh(measures | _HIGHEST)
+        if likely >= LIKELY:  # seldom: only then the values are read
+            likely = weigh(measures | measure_values(chunk, memory))
         is_close = measures["similar"] >= CLOSE and chunk.has_same_source(memory)
         if is_close and contradicts_clause(chunk.text, memory.text):
             likely = CERTAIN
-        if likely >= LIKELY and not is_kept and since >= transitions.held_since(memory):
+        if likely >= LIKELY:
             if read(memory.text).length > LONGEST:  # it says more than what changed
                 likely = min(likely, SURE - 0.01)
             found.append((memory, likely))
@@ -320,12 +294,7 @@ def contradicts_clause(new: str, old: str) -> bool:
     """
     if "hypothetical" in read(new).cues:
         return False
-    clauses = [parse(clause) for clause in _CLAUSE.split(old)[:MOST_CLAUSES]]
-    for clause in _CLAUSE.split(new)[:MOST_CLAUSES]:
-        statement = parse(clause)
-        if any(contradicts(statement, other) for other in clauses):
-            return True
-    return False
+    return any(starmap(clauses_contradict, product(read(new).clauses, read(old).clauses)))
 
 
 def replace_older(chunk: Chunk, batch: Batch, id: str) -> Outcome:

@@ -95,7 +95,7 @@ def find_duplicate(
     """
     policy = batch.policy
     close = []
-    for memory in batch.memories.values():
+    for memory in batch.find_alike(chunk):
         if not memory.is_active:
             continue
         is_same = memory.content_hash == chunk.content_hash

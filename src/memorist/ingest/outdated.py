@@ -12,11 +12,11 @@ from ..index.arrays import Bools
 from ..storage import Relation
 from ..storage.transaction import Transaction
 from ..text import entities
-from ..text.changes import says_more
+from ..text.changes import read, says_more
 from ..text.cues import FROM_ASSISTANT
 from ..types import REPLACES, Memory
 from .batch import Batch
-from .current import JUST_BEFORE, LONGEST, contradicts_clause, outdate, read
+from .current import JUST_BEFORE, LONGEST, contradicts_clause, outdate
 
 
 async def end_repeats(tx: Transaction, batch: Batch) -> None:
@@ -33,7 +33,7 @@ async def end_repeats(tx: Transaction, batch: Batch) -> None:
                 pair = Relation(from_id=chunk.id, to_id=memory.id, type=REPLACES, at=batch.now)
                 batch.others.append(pair)
                 outdate(batch.memories.get(memory.id, memory), chunk, batch, chunk.id)
-    read.cache_clear()  # a text that is kept here could not be forgotten
+    read.cache_clear()
 
 
 async def _load(tx: Transaction, batch: Batch, wanted: Bools) -> Iterable[Memory]:

@@ -213,7 +213,7 @@ async def load(tx: Transaction, batch: Batch) -> None:
     near = _find_near_rows(batch)
     if policy.exact:
         for memory in await tx.same_text(scope, checks.same & hashes):
-            batch.memories[memory.id] = memory
+            batch.add(memory)
     rows = set().union(*near.values())
     for chunk in chunks if policy.near else ():
         positions = normalize.find_near(snapshot.simhash, chunk.simhash)
@@ -222,7 +222,7 @@ async def load(tx: Transaction, batch: Batch) -> None:
     if rows:
         at_rows = await tx.at_rows(scope, sorted(rows))
         for row, memory in at_rows.items():
-            batch.memories[memory.id] = memory
+            batch.add(memory)
             batch.rows[memory.id] = row
         for text, cosines in near.items():
             batch.near[text] = {at_rows[row].id: cosine for row, cosine in cosines.items()}

@@ -9,12 +9,21 @@ from __future__ import annotations
 
 import re
 import tomllib
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from .compare import RELATIVES
+from .cues import asking_share, is_english
+from .statements import Clause, parse_clause
+from .values import Values, read_values
+
 _MOST_READ = 1000  # characters; what changed is said at once, or in a text of its own
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+_SPOKEN = re.compile(r"\w+")
+_CLAUSE = re.compile(r"(?<=[.!?;:])\s+|,\s+|\s[–—-]\s")
+MOST_CLAUSES = 5  # of a text that are compared by rules
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
@@ -80,3 +89,64 @@ def says_more(text: str) -> bool:
     read = text[:_MOST_READ]
     sentences = [each for each in _SENTENCE.split(read) if len(each.split()) >= _LEAST_SAID]
     return len(sentences) > 1 or _JOINED.search(read) is not None
+
+
+@dataclass(frozen=True)
+class ComparedText:
+    """What is compared of a text. Each part is read on first use."""
+
+    text: str
+
+    @cached_property
+    def cues(self) -> frozenset[str]:
+        return read_cues(self.text)
+
+    @cached_property
+    def spoken(self) -> list[str]:
+        return _SPOKEN.findall(self.text.lower())
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return frozenset(self.spoken)
+
+    @cached_property
+    def values(self) -> Values:
+        return read_values(self.text)
+
+    @cached_property
+    def numbers(self) -> frozenset[object]:
+        """Numbers, times and days."""
+        values = self.values
+        days = {f"day {day}" for day in values.weekdays}
+        return frozenset((*values.numbers, *values.times, *values.dates, *days))
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        return frozenset(map(str.lower, self.values.names))
+
+    @cached_property
+    def relatives(self) -> frozenset[str]:
+        return RELATIVES.intersection(self.spoken)
+
+    @cached_property
+    def is_english(self) -> bool:
+        """In other languages, a capital need not mean a name."""
+        return is_english(self.text)
+
+    @cached_property
+    def length(self) -> int:
+        """In words."""
+        return len(self.spoken)
+
+    @cached_property
+    def asks(self) -> float:
+        return asking_share(self.text)
+
+    @cached_property
+    def clauses(self) -> list[Clause]:
+        parts = _CLAUSE.split(self.text)[:MOST_CLAUSES]
+        return list(filter(None, map(parse_clause, parts)))
+
+
+# Cleared after each write: a text that is kept here could not be forgotten.
+read = lru_cache(maxsize=1 << 10)(ComparedText)

@@ -44,7 +44,6 @@ _FAVORITE = re.compile(r"(?i)\bfavou?rite\b")
 _UNSURE = word_set("maybe would must if")
 _BEING = word_set("is are am : = 'm ’m 's ’s 're ’re") | {"will be"}
 _MEASURING = word_set("cost costs weigh weighs earn earns have has own owns")
-_LIKINGS = set(parse("like likes love enjoy hate dislike detest loathe adore").words)
 _WHEN = "times dates weekdays months".split()
 
 
@@ -61,8 +60,14 @@ def contradicts(new: Statement, old: Statement) -> bool:
     """
     a = new.clause
     b = old.clause
-    if a is None or b is None:
-        return False
+    return a is not None and b is not None and clauses_contradict(a, b)
+
+
+def clauses_contradict(a: Clause, b: Clause) -> bool:
+    """Return whether a clause gives another value to an attribute that an older one states."""
+    has_same_verb = a.base_verb != "" and a.base_verb == b.base_verb
+    if not has_same_verb and a.topics != b.topics:
+        return False  # every rule needs one of them
     marks = a.marks | b.marks
     if _UNSURE & marks:
         return False
@@ -82,10 +87,9 @@ def is_relative(text: str) -> bool:
 
 def _has_other_value(a: Clause, b: Clause) -> bool:
     """Return whether one attribute of one subject has another figure, name or choice."""
-    verb = a.verb.removesuffix("s")
+    verb = a.base_verb
     is_being = a.verb in _BEING
-    other_verb = b.verb.removesuffix("s")
-    if not a.subject or verb != other_verb:
+    if not a.subject or not verb or verb != b.base_verb:
         return False
     if a.subject.lower() != b.subject.lower():
         subject = parse(a.subject)
@@ -141,9 +145,7 @@ def _is_rescheduled(a: Clause, b: Clause) -> bool:
 
 def _is_reversed(a: Clause, b: Clause) -> bool:
     """Return whether a like became a dislike, or a statement is now negated."""
-    one = set(a.words) - _LIKINGS
-    other = set(b.words) - _LIKINGS
-    if not one or one != other:
+    if not a.topics or a.topics != b.topics:
         return False
     if not _have_same_values(a, b, "negations", "leanings"):
         return False

@@ -10,8 +10,7 @@ are English.
 import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from . import tokens
 from .clock import MONTH_NUMBERS, MONTHS
@@ -87,11 +86,12 @@ _CHANGE = word_set("""
     anymore longer actually correction new current currently any has been got brought forward
     back set scheduled planned again since
     """)
+# The lookaheads below only save time: at most places none of the alternatives can begin.
 _HOURS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 _CLOCK = re.compile(rf"\b(?:at|to|from|until) ({'|'.join(_HOURS[1:])})\b(?! [a-z])")
 _MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?" for month in MONTHS)
 _DATE = re.compile(
-    rf"(?i)\b(?:(?P<month>{_MONTH})\.? (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
+    rf"(?i)\b(?=[adfjmnost\d])(?:(?P<month>{_MONTH})\.? (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
     rf"|(?:the )?(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month2>{_MONTH}))\b(?! \d{{4}})"
 )
 _MOVED = re.compile(
@@ -104,15 +104,15 @@ _RECENTLY = re.compile(
     r"(?:the week(?:end)? of \d{4}-\d\d-\d\d|\d{4}-\d\d-\d\d|[A-Z][a-z]{2,8} \d{4})(?!\S*\w)"
 )
 _JOINED = re.compile(
-    r"(?:['’]ve|['’]s| have| has)?(?: just| recently)? (?:joined|(?:started|began)(?: working"
+    r"(?=[ '’])(?:['’]ve|['’]s| have| has)?(?: just| recently)? (?:joined|(?:started|began)(?: working"
     r"| work)? (?:at|for))\b"
 )
 _VERB = re.compile(
-    r"(?i)\s(?:is|are|am|costs?|weighs?|earns?|has|have|owns?|lives?|works?|prefers?|stays?|studies"
-    r"|study|will be"
+    r"(?i)(?=[\s'’:=])(?:\s(?:is|are|am|costs?|weighs?|earns?|has|have|owns?|lives?|works?|prefers?"
+    r"|stays?|studies|study|will be"
     r"|takes? place|starts?|begins?|leaves?|departs?|ends?|goes|opens?|closes?|due)\b"
     r"|(?<=\bi)['’]m\b"
-    r"|(?:(?<=\bhe)|(?<=\bshe)|(?<=\bit))['’]s\b|(?:(?<=\bwe)|(?<=\bthey))['’]re\b|\s?[:=]\s"
+    r"|(?:(?<=\bhe)|(?<=\bshe)|(?<=\bit))['’]s\b|(?:(?<=\bwe)|(?<=\bthey))['’]re\b|\s?[:=]\s)"
 )
 _SENTENCES = re.compile(r"[.!?;]\s+\S")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
@@ -193,9 +193,30 @@ class Clause(Statement):
     says_changed: bool  # it says that something changed
 
     @cached_property
+    def base_verb(self) -> str:
+        """The verb without the ending of the third person."""
+        return self.verb.removesuffix("s")
+
+    @cached_property
+    def topics(self) -> frozenset[str]:
+        """The stems apart from those that like or dislike something."""
+        return frozenset(self.words) - LIKINGS
+
+    @cached_property
     def object_words(self) -> tuple[str, ...]:
         """The stems that follow the verb."""
         return parse(self.rest).words
+
+
+class WordParts(NamedTuple):
+    """What a single word contributes to a statement."""
+
+    marks: tuple[str, ...]
+    person: str | None
+    is_possessive: bool
+    stem: str | None  # None if it carries no meaning
+    is_tensed: bool  # a verb in the past tense is searched among these
+    is_past: bool
 
 
 def parse(text: str) -> Statement:
@@ -204,40 +225,60 @@ def parse(text: str) -> Statement:
     >>> parse("Please remember that I'm still living in a small flat above the bakery").words
     ('reside', 'small', 'flat', 'bakeri')
     """
+    return Statement(**_parse_fields(text))
+
+
+def _parse_fields(text: str) -> dict[str, Any]:
+    """Return the fields of a statement."""
     core = strip_preface(text)
     plain = _ROLE.sub("am", for_hash(core))
     found = tokens.words(plain)
     stems: dict[str, None] = {}
     marks: set[str] = set()
     persons: dict[str, None] = {}
-    tensed = [""]  # the words in which a verb in the past tense is searched
+    before = ""
     has_possessive = False
     for word in found:
-        if word in _MARKS:
-            marks.add(_MARKS[word])
-        if word in _PERSONS:
-            persons[_PERSONS[word]] = None
-        if word.endswith("'d"):
-            marks.add("would")
-        has_possessive |= word.endswith("'s") and word not in _PRESENT
-        if word not in _SMALL and not is_value(word):
-            stems[_stem(word)] = None
-        if word != "not" and (word in _PRESENT or word not in _EMPTY):
-            tensed.append(word)
-    if "?" in plain:
-        marks.add("?")
-    for before, word in pairwise(tensed):
-        is_past = word in _WENT or (len(word) > 4 and _PAST.search(word))
+        marked, person, is_possessive, stem, is_tensed, is_past = _read_word(word)
+        marks.update(marked)
+        if person is not None:
+            persons[person] = None
+        has_possessive |= is_possessive
+        if stem is not None:
+            stems[stem] = None
         if is_past and before not in _PRESENT:
             marks.add("past")
-    return Statement(
-        text=text,
-        core=core,
-        spoken=tuple(found),
-        words=tuple(stems),
-        marks=frozenset(marks),
-        persons=tuple(persons),
-        has_possessive=has_possessive,
+        if is_tensed:
+            before = word
+    if "?" in plain:
+        marks.add("?")
+    return {
+        "text": text,
+        "core": core,
+        "spoken": tuple(found),
+        "words": tuple(stems),
+        "marks": frozenset(marks),
+        "persons": tuple(persons),
+        "has_possessive": has_possessive,
+    }
+
+
+@lru_cache(maxsize=1 << 14)
+def _read_word(word: str) -> WordParts:
+    """Look a word up in all tables; most words of a text are seen again and again."""
+    marks = [_MARKS[word]] if word in _MARKS else []
+    if word.endswith("'d"):
+        marks.append("would")
+    has_meaning = word not in _SMALL and not is_value(word)
+    is_tensed = word != "not" and (word in _PRESENT or word not in _EMPTY)
+    is_past = word in _WENT or (len(word) > 4 and _PAST.search(word) is not None)
+    return WordParts(
+        marks=tuple(marks),
+        person=_PERSONS.get(word),
+        is_possessive=word.endswith("'s") and word not in _PRESENT,
+        stem=_stem(word) if has_meaning else None,
+        is_tensed=is_tensed,
+        is_past=is_tensed and is_past,
     )
 
 
@@ -250,7 +291,6 @@ def strip_preface(text: str) -> str:
     return _PREFACE.sub("", text) or text
 
 
-@lru_cache(maxsize=1 << 12)
 def _stem(word: str) -> str:
     """Return the stem that stands for a word and its synonyms."""
     stem = (tokens.analyze(word) or [word])[0]
@@ -260,7 +300,7 @@ def _stem(word: str) -> str:
 def parse_clause(text: str) -> Clause | None:
     """Split a text at its verb and parse it; return None if it is not one short clause."""
     parts = split_clause(text)
-    return parts and Clause(**parts._asdict() | vars(parse(parts.text)))
+    return parts and Clause(**parts._asdict() | _parse_fields(parts.text))
 
 
 def split_clause(text: str) -> ClauseParts | None:
@@ -278,8 +318,10 @@ def split_clause(text: str) -> ClauseParts | None:
         return f"1-{month}-{date['day'] or date['day2']}"
 
     told = _CLOCK.sub(lambda match: f"at {_HOURS.index(match[1])}:00", told)
-    told = _JOINED.sub(" works at", _DATE.sub(in_figures, told))
-    told = _MOVED.sub(r"\g<who> lives in", _RECENTLY.sub(r"\g<moved>", told))
+    told = _DATE.sub(in_figures, told)
+    told = _JOINED.sub(" works at", told)
+    told = _RECENTLY.sub(r"\g<moved>", told)
+    told = _MOVED.sub(r"\g<who> lives in", told)
     kept = [word for word in told.split() if word.strip(",.!").lower() not in _CHANGE]
     bare = " ".join(kept)
     match = _VERB.search(f" {bare}")
@@ -291,3 +333,6 @@ def split_clause(text: str) -> ClauseParts | None:
         rest=bare[end - 1 :].strip(" ,."),
         says_changed=bare != told,
     )
+
+
+LIKINGS = frozenset(parse("like likes love enjoy hate dislike detest loathe adore").words)

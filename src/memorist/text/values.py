@@ -230,8 +230,10 @@ def _remove_references(text: str) -> str:
 def _tokens(text: str) -> list[str]:
     found = []
     for token in _TOKEN.findall(text):
-        whole = _SHORTENED.sub("", token)
-        found.append(_APOSTROPHE.sub("", whole))
+        if "'" in token or "’" in token:
+            whole = _SHORTENED.sub("", token)
+            token = _APOSTROPHE.sub("", whole)
+        found.append(token)
     return found
 
 
