@@ -79,7 +79,7 @@ def may_change(chunk: Chunk) -> bool:
     """Return whether a turn can replace something: a person states it."""
     if chunk.vector is None or not authority.is_own_role(chunk.draft.labels.role):
         return False
-    return cues.asking_share(chunk.text) < 1 and len(chunk.text.split()) >= 2
+    return read(chunk.text).asks < 1 and len(chunk.text.split()) >= 2
 
 
 async def find_older(tx: Transaction, batch: Batch) -> None:
@@ -160,7 +160,7 @@ def _compare_said(
     places = []
     for i, chunk in enumerate(turns):
         is_own = authority.is_own_role(chunk.draft.labels.role)
-        if is_own and chunk.vector is not None and cues.asking_share(chunk.text) < 1:
+        if is_own and chunk.vector is not None and read(chunk.text).asks < 1:
             places.append(i)
     firsts = np.array([turns[i].vector for i in places])
     others = np.array([second[turns[i].text][1] for i in places if turns[i].text in second])

@@ -124,7 +124,8 @@ _TIME_EXPRESSIONS = rf"""
     (?:since|when) (?:i|we|he|she|they) (?:was|were)\b
     """
 _TIMES = re.sub(r"\s*\n\s*", "|", _TIME_EXPRESSIONS.strip())
-_TIME = re.compile(rf"(?i)\b(?:{_TIMES})")
+# The lookahead only saves time: elsewhere none of the expressions can begin.
+_TIME = re.compile(rf"(?i)\b(?=[\da-fijl-pr-uwy])(?:{_TIMES})")
 _WHEN = re.compile(
     r"(?i)(?:^|[,;.!?] |\band )when (?:did|do|does|is|are|was|were|will|has|have|had|can|could|should"
     r"|would|exactly)\b|"

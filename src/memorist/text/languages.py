@@ -73,7 +73,8 @@ def detect_language(words: Sequence[str], default: str = "english") -> str:
     for word in words[:_MOST_READ]:
         for name, weight in _spoken_in(word).items():
             votes[name] += weight
+    most = max(votes.values(), default=0.0)
+    if most < max(1.0, _LEAST * min(len(words), _MOST_READ)):
+        return default
     names = (default, *STOP_WORDS, *votes)  # of equals, the first
-    best = max(names, key=votes.__getitem__)
-    needed = max(1.0, _LEAST * min(len(words), _MOST_READ))
-    return best if votes[best] >= needed else default
+    return next(name for name in names if votes.get(name) == most)
