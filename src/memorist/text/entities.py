@@ -255,8 +255,8 @@ def _words(text: str) -> list[_Word]:
         if before == ". " and found and found[-1].text in _ABBREVIATED:
             before = " "
         is_joined = before == " "
-        is_first = not found or bool(_SENTENCE_START.search(before))
-        word = _POSSESSIVE.sub("", match.group())
+        is_first = not found or (not is_joined and bool(_SENTENCE_START.search(before)))
+        word = match[0] if match[0].isalnum() else _POSSESSIVE.sub("", match[0])
         found.append(_Word(word, is_first, is_joined))
         end = stop
     return found
@@ -339,7 +339,7 @@ def keyphrases(text: str) -> list[Entity]:
     run: list[str] = []
     lower = LINK.sub(" ", text).lower()
     for token in (*_PHRASE_WORD.findall(lower), "."):
-        word = _POSSESSIVE.sub("", token)
+        word = token if token.isalnum() else _POSSESSIVE.sub("", token)
         if len(word) > 2 and not is_common(word) and word not in _EMPTY:
             run.append(word)
             continue
