@@ -76,5 +76,5 @@ def detect_language(words: Sequence[str], default: str = "english") -> str:
     most = max(votes.values(), default=0.0)
     if most < max(1.0, _LEAST * min(len(words), _MOST_READ)):
         return default
-    names = (default, *STOP_WORDS, *votes)  # of equals, the first
+    names: tuple[str, ...] = (default, *STOP_WORDS, *votes)  # of equals, the first
     return next(name for name in names if votes.get(name) == most)
