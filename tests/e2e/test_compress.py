@@ -51,7 +51,7 @@ TOPICS = (
 
 @asynccontextmanager
 async def opened(place: str, **settings: Any) -> AsyncIterator[Client]:
-    async with aio.open(place, embedder="hashing", **settings) as engine:
+    async with aio.open(place, embedder="hashing", extract="off", **settings) as engine:
         engine.ctx.clock = Clock(START + timedelta(days=1))
         yield engine
 
@@ -656,12 +656,12 @@ async def test_two_at_a_time_sum_nothing_up_twice(place: str) -> None:
 
 
 def test_the_command_line_compresses_and_rolls_up(place: str) -> None:
-    with memorist.open(place, embedder="hashing") as memory:
+    with memorist.open(place, embedder="hashing", extract="off") as memory:
         for number in range(3):
             memory.scope("ana", session=f"s{number}").remember(turns(number))
         before = len(memory.scope("ana").list(limit=100))
     usual = ["--db", place, "--user", "ana", "--json"]
-    env = {"MEMORIST_EMBEDDER": "hashing"}
+    env = {"MEMORIST_EMBEDDER": "hashing", "MEMORIST_EXTRACT": "off"}
 
     def told(*words: str) -> dict[str, Any]:
         done = CliRunner().invoke(app, [*words, *usual], env=env)
@@ -675,7 +675,7 @@ def test_the_command_line_compresses_and_rolls_up(place: str) -> None:
     assert told("jobs", "roll-up", "--days", "30")["groups"] == 0
     plain = CliRunner().invoke(app, ["jobs", "compress", *usual[:-1]], env=env)
     assert "0 groups with 0 memories summarized" in plain.stdout
-    with memorist.open(place, embedder="hashing") as memory:
+    with memorist.open(place, embedder="hashing", extract="off") as memory:
         assert len(memory.scope("ana").list(limit=100)) == before - 8 + 2
 
 

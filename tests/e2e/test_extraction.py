@@ -559,6 +559,22 @@ async def test_a_real_client_asks_with_the_prompt_and_gets_a_grounded_fact(
     assert (asked.body["temperature"], asked.most) == (0, 320)
 
 
+async def test_one_fact_that_does_not_fit_does_not_spoil_the_others(
+    tmp_path: Path, llm_server: Server
+) -> None:
+    llm_server.answer = lambda request: {"facts": [item("x" * 281), item(LIBRARY, LIBRARY)]}
+    settings = {"llm": "openai:m", "llm_url": f"{llm_server.url}/v1", "llm_key": "k"}
+    async with aio.open(
+        tmp_path / "m.db", embedder="hashing", extract="model", **settings
+    ) as engine:
+        ana = engine.scope("ana")
+        (id,) = (await ana.remember([turn(f"{TOLD} {LIBRARY}")])).ids
+        done = await ana.extract(id)
+        assert done.by == "model"
+        assert [fact.text for fact in await facts(ana)] == [LIBRARY, FACT]
+    assert len(llm_server.requests) == 1
+
+
 @pytest.mark.spec("CLK-80")
 async def test_the_model_that_is_configured_for_memory_draws_the_facts(
     tmp_path: Path, llm_server: Server

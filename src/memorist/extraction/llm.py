@@ -105,6 +105,7 @@ def build_prompt(source: str, who: str, most: int) -> Prompt:
         user=user,
         schema=SCHEMA,
         max_tokens=MOST_TOKENS,
+        keeps_items=True,
     )
 
 

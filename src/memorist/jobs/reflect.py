@@ -94,7 +94,8 @@ async def gather(
     recent = await reading.page(scope, episodic, limit=_PAGE)
     where = Filter(kinds=("semantic", "procedural"), created_after=last)
     stated = await reading.page(scope, where, limit=_PAGE)
-    facts = list(filter(authority.is_persons, stated))
+    current = [memory for memory in stated if memory.valid_to is None]
+    facts = list(filter(authority.is_persons, current))
     activities: list[Memory] = []
     turns: list[Memory] = []
     left = CHARACTERS

@@ -236,6 +236,24 @@ def find_problems(
             yield from find_problems(value[name], known[name], name)
 
 
+def drop_misfits(value: Any, schema: Mapping[str, Any]) -> Any:
+    """Return an answer without the items of its lists that do not fit, if others do.
+
+    >>> schema = {"properties": {"n": {"type": "array", "items": {"type": "integer"}}}}
+    >>> drop_misfits({"n": [1, "two", 3]}, schema), drop_misfits({"n": ["two"]}, schema)
+    ({'n': [1, 3]}, {'n': ['two']})
+    """
+    if not isinstance(value, dict):
+        return value
+    kept = dict(value)
+    for name, part in schema.get("properties", {}).items():
+        if part.get("type") == "array" and isinstance(value.get(name), list):
+            items = part.get("items", {})
+            fitting = [item for item in value[name] if not any(find_problems(item, items))]
+            kept[name] = fitting or value[name]
+    return kept
+
+
 def drop_keywords(schema: Any, keywords: Collection[str]) -> Any:
     """Return a schema without some of its keywords, for a server that does not support them.
 

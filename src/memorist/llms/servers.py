@@ -14,7 +14,15 @@ from typing import Any, ClassVar, NamedTuple
 from ..errors import BadModelAnswer, ModelUnavailable
 from ..providers import Failed, ModelServer, at
 from ..text.prompts import ModelAnswer, Prompt
-from . import TRIES, drop_keywords, find_object, find_problems, likely_cost, max_cost
+from . import (
+    TRIES,
+    drop_keywords,
+    drop_misfits,
+    find_object,
+    find_problems,
+    likely_cost,
+    max_cost,
+)
 
 MAX_BYTES = 1 << 20  # of a response
 TOOL = "answer"
@@ -94,6 +102,8 @@ class StructuredModel(ABC):
                     if not reply.is_cut:
                         try:
                             value = find_object(reply.text)
+                            if ask.keeps_items:
+                                value = drop_misfits(value, ask.schema)
                             problem = next(find_problems(value, ask.schema), "")
                         except ValueError as wrong:
                             problem = str(wrong)

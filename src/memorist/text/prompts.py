@@ -59,6 +59,7 @@ class Prompt:
     schema: Mapping[str, Any]
     max_tokens: int  # of the answer
     temperature: float = 0.0
+    keeps_items: bool = False  # items of a list that do not fit are left out, and the others used
 
 
 @frozen
