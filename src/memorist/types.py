@@ -29,8 +29,6 @@ HISTORY_EVENTS = ("ADD", "UPDATE", "DELETE", "MERGE", "LINK", "TTL", "RESTORE")
 ITEM_TYPES = ("fact", "preference", "project", "decision", "crumb", "request", "result")
 NO_ANSWER = "No stored memory answers this question."  # what an empty answer says
 NEAREST = 3  # memories that an explanation of an empty answer lists
-
-
 T = TypeVar("T")
 
 
