@@ -110,6 +110,8 @@ class ScopedClient(ManagedScope):
         remember = ingest.remember if self.offline is None else self.offline.remember
         outcomes: list[Outcome] = []
         for start in range(0, len(drafts), BATCH):
+            if ctx.extractor is not None:
+                ctx.extractor.start()  # again: a call with many drafts takes longer than it waits
             now = ctx.clock()
             batch = [replace(d, id=new_id(), told_at=now) for d in drafts[start : start + BATCH]]
             done = await remember(ctx, self.scope, batch, by, now)

@@ -52,6 +52,26 @@ async def test_an_idle_client_extracts_by_itself(tmp_path: Path) -> None:
         assert [fact.text for fact in found] == [FACT]
 
 
+async def test_extraction_waits_again_with_each_batch_of_a_long_call(tmp_path: Path) -> None:
+    class CountingExtractor:
+        def __init__(self) -> None:
+            self.starts = 0
+
+        def start(self) -> None:
+            self.starts += 1
+
+        async def close(self) -> None:
+            pass
+
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path, embedder="hashing") as memory:
+        ana = memory.scope("ana")
+        ana.ctx.extractor = counting = CountingExtractor()
+        await ana.remember(
+            [turn(f"I collect stamp number {each}.", str(each)) for each in range(600)]
+        )
+        assert counting.starts == 4, "before each batch of 256, and at the end"
+
+
 async def test_a_blocking_client_extracts_when_it_is_closed(tmp_path: Path) -> None:
     with memorist.open(tmp_path / "m.db", state_dir=tmp_path) as memory:
         memory.scope("ana", session="s1").remember([{"role": "user", "content": SAID}])
