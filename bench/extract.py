@@ -158,7 +158,7 @@ def read_labeled(folder: Path) -> list[Labeled]:
                 continue
             text = said["content"]
             is_evidence = said["id"] in wanted
-            for each in durable.propose(text, rules.THE_USER, AT, least=0.0):
+            for each in durable.propose(text, rules.THE_USER, AT, keeps_all=True):
                 # The short parts of a message are seldom what answers the question.
                 if not is_evidence or len(each.source) >= 0.3 * len(text):
                     weight = TRUST[is_evidence]
@@ -221,7 +221,7 @@ def fit(folder: Path) -> None:
     lines += [f"{name} = {value:.2f}" for name, value in zip(names, found, strict=False)]
     written = WEIGHTS.read_text("utf-8")
     head, _, tail = written.partition("[weights]\n")
-    kept_least = re.findall(r"^least = .*$", tail, re.MULTILINE)
+    kept_least = re.findall(r"^least.* = .*$", tail, re.MULTILINE)
     WEIGHTS.write_text("\n".join([f"{head}[weights]", *kept_least, *lines, ""]), "utf-8")
 
 

@@ -62,12 +62,12 @@ def test_a_role_for_the_assistant_is_no_fact(said: str) -> None:
 
 
 def test_what_people_tell_each_other_counts_only_if_it_is_about_them() -> None:
-    said = "The bridge in Porto was built in 1886."
-    assert found(said) == ["The user said: The bridge in Porto was built in 1886."]
+    said = "Bridge toll in Porto is 3 euros since 2019."
+    assert found(said) == ["The user said: Bridge toll in Porto is 3 euros since 2019."]
     assert found(said, who="Ana") == []
-    told = "The bridge in Porto was built by my grandfather in 1886."
+    told = "Bridge toll in Porto is 3 euros since 2019 for my grandfather."
     assert found(told, who="Ana") == [
-        "Ana said: The bridge in Porto was built by Ana's grandfather in 1886."
+        "Ana said: Bridge toll in Porto is 3 euros since 2019 for Ana's grandfather."
     ]
 
 
@@ -118,7 +118,7 @@ def test_each_statement_is_well_worded() -> None:
     said = (
         "ok so im 29, we use slog. my gran says hi! it rains. no carp. she's 3; they left us 4 dogs"
     )
-    for each in durable.propose(said, "The user", AT, least=0.0):
+    for each in durable.propose(said, "The user", AT, keeps_all=True):
         assert prompts.find_fault(each.text) == ""
         assert each.source in said
 

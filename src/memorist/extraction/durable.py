@@ -35,7 +35,9 @@ KINDS: dict[Type, re.Pattern[str]] = {
     type: re.compile(pattern) for type, pattern in _TABLES["types"].items()
 }
 WEIGHTS: dict[str, float] = _TABLES["weights"]
-LEAST = WEIGHTS["least"]  # probability from which a candidate is kept
+# Probability from which a statement is kept.
+LEAST = WEIGHTS["least"]
+LEAST_QUOTED = WEIGHTS["least_quoted"]  # if the speaker is not its subject
 
 
 _SUBJECTS = {"verb": "I", "doing": "I am", "been": "I have"}
@@ -63,7 +65,8 @@ def propose(
     who: str,
     at: datetime,
     known: Sequence[str] = (),
-    least: float = LEAST,
+    *,
+    keeps_all: bool = False,
 ) -> Iterator[Proposal]:
     """Yield the statements of a turn that are likely to last, except the clauses that are known.
 
@@ -80,7 +83,8 @@ def propose(
             source = line[span.start : span.end].strip(" ,;:–—-")
             told = _add_subject(source, is_first=not line[: span.start].strip())
             probability = estimate(told)
-            if probability < least:
+            least = LEAST if PATTERNS["own_subject"].match(told) else LEAST_QUOTED
+            if probability < least and not keeps_all:
                 continue
             if stated := state(told, who, at):
                 is_own = not stated.startswith(f"{who} said: ") or PATTERNS["myself"].search(told)
@@ -180,8 +184,10 @@ def _depends(said: str, before: str) -> bool:
     """Return whether a sentence continues the one before it."""
     bare = PATTERNS["lead"].sub("", said).strip(" .!")
     if PATTERNS["own"].match(bare):
-        return len(before) < 60 and not PATTERNS["finite"].search(before)
-    if CUES["emotion"].search(bare) or (" " not in bare and not CUES["rule"].search(bare)):
+        is_topic = len(before) < 60 and not CUES["emotion"].search(before)
+        return is_topic and not PATTERNS["finite"].search(before)
+    is_word = " " not in bare and not (CUES["rule"].search(bare) or CUES["number"].search(bare))
+    if is_word or CUES["emotion"].search(bare):
         return False
     is_fragment = not PATTERNS["finite"].search(said) or not PATTERNS["finite"].search(before)
     return is_fragment or PATTERNS["dependent"].match(said) is not None
@@ -239,7 +245,8 @@ def states(clause: str, before: str = "") -> bool:
     vague = "vague_rule" if PATTERNS["rule"].search(bare) else "vague"
     if any(PATTERNS[name].search(bare) for name in ("unsure", "report", vague)):
         return False
-    if PATTERNS["promise"].search(bare) and not (TIME.search(bare) or CUES["number"].search(bare)):
+    is_passing = PATTERNS["promise"].search(bare) or PATTERNS["feeling"].search(bare)
+    if is_passing and not (TIME.search(bare) or CUES["number"].search(bare)):
         return False
     bare = replace_that(PATTERNS["this"].sub("the", bare))
     told = resolve(f"{before}\n{bare}")
