@@ -2,14 +2,18 @@
 
     python -m bench.changes [FILE …] [--all-at-once] [--jobs]
     python -m bench.changes [FILE …] --fit [--plain FILE …]
+    python -m bench.changes [FILE …] --fit-repeats [--plain FILE …]
 
 Each history is stored message by message and asked one question. "Current first" is the share of the
 updates and negations in which a current message comes before every outdated one; "outdated gone" the
 share in which no outdated message is returned as current. "Wrong" counts the other histories in which
-what is still true was marked as replaced. With `--jobs`, background jobs run before the question.
+what is still true was marked as replaced. "One memory" counts the repetitions after which one memory
+has all the messages as evidence, "wrongly merged" the other histories in which messages became one.
+Both need `--jobs`: then background jobs run before the question.
 Files have the form of `bench/own/changes/histories.jsonl`, which is used by default. `--fit` prints
 weights of `ingest/current.py` fitted on the files, each history alone and all of them mixed, and on
-conversations in which hardly anything changes, as `bench.data` reads them.
+conversations in which hardly anything changes, as `bench.data` reads them. `--fit-repeats` does the same
+for `ingest/repeats.py`, and prints the figures of a five-fold cross-validation by history.
 """
 
 from __future__ import annotations
@@ -18,30 +22,47 @@ import argparse
 import asyncio
 import json
 import tempfile
+import zlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 import memorist
 from bench import data, report
-from memorist.ingest import current, pipeline, validation
+from memorist.ingest import current, pipeline, repeats, validation
 from memorist.ingest.guard import Item
 from memorist.ingest.policies import DEFAULT
 from memorist.text.clock import new_id
+from memorist.text.repeats import WEIGHTS
 from memorist.types import Memory
 
 OWN = Path(__file__).parent / "own" / "changes" / "histories.jsonl"
 CHANGED = ("update", "negation")
 MIXED = 12  # persons to whom all histories are given
 STEPS = 60
+FOLDS = 5
+LEAST = (0.2, 0.3, 0.4, 0.5, 0.6)  # probabilities from which on a pair is taken as the same
 LONGEST = 1_000_000  # characters of a message
 Step = tuple[dict[str, Any], set[str]]  # a message, and the ids of those that it replaces
 Pair = tuple[dict[str, float], bool]  # measures of two messages, and whether one replaces the other
 Array = NDArray[np.float64]
+
+
+class Compared(NamedTuple):
+    """The measures of two messages, and whether they say the same."""
+
+    id: str  # of the newer message
+    measures: dict[str, float]
+    is_same: bool
+
+    @property
+    def history(self) -> str:
+        return self.id.split("/")[0]
 
 
 def to_message(message: dict[str, Any]) -> dict[str, Any]:
@@ -85,15 +106,31 @@ async def ask(
         counts["current first"] += first < min((ranks[id] for id in stale), default=len(found))
         counts["outdated gone"] += stale <= outdated
     elif kind == "repeat":
-        counts["one memory"] += sum(not wanted.isdisjoint(sources(each)) for each in stored) == 1
+        counts["one memory"] += is_one(stored, wanted)
     elif kind not in CHANGED:
         counts["wrong"] += not outdated.isdisjoint(wanted)
+    if kind != "repeat":
+        counts["wrongly merged"] += any(len(each.evidence_ids) > 1 for each in stored)
     return counts
 
 
 def sources(memory: Memory) -> set[str]:
     """Return the ids of the messages that a memory is based on."""
     return {id for id in (memory.source_message_id, *memory.source_ids) if id}
+
+
+def is_one(stored: Sequence[Memory], wanted: set[str]) -> bool:
+    """Return whether one memory has all these messages as evidence, and counts the repetitions."""
+    turns = {each.id: each for each in stored}
+    for memory in stored:
+        based_on = sources(memory)
+        count = memory.repeat_count
+        for turn in filter(None, map(turns.get, memory.evidence_ids)):
+            based_on |= sources(turn)
+            count += turn.repeat_count
+        if wanted <= based_on and count == len(wanted) - 1:
+            return True
+    return False
 
 
 async def collect(stories: list[list[Step]]) -> list[Pair]:
@@ -119,9 +156,27 @@ async def collect(stories: list[list[Step]]) -> list[Pair]:
     return found
 
 
-def fit(pairs: list[Pair], importance: Array) -> dict[str, float]:
+async def collect_repeats(stories: list[list[Step]]) -> list[Compared]:
+    """Store each story as one person's, and compare its messages as `ingest/repeats.py` does."""
+    found: list[Compared] = []
+    with tempfile.TemporaryDirectory() as folder:
+        client = memorist.aio.open(f"{folder}/m.db", state_dir=folder, extract="off")
+        async with client as memory:
+            for number, story in enumerate(stories):
+                scope = memory.scope(user=str(number))
+                same = {message["id"]: ids for message, ids in story}
+                await scope.remember([message for message, _ in story])
+                turns = (await scope.list(limit=10_000)).memories
+                ctx, place, _ = scope.parts
+                for turn, old, measures in await repeats.compare(ctx, place, turns):
+                    id = turn.source_message_id or ""
+                    is_same = old.source_message_id in same.get(id, ())
+                    found.append(Compared(id, measures, is_same))
+    return found
+
+
+def fit(pairs: list[Pair], importance: Array, names: list[str]) -> dict[str, float]:
     """Return the weights under which the labels are most likely, kept small, by Newton's method."""
-    names = list(current.WEIGHTS)
     measures = np.array([[measures[name] for name in names] for measures, _ in pairs])
     labels = np.array([label for _, label in pairs], float)
     held = np.ones(len(names))
@@ -135,43 +190,91 @@ def fit(pairs: list[Pair], importance: Array) -> dict[str, float]:
     return {name: round(float(each), 2) for name, each in zip(names, weights, strict=True)}
 
 
-def read_stories(paths: list[Path]) -> list[list[Step]]:
-    """Return the messages of all histories, each with the ids that it replaces."""
+def read_stories(paths: list[Path], kind: str = "") -> list[list[Step]]:
+    """Return the messages of all histories, each with the ids that it replaces.
+
+    If the kind is "repeat": with the ids of those that say the same.
+    """
     stories = []
     for path in paths:
         for line in path.read_text("utf-8").splitlines():
             history = json.loads(line)
             prefix = history["id"]
-            stale = {f"{prefix}/{id}" for id in history["stale"] if history["kind"] in CHANGED}
+            related = history["stale"] if history["kind"] in CHANGED else []
+            if kind:
+                related = history["current"] if history["kind"] == kind else []
+            ids = {f"{prefix}/{id}" for id in related}
             story = []
             for each in history["messages"]:
                 message = to_message(each)
-                replaced = stale if each["id"] in history["current"] else set()
+                replaced = ids if each["id"] in history["current"] else set()
                 named = {key: f"{prefix}/{message[key]}" for key in ("id", "session")}
                 story.append((message | named, replaced))
             stories.append(story)
     return stories
 
 
-def fit_all(options: argparse.Namespace) -> dict[str, float]:
-    """Fit the weights on histories, alone and mixed, and on plain conversations."""
-    stories = read_stories(options.files)
+def mix(stories: list[list[Step]]) -> list[list[Step]]:
+    """Return all stories as those of a few persons, ordered by time."""
     mixed = []
     for i in range(MIXED):
         merged = [step for story in stories[i::MIXED] for step in story]
         mixed.append(sorted(merged, key=lambda step: step[0]["at"]))
+    return mixed
+
+
+def read_plain(paths: list[Path]) -> list[list[Step]]:
+    """Return the messages of conversations, which replace and repeat nothing."""
     plain: list[list[Step]] = []
-    for path in options.plain:
+    for path in paths:
         for conversation in data.read(path):
-            story: list[Step] = [(message, set()) for message in conversation.messages]
-            plain.append(story)
+            name = f"{path.stem}-{conversation.name}"
+            named = [
+                message | {"id": f"{name}/{message['id']}"} for message in conversation.messages
+            ]
+            plain.append([(message, set()) for message in named])
+    return plain
+
+
+def fit_all(options: argparse.Namespace) -> dict[str, float]:
+    """Fit the weights on histories, alone and mixed, and on plain conversations."""
+    stories = read_stories(options.files)
     pairs: list[Pair] = []
     importance: list[float] = []
-    for each, weight in ((stories, 1.0), (mixed, 0.5), (plain, 0.4)):
+    for each, weight in ((stories, 1.0), (mix(stories), 0.5), (read_plain(options.plain), 0.4)):
         found = asyncio.run(collect(each))
         pairs += found
         importance += [weight] * len(found)
-    return fit(pairs, np.array(importance))
+    return fit(pairs, np.array(importance), list(current.WEIGHTS))
+
+
+def fit_repeats(options: argparse.Namespace) -> dict[str, float]:
+    """Fit the weights of repetitions likewise, and print how well they do on unseen histories."""
+    stories = read_stories(options.files, "repeat")
+    groups = [(stories, 1.0), (mix(stories), 0.5), (read_plain(options.plain), 0.4)]
+    compared: list[Compared] = []
+    importance: list[float] = []
+    for each, weight in groups:
+        found = [pair for pair in asyncio.run(collect_repeats(each)) if pair.measures]
+        compared += found
+        importance += [weight] * len(found)
+    weights = np.array(importance)
+    names = list(WEIGHTS)
+    folds = np.array([zlib.crc32(pair.history.encode()) % FOLDS for pair in compared])
+    counts: Counter[tuple[float, bool]] = Counter()
+    for fold in range(FOLDS):
+        kept = np.flatnonzero(folds != fold)
+        pairs = [(compared[i].measures, compared[i].is_same) for i in kept]
+        fitted = fit(pairs, weights[kept], names)
+        for i in np.flatnonzero((folds == fold) & (weights != 0.5)):
+            odds = sum(fitted[name] * compared[i].measures[name] for name in names)
+            for least in LEAST:
+                is_found = 1 / (1 + np.exp(-odds)) >= least
+                counts[least, compared[i].is_same] += is_found
+            counts[0.0, compared[i].is_same] += 1
+    for least in (0.0, *LEAST):
+        print(f"from {least}: {counts[least, True]} right, {counts[least, False]} wrong")
+    return fit([(pair.measures, pair.is_same) for pair in compared], weights, names)
 
 
 async def measure(histories: list[str], name: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -191,6 +294,7 @@ async def measure(histories: list[str], name: str, options: argparse.Namespace) 
         "wrong": counts["wrong"],
         "repeated": counts["repeat"],
         "one memory": counts["one memory"],
+        "wrongly merged": counts["wrongly merged"],
     }
 
 
@@ -202,10 +306,14 @@ def main() -> None:
     parser.add_argument("--all-at-once", action="store_true", help="store each history in one call")
     parser.add_argument("--jobs", action="store_true", help="run background jobs before asking")
     parser.add_argument("--fit", action="store_true", help="fit the weights instead")
+    parser.add_argument("--fit-repeats", action="store_true", help="fit those of repetitions")
     parser.add_argument("--plain", nargs="*", type=Path, default=[], metavar="FILE")
     options = parser.parse_args()
     if options.fit:
         print(fit_all(options))
+        return
+    if options.fit_repeats:
+        print(fit_repeats(options))
         return
     rows = []
     for path in options.files:

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Literal
 
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
-from ..ingest import guard, pipeline, policies, queue, validation
+from ..ingest import guard, pipeline, policies, queue, repeats, validation
 from ..ingest.policies import Facts, Policy
 from ..storage import Event, tasks
 from ..storage.person import count_of_user
 from ..storage.queries import Reader
 from ..storage.tasks import NewTask, Task
 from ..text import authority, compare, normalize
-from ..text.changes import says_more
+from ..text.changes import read, says_more
+from ..text.repeats import LEAST_SHARED, count_shared
 from ..text.statements import parse
 from ..types import STATES, Draft, Filter, Labels, Memory, Outcome, Receipt, Scope, frozen
 
@@ -94,18 +95,32 @@ async def draw(
     left = await _count_left(ctx.store, scope, limits, now) if is_capped else sys.maxsize
     drafts: list[Draft] = []
     results: list[Extracted] = []
+    said = [turn[0] for turn in loaded if len(turn) == 1 and _may_have_facts(turn[0])]
+    repeated: dict[str, list[Memory]] = {}
+    if not limits.caps_rules:
+        repeated = await repeats.find_repeated(ctx, scope, said)
     for turn in loaded:
         found, by_rules, by_model = await _read(ctx, scope, turn, limits)
+        if older := repeated.get(turn[0].id) if turn else None:
+            again = await _restate(ctx, turn[0], older, drafts, limits)
+            by_rules = [again, *_find_other(by_rules, again, older)]
+            by_model = _find_other(by_model, again, older)
+            if found.by == "nobody":
+                found = Extracted(by="rules")
         counted = [draft for draft in drafts if limits.caps_rules or BY_MODEL in draft.tags]
         chosen, dropped = _choose(ctx, by_rules, by_model, turn, limits, left - len(counted))
         drafts += chosen
         results.append(replace(found, dropped=(*found.dropped, *dropped)))
+    read.cache_clear()
     whole = _combine(results)
     batch = await pipeline.prepare_derived(ctx, scope, drafts, limits.policy, now)
     async with ctx.store.transaction(scope) as tx:
         outcomes = await pipeline.write(tx, batch)
         latest = await _load_turns(tx, scope, turns)
         is_same = list(map(_texts, latest)) == list(map(_texts, loaded))
+        used = {memory.id for older in repeated.values() for memory in older}
+        still = [memory for memory in await tx.get(scope, list(used)) if memory.is_active]
+        is_same &= len(still) == len(used)
         is_over = is_capped and await _count_left(tx, scope, limits, now) < 0
         if not is_same or is_over:
             raise RevisionConflict("A turn or the daily limit changed concurrently: try again")
@@ -177,7 +192,7 @@ async def _read(
     if not turn:
         return Extracted(by="nobody", why="the turn no longer exists"), (), ()
     first = turn[0]
-    if not authority.is_own_role(first.labels.role) or first.evidence_ids:
+    if not _may_have_facts(first):
         why = "facts are extracted only from what people say themselves"
         return Extracted(by="nobody", why=why), (), ()
     text = "\n".join(_texts(turn))
@@ -213,6 +228,39 @@ async def _read(
         else:
             added.append(fact)
     return Extracted(by="model", dropped=tuple(dropped)), facts, added
+
+
+def _may_have_facts(turn: Memory) -> bool:
+    return authority.is_own_role(turn.labels.role) and not turn.evidence_ids
+
+
+async def _restate(
+    ctx: Context,
+    turn: Memory,
+    older: Sequence[Memory],
+    drafts: list[Draft],
+    limits: Facts,
+) -> Fact:
+    """Return the known fact that a turn repeats. If there is none, draft one of the older turn."""
+    from . import restate
+
+    known = await restate.find_known(ctx.store, turn.scope, turn, older, drafts)
+    if known is None:
+        known = restate.state(older[0], turn)
+        fact = restate.to_fact(known, older[0])
+        made, _ = _choose(ctx, [fact], (), older[:1], limits, sys.maxsize)
+        drafts += made
+    return restate.to_fact(known, turn)
+
+
+def _find_other(facts: Sequence[Fact], again: Fact, older: Sequence[Memory]) -> list[Fact]:
+    """Return the facts that say something else than what is repeated."""
+    known = [again.text, *_texts(older)]
+    return [
+        fact
+        for fact in facts
+        if max(count_shared(fact.text, text) for text in known) < LEAST_SHARED
+    ]
 
 
 def _rank(facts: Sequence[Fact]) -> list[Fact]:

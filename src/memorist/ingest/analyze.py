@@ -104,8 +104,9 @@ class Chunk:
     def is_comparable(self, memory: Memory) -> bool:
         """Return whether a chunk can repeat a memory: same source, and no relative dates.
 
-        "I went there yesterday", said on two days, is two memories. A turn of a conversation repeats
-        another one only if it is self-contained: "Yes." answers another question each time.
+        "I went there yesterday", said on two days, is two memories; in an extracted fact, such words
+        are dates. A turn of a conversation repeats another one only if it is self-contained: "Yes."
+        answers another question each time.
         """
         if not self.has_same_source(memory):
             return False
@@ -114,7 +115,8 @@ class Chunk:
         said = self.draft.at
         other = memory.occurred_at
         is_same_day = (said and said.date()) == (other and other.date())
-        return is_same_day or not clock.has_time(self.text)
+        is_extracted = bool(self.draft.evidence_ids)
+        return is_same_day or is_extracted or not clock.has_time(self.text)
 
 
 def is_turn(of: Draft | Memory) -> bool:

@@ -11,18 +11,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import product, starmap
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..index import Snapshot
-from ..index.arrays import Floats
+from ..index.arrays import Bools, Floats
+from ..ports import Vectors
 from ..storage import Relation, Save
 from ..storage.transaction import Transaction
-from ..text import authority, cues
+from ..text import authority, cues, repeats
 from ..text.changes import read
-from ..text.contradictions import clauses_contradict
+from ..text.contradictions import contradicts_clause
 from ..text.cues import FROM_ASSISTANT, IS_EXTRACTED, IS_SUMMARY, ONLY_ASKS
 from ..types import CONTRADICTS, KINDS, REPLACES, Memory, Outcome
 from . import transitions
@@ -137,17 +137,39 @@ def _read_last(snapshot: Snapshot, session: str | None) -> tuple[bool, str | Non
 def _compare_stored(turns: Sequence[Chunk], batch: Batch) -> Iterator[list[tuple[int, float]]]:
     """Yield for each turn the rows of the most similar statements, with their similarity."""
     snapshot = batch.snapshot
-    unwanted = FROM_ASSISTANT | ONLY_ASKS | IS_SUMMARY | IS_EXTRACTED
-    usable = snapshot.alive & (snapshot.flags & unwanted == 0) & (snapshot.kind != _INSIGHT)
+    usable = find_statements(snapshot)
     positions = np.flatnonzero(usable)
-    firsts = snapshot.similarities([chunk.vector for chunk in turns], usable)
-    for chunk, cosines in zip(turns, firsts, strict=True):
+    said = []
+    for chunk in turns:
+        _, second = batch.second.get(chunk.text, ("", None))
+        said.append((chunk.text, chunk.vector, second))
+    for similar in compare_all(said, snapshot, usable):
+        yield pick(similar[positions], snapshot.row[positions])
+
+
+def find_statements(snapshot: Snapshot) -> Bools:
+    """Mark what people said themselves, apart from questions."""
+    unwanted = FROM_ASSISTANT | ONLY_ASKS | IS_SUMMARY | IS_EXTRACTED
+    usable: Bools = snapshot.flags & unwanted == 0
+    usable &= snapshot.alive & (snapshot.kind != _INSIGHT)
+    return usable
+
+
+def compare_all(
+    said: Sequence[tuple[str, Vectors | None, Vectors | None]],
+    snapshot: Snapshot,
+    usable: Bools,
+) -> Iterator[Floats]:
+    """Yield the similarity of the usable positions to each text, given its vectors by both models.
+
+    It is the mean of both cosines; only the second model knows other languages than English.
+    """
+    firsts = snapshot.similarities([first for _, first, _ in said], usable)
+    for (text, _, second), cosines in zip(said, firsts, strict=True):
         others = cosines
-        if chunk.text in batch.second:
-            _, vector = batch.second[chunk.text]
-            others = snapshot.second_similarity(vector, usable & snapshot.has_second, cosines)
-        similar = _mean(chunk, cosines[positions], others[positions])
-        yield _pick(similar, snapshot.row[positions])
+        if second is not None:
+            others = snapshot.second_similarity(second, usable & snapshot.has_second, cosines)
+        yield _mean(text, cosines, others)
 
 
 def _compare_said(
@@ -172,17 +194,16 @@ def _compare_said(
             continue
         similar = firsts[:before] @ turns[i].vector
         if len(others) == len(places) and turns[i].text in second:
-            similar = _mean(turns[i], similar, others[:before] @ second[turns[i].text][1])
-        yield _pick(similar, numbers[:before])
+            similar = _mean(turns[i].text, similar, others[:before] @ second[turns[i].text][1])
+        yield pick(similar, numbers[:before])
 
 
-def _mean(chunk: Chunk, first: Floats, second: Floats) -> Floats:
-    """Return the mean of the cosines by both models; only the second knows other languages."""
-    weight = np.float32(0.5 if read(chunk.text).is_english else 0.0)
+def _mean(text: str, first: Floats, second: Floats) -> Floats:
+    weight = np.float32(0.5 if read(text).is_english else 0.0)
     return weight * first + (1 - weight) * second
 
 
-def _pick(similar: Floats, names: NDArray[np.int64]) -> list[tuple[int, float]]:
+def pick(similar: Floats, names: NDArray[np.int64]) -> list[tuple[int, float]]:
     """Return the names of the most similar ones, with their similarity."""
     best = np.argsort(-similar, kind="stable")[:COMPARED]
     if len(similar) > PARTITIONED:
@@ -274,6 +295,8 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
         likely = weigh(measures | _HIGHEST)
         if likely >= LIKELY:  # seldom: only then the values are read
             likely = weigh(measures | measure_values(chunk, memory))
+        if likely >= LIKELY and _says_same(chunk, memory, measures["similar"], batch):
+            continue
         is_close = measures["similar"] >= CLOSE and chunk.has_same_source(memory)
         if is_close and contradicts_clause(chunk.text, memory.text):
             likely = CERTAIN
@@ -284,17 +307,13 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
     return max(found, key=lambda each: each[1], default=None)
 
 
-def contradicts_clause(new: str, old: str) -> bool:
-    """Return whether a clause of a text gives another value to an attribute that an older one has.
-
-    >>> contradicts_clause("Boxes unpacked: I live in Leuven now!", "I live in Ghent, near the canal.")
-    True
-    >>> contradicts_clause("If I win, I live in Leuven.", "I live in Ghent.")
-    False
-    """
-    if "hypothetical" in read(new).cues:
-        return False
-    return any(starmap(clauses_contradict, product(read(new).clauses, read(old).clauses)))
+def _says_same(chunk: Chunk, memory: Memory, similar: float, batch: Batch) -> bool:
+    """Return whether a turn only says again what an earlier statement says."""
+    partners = [name for name in batch.snapshot.codes["speaker"] if name != chunk.draft.speaker]
+    new = repeats.parse_said(chunk.text)
+    old = repeats.parse_said(memory.text)
+    is_same = repeats.estimate(new, old, similar, partners) >= repeats.LEAST
+    return is_same and chunk.has_same_source(memory)
 
 
 def replace_older(chunk: Chunk, batch: Batch, id: str) -> Outcome:

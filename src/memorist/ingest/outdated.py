@@ -13,10 +13,11 @@ from ..storage import Relation
 from ..storage.transaction import Transaction
 from ..text import entities
 from ..text.changes import read, says_more
+from ..text.contradictions import contradicts_clause
 from ..text.cues import FROM_ASSISTANT
 from ..types import REPLACES, Memory
 from .batch import Batch
-from .current import JUST_BEFORE, LONGEST, contradicts_clause, outdate
+from .current import JUST_BEFORE, LONGEST, outdate
 
 
 async def end_repeats(tx: Transaction, batch: Batch) -> None:

@@ -1,5 +1,5 @@
 """Cues in a text that something changed: it ended, became another one, applies from now on, was wrong;
-and cues that nothing changed: it is one more, was so once, or is hypothetical.
+and cues that nothing changed: it is one more, was so once, is hypothetical or was said before.
 
 The phrases are in `changes.toml`, for all languages together. They are looked up word by word, so
 that reading them takes time linear in the text.
@@ -143,9 +143,13 @@ class ComparedText:
         return asking_share(self.text)
 
     @cached_property
+    def parts(self) -> list[str]:
+        """The texts of its first clauses."""
+        return _CLAUSE.split(self.text)[:MOST_CLAUSES]
+
+    @cached_property
     def clauses(self) -> list[Clause]:
-        parts = _CLAUSE.split(self.text)[:MOST_CLAUSES]
-        return list(filter(None, map(parse_clause, parts)))
+        return list(filter(None, map(parse_clause, self.parts)))
 
 
 # Cleared after each write: a text that is kept here could not be forgotten.

@@ -9,7 +9,9 @@ not a contradiction. The rules cover English only.
 """
 
 import re
+from itertools import product, starmap
 
+from .changes import read
 from .compare import have_same_persons, verdict
 from .statements import Clause, Statement, parse
 from .tokens import word_set
@@ -61,6 +63,19 @@ def contradicts(new: Statement, old: Statement) -> bool:
     a = new.clause
     b = old.clause
     return a is not None and b is not None and clauses_contradict(a, b)
+
+
+def contradicts_clause(new: str, old: str) -> bool:
+    """Return whether a clause of a text gives another value to an attribute that an older one has.
+
+    >>> contradicts_clause("Boxes unpacked: I live in Leuven now!", "I live in Ghent, near the canal.")
+    True
+    >>> contradicts_clause("If I win, I live in Leuven.", "I live in Ghent.")
+    False
+    """
+    if "hypothetical" in read(new).cues:
+        return False
+    return any(starmap(clauses_contradict, product(read(new).clauses, read(old).clauses)))
 
 
 def clauses_contradict(a: Clause, b: Clause) -> bool:

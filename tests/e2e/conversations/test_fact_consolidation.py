@@ -23,9 +23,9 @@ STAMPS = ("I collect old stamps.", "I own a collection of old stamps.")
 TEA = ("I prefer tea to coffee.", "I like tea more than coffee.")
 BOAT, RIVER = "I own a boat.", "I live by the river."
 HOUSE, TIN = "I own a house on the river.", "I own a blue coffee tin."
-BAKERY = (
-    "I own a little bakery near the old bridge.",
-    "I run a small bakery by the bridge in town.",
+CLINIC = (  # no word in common that extraction would see
+    "I am a doctor at a small hospital.",
+    "I work as a physician in a little clinic.",
 )
 PLACES = (
     "by the door",
@@ -104,15 +104,18 @@ async def asked(ana: ScopedClient, server: Server) -> list[set[str]]:
 
 
 @pytest.mark.spec("IMP-40", "IMP-43")
-@pytest.mark.parametrize("policy", ["default", "supervisor"])
+@pytest.mark.parametrize(
+    ("policy", "stored", "joined"),
+    [("default", 3, 0), ("supervisor", 5, 2)],  # by default, repetitions are seen by extraction
+)
 async def test_rules_join_facts_of_several_sessions_in_nearly_the_same_words(
-    place: str, tmp_path: Path, clock: Clock, policy: str
+    place: str, tmp_path: Path, clock: Clock, policy: str, stored: int, joined: int
 ) -> None:
     async with opened(place, tmp_path, clock, policy=policy) as memory:
         ana = memory.scope("ana")
         turns = await talk(memory, *STAMPS, *TEA, BOAT)
-        assert len(await facts(ana)) == 5
-        assert await consolidate(memory) == 2
+        assert len(await facts(ana)) == stored
+        assert await consolidate(memory) == joined
         left = await facts(ana)
         assert {frozenset(fact.evidence_ids) & set(turns) for fact in left} == {
             frozenset(turns[:2]),
@@ -132,7 +135,7 @@ async def test_the_model_joins_facts_of_two_sessions_as_the_policy_says(
     async with opened(place, tmp_path, clock, llm_server, policy=policy) as memory:
         llm_server.answer = Judge(same=True)
         ana = memory.scope("ana")
-        turns = await talk(memory, *BAKERY)
+        turns = await talk(memory, *CLINIC)
         old = {fact.id for fact in await facts(ana)}
         assert len(old) == 2
         assert await consolidate(memory) == 1

@@ -1,0 +1,251 @@
+"""Whether two statements of one person say the same in other words.
+
+"My sister is called Edda" and, months later, "a present for Edda, my sister". Values that differ rule
+it out. Otherwise a logistic model over readable measures gives the probability that both say the
+same; `bench/changes.py` fits its weights.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from .changes import ComparedText, read
+from .contradictions import contradicts_clause
+from .entities import is_common
+from .statements import Statement, parse
+from .tokens import word_set
+
+LEAST = 0.5  # probability from which on a turn repeats a statement
+LONGEST = 40  # words
+LEAST_SHARED = 2.0  # worth of the words that both have
+ENOUGH_SHARED = 3.0
+MOST_SHARED = 6.0
+MOST_OTHERS = 6.0
+FOREIGN_SIMILAR = 0.6  # of unrelated texts in other languages than English, by the second model
+STEM = 7  # letters
+_UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+_ADDRESSED = re.compile(r"(?i)\b(?:hey|hi|hello|dear|thanks|thank you|bye)[ ,]{1,2}([^\W\d_]+)")
+_POINTS = re.compile(r"(?i)\b(?:this|these)\b")
+# Of greetings, thanks, reactions and times of day; sharing them says nothing.
+_EMPTY = word_set("""
+    thank thanks support mean means appreciate appreciated bye goodbye hello hey hi wow awesome
+    amazing great cool nice good lovely wonderful fantastic incredible awful talk talking chat
+    chatting soon later care glad happy sorry welcome luck congrats congratulations word words
+    kind proud inspire inspired inspiring inspiration sound sounds look looks love loved hope
+    hopefully hear heard wait excited exciting sure right know think thought guess feel feeling
+    thing things stuff way time times day days today tomorrow yesterday tonight morning afternoon
+    evening night week weekend month year lol haha hahaha omg yeah yep yup nope nah yay ohh ooh
+    ugh jk okay ok please pls definitely exactly totally absolutely agree true crazy fun funny
+    weird guy guys man dude friend buddy one ones lot see meet catch touch keep going go come make
+    making made take taking get getting gonna wanna gotta let say said tell told really impact
+    difference journey positive help best better well worry worries problem prob idea ask question
+    dang damn suck sucks hilarious thou tho maybe delicious cute beautiful cheers anything
+    something everything nothing anyone someone advice tip tips enjoy remind reminds reminded
+    interesting believe bad tired fine gn gm first second last next much many more most little bit
+    big small new old long start started try trying doing call wake woke morgen guten tag bonjour
+    bonsoir buenos buenas boa bom buongiorno merci danke bitte gracias obrigado obrigada grazie
+    prego hallo hola salut ciao super bien bueno bene oui sim não
+    """)
+# Most of the measures are 1 if something holds, and 0 otherwise.
+WEIGHTS = {
+    "always": -0.9,
+    "similar": 1.73,  # mean cosine by the two models
+    "foreign": 0.62,  # the same, if the turn is not in English
+    "shared": 0.85,  # words and numbers that both have, rare ones count twice
+    "differs": -1.01,  # other words of the clauses in which they are
+    "begins_alike": -2.3,  # and goes on otherwise
+    "shared_name": 0.67,
+    "shared_number": 1.33,
+    "new_number": -0.35,  # only the new statement has it
+    "new_name": -0.89,
+    "lost_name": -0.79,  # only the older one has it
+    "averse": 2.04,  # both say that the speaker avoids, fears or refuses something
+    "past": -1.22,  # only the new one is in the past tense
+    "unsure": -0.68,  # only one is a guess or a condition
+    "days": -0.8,  # only the new one says "today" or the like
+    "relative": -0.85,  # only the new one is about this relative or friend
+    "changed": -1.02,  # the new one says that something changed
+    "added": -0.88,  # … that it is one more
+    "again": 1.24,  # … that it was said before
+    "length": -1.48,  # words of the older statement, at most 40, divided by 10
+    "new_length": -0.26,  # words of the new one, likewise
+}
+_CHANGED = frozenset(("ended", "moved", "corrected", "new", "now"))
+_UNSURE = frozenset(("if", "maybe", "would", "or"))
+_OWN = frozenset(("I", "we"))
+_DAYTIMES = frozenset(("morning", "evening", "night"))
+
+
+class Said(NamedTuple):
+    """What is compared of a text."""
+
+    read: ComparedText
+    statement: Statement
+    words: Mapping[str, float]  # stems, with what each is worth
+    clauses: Sequence[frozenset[str]]  # their stems
+    is_averse: bool
+    is_own: bool  # it speaks of the speaker
+
+
+def parse_said(text: str) -> Said:
+    """Parse what is compared of a text."""
+    reading = read(text)
+    statement = parse(text)
+    values = statement.text_values
+    return Said(
+        read=reading,
+        statement=statement,
+        words=weigh_words(text),
+        clauses=[frozenset(weigh_words(part)) for part in reading.parts],
+        is_averse=bool(values.negations) or "-" in values.leanings or "averse" in reading.cues,
+        is_own=not _OWN.isdisjoint(statement.persons),
+    )
+
+
+def weigh_words(text: str) -> dict[str, float]:
+    """Return the stems of the words that carry meaning, with what each is worth.
+
+    >>> weigh_words("Thanks! My sister keeps 40 llamas")
+    {'sister': 1.0, 'keep': 1.0, 'llama': 2.0, '40': 2.0}
+    """
+    reading = read(text)
+    addressed = {name.lower() for name in _ADDRESSED.findall(text)}
+    worth: dict[str, float] = {}
+    for word in parse(text).spoken:
+        if runs := _UNSPACED.findall(word):
+            for run in runs:
+                for i in range(max(1, len(run) - 1)):
+                    worth[run[i : i + 2]] = 1.0
+            continue
+        bare = word.removesuffix("'s")
+        is_short = len(bare) < 4 and not reading.is_english
+        is_empty = is_short or bare in _EMPTY or bare in addressed
+        if not is_empty and (stem := _stem(bare)):
+            is_rare = bare in reading.names or not is_common(bare)
+            worth[stem] = 2.0 if is_rare else 1.0
+    for number in map(str, reading.numbers):
+        worth[number] = 0.5 if number in ("1", "2") else 2.0
+    return worth
+
+
+@lru_cache(maxsize=1 << 12)
+def _stem(word: str) -> str:
+    """Return the beginning of the stem of a word; empty if it carries no meaning."""
+    words = parse(word).words
+    return words[0][:STEM] if words else ""
+
+
+def find_shared(new: Said, old: Said, partners: Iterable[str] = ()) -> dict[str, float]:
+    """Return the words of both texts with what they are worth, without names of those addressed."""
+    names = [_stem(name.lower()) for name in partners]
+    shared = {}
+    for stem in new.words.keys() & old.words.keys():
+        if not any(name.startswith(stem) for name in names):
+            shared[stem] = min(new.words[stem], old.words[stem])
+    return shared
+
+
+def count_shared(text: str, other: str) -> float:
+    """Return what the words that two texts share are worth.
+
+    >>> count_shared("Ana is allergic to kiwi.", "no kiwi please")
+    2.0
+    """
+    return sum(find_shared(parse_said(text), parse_said(other)).values())
+
+
+def measure(new: Said, old: Said, similar: float, partners: Iterable[str]) -> dict[str, float]:
+    """Return the measures of two statements; none if they cannot say the same.
+
+    `partners` are the names of the other speakers.
+    """
+    shared = find_shared(new, old, partners)
+    if _is_ruled_out(new, old, shared):
+        return {}
+    worth = sum(shared.values())
+    names = new.read.names
+    old_names = old.read.names
+    is_english = new.read.is_english
+    marks = new.statement.marks
+    old_marks = old.statement.marks
+    days = {*new.statement.text_values.days} - {*old.statement.text_values.days}
+    others = min(_count_others(new, shared), _count_others(old, shared))
+    begins_alike = new.statement.spoken[:2] == old.statement.spoken[:2]
+    measures = {
+        "always": 1.0,
+        "similar": similar,
+        "foreign": 0.0 if is_english else similar - FOREIGN_SIMILAR,
+        "shared": min(worth, MOST_SHARED) / 2,
+        "differs": others / 2,
+        "begins_alike": begins_alike and others > 0,
+        "shared_name": any(_stem(name) in shared for name in names & old_names),
+        "shared_number": not new.read.numbers.isdisjoint(old.read.numbers),
+        "new_number": bool(new.read.numbers - old.read.numbers),
+        "new_name": is_english and bool(names - old.read.words),
+        "lost_name": is_english and bool(old_names - new.read.words),
+        "averse": new.is_averse and old.is_averse,
+        "past": "past" in marks and "past" not in old_marks,
+        "unsure": not _UNSURE.isdisjoint(marks ^ old_marks),
+        "days": bool(days - _DAYTIMES),
+        "relative": bool(new.read.relatives - old.read.relatives),
+        "changed": not _CHANGED.isdisjoint(new.read.cues),
+        "added": "added" in new.read.cues,
+        "again": "again" in new.read.cues,
+        "length": min(old.read.length, LONGEST) / 10,
+        "new_length": min(new.read.length, LONGEST) / 10,
+    }
+    return {name: float(value) for name, value in measures.items()}
+
+
+def _count_others(said: Said, shared: Mapping[str, float]) -> float:
+    """Return what the other words are worth in the clause that has the fewest beside shared ones."""
+    fewest = MOST_OTHERS
+    for clause in said.clauses:
+        if sum(shared.get(stem, 0.0) for stem in clause) >= LEAST_SHARED:
+            others = sum(said.words.get(stem, 0.0) for stem in clause - shared.keys())
+            fewest = min(fewest, others)
+    return fewest
+
+
+def _is_one_word(said: Said) -> bool:
+    return said.read.length < 2 and not _UNSPACED.search(said.statement.text)
+
+
+def _is_ruled_out(new: Said, old: Said, shared: Mapping[str, float]) -> bool:
+    """Return whether two statements cannot say the same: their values or words are too different."""
+    worth = sum(shared.values())
+    if worth < LEAST_SHARED or _is_one_word(new) or _is_one_word(old):
+        return True
+    is_own = new.is_own or old.is_own or (new.is_averse and old.is_averse)
+    is_clear = is_own or "again" in new.read.cues or not new.read.is_english
+    if worth < ENOUGH_SHARED and (not is_clear or _POINTS.search(new.statement.text)):
+        return True
+    numbers = new.read.numbers
+    if numbers and old.read.numbers and numbers.isdisjoint(old.read.numbers):
+        return True
+    for one, other in ((new, old), (old, new)):
+        negated = one.statement.values.negations
+        is_compared = new.read.is_english and not other.is_averse
+        if is_compared and any(_stem(word) in shared for word in negated):
+            return True
+        likes = "+" in one.statement.text_values.leanings
+        if likes and "-" in other.statement.text_values.leanings:
+            return True
+    return contradicts_clause(new.statement.text, old.statement.text)
+
+
+def weigh(measures: Mapping[str, float]) -> float:
+    """Return the probability that two statements say the same."""
+    if not measures:
+        return 0.0
+    odds = sum(weight * measures[name] for name, weight in WEIGHTS.items())
+    return 1.0 / (1.0 + math.exp(-odds))
+
+
+def estimate(new: Said, old: Said, similar: float, partners: Sequence[str]) -> float:
+    """Return the probability that two statements say the same."""
+    return weigh(measure(new, old, similar, partners))
