@@ -77,7 +77,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, st
     """A sound database of two users, and its texts."""
     path = tmp_path_factory.mktemp("whole") / "memory.db"
     chance = random.Random(7)
-    with memorist.open(path, embedder="hashing") as memory:
+    with memorist.open(path, embedder="hashing", extract="off") as memory:
         ana, bob = memory.scope("ana"), memory.scope("bob", session="s")
         for number in range(60):
             words = " ".join(
@@ -92,7 +92,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, st
 def tried(path: Path, truth: dict[str, str]) -> str:
     """What comes of using a damaged file: "refused", "told" by a check, "same" as if nothing had happened."""
     try:
-        with memorist.open(path, embedder="hashing") as memory:
+        with memorist.open(path, embedder="hashing", extract="off") as memory:
             problems = memory.check()
             for user in ("ana", "bob"):
                 scope = memory.scope(user)
