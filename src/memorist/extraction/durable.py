@@ -219,7 +219,10 @@ def _split_clauses(line: str, sentence: Span) -> list[Span]:
     is_linked = False
     clauses: list[Span] = []
     for match in PATTERNS["clause"].finditer(line, *sentence[:2]):
-        if match.start() > start:
+        said = line[start : match.start()]
+        if match["and"] and not PATTERNS["finite"].search(said):
+            continue  # "my wife and I"
+        if said:
             clauses.append(Span(start, match.start(), is_linked))
         start = match.end()
         is_linked = PATTERNS["linked"].match(match["link"] or "") is not None
@@ -244,6 +247,8 @@ def states(clause: str, before: str = "") -> bool:
         return False
     vague = "vague_rule" if PATTERNS["rule"].search(bare) else "vague"
     if any(PATTERNS[name].search(bare) for name in ("unsure", "report", vague)):
+        return False
+    if PATTERNS["own"].match(bare) and not PATTERNS["predicate"].search(bare):
         return False
     is_passing = PATTERNS["promise"].search(bare) or PATTERNS["feeling"].search(bare)
     if is_passing and not (TIME.search(bare) or CUES["number"].search(bare)):
