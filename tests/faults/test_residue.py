@@ -65,12 +65,17 @@ def secrets(ana: Any) -> list[str]:
     return [each.id for each in ana.list(limit=1000) if "Zsuzsanna" in each.text]
 
 
+def forget_secrets(ana: Any) -> None:
+    """Forget one after the other; what rests on one goes with it."""
+    while ids := secrets(ana):
+        ana.forget(ids[0])
+
+
 def test_a_forgotten_text_is_nowhere_on_disk(folder: Path) -> None:
     with memorist.open(folder / "memory.db", embedder="hashing") as memory:
         ana = memory.scope("ana")
         vector = [np.asarray(v).astype("<f4").tobytes()[:64] for v in _vectors(memory)]
-        for id in secrets(ana):
-            ana.forget(id)
+        forget_secrets(ana)
         assert found(folder, *vector) == {}, "while the file is open"
     assert found(folder, *vector) == {}, "after it was closed"
 
@@ -90,8 +95,7 @@ def test_nothing_is_left_if_the_process_dies_before_the_log_is_clean(folder: Pat
     assert subprocess.run(command, check=False).returncode == -9
     assert found(folder) != {}, "the fault was not caused"
     with memorist.open(folder / "memory.db", embedder="hashing") as memory:
-        for id in secrets(memory.scope("ana")):
-            memory.scope("ana").forget(id)
+        forget_secrets(memory.scope("ana"))
         assert found(folder) == {}
 
 
@@ -101,8 +105,7 @@ def test_a_log_that_others_hold_is_cleaned_by_the_next_write(folder: Path) -> No
         reader = apsw.Connection(str(folder / "memory.db"))
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM memories").fetchall()
-        for id in secrets(ana):
-            ana.forget(id)
+        forget_secrets(ana)
         assert found(folder) != {}, "the fault was not caused"
         reader.execute("COMMIT")
         reader.close()
@@ -113,8 +116,7 @@ def test_a_log_that_others_hold_is_cleaned_by_the_next_write(folder: Path) -> No
 def test_a_vacuum_leaves_nothing_either(folder: Path) -> None:
     with memorist.open(folder / "memory.db", embedder="hashing") as memory:
         ana = memory.scope("ana")
-        for id in secrets(ana):
-            ana.forget(id)
+        forget_secrets(ana)
         memory.vacuum()
         assert found(folder) == {}
         assert memory.check() == []
@@ -125,8 +127,7 @@ def test_a_forgotten_text_does_not_come_back_by_itself_in_any_form(folder: Path)
     with memorist.open(folder / "memory.db", embedder="hashing") as memory:
         ana = memory.scope("ana")
         exported = list(memory.export())
-        for id in secrets(ana):
-            ana.forget(id)
+        forget_secrets(ana)
         for text in (SECRET, EARLIER):
             assert ana.remember(text).count("refused") == 1
         memory.import_([each for each in exported if each["record_type"] == "memory"])
@@ -136,8 +137,7 @@ def test_a_forgotten_text_does_not_come_back_by_itself_in_any_form(folder: Path)
 def test_a_message_that_is_refused_leaves_no_words(folder: Path) -> None:
     with memorist.open(folder / "memory.db", embedder="hashing") as memory:
         ana = memory.scope("ana")
-        for id in secrets(ana):
-            ana.forget(id)
+        forget_secrets(ana)
         assert ana.remember([{"id": "m9", "content": SECRET}]).count("refused") == 1
         assert found(folder) == {}
 
