@@ -50,7 +50,7 @@ def by_rules(text: str) -> list[str]:
 def by_careless_model(text: str) -> list[str]:
     """Return what passes the checks of a model that invents half of its facts."""
     found = []
-    for clause in list(rules.split_clauses(text))[:3]:
+    for clause in list(rules.split_clauses(rules.read_own(text)))[:3]:
         fact_text = to_third_person(rules.strip_clause(clause), rules.THE_USER)
         found += [
             _item(fact_text, clause),

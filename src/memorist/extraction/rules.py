@@ -115,9 +115,10 @@ def find_facts(
     [('profile', 'Ana is a nurse.'), ('event', 'Ana moved to Porto on 2026-05-07.'),
      ('relationship', "Ana's sister Eva hates tea.")]
     """
-    found = list(_find_by_patterns(text, who, at))
+    own = read_own(text)
+    found = list(_find_by_patterns(own, who, at))
     known = [fact.evidence for fact in found]
-    found += _find_lasting(text, who, at, known)
+    found += _find_lasting(own, who, at, known)
     found.sort(key=lambda fact: text.find(fact.evidence))
     distinct: dict[str, Fact] = {}
     for fact in found:
@@ -125,9 +126,9 @@ def find_facts(
     return list(distinct.values())[:most]
 
 
-def _find_by_patterns(text: str, who: str, at: datetime) -> Iterator[Fact]:
+def _find_by_patterns(own: str, who: str, at: datetime) -> Iterator[Fact]:
     """Yield the facts of the clauses that begin as a rule says."""
-    for clause in split_clauses(text):
+    for clause in split_clauses(own):
         if len(clause) > LONGEST_CLAUSE:
             continue
         told = strip_clause(clause)
@@ -150,18 +151,16 @@ def _find_by_patterns(text: str, who: str, at: datetime) -> Iterator[Fact]:
         yield _fact(stated, rule.type, rule.confidence, clause)
 
 
-def _find_lasting(text: str, who: str, at: datetime, known: Sequence[str]) -> Iterator[Fact]:
+def _find_lasting(own: str, who: str, at: datetime, known: Sequence[str]) -> Iterator[Fact]:
     """Yield the facts that are likely to last by the model of `durable`, beside the known ones."""
-    if PATTERNS["not_meant"].search(text[: 2 * LONGEST_READ]):
-        return
-    own = PATTERNS["pasted"].sub("\n", first_sentences(text, LONGEST_READ))
     proposed = list(durable.propose(own, who, at, known))
-    is_unsafe = guard.find_injection(own, "contextual") or durable.PATTERNS["role"].search(own)
-    if not proposed or is_unsafe:
+    if not proposed or durable.PATTERNS["role"].search(own):
+        return
+    if guard.find_injection(own, "contextual"):
         return
     for each in proposed:
         # What one person tells another about the world, and a document, are rarely worth keeping.
-        is_own = each.is_own or (who == THE_USER and len(text) <= LONGEST_QUOTED)
+        is_own = each.is_own or (who == THE_USER and len(own) <= LONGEST_QUOTED)
         if is_own and detect_language(words(each.source)) == "english":
             yield _fact(each.text, durable.classify(each.source), CONFIDENT, each.source)
 
@@ -179,7 +178,18 @@ def _fact(stated: str, type: Type, confidence: float, source: str) -> Fact:
     )
 
 
-def split_clauses(text: str) -> Iterator[str]:
+def read_own(text: str) -> str:
+    """Return the beginning of a text without what is pasted; empty if it is not meant.
+
+    >>> read_own("I row.\\n> He rows."), read_own("I own a castle. Just kidding!")
+    ('I row.\\n\\n', '')
+    """
+    if PATTERNS["not_meant"].search(text[: 2 * LONGEST_READ]):
+        return ""
+    return PATTERNS["pasted"].sub("\n", first_sentences(text, LONGEST_READ))
+
+
+def split_clauses(own: str) -> Iterator[str]:
     """Yield the clauses of a text that are serious statements by themselves, verbatim.
 
     >>> list(split_clauses("I like tea, but I hate milk. If I were rich, I'd row."))
@@ -187,9 +197,6 @@ def split_clauses(text: str) -> Iterator[str]:
     >>> list(split_clauses("She said I like gin!"))
     []
     """
-    if PATTERNS["not_meant"].search(text[: 2 * LONGEST_READ]):
-        return
-    own = PATTERNS["pasted"].sub("\n", first_sentences(text, LONGEST_READ))
     for sentence in PATTERNS["sentence"].findall(own):
         bare = strip_preface(sentence)
         if PATTERNS["doubt"].search(sentence) or PATTERNS["report"].search(bare):
