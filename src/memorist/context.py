@@ -8,7 +8,7 @@ from datetime import datetime
 
 from .index import SnapshotCache
 from .ingest.policies import Policy
-from .ports import BudgetedModel, Embedder, NearestRows, Reranker, Starter
+from .ports import BudgetedModel, Embedder, IdleWork, NearestRows, Reranker, Starter
 from .retrieve.profiles import Profile
 from .settings import Settings
 from .settings.allowlists import Access
@@ -33,7 +33,7 @@ class Context:
     embedder: Embedder | None = None
     multilingual: Embedder | None = None  # a second model, used by recall alone
     filler: Starter | None = None  # adds vectors of the second model where they are missing
-    extractor: Starter | None = None  # extracts facts soon after turns were stored
+    extractor: IdleWork | None = None  # extracts facts soon after turns were stored
     reranker: Reranker | None = None
     llm: BudgetedModel | None = None  # None: rules do what a language model would
     external_index: NearestRows | None = None

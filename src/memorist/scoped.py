@@ -109,9 +109,9 @@ class ScopedClient(ManagedScope):
         by = validation.policy(ctx.policies, policy or ctx.settings.policy, ctx.settings.capacity)
         remember = ingest.remember if self.offline is None else self.offline.remember
         outcomes: list[Outcome] = []
+        if ctx.extractor is not None:
+            ctx.extractor.pause()
         for start in range(0, len(drafts), BATCH):
-            if ctx.extractor is not None:
-                ctx.extractor.start()  # again: a call with many drafts takes longer than it waits
             now = ctx.clock()
             batch = [replace(d, id=new_id(), told_at=now) for d in drafts[start : start + BATCH]]
             done = await remember(ctx, self.scope, batch, by, now)

@@ -24,11 +24,15 @@ class IdleExtraction:
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Begin when nothing is stored for a moment."""
+    def pause(self) -> None:
+        """Stop after the current task, because something is being stored."""
         self._has_news = True
         if self._timer is not None:
             self._timer.cancel()
+
+    def start(self) -> None:
+        """Begin when nothing is stored for a moment."""
+        self.pause()
         self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._begin)
 
     async def close(self) -> None:
