@@ -13,6 +13,7 @@ import pytest
 import memorist
 from memorist import aio
 from memorist.errors import InvalidInput
+from memorist.jobs import idle
 from memorist.scoped import ScopedClient
 from memorist.types import Filter, Memory
 
@@ -52,24 +53,21 @@ async def test_an_idle_client_extracts_by_itself(tmp_path: Path) -> None:
         assert [fact.text for fact in found] == [FACT]
 
 
-async def test_extraction_waits_again_with_each_batch_of_a_long_call(tmp_path: Path) -> None:
-    class CountingExtractor:
-        def __init__(self) -> None:
-            self.starts = 0
-
-        def start(self) -> None:
-            self.starts += 1
-
-        async def close(self) -> None:
-            pass
-
+async def test_extraction_waits_until_a_long_call_has_stored_its_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle, "IDLE_SECONDS", 0.01)  # far less than the call takes
     async with aio.open(tmp_path / "m.db", state_dir=tmp_path, embedder="hashing") as memory:
         ana = memory.scope("ana")
-        ana.ctx.extractor = counting = CountingExtractor()
-        await ana.remember(
-            [turn(f"I collect stamp number {each}.", str(each)) for each in range(600)]
-        )
-        assert counting.starts == 4, "before each batch of 256, and at the end"
+        await ana.remember([turn("I own a boat.", "m1")])
+        await ana.remember([turn(f"I collect stamp number {n}.", str(n)) for n in range(600)])
+        assert len(await facts(ana)) <= 1, "of the first call at most"
+        for _ in range(300):
+            await asyncio.sleep(0.1)
+            if len(await facts(ana)) == 601:
+                break
+        else:
+            pytest.fail("the rest was not extracted")
 
 
 async def test_a_blocking_client_extracts_when_it_is_closed(tmp_path: Path) -> None:
