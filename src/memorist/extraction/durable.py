@@ -82,13 +82,16 @@ def propose(
         for span in _find_spans(line[:end], known):
             source = line[span.start : span.end].strip(" ,;:–—-")
             told = _add_subject(source, is_first=not line[: span.start].strip())
+            is_own = PATTERNS["own_subject"].match(told) is not None
+            is_after_question = line[: span.start].rstrip().endswith("?")
+            if is_after_question and not (is_own or CUES["rule"].search(told)):
+                continue  # it says what is asked for
             probability = estimate(told)
-            least = LEAST if PATTERNS["own_subject"].match(told) else LEAST_QUOTED
-            if probability < least and not keeps_all:
+            if probability < (LEAST if is_own else LEAST_QUOTED) and not keeps_all:
                 continue
             if stated := state(told, who, at):
-                is_own = not stated.startswith(f"{who} said: ") or PATTERNS["myself"].search(told)
-                yield Proposal(stated, source, probability, bool(is_own))
+                is_own = is_own or PATTERNS["myself"].search(told) is not None
+                yield Proposal(stated, source, probability, is_own)
 
 
 def _add_subject(source: str, *, is_first: bool) -> str:
@@ -184,7 +187,7 @@ def _depends(said: str, before: str) -> bool:
     """Return whether a sentence continues the one before it."""
     bare = PATTERNS["lead"].sub("", said).strip(" .!")
     if PATTERNS["own"].match(bare):
-        is_topic = len(before) < 60 and not CUES["emotion"].search(before)
+        is_topic = len(before) < 60 and not (CUES["emotion"].search(before) or TIME.search(before))
         return is_topic and not PATTERNS["finite"].search(before)
     is_word = " " not in bare and not (CUES["rule"].search(bare) or CUES["number"].search(bare))
     if is_word or CUES["emotion"].search(bare):
@@ -248,7 +251,8 @@ def states(clause: str, before: str = "") -> bool:
     vague = "vague_rule" if PATTERNS["rule"].search(bare) else "vague"
     if any(PATTERNS[name].search(bare) for name in ("unsure", "report", vague)):
         return False
-    if PATTERNS["own"].match(bare) and not PATTERNS["predicate"].search(bare):
+    is_name = len(bare.split()) <= 3  # "My wife. She is 40."
+    if PATTERNS["own"].match(bare) and not (is_name or PATTERNS["predicate"].search(bare)):
         return False
     is_passing = PATTERNS["promise"].search(bare) or PATTERNS["feeling"].search(bare)
     if is_passing and not (TIME.search(bare) or CUES["number"].search(bare)):
@@ -305,6 +309,16 @@ def _join_sentences(told: str) -> str:
     return "; ".join(parts)
 
 
+def _has_subject(told: str) -> bool:
+    """Return whether a statement that is not about the speaker says what it is about.
+
+    >>> _has_subject("confirmed with Ana, 20"), _has_subject("20 birds"), _has_subject("rent: 20")
+    (False, False, True)
+    """
+    is_answer = PATTERNS["answer"].match(told) and not PATTERNS["finite"].search(told)
+    return not is_answer and PATTERNS["elliptic"].match(told) is None
+
+
 def state(source: str, who: str, at: datetime) -> str:
     """Return a candidate as a statement in the third person; empty if it is not self-contained.
 
@@ -324,10 +338,11 @@ def state(source: str, who: str, at: datetime) -> str:
     said = replace_first_person(told, who)
     if who == "The user" and PATTERNS["rule"].search(told):
         said = replace_second_person(said, "the assistant")
-    if not PATTERNS["own_subject"].match(told):
-        said = f"{who} said: {said}"
-    elif not PATTERNS["predicate"].search(told):
+    is_own = PATTERNS["own_subject"].match(told) is not None
+    if not (_has_subject(told) if not is_own else PATTERNS["predicate"].search(told)):
         return ""
+    if not is_own:
+        said = f"{who} said: {said}"
     if not CUES["rule"].search(told):  # "never on Friday" means every Friday
         said = "; ".join(date(part, at) for part in said.split("; "))
     stated = prompts.trim(said[0].upper() + said[1:])
