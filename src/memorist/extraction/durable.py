@@ -163,7 +163,9 @@ def _find_spans(line: str, known: Sequence[str]) -> list[Span]:
             said = line[clause.start : clause.end].strip()
             before = line[spans[-1].start : spans[-1].end] if is_open else ""
             is_known = any(each in said or said in each for each in known)
-            if is_known or not states(said, before) or (clause.is_linked and not before):
+            is_rest = not (is_first or before or PATTERNS["own"].match(said))  # of a dropped clause
+            is_alone = is_rest or (clause.is_linked and not before)
+            if is_known or is_alone or not states(said, before):
                 is_open = False
             elif before and (not is_first or _depends(said, before)):
                 spans[-1] = Span(spans[-1].start, clause.end)
