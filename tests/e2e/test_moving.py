@@ -32,7 +32,7 @@ HEAD = b'{"memorist": "archive", "format": 1, "key": "%s"}\n' % (b"0" * 64)
 
 async def filled(db: Path | str, state: Path) -> None:
     """A memory with something in every corner of it."""
-    async with aio.open(db, embedder="hashing", state_dir=state) as memory:
+    async with aio.open(db, embedder="hashing", extract="off", state_dir=state) as memory:
         ana = memory.scope("ana")
         await ana.remember(SAID)
         first, second, third, *_ = (await ana.list(limit=5)).memories
@@ -46,7 +46,7 @@ async def filled(db: Path | str, state: Path) -> None:
 
 async def seen(db: Path | str, state: Path) -> dict[str, Any]:
     """Everything a person would notice of a memory."""
-    async with aio.open(db, embedder="hashing", state_dir=state) as memory:
+    async with aio.open(db, embedder="hashing", extract="off", state_dir=state) as memory:
         ana, other = memory.scope("ana"), memory.scope("ana", tenant="other")
         answer = await ana.recall("which tree is at the end of the avenue?", limit=20)
         return {
