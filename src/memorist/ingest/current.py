@@ -310,8 +310,8 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
 def _says_same(chunk: Chunk, memory: Memory, similar: float, batch: Batch) -> bool:
     """Return whether a turn only says again what an earlier statement says."""
     partners = [name for name in batch.snapshot.codes["speaker"] if name != chunk.draft.speaker]
-    new = repeats.parse_said(chunk.text)
-    old = repeats.parse_said(memory.text)
+    new = repeats.Said(chunk.text)
+    old = repeats.Said(memory.text)
     is_same = repeats.estimate(new, old, similar, partners) >= repeats.LEAST
     return is_same and chunk.has_same_source(memory)
 

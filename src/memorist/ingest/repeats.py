@@ -10,7 +10,7 @@ from ..context import Context
 from ..index import Snapshot
 from ..text import clock
 from ..text.changes import read
-from ..text.repeats import LEAST, measure, parse_said, weigh
+from ..text.repeats import LEAST, Said, measure, weigh
 from ..types import Memory, Scope
 from .current import compare_all, find_statements, pick
 
@@ -69,13 +69,15 @@ async def compare(
         near.append(pick(similar[places], snapshot.row[places]))
     rows = {row for found in near for row, _ in found}
     memories = await ctx.store.at_rows(scope, sorted(rows)) if rows else {}
+    texts = {memory.text for memory in (*asked, *memories.values())}
+    read_once = {text: Said(text) for text in texts}
     pairs = []
     for turn, found in zip(asked, near, strict=True):
         partners = [name for name in snapshot.codes["speaker"] if name != turn.speaker]
         for row, cosine in found:
             if older := memories.get(row):
-                old = parse_said(older.text)
-                measures = measure(parse_said(turn.text), old, cosine, partners)
+                new = read_once[turn.text]
+                measures = measure(new, read_once[older.text], cosine, partners)
                 pairs.append((turn, older, measures))
     return pairs
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from .changes import ComparedText, read
 from .contradictions import contradicts_clause
 from .entities import is_common
-from .statements import Statement, parse
-from .tokens import word_set
+from .normalize import for_hash
+from .statements import Statement, parse, strip_preface
+from .tokens import word_set, words
+from .values import is_value
 
 LEAST = 0.5  # probability from which on a turn repeats a statement
 LONGEST = 40  # words
@@ -80,73 +82,109 @@ _OWN = frozenset(("I", "we"))
 _DAYTIMES = frozenset(("morning", "evening", "night"))
 
 
-class Said(NamedTuple):
-    """What is compared of a text."""
+@dataclass(frozen=True)
+class Said:
+    """What is compared of a text. Each part is read on first use."""
 
-    read: ComparedText
-    statement: Statement
-    words: Mapping[str, float]  # stems, with what each is worth
-    clauses: Sequence[frozenset[str]]  # their stems
-    is_averse: bool
-    is_own: bool  # it speaks of the speaker
+    text: str
+
+    @cached_property
+    def read(self) -> ComparedText:
+        return read(self.text)
+
+    @cached_property
+    def statement(self) -> Statement:
+        return parse(self.text)
+
+    @cached_property
+    def stems(self) -> dict[str, str]:
+        """The words that carry meaning, by their stems."""
+        return find_stems(self.text, self.read.is_english)
+
+    @cached_property
+    def has_values(self) -> bool:
+        return any(map(is_value, self.read.spoken))
+
+    @cached_property
+    def words(self) -> dict[str, float]:
+        """Stems and numbers, with what each is worth."""
+        return {stem: self.weigh(stem) for stem in (*self.stems, *self.numbers)}
+
+    def weigh(self, stem: str) -> float:
+        """Return what a stem or number is worth: the rarer, the more."""
+        word = self.stems.get(stem)
+        if word is None:
+            return 0.5 if stem in ("1", "2") else 2.0
+        if _UNSPACED.match(word):
+            return 1.0
+        return 2.0 if not is_common(word) or word in self.read.names else 1.0
+
+    @cached_property
+    def numbers(self) -> set[str]:
+        return set(map(str, self.read.numbers)) if self.has_values else set()
+
+    @cached_property
+    def clauses(self) -> list[set[str]]:
+        """The stems and numbers of each clause."""
+        clauses = []
+        for part in self.read.parts:
+            numbers = Said(part).numbers if self.numbers else set()
+            clauses.append(find_stems(part, self.read.is_english).keys() | numbers)
+        return clauses
+
+    @cached_property
+    def is_averse(self) -> bool:
+        """It says that the speaker avoids, fears or refuses something."""
+        values = self.read.values
+        return bool(values.negations) or "-" in values.leanings or "averse" in self.read.cues
+
+    @cached_property
+    def is_own(self) -> bool:
+        """It speaks of the speaker."""
+        return not _OWN.isdisjoint(self.statement.persons)
 
 
-def parse_said(text: str) -> Said:
-    """Parse what is compared of a text."""
-    reading = read(text)
-    statement = parse(text)
-    values = statement.text_values
-    return Said(
-        read=reading,
-        statement=statement,
-        words=weigh_words(text),
-        clauses=[frozenset(weigh_words(part)) for part in reading.parts],
-        is_averse=bool(values.negations) or "-" in values.leanings or "averse" in reading.cues,
-        is_own=not _OWN.isdisjoint(statement.persons),
-    )
+def find_stems(text: str, is_english: bool) -> dict[str, str]:
+    """Return the words of a text that carry meaning, by their stems; pairs of letters in scripts
+    without spaces.
 
-
-def weigh_words(text: str) -> dict[str, float]:
-    """Return the stems of the words that carry meaning, with what each is worth.
-
-    >>> weigh_words("Thanks! My sister keeps 40 llamas")
-    {'sister': 1.0, 'keep': 1.0, 'llama': 2.0, '40': 2.0}
+    >>> find_stems("Thanks! My sisters keep llamas", is_english=True)
+    {'sister': 'sisters', 'llama': 'llamas'}
     """
-    reading = read(text)
     addressed = {name.lower() for name in _ADDRESSED.findall(text)}
-    worth: dict[str, float] = {}
-    for word in parse(text).spoken:
+    found: dict[str, str] = {}
+    for word in words(for_hash(strip_preface(text))):
         if runs := _UNSPACED.findall(word):
             for run in runs:
                 for i in range(max(1, len(run) - 1)):
-                    worth[run[i : i + 2]] = 1.0
+                    found[run[i : i + 2]] = run
             continue
         bare = word.removesuffix("'s")
-        is_short = len(bare) < 4 and not reading.is_english
+        is_short = len(bare) < 4 and not is_english
         is_empty = is_short or bare in _EMPTY or bare in addressed
         if not is_empty and (stem := _stem(bare)):
-            is_rare = bare in reading.names or not is_common(bare)
-            worth[stem] = 2.0 if is_rare else 1.0
-    for number in map(str, reading.numbers):
-        worth[number] = 0.5 if number in ("1", "2") else 2.0
-    return worth
+            found[stem] = bare
+    return found
 
 
 @lru_cache(maxsize=1 << 12)
 def _stem(word: str) -> str:
     """Return the beginning of the stem of a word; empty if it carries no meaning."""
-    words = parse(word).words
-    return words[0][:STEM] if words else ""
+    stems = parse(word).words
+    return stems[0][:STEM] if stems else ""
 
 
 def find_shared(new: Said, old: Said, partners: Iterable[str] = ()) -> dict[str, float]:
     """Return the words of both texts with what they are worth, without names of those addressed."""
-    names = [_stem(name.lower()) for name in partners]
-    shared = {}
-    for stem in new.words.keys() & old.words.keys():
+    shared = new.stems.keys() & old.stems.keys()
+    if new.has_values and old.has_values:
+        shared |= new.numbers & old.numbers
+    names = [_stem(name.lower()) for name in partners] if shared else []
+    worth = {}
+    for stem in shared:
         if not any(name.startswith(stem) for name in names):
-            shared[stem] = min(new.words[stem], old.words[stem])
-    return shared
+            worth[stem] = min(new.weigh(stem), old.weigh(stem))
+    return worth
 
 
 def count_shared(text: str, other: str) -> float:
@@ -155,7 +193,7 @@ def count_shared(text: str, other: str) -> float:
     >>> count_shared("Ana is allergic to kiwi.", "no kiwi please")
     2.0
     """
-    return sum(find_shared(parse_said(text), parse_said(other)).values())
+    return sum(find_shared(Said(text), Said(other)).values())
 
 
 def measure(new: Said, old: Said, similar: float, partners: Iterable[str]) -> dict[str, float]:
@@ -172,7 +210,7 @@ def measure(new: Said, old: Said, similar: float, partners: Iterable[str]) -> di
     is_english = new.read.is_english
     marks = new.statement.marks
     old_marks = old.statement.marks
-    days = {*new.statement.text_values.days} - {*old.statement.text_values.days}
+    days = {*new.read.values.days} - {*old.read.values.days}
     others = min(_count_others(new, shared), _count_others(old, shared))
     begins_alike = new.statement.spoken[:2] == old.statement.spoken[:2]
     measures = {
@@ -212,7 +250,7 @@ def _count_others(said: Said, shared: Mapping[str, float]) -> float:
 
 
 def _is_one_word(said: Said) -> bool:
-    return said.read.length < 2 and not _UNSPACED.search(said.statement.text)
+    return said.read.length < 2 and not _UNSPACED.search(said.text)
 
 
 def _is_ruled_out(new: Said, old: Said, shared: Mapping[str, float]) -> bool:
@@ -222,20 +260,20 @@ def _is_ruled_out(new: Said, old: Said, shared: Mapping[str, float]) -> bool:
         return True
     is_own = new.is_own or old.is_own or (new.is_averse and old.is_averse)
     is_clear = is_own or "again" in new.read.cues or not new.read.is_english
-    if worth < ENOUGH_SHARED and (not is_clear or _POINTS.search(new.statement.text)):
+    if worth < ENOUGH_SHARED and (not is_clear or _POINTS.search(new.text)):
         return True
     numbers = new.read.numbers
     if numbers and old.read.numbers and numbers.isdisjoint(old.read.numbers):
         return True
     for one, other in ((new, old), (old, new)):
-        negated = one.statement.values.negations
+        negated = one.read.values.negations
         is_compared = new.read.is_english and not other.is_averse
         if is_compared and any(_stem(word) in shared for word in negated):
             return True
-        likes = "+" in one.statement.text_values.leanings
-        if likes and "-" in other.statement.text_values.leanings:
+        likes = "+" in one.read.values.leanings
+        if likes and "-" in other.read.values.leanings:
             return True
-    return contradicts_clause(new.statement.text, old.statement.text)
+    return contradicts_clause(new.text, old.text)
 
 
 def weigh(measures: Mapping[str, float]) -> float:

@@ -24,6 +24,7 @@ LONGEST_CLAUSE = 25  # words of a statement that is split at its verb
 _EMPTY = word_set("""
     really very quite totally absolutely definitely certainly actually basically literally truly
     simply just also too so please kindly still already now currently though anyway indeed well
+    honestly frankly obviously haha lol uh um hmm kinda
     ok okay oh hey hi yes yeah yep btw fyi always got get gets thing things lot lots bit oclock
     pm p dont doesnt didnt cant couldnt wont wouldnt shouldnt isnt arent wasnt werent hasnt
     havent hadnt im ive id ill youre theyre whats thats its lets user der die das den dem ein
@@ -54,10 +55,14 @@ _PREFACE = re.compile(
     (?:please|pls)[ ](?:remember|note)(?:\s+that|:|,)?\s+
     |(?:please|pls|hey|ok|okay|so|also|again|oh|and|by[ ]the[ ]way|btw|fyi|just[ ]so[ ]you[ ]know
     |(?:as|like)[ ]i[ ]said)[,:]?\s+
+    |(?:i[ ]mean|you[ ]know|to[ ]be[ ]honest|of[ ]course),\s+
     |(?:remember|note|keep[ ]in[ ]mind|don['’]?t[ ]forget|reminder|quick[ ]reminder|quick[ ]note
     |for[ ]the[ ]record|for[ ]your[ ]records|in[ ]case[ ]i[ ]forget)(?:\s+that|:|,)\s*
     )+""",
     re.IGNORECASE | re.VERBOSE,
+)
+_AFTERTHOUGHT = re.compile(
+    r"(?i),\s?(?:you know|i mean|(?:as|like) i said|by the way|to be honest|of course)[.!]*$"
 )
 _WENT = word_set("""
     went bought sold ate drank wrote took made came saw gave told said met lost paid felt kept
@@ -126,7 +131,7 @@ class Statement:
     """What a text says. Parts that are rarely needed are computed on first use."""
 
     text: str
-    core: str  # the text without a preface such as "please remember that"
+    core: str  # the text without a preface such as "please remember that", or ", you know"
     spoken: tuple[str, ...]  # all its words
     words: tuple[str, ...]  # stems of the words that carry meaning, each once, in order
     marks: frozenset[str]  # small words that change the meaning: from, under, if, maybe, past …
@@ -230,7 +235,7 @@ def parse(text: str) -> Statement:
 
 def _parse_fields(text: str) -> dict[str, Any]:
     """Return the fields of a statement."""
-    core = strip_preface(text)
+    core = _AFTERTHOUGHT.sub("", strip_preface(text))
     plain = _ROLE.sub("am", for_hash(core))
     found = tokens.words(plain)
     stems: dict[str, None] = {}

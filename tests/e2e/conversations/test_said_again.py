@@ -41,6 +41,28 @@ async def test_a_turn_three_bits_from_one_of_another_session_repeats_it_and_four
     ]
 
 
+@pytest.mark.spec("THE-30", "THE-32", "THE-37")
+@pytest.mark.parametrize(
+    ("filled", "bits"),
+    [
+        ("Well, {}", 1),
+        ("Honestly, {}", 1),
+        ("{}, obviously", 1),
+        ("{} haha", 2),
+        ("{}, you know", 3),
+    ],
+)
+async def test_a_filler_word_does_not_make_a_turn_of_another_session_a_new_entry(
+    say: Say, ana: ScopedClient, filled: str, bits: int
+) -> None:
+    again = filled.format(ROTA)
+    assert distance(simhash64(ROTA), simhash64(again)) == bits
+    first = await say("monday", ROTA, policy="theoria")
+    assert (await say("friday", again, policy="theoria")).ids == first.ids
+    (entry,) = await ana.list()
+    assert (entry.text, entry.repeat_count) == (ROTA, 1)
+
+
 @pytest.mark.spec("THE-31")
 async def test_the_same_turn_in_another_space_or_of_another_person_is_an_entry_of_its_own(
     engine: Client, say: Say
