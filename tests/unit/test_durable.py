@@ -34,6 +34,7 @@ def found(text: str, who: str = "The user") -> list[str]:
      "The user said: Refunds: 30 days from delivery, no questions."),
     ("I moved the standup to 9:15, can you update the invite?", "The user moved the standup to 9:15."),
     ("never deploy on friday", "The user said: never deploy on friday."),
+    ("no more meat from next month", "The user said: no more meat from June 2026."),
 ])  # fmt: skip
 def test_what_is_said_tersely_is_a_fact(said: str, fact: str) -> None:
     assert fact in found(said)

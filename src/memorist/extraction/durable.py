@@ -345,7 +345,11 @@ def state(source: str, who: str, at: datetime) -> str:
         return ""
     if not is_own:
         said = f"{who} said: {said}"
-    if not CUES["rule"].search(told):  # "never on Friday" means every Friday
-        said = "; ".join(date(part, at) for part in said.split("; "))
+    is_rule = CUES["rule"].search(told) is not None
+    parts = said.split("; ")
+    for number, part in enumerate(parts):
+        if not (is_rule and PATTERNS["weekday"].search(part)):  # "never on Friday" is every Friday
+            parts[number] = date(part, at)
+    said = "; ".join(parts)
     stated = prompts.trim(said[0].upper() + said[1:])
     return "" if prompts.find_fault(stated) else stated
