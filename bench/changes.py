@@ -90,7 +90,7 @@ async def ask(
         await scope.remember(batch)
     if options.jobs:
         await memory.run_jobs()
-    found = await scope.recall(history["question"])
+    found = (await scope.recall(history["question"])).hits if history["question"] else ()
     stored = (await scope.list(limit=100)).memories
     outdated = {each.source_message_id for each in stored if each.valid_to is not None}
     ranks: dict[str, int] = {}
@@ -288,8 +288,8 @@ async def measure(histories: list[str], name: str, options: argparse.Namespace) 
     return {
         "set": name,
         "changed": changed,
-        "current first": counts["current first"] / changed,
-        "outdated gone": counts["outdated gone"] / changed,
+        "current first": counts["current first"] / max(1, changed),
+        "outdated gone": counts["outdated gone"] / max(1, changed),
         "look-alikes": len(histories) - changed - counts["repeat"],
         "wrong": counts["wrong"],
         "repeated": counts["repeat"],

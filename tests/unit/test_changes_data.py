@@ -80,3 +80,23 @@ class TestHistory:
             assert len(history["current"]) >= 2
         if history["kind"] in ("past", "hypothetical", "other_person"):
             assert history["decoy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("repeats.jsonl", {"repeat": 40, "both_true": 64}),
+        ("repeats-check.jsonl", {"repeat": 20, "both_true": 20}),
+    ],
+)
+def test_the_histories_of_repetitions_are_well_formed(name, counts):
+    lines = FILE.with_name(name).read_text("utf-8").splitlines()
+    histories = [json.loads(line) for line in lines]
+    assert Counter(history["kind"] for history in histories) == counts
+    for history in histories:
+        assert list(history) == KEYS
+        messages = {message["id"]: message for message in history["messages"]}
+        assert all(list(message) == MESSAGE_KEYS for message in messages.values())
+        sessions = [messages[id]["session"] for id in history["current"]]
+        assert len(set(sessions)) >= 2
+        assert all(message["text"].strip() for message in messages.values())
