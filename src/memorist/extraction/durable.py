@@ -39,7 +39,7 @@ WEIGHTS: dict[str, float] = _TABLES["weights"]
 LEAST = WEIGHTS["least"]
 LEAST_QUOTED = WEIGHTS["least_quoted"]  # if the speaker is not its subject
 
-
+_WITH_ASSISTANT = "The user"  # the name of a speaker who talks to an assistant
 _SUBJECTS = {"verb": "I", "doing": "I am", "been": "I have"}
 
 
@@ -311,12 +311,14 @@ def _join_sentences(told: str) -> str:
     return "; ".join(parts)
 
 
-def _has_subject(told: str) -> bool:
-    """Return whether a statement that is not about the speaker says what it is about.
+def _is_complete(told: str, *, is_own: bool) -> bool:
+    """Return whether a statement has a verb, or says what it is about.
 
-    >>> _has_subject("confirmed with Ana, 20"), _has_subject("20 birds"), _has_subject("rent: 20")
-    (False, False, True)
+    >>> [_is_complete(told, is_own=False) for told in ("paid to Ana, 20", "20 birds", "rent: 20")]
+    [False, False, True]
     """
+    if is_own:
+        return PATTERNS["predicate"].search(told) is not None
     is_answer = PATTERNS["answer"].match(told) and not PATTERNS["finite"].search(told)
     return not is_answer and PATTERNS["elliptic"].match(told) is None
 
@@ -337,12 +339,12 @@ def state(source: str, who: str, at: datetime) -> str:
     is_short = len(told.split()) < 3 and not PATTERNS["rule"].search(told)
     if is_cut or is_short:
         return ""
-    said = replace_first_person(told, who)
-    if who == "The user" and PATTERNS["rule"].search(told):
-        said = replace_second_person(said, "the assistant")
     is_own = PATTERNS["own_subject"].match(told) is not None
-    if not (_has_subject(told) if not is_own else PATTERNS["predicate"].search(told)):
+    if not _is_complete(told, is_own=is_own):
         return ""
+    said = replace_first_person(told, who)
+    if who == _WITH_ASSISTANT and PATTERNS["rule"].search(told):
+        said = replace_second_person(said, "the assistant")
     if not is_own:
         said = f"{who} said: {said}"
     is_rule = CUES["rule"].search(told) is not None
