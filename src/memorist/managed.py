@@ -184,7 +184,13 @@ class ManagedScope(Place):
             return Extracted(by="nobody", why=why)
         settings = ctx.settings
         policy = validation.policy(ctx.policies, settings.policy, settings.capacity)
-        return await job.draw([[id]], self.scope, ctx, policy=policy)
+        if ctx.extractor is not None:
+            ctx.extractor.pause()  # otherwise a model could be asked twice
+        try:
+            return await job.draw([[id]], self.scope, ctx, policy=policy)
+        finally:
+            if ctx.extractor is not None:
+                ctx.extractor.start()
 
     async def compress(
         self,

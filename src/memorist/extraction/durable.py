@@ -43,7 +43,7 @@ _WITH_ASSISTANT = "The user"  # the name of a speaker who talks to an assistant
 _SUBJECTS = {"verb": "I", "doing": "I am", "been": "I have"}
 
 
-class Proposal(NamedTuple):
+class LastingStatement(NamedTuple):
     """A statement in the third person that may be worth keeping."""
 
     text: str
@@ -67,7 +67,7 @@ def propose(
     known: Sequence[str] = (),
     *,
     keeps_all: bool = False,
-) -> Iterator[Proposal]:
+) -> Iterator[LastingStatement]:
     """Yield the statements of a turn that are likely to last, except the clauses that are known.
 
     >>> said = "hey! im on nights at the hospital in Faro, can you wake me? no coffee after 2, ever"
@@ -91,7 +91,7 @@ def propose(
                 continue
             if stated := state(told, who, at):
                 is_own = is_own or PATTERNS["myself"].search(told) is not None
-                yield Proposal(stated, source, probability, is_own)
+                yield LastingStatement(stated, source, probability, is_own)
 
 
 def _add_subject(source: str, *, is_first: bool) -> str:
