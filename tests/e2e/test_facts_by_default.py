@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +87,25 @@ def test_the_command_line_extracts_after_it_printed(tmp_path: Path) -> None:
 
     assert "created" in run("remember", SAID, "--session", "s1")
     assert FACT in run("list")
+
+
+def test_a_large_import_says_how_to_extract_all_facts_now(tmp_path: Path) -> None:
+    chat = tmp_path / "chat.jsonl"
+    said = [{"content": f"I collect stamp number {n}.", "role": "user"} for n in range(600)]
+    chat.write_text("\n".join(map(json.dumps, said)), "utf-8")
+    env = {**os.environ, "MEMORIST_EMBEDDER": "hashing", "MEMORIST_STATE_DIR": str(tmp_path)}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "memorist", *words, "--db", str(tmp_path / "m.db")]
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+
+    done = run("import", str(chat), "--user", "ana")
+    assert done.stdout == "600 records read, 600 new memories\n"
+    assert "memorist jobs run --only extract" in done.stderr
+    run("jobs", "run", "--only", "extract")
+    again = run("import", str(chat), "--user", "ana")
+    assert (again.stdout, again.stderr) == ("600 records read, 0 new memories\n", "")
+    assert run("list", "--user", "ana", "--tag", "extracted", "--json").stdout.count('"id"') > 0
 
 
 async def test_extraction_can_be_turned_off(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from .app import command, decode
 from .output import progress
 
 BATCH = 64  # lines imported together: few enough for a moving progress bar
+MANY_TASKS = 8  # of extraction that wait after an import, each for up to 64 lines
 
 
 @frozen
@@ -86,6 +87,11 @@ def import_(call: Call, memory: Blocking, file: str, *, restore: bool = False) -
     values = {"records": read, "new_memories": new, "outcomes": counts}
     refused = [outcome for outcome in outcomes if outcome.status in ("refused", "conflict")]
     notes = [f"{outcome.status}: {outcome.reason}" for outcome in refused[:10]]
+    waiting = sum(work.waiting for work in memory.backlog() if work.name == "extract")
+    if waiting > MANY_TASKS and not call.json:
+        notes.append(
+            "Facts are extracted bit by bit. All at once: memorist jobs run --only extract"
+        )
     return values, text, notes, REFUSED if refused else OK
 
 
