@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -90,6 +91,7 @@ def fixed(tmp: Path) -> Iterator[Source]:
         patch.setitem(Context.__init__.__kwdefaults__, "clock", source.clock)
         patch.setattr(clock, "time", SimpleNamespace(time_ns=source.time_ns))
         patch.setattr(clock, "os", SimpleNamespace(urandom=bytes))
+        patch.setattr(clock, "_numbers", repeat(0))
         yield source
 
 
