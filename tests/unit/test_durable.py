@@ -142,3 +142,16 @@ def test_the_second_person_and_relative_pronouns() -> None:
     )
     assert replace_that("tools that need sudo") == "tools which need sudo"
     assert replace_that("I know that is so") == "I know that is so"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tea milk kettle train ship water violin garden 652231581",
+        "ERROR 500 at line 32 of app.py: KeyError 'user'",
+        "KeyError: 'user' in line 3 of app.py",
+        "[WARN] disk /dev/sda1 is at 93 %",
+    ],
+)
+def test_neither_words_in_a_row_nor_a_log_are_quoted(text: str) -> None:
+    assert rules.find_facts(text, who="The user", at=datetime(2026, 5, 8, tzinfo=UTC)) == []

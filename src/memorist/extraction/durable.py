@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, get_args
 
 from ..text import prompts
 from ..text.normalize import LINK, one_line
-from ..text.tokens import load_patterns
+from ..text.tokens import ENGLISH, load_patterns
 from .dates import TIME, date
 from .third_person import possessive, replace_first_person, replace_second_person, replace_that
 
@@ -38,6 +38,7 @@ WEIGHTS: dict[str, float] = _TABLES["weights"]
 # Probability from which a statement is kept.
 LEAST = WEIGHTS["least"]
 LEAST_QUOTED = WEIGHTS["least_quoted"]  # if the speaker is not its subject
+MANY_WORDS = 7  # in a row, without one such as "the" or "is", are no sentence
 
 _WITH_ASSISTANT = "The user"  # the name of a speaker who talks to an assistant
 _SUBJECTS = {"verb": "I", "doing": "I am", "been": "I have"}
@@ -323,6 +324,17 @@ def _is_complete(told: str, *, is_own: bool) -> bool:
     return not is_answer and PATTERNS["elliptic"].match(told) is None
 
 
+def _lists_words(told: str) -> bool:
+    """Return whether a text is many words in a row that form no sentence.
+
+    >>> _lists_words("tea milk kettle train ship water violin garden"), _lists_words("no gluten")
+    (True, False)
+    """
+    words = told.lower().split()
+    is_plain = all(word.isalnum() for word in words)
+    return is_plain and len(words) >= MANY_WORDS and ENGLISH.isdisjoint(words)
+
+
 def state(source: str, who: str, at: datetime) -> str:
     """Return a candidate as a statement in the third person; empty if it is not self-contained.
 
@@ -337,7 +349,7 @@ def state(source: str, who: str, at: datetime) -> str:
     told = resolve(_join_sentences(told))
     is_cut = told.count('"') % 2 or PATTERNS["hanging"].search(told)
     is_short = len(told.split()) < 3 and not PATTERNS["rule"].search(told)
-    if is_cut or is_short:
+    if is_cut or is_short or PATTERNS["log"].match(told) or _lists_words(told):
         return ""
     is_own = PATTERNS["own_subject"].match(told) is not None
     if not _is_complete(told, is_own=is_own):
