@@ -76,7 +76,7 @@ def propose(
     ['Ana is on nights at the hospital in Faro.', 'Ana said: no coffee after 2, ever.']
     """
     for line in text.splitlines():
-        if PATTERNS["document"].match(line):
+        if PATTERNS["document"].match(line) or PATTERNS["log"].match(line):
             continue
         signed = PATTERNS["signature"].search(line)
         end = signed.start() if signed else len(line)
@@ -349,7 +349,7 @@ def state(source: str, who: str, at: datetime) -> str:
     told = resolve(_join_sentences(told))
     is_cut = told.count('"') % 2 or PATTERNS["hanging"].search(told)
     is_short = len(told.split()) < 3 and not PATTERNS["rule"].search(told)
-    if is_cut or is_short or PATTERNS["log"].match(told) or _lists_words(told):
+    if is_cut or is_short or _lists_words(told):
         return ""
     is_own = PATTERNS["own_subject"].match(told) is not None
     if not _is_complete(told, is_own=is_own):
