@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -157,13 +160,45 @@ RULES: dict[str, Callable[[str], Any]] = {
     "alike": lambda text: compare.is_reworded(parse(text), parse(text + " x")),
     "wording": prompts.to_statement,
 }
-LINE = "the issue on trust, load: every regular expression and rule is linear at 1 MB"
-QUADRATIC = pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{LINE} (d03, d05)")
 
 
-@pytest.mark.parametrize(
-    "rule", [pytest.param(name, marks=[QUADRATIC] if name == "alike" else []) for name in RULES]
-)
+def rules_of_one_text() -> dict[str, Callable[[str], Any]]:
+    """Return every function of the packages about text that needs nothing but one text."""
+    found = {}
+    for name in ("text", "ingest", "extraction", "retrieve"):
+        package = importlib.import_module(f"memorist.{name}")
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            module = importlib.import_module(info.name)
+            for called, function in inspect.getmembers(module, inspect.isroutine):
+                plain = inspect.unwrap(function)
+                if plain.__module__ == info.name and needs_one_text(plain):
+                    found[f"{info.name.removeprefix('memorist.')}.{called}"] = plain
+    return found
+
+
+def needs_one_text(function: Callable[..., Any]) -> bool:
+    signature = inspect.signature(function)
+    if inspect.iscoroutinefunction(function) or "Pattern" in str(signature):
+        return False
+    given = signature.parameters.values()
+    required = [each for each in given if each.default is each.empty]
+    return [each.annotation for each in required] in (["str"], [str])
+
+
+@pytest.mark.parametrize("rule", rules_of_one_text())
+def test_a_function_of_one_text_takes_linear_time(rule: str) -> None:
+    function = rules_of_one_text()[rule]
+
+    def run(text: str) -> None:
+        with suppress(ValueError, LookupError, OSError, memorist.MemoristError):
+            result = function(text)
+            if isinstance(result, Iterator):
+                deque(result, maxlen=0)
+
+    assert slow_seed(run) is None
+
+
+@pytest.mark.parametrize("rule", RULES)
 def test_a_rule_takes_linear_time(rule: str) -> None:
     assert slow_seed(RULES[rule]) is None
 
@@ -188,31 +223,18 @@ def compiled(value: Any, depth: int = 4) -> Iterator[re.Pattern[str]]:
     elif isinstance(value, dict | list | tuple | set | frozenset) and depth:
         for each in value.values() if isinstance(value, dict) else value:
             yield from compiled(each, depth - 1)
+    elif isinstance(value, type) and value.__module__.startswith("memorist.") and depth:
+        yield from compiled(dict(vars(value)), depth - 1)
+    elif hasattr(value, "cache_info") and not inspect.signature(value).parameters and depth:
+        yield from compiled(value(), depth - 1)
 
 
 def find_all(pattern: re.Pattern[str]) -> Callable[[str], int]:
     return lambda text: sum(1 for _ in pattern.finditer(text))
 
 
-KNOWN = (
-    *(
-        "checkpoints._LARGE",
-        "rules._IMAGE",
-        "entities._CODE_SHAPE",
-        "entities._TECHNICAL_ENDING",
-    ),
-    *("journal._LINK", "entities._POSSESSIVE", "entities._HUMPS"),
-)
-
-
-@pytest.mark.parametrize("name", KNOWN)
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{LINE} (d02)")
-def test_a_regular_expression_that_was_quadratic_takes_linear_time(name: str) -> None:
-    assert slow_seed(find_all(patterns()[name])) is None
-
-
-def test_every_other_regular_expression_takes_linear_time() -> None:
-    others = {pattern: name for name, pattern in patterns().items() if name not in KNOWN}
-    assert len(others) > 150
-    slow = {name: slow_seed(find_all(each)) for each, name in others.items()}
+def test_every_regular_expression_takes_linear_time() -> None:
+    by_pattern = {pattern: name for name, pattern in patterns().items()}
+    assert len(by_pattern) > 150
+    slow = {name: slow_seed(find_all(each)) for each, name in by_pattern.items()}
     assert {name: seed for name, seed in slow.items() if seed is not None} == {}

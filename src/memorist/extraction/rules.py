@@ -50,7 +50,7 @@ class ClauseRule(NamedTuple):
     is_whole: bool = False  # the beginning is a statement by itself
 
 
-_IMAGE = re.compile(r"\s*\[[^\]\n]{0,300}\]")
+_IMAGE = re.compile(r"\s{0,9}\[[^\]\n]{0,300}\]")
 _TABLES = load_patterns(__file__)
 PATTERNS = {name: re.compile(pattern) for name, pattern in _TABLES["patterns"].items()}
 

@@ -22,7 +22,8 @@ PARTS: dict[str, type] = {
     "conversation_history": list,
     "agent_states": dict,
 }
-_LARGE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|-?[\d.]+e\+\d+')  # texts too, to leave them alone
+# Texts too, to leave them alone.
+_LARGE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|-?\b\d(?:\.\d{1,17})?e\+\d{1,3}')
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # not where its backslash is escaped
 
 

@@ -38,7 +38,7 @@ LONGEST = 220
 _MARKUP = str.maketrans("|[]", "/()")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d\.md")
 _ENTRY = re.compile(r"- \S+ \| (?P<author>[^|]*) \| \[[^\]]*\] (?P<text>.*)")
-_LINK = re.compile(r"\S+://\S+")
+_LINK = re.compile(r"(?<!\S)\S+?://\S+")
 
 
 async def snapshot(ctx: Context, *, refresh: bool) -> str:

@@ -57,6 +57,7 @@ _SUSPECT = ("<", "[", "  ")  # plain text without any of these is safe
 LONGEST_NAME = 60  # characters
 UNKNOWN = "somebody"
 IS_RELATED = " (related)"  # ends the line of a memory that is only related to the recalled ones
+RECOUNTS = 20  # times that the whole text is counted while it is cut to a budget
 LONG = 280  # characters; a longer memory is shown by its summary, if it has one
 
 Renderer = Callable[[Sequence[Memory]], str]
@@ -288,6 +289,8 @@ def fit(
     """Take the items that fit. One that does not fit is skipped; a later one may still be taken.
 
     Tokens are counted in the rendered text, or with `cost` as the sum of the costs of the items.
+    To take linear time, the sizes of rendered items are added; the whole text is counted at most
+    `RECOUNTS` times, for the first items that seem too large.
     Without `skip`, the first item that does not fit ends the list.
 
     >>> fit(["tea", "coffee", "milk"], Caps(chars=8), "\\n".join).text
@@ -297,7 +300,7 @@ def fit(
     if cost is None:  # usually everything fits, so try that first
         text = render(items[:limit])
         tokens = count(text) if text else 0
-        if not _excess(text, tokens, caps):
+        if not _excess(len(text), tokens, caps):
             cut = dict.fromkeys(range(limit, len(items)), f"beyond the limit of {limit}")
             taken = list(range(len(items)))[:limit]
             return Fitted(
@@ -308,8 +311,9 @@ def fit(
             )
     taken = []
     cut = {}
-    used = 0
-    text = ""
+    chosen: list[T] = []
+    chars = tokens = 0
+    recounts = RECOUNTS
     for i, item in enumerate(items):
         if len(taken) == limit:
             cut[i] = f"beyond the limit of {limit}"
@@ -317,30 +321,51 @@ def fit(
         if cut and not skip:
             cut[i] = "an earlier one does not fit"
             continue
-        longer = render([*(items[j] for j in taken), item])
-        price = count(longer) if cost is None else cost(item)
-        total = price if cost is None else used + price
-        problem = _excess(longer, total, caps)
-        if cost is not None and caps.tokens is not None and total > caps.tokens:
-            left = caps.tokens - used
+        alone = render([item])
+        length = len(alone)
+        price = count(alone) if cost is None else cost(item)
+        if chosen:  # what surrounds the items is there already
+            twice = render([item, item])
+            length = len(twice) - length
+            price = count(twice) - price + 1 if cost is None else price
+        problem = _excess(chars + length, tokens + price, caps)
+        if problem and chosen and recounts:
+            recounts -= 1
+            text = render([*chosen, item])
+            chars = len(text) - length
+            tokens = count(text) - price if cost is None else tokens
+            problem = _excess(chars + length, tokens + price, caps)
+        if cost is not None and caps.tokens is not None and tokens + price > caps.tokens:
+            left = caps.tokens - tokens
             problem = f"its {price} tokens do not fit: {left} of {caps.tokens} are left"
         if problem:
             cut[i] = problem
         else:
             taken.append(i)
-            used = total
-            text = longer
+            chosen.append(item)
+            chars += length
+            tokens += price
+    text = ""
+    while chosen:  # the sizes of lines may not add up exactly
+        text = render(chosen)
+        tokens = count(text) if cost is None else tokens
+        problem = _excess(len(text), tokens, caps)
+        if not problem:
+            break
+        chosen.pop()
+        cut[taken.pop()] = problem
+        text = ""
     return Fitted(
         taken=taken,
         cut=cut,
         text=text,
-        tokens=used,
+        tokens=tokens,
     )
 
 
-def _excess(text: str, tokens: int, caps: Caps) -> str:
-    """Return which cap a text exceeds; empty if none."""
-    if caps.chars is not None and len(text) > caps.chars:
+def _excess(chars: int, tokens: int, caps: Caps) -> str:
+    """Return which cap is exceeded; empty if none."""
+    if caps.chars is not None and chars > caps.chars:
         return f"it does not fit into {caps.chars} characters"
     if caps.tokens is not None and tokens > caps.tokens:
         return f"it does not fit into the budget of {caps.tokens} tokens"

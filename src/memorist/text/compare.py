@@ -8,8 +8,7 @@ Contradictions are in `contradictions`.
 """
 
 import math
-from collections.abc import Iterable
-from difflib import SequenceMatcher
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Literal
 
@@ -195,17 +194,27 @@ def is_contrast(
     relatives = RELATIVES.intersection(a.spoken)
     if relatives != RELATIVES.intersection(b.spoken):
         return True
-    changes = []  # how many words differ, or only one side has, at each place
-    matcher = SequenceMatcher(None, a.spoken, b.spoken, False)
-    for tag, start, end, begin, stop in matcher.get_opcodes():
-        if tag != "equal":
-            changes.append(max(end - start, stop - begin))
-    is_one_change = len(changes) == 1 and changes[0] <= 2
+    ours, theirs = _trim_equal(a.spoken, b.spoken)
+    is_short = max(len(ours), len(theirs)) <= 2
+    is_one_change = is_short and set(ours).isdisjoint(theirs) and a.spoken != b.spoken
     if is_one_change or set(a.words) == set(b.words):
         return verdict(a, b) == "other"
     if near:
         return False
     return _has_own_word(a, b) and _has_own_word(b, a)
+
+
+def _trim_equal(a: Sequence[str], b: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return what is left of two texts without the words that both begin and end with.
+
+    >>> _trim_equal("a red bike with bell".split(), "a blue bike with bell".split())
+    (['red'], ['blue'])
+    """
+    most = min(len(a), len(b))
+    start = next((i for i in range(most) if a[i] != b[i]), most)
+    most -= start
+    same = next((i for i in range(most) if a[-1 - i] != b[-1 - i]), most)
+    return a[start : len(a) - same], b[start : len(b) - same]
 
 
 def _has_own_word(of: Statement, other: Statement) -> bool:

@@ -145,10 +145,11 @@ GIVEN_NAMES = word_set("""
 
 _LONGEST_WORD = 64  # longer ones are noise, and would make the patterns slow
 _CODE_SHAPE = re.compile(
-    r"\w*[a-z][A-Z]\w*|[A-Z]{2,}[a-z]\w+|\w+_\w+|\w+\.[a-z]{1,5}\d?|\w*[a-z]\w*\d\w*|\w+(?:\+\+|#)"
+    r"\b(?:\w*[a-z][A-Z]\w*|[A-Z]{2,}[a-z]\w+|\w+_\w+|\w+\.[a-z]{1,5}\d?"
+    r"|(?>\w*?[a-z])\w*?\d\w*|\w+(?:\+\+|#))"
 )
 _TECHNICAL_ENDING = re.compile(
-    r"\w{3,}(?:potent|ential|ization|isation|ology|metric|ware|base|sync|izer|iser|ector|gorithm"
+    r"\b\w{3,}(?:potent|ential|ization|isation|ology|metric|ware|base|sync|izer|iser|ector|gorithm"
     r"|byte|script)s?"
 )
 _ENDINGS = "ing est ers ies ied es ed er ly s".split()
@@ -156,11 +157,11 @@ _WORD = re.compile(r"(?<![\w.])@[^\W_]\w{0,60}|[^\W_][\w'’&+#-]{0,60}")
 _PHRASE_WORD = re.compile(r"[^\W\d_][\w'’-]{0,60}|[^\s\w]|\n|\d+")
 # Their full stop does not end a sentence.
 _ABBREVIATED = word_set("Dr Mr Mrs Ms Prof St Mme Herr Sr Jr")
-_POSSESSIVE = re.compile(r"['’]s?$|[-&'’]+$")
+_POSSESSIVE = re.compile(r"['’]s?$|(?<![-&'’])[-&'’]+$")
 _SENTENCE_START = re.compile(r"""[.!?…:;\n•*>|/"“„(\[][\s"“„'‘(\[*_#>-]{0,20}$""")
 _HANDLE = re.compile(r"@\w{2,40}")
 _HUMPS = re.compile(
-    r"[a-z]{1,12}[A-Z]\w+|[A-Z][a-z0-9]+[A-Z]\w*|[A-Z]{2,}[a-z]{2,}\w*|[A-Z]\w*-?\d\w*"
+    r"\b(?:[a-z]{1,12}[A-Z]\w+|[A-Z][a-z0-9]+[A-Z]\w*|[A-Z]{2,}[a-z]{2,}\w*|[A-Z]\w*-?\d\w*)"
 )
 _ACRONYM = re.compile(r"[A-Z][A-Z&]{1,5}s?")
 _PARTICLES = word_set("of de del della di da du la le van von der den ter bin ibn al el y")
