@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -193,11 +193,12 @@ class Client:
         agent: str | None = None,
         rights: Sequence[str] = ("read", "write"),
         days: float | None = None,
+        until: datetime | None = None,
     ) -> tuple[Key, str]:
         """Create an API key and return it with its token, which cannot be shown again.
 
         The key acts for that user: in every space or the named one, as any agent or the named one.
-        It expires after `days`, or never. Raises InvalidInput.
+        It expires after `days` or at `until`, whichever is earlier, or never. Raises InvalidInput.
         """
         named = {"name": name, "user": user, "tenant": tenant, "space": space, "agent": agent}
         for what, value in named.items():
@@ -210,16 +211,18 @@ class Client:
             raise InvalidInput(
                 "A key of an agent cannot have the right 'owner': create one without an agent"
             )
+        now = self.ctx.clock()
+        ends = [] if until is None else [until]
         if days is not None:
             validation.days(days)
-        now = self.ctx.clock()
+            ends.append(now + timedelta(days=days))
         key = Key(
             id=secrets.token_hex(8),
             name=name,
             user=user,
             rights=tuple(right for right in RIGHTS if right in rights),
             created_at=now,
-            expires_at=None if days is None else now + timedelta(days=days),
+            expires_at=min(ends, default=None),
             tenant=self.settings.tenant if tenant is None else tenant,
             space=space,
             agent=agent,

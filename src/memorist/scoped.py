@@ -11,6 +11,7 @@ from .errors import InvalidInput
 from .ingest import pipeline as ingest
 from .ingest import validation
 from .ingest.guard import load_disabled
+from .ingest.transitions import SHARED
 from .manage import (
     agent_query,
     forget,
@@ -230,7 +231,7 @@ class ScopedClient(ManagedScope):
         options = RecallOptions(
             limit=limit,
             budget=budget,
-            where=Filter(tags=(f"{privacy.SHARED}{self.scope.space}",)),
+            where=Filter(tags=(f"{SHARED}{self.scope.space}",)),
             min_confidence=min_confidence,
         )
         recall.build_query(self, query, **options)

@@ -188,6 +188,30 @@ async def test_after_a_rejection_the_older_one_is_current(ana: ScopedClient) -> 
         await ana.reject(conflict.id)
 
 
+async def test_a_turn_and_the_pinned_one_that_it_contradicts_are_both_recalled(
+    ana: ScopedClient,
+) -> None:
+    old, new = "I live in Ghent", "I live in Bruges now"
+    first, second = chat(old, new)
+    (pinned,) = (await ana.remember([first])).ids
+    await ana.pin(pinned)
+    (outcome,) = (await ana.remember([second])).outcomes
+    assert (outcome.supersedes, (await ana.get(pinned)).valid_to) == (None, None)
+    assert await texts(ana, ASKED) == [new, old]
+    (conflict,) = await ana.conflicts()
+    assert (conflict.new.text, conflict.old.text) == (new, old)
+
+
+@pytest.mark.parametrize(("name", "replaces"), [(None, True), ("Bob", False)])
+async def test_what_was_saved_on_purpose_is_replaced_by_the_person_alone(
+    ana: ScopedClient, name: str | None, replaces: bool
+) -> None:
+    first, second = chat("I live in Ghent", "I live in Bruges now")
+    (saved,) = (await ana.remember([{**first, "name": name}], manually_saved=True)).ids
+    (outcome,) = (await ana.remember([{**second, "name": name}])).outcomes
+    assert (outcome.supersedes == saved) is replaces
+
+
 async def test_what_was_pinned_is_not_replaced(ana: ScopedClient) -> None:
     await ana.remember(chat(HOME))
     await ana.pin((await stored(ana, HOME)).id)

@@ -328,10 +328,31 @@ async def test_turns_merge_across_sessions_and_the_newer_value_comes_first(
     assert [hit.memory.text for hit in found] == ["I live in Porto now"]
 
 
-async def test_a_pinned_value_hands_its_pin_on(ana: ScopedClient) -> None:
+async def test_a_pinned_value_stays_beside_another_one(ana: ScopedClient) -> None:
+    pinned = (await ana.remember("My phone number is 555-0123", pinned=True)).ids[0]
+    outcome = (await ana.remember("My phone number is 555-0199")).outcomes[0]
+    assert (outcome.status, outcome.supersedes) == ("created", None)
+    assert outcome.reason == f"it may replace {pinned}: confirm or reject it"
+    assert [(await ana.get(id)).pinned for id in (pinned, *outcome.ids)] == [True, False]
+    (conflict,) = await ana.conflicts()
+    assert (conflict.new.id, conflict.old.id) == (outcome.ids[0], pinned)
+    found = [hit.memory.text for hit in await ana.recall("What is my phone number?")]
+    assert found == ["My phone number is 555-0199", "My phone number is 555-0123"]
+
+
+@pytest.mark.parametrize(("decision", "kept"), [("confirm", "555-0199"), ("reject", "555-0123")])
+async def test_a_decision_about_a_pinned_value_ends_the_conflict(
+    ana: ScopedClient, decision: str, kept: str
+) -> None:
     await ana.remember("My phone number is 555-0123", pinned=True)
     new = (await ana.remember("My phone number is 555-0199")).ids[0]
-    assert (await ana.get(new)).pinned
+    await getattr(ana, decision)(new)
+    assert await ana.conflicts() == []
+    (hit,) = await ana.recall("What is my phone number?")
+    assert hit.memory.text == f"My phone number is {kept}"
+    context = await ana.context("What is my phone number?")
+    assert [line.text.count("555-") for line in context.lines] == [1]
+    assert kept in context.text
 
 
 def test_a_person_decides_on_the_command_line(tmp_path: Path) -> None:

@@ -63,6 +63,32 @@ def test_nothing_is_shared_with_another_person_tenant_or_space(memory: Blocking)
 
 
 @pytest.mark.spec("THE-118")
+def test_an_edit_shares_its_new_words_only_if_it_says_so(memory: Blocking) -> None:
+    home, work = memory.scope("ana", "home"), memory.scope("ana", "work")
+    home.privacy.set(sharing=True)
+    (id,) = home.remember(TEA, tags=["share:work", "drinks"]).ids
+    home.edit(id, importance=0.9)
+    assert shared(work) == [("home", TEA)]
+    edited = home.edit(id, "I drink green tea with a lot of rum.")
+    assert (edited.tags, shared(work)) == (("drinks",), [])
+    home.edit(id, "I drink green tea at noon.", tags=["share:work"])
+    assert shared(work) == [("home", "I drink green tea at noon.")]
+
+
+@pytest.mark.spec("THE-118")
+def test_a_summary_is_not_shared_because_a_part_of_it_is(memory: Blocking) -> None:
+    home, work = memory.scope("ana", "home"), memory.scope("ana", "work")
+    home.privacy.set(sharing=True)
+    for name in ("monday", "tuesday"):
+        chat = memory.scope("ana", "home", session=name)
+        chat.remember([{"content": f"On {name} we drank green tea."}], tags=["share:work"])
+        chat.remember([{"content": f"The green tea of {name} was my secret."}])
+    assert home.compress(threshold=1, sessions=1).summaries
+    (answer,) = work.recall_shared("Who drinks green tea?")
+    assert "secret" not in answer.text
+
+
+@pytest.mark.spec("THE-118")
 def test_a_space_that_shares_nothing_gives_no_answer(memory: Blocking) -> None:
     home, work = memory.scope("ana", "home"), memory.scope("ana", "work")
     home.privacy.set(sharing=True)

@@ -146,7 +146,6 @@ def id_of(token: str) -> str:
     return token.split("_")[1]
 
 
-@mended_by("§1 rights: space-bound admin keys do not see others (w06)")
 def test_a_key_for_one_space_does_not_see_the_keys_of_others(server: Server) -> None:
     with signed_in(server, "gus at work") as (browser, _):
         page = browser.get("/keys").text
@@ -154,7 +153,6 @@ def test_a_key_for_one_space_does_not_see_the_keys_of_others(server: Server) -> 
     assert id_of(server.tokens["gus, listed"]) not in page
 
 
-@mended_by("§1 rights: space-bound admin keys do not revoke others (w06)")
 def test_a_key_for_one_space_does_not_revoke_the_keys_of_others(server: Server) -> None:
     with signed_in(server, "gus at work") as (browser, proof):
         browser.post(
@@ -164,7 +162,6 @@ def test_a_key_for_one_space_does_not_revoke_the_keys_of_others(server: Server) 
         assert client.get("/v1/memory/stats").status_code == 200
 
 
-@mended_by("§1 rights: a key cannot outlive its maker's (w06)")
 def test_a_key_that_expires_cannot_make_one_that_lasts_longer(server: Server, place: str) -> None:
     with signed_in(server, "gus for a day") as (browser, proof):
         browser.post(
@@ -195,7 +192,6 @@ def memory(tmp_path: Path) -> Iterator[Any]:
         yield opened
 
 
-@mended_by("§1 rights: a pinned memory is never superseded; the conflict is listed (x01)")
 def test_a_pinned_memory_stays_when_the_person_says_something_newer(memory: Any) -> None:
     ana = memory.scope("ana")
     (pinned,) = ana.remember("I live in Berlin.", pinned=True, manually_saved=True).ids
@@ -204,7 +200,6 @@ def test_a_pinned_memory_stays_when_the_person_says_something_newer(memory: Any)
     assert {pinned, newer} <= set(re.findall(r"[0-9a-f-]{36}", repr(ana.conflicts())))
 
 
-@mended_by("§1 rights: for a pinned memory recall shows both, newer first (x01)")
 def test_recall_shows_a_pinned_memory_and_what_contradicts_it_newer_first(memory: Any) -> None:
     ana = memory.scope("ana")
     ana.remember("I live in Berlin.", pinned=True, manually_saved=True)
@@ -213,7 +208,6 @@ def test_recall_shows_a_pinned_memory_and_what_contradicts_it_newer_first(memory
     assert found == ["I moved to Porto.", "I live in Berlin."]
 
 
-@mended_by("§1 rights: what contradicts a pinned memory is not pinned by that (x01)")
 def test_a_newer_statement_does_not_inherit_the_pin(memory: Any) -> None:
     ana = memory.scope("ana")
     ana.remember("I live in Berlin.", pinned=True, manually_saved=True)
@@ -248,7 +242,6 @@ def test_nobody_else_supersedes_what_the_person_pinned_or_saved(
 MEETING = "The Atlas project meeting is in Porto with Kim and the whole team of the north office"
 
 
-@mended_by("§1 rights: `share:` does not carry over to new words (w08)")
 def test_new_words_are_not_shared_because_the_old_ones_were(memory: Any) -> None:
     home, work = memory.scope("ana", "home"), memory.scope("ana", "work")
     home.privacy.set(sharing=True)
@@ -264,7 +257,6 @@ def test_new_words_are_not_shared_because_the_old_ones_were(memory: Any) -> None
 # Receipts
 
 
-@mended_by("the receipt of a trimmed message says something else the second time (x01)")
 def test_a_message_that_was_trimmed_gets_the_same_receipt_again(tmp_path: Path) -> None:
     with memorist.open(
         tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path, capacity=1

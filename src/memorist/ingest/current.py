@@ -31,6 +31,7 @@ from .batch import Batch
 
 LIKELY = 0.15  # from here on the newer statement is recalled first, and the pair is listed
 SURE = 0.47  # from here on the older statement is superseded
+UNSURE = SURE - 0.01
 CERTAIN = 0.95  # if a rule says that the attribute has another value
 COMPARED = 4  # earlier statements, the most similar ones
 LEAST_SIMILAR = 0.1
@@ -284,13 +285,15 @@ def measure_all(chunk: Chunk, batch: Batch) -> Iterator[tuple[Memory, dict[str, 
 def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
     """Return the statement that a turn most probably replaces, and how probable that is.
 
-    What was pinned, saved on purpose or is valid only since later is not replaced.
+    What is valid only since later is not replaced. What was pinned is never replaced for sure, and
+    what was saved on purpose only by the user's own words.
     """
     since = chunk.draft.at or chunk.draft.told_at or batch.now
     found: list[tuple[Memory, float]] = []
     for memory, measures in measure_all(chunk, batch):
-        is_kept = memory.pinned or memory.manually_saved or memory.valid_to is not None
-        if is_kept or since < transitions.held_since(memory):
+        if not may_replace(memory, chunk, batch):
+            continue
+        if memory.valid_to is not None or since < transitions.held_since(memory):
             continue
         likely = weigh(measures | _HIGHEST)
         if likely >= LIKELY:  # seldom: only then the values are read
@@ -301,8 +304,9 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
         if is_close and contradicts_clause(chunk.text, memory.text):
             likely = CERTAIN
         if likely >= LIKELY:
-            if read(memory.text).length > LONGEST:  # it says more than what changed
-                likely = min(likely, SURE - 0.01)
+            says_more = read(memory.text).length > LONGEST  # than what changed
+            if says_more or memory.pinned:
+                likely = min(likely, UNSURE)
             found.append((memory, likely))
     return max(found, key=lambda each: each[1], default=None)
 
@@ -316,13 +320,26 @@ def _says_same(chunk: Chunk, memory: Memory, similar: float, batch: Batch) -> bo
     return is_same and chunk.has_same_source(memory)
 
 
-def replace_older(chunk: Chunk, batch: Batch, id: str) -> Outcome:
-    """Relate a new turn to the statement that it probably replaces, and list both for a decision.
+def may_replace(memory: Memory, chunk: Chunk, batch: Batch) -> bool:
+    """Return whether a chunk may replace a memory: one saved on purpose only in the user's words."""
+    draft = chunk.draft
+    is_own = authority.is_own(draft.labels.role, draft.speaker, batch.scope.user)
+    return is_own or not memory.on_purpose
 
-    If it is certain, the older statement is no longer valid.
+
+def replace_older(
+    chunk: Chunk,
+    batch: Batch,
+    id: str,
+    contradicted: Memory | None = None,
+) -> Outcome:
+    """Relate a new memory to the statement that it probably replaces, and list both for a decision.
+
+    If it is certain, the older statement is no longer valid. One that it contradicts, but must not
+    supersede, stays valid.
     """
     outcome = Outcome(status="created", ids=(id,))
-    found = find_replaced(chunk, batch)
+    found = find_replaced(chunk, batch) if contradicted is None else (contradicted, UNSURE)
     if found is None:
         return outcome
     old, likely = found

@@ -53,8 +53,11 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
             return Outcome(status="skipped", ids=(old.id,), reason="it is known from this source")
         if policy.bands is None or chunk.is_turn:
             return _merge(old, chunk, batch)
-        if policy.merge == "recreate" and old.content_hash != chunk.content_hash:
-            repeated = transitions.repeat(old, chunk.draft, batch.now, chunk.tags)
+        is_reworded = old.content_hash != chunk.content_hash
+        may_replace = current.may_replace(old, chunk, batch)
+        if policy.merge == "recreate" and is_reworded and may_replace:
+            unshared = transitions.unshare(old)
+            repeated = transitions.repeat(unshared, chunk.draft, batch.now, chunk.tags)
             gained = {name: getattr(repeated, name) for name in _GAINED}
             memory = replace(build_memory(chunk, batch), **gained)
             return _supersede(old, memory, chunk, batch, SAID_AGAIN)
@@ -68,9 +71,11 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
     if chunk.key is not None and chunk.key in batch.keyed:
         return _merge(batch.keyed[chunk.key], chunk, batch)
     contradicted = _find_contradicted(chunk, batch, neighbors)
-    if contradicted is not None:
-        is_pinned = memory.pinned or contradicted.pinned
-        memory = replace(memory, pinned=is_pinned)
+    if (
+        contradicted is not None
+        and not contradicted.pinned
+        and current.may_replace(contradicted, chunk, batch)
+    ):
         return _supersede(contradicted, memory, chunk, batch, CONTRADICTS)
     put = Save(
         memory=memory,
@@ -80,7 +85,7 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
     )
     chunk.id = memory.id
     batch.save(put)
-    return current.replace_older(chunk, batch, memory.id)
+    return current.replace_older(chunk, batch, memory.id, contradicted)
 
 
 def find_duplicate(
@@ -179,7 +184,7 @@ def _update(old: Memory, chunk: Chunk, batch: Batch) -> Outcome:
     earlier = transitions.earlier_version(old, now, id=new_id())
     earlier = replace(earlier, needs_embedding=vector is None)
     memory = replace(
-        transitions.repeat(old, chunk.draft, now, chunk.tags),
+        transitions.repeat(transitions.unshare(old), chunk.draft, now, chunk.tags),
         text=chunk.text,
         content_hash=chunk.content_hash,
         simhash=chunk.simhash,

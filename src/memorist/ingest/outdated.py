@@ -30,7 +30,7 @@ async def end_repeats(tx: Transaction, batch: Batch) -> None:
             if is_outdated and fact.evidence_ids == (old.id,):
                 repeats.append(fact)
         for memory in repeats:
-            if chunk.id is not None and memory.valid_to is None:
+            if chunk.id is not None and memory.valid_to is None and not memory.on_purpose:
                 pair = Relation(from_id=chunk.id, to_id=memory.id, type=REPLACES, at=batch.now)
                 batch.others.append(pair)
                 outdate(batch.memories.get(memory.id, memory), chunk, batch, chunk.id)

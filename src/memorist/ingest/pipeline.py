@@ -147,7 +147,6 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
         batch.others.append(failure)
     puts = [replace(put, second=batch.second.get(put.memory.text)) for put in batch.puts.values()]
     await tx.apply([*puts, *batch.others])
-    await tx.save_messages(batch.messages)
     if policy.extract is not None and ctx.settings.extract != "off":
         await queue.add(tx, queue.find_turns(items, batch), batch.ctx, policy, batch.now)
     if policy.links is not None and any(put.memory.kind == "semantic" for put in puts):
@@ -164,6 +163,10 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
         elif is_new:
             reason = batch.problem or outcome.reason or item.note
             item.outcome = replace(outcome, reason=reason)
+    final: dict[str | None, Outcome] = {}
+    for outcome in outcomes(items):
+        final.setdefault(outcome.message_id, outcome)
+    await tx.save_messages([replace(each, outcome=final[each.id]) for each in batch.messages])
     return outcomes(batch.items)
 
 

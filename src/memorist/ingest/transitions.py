@@ -14,6 +14,7 @@ from typing import Any
 
 from ..types import Draft, Memory
 
+SHARED = "share:"  # tag prefix of what another space may recall; its name follows
 _LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
 _MOST_BOOST = 0.3  # largest increase of the importance by repetition
 
@@ -105,9 +106,18 @@ def repeat(
     )
 
 
+def unshare(memory: Memory) -> Memory:
+    """Return the memory without the tags that share it with other spaces.
+
+    They were given to its words, and do not hold for others.
+    """
+    tags = tuple(tag for tag in memory.tags if not tag.startswith(SHARED))
+    return replace(memory, tags=tags)
+
+
 def absorbed_fields(memory: Memory, other: Memory) -> dict[str, Any]:
     """Return the fields of a memory that absorbs another memory of the same fact."""
-    return _join(memory, other) | {
+    return _join(memory, unshare(other)) | {
         "importance": max(memory.importance, other.importance),
         "base_importance": max(memory.base_importance, other.base_importance),
         "repeat_count": memory.repeat_count + other.repeat_count + 1,

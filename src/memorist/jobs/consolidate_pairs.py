@@ -214,7 +214,7 @@ def recreate(
 ) -> list[Change]:
     """Replace both with a new memory whose text was composed from both."""
     ids = pair.old.id, pair.new.id
-    fields = transitions.absorbed_fields(pair.new, pair.old)
+    fields = transitions.absorbed_fields(transitions.unshare(pair.new), pair.old)
     fields["evidence_ids"] = transitions.union(fields["evidence_ids"], ids)
     fields |= dict.fromkeys(_NOT_INHERITED)
     made = replace(

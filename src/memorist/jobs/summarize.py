@@ -361,9 +361,9 @@ def in_order(memories: Iterable[Memory]) -> list[Memory]:
 
 
 def tags_of(memories: Sequence[Memory]) -> tuple[str, ...]:
-    """Return the most common tags, most common first."""
+    """Return the most common tags, most common first, apart from those that share a memory."""
     counts: Counter[str] = Counter()
     for memory in memories:
-        counts.update(memory.tags)
+        counts.update(transitions.unshare(memory).tags)
     most_common = dict(counts.most_common(MAX_TAGS))
     return tuple(most_common)

@@ -101,6 +101,8 @@ async def edit_memory(
             new = replace(new, base_importance=new.importance)
         if text is not None:
             new = reword(new, text, summary=fields.get("summary"), key=None, valid_from=now)
+            if "tags" not in fields and text != old.text:
+                new = transitions.unshare(new)
         snapshot = None if by is None else await ctx.index.current(scope, tx)
         meta: dict[str, Any] = {"fields": names}
         if labels.session:
@@ -304,7 +306,7 @@ async def decide(
         if decision == "confirmed":
             changes.append(Save(memory=kept, event="updated", actor=actor, meta=meta))
             if old.is_active:
-                outdated = transitions.revise(old, now, valid_to=since)
+                outdated = transitions.revise(old, now, valid_to=since, pinned=False)
                 changes.append(Save(memory=outdated, event="superseded", actor=actor, meta=meta))
         elif decision == "both":
             back = transitions.restore(old, now)

@@ -29,7 +29,6 @@ from ..text import authority, normalize
 from ..text.clock import new_id
 from ..types import Labels, Memory, Scope
 
-SHARED = "share:"  # tag prefix of what another space may recall; its name follows
 SENSITIVE = ("preferred_name", "pronouns", "city", "language")  # only the person decides
 BENIGN = ("tone", "goals_add")  # two signals are enough, or one confident insight
 FIELDS = (*SENSITIVE, *BENIGN)

@@ -340,7 +340,7 @@ async def _add_related(
 ) -> tuple[tuple[Memory, ...], str]:
     """Return the memories linked to the hits that fit, nearest first, and the text with them.
 
-    They have to pass the filter, and workflows are left out.
+    They have to pass the filter. Workflows and what is outdated are left out.
     """
     own = [hit.memory.id for hit in hits]
     ends: dict[str, None] = {}
@@ -353,7 +353,8 @@ async def _add_related(
         return (), text
     where = replace(query.where, ids=ids)
     page = await ctx.store.page(query.scope, where, limit=len(ids))
-    near = [memory for memory in page.memories if memory.procedural_form != "workflow"]
+    current = [memory for memory in page.memories if memory.valid_to is None]
+    near = [memory for memory in current if memory.procedural_form != "workflow"]
     near.sort(key=lambda memory: ids.index(memory.id))
     near = near[: profile.related]
 

@@ -34,7 +34,8 @@ async def put_current_first(
     """Put what may replace a candidate before it; if that is certain, in its place.
 
     A turn such as "it is ten now" may not match the question: it takes over the score and the
-    confidence of what it replaces. A candidate that says more than what was replaced stays.
+    confidence of what it replaces. A candidate that says more than what was replaced stays, and so
+    does a pinned one, which is always returned with what may replace it.
     """
     by_id = {each.memory.id: each for each in ranked}
     pairs = await store.links(query.scope, list(by_id), REPLACES)
@@ -51,7 +52,7 @@ async def put_current_first(
         if memory is None:
             continue
         is_certain = old.memory.valid_to is not None
-        if not is_certain and new is None:
+        if new is None and not is_certain and not old.memory.pinned:
             continue
         if new is None:
             new = replace(old, memory=memory, parts={}, features={}, score=0.0)

@@ -16,6 +16,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from http.client import HTTPException as HttpClientError
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,6 +42,7 @@ _NARROWER = {wide: narrow for narrow, wide in _WIDER.items()}
 _SCHEMES = ("bearer", "token")  # Mem0 clients send `Token`
 LABELS = ("space", "session", "thread", "channel", "run", "agent", "actor")
 _TIMEOUT = 5.0
+_LATEST = 253_402_300_799  # the last second of the year 9999
 _MAX_BYTES = 1 << 20
 _NonEmpty = Annotated[str, StringConstraints(min_length=1)]
 
@@ -67,6 +69,7 @@ class Caller:
     space: str | None = None  # None: every space of the user
     agent: str | None = None
     rights: tuple[str, ...] = RIGHTS  # of a key; or `ask` (part of read), `remember` (of write)
+    expires_at: datetime | None = None  # when the key or token does
 
     def has_right(self, right: str) -> bool:
         """Return whether the caller has that right or a wider one."""
@@ -165,6 +168,7 @@ class JwtVerifier:
             space=claims.space,
             agent=claims.agent,
             rights=tuple(right for right in RIGHTS if right in granted),
+            expires_at=datetime.fromtimestamp(min(int(decoded["exp"]), _LATEST), UTC),
         )
 
     async def _key(self, kid: object) -> Any:
@@ -249,6 +253,7 @@ class Authenticator:
                 space=key.space,
                 agent=key.agent,
                 rights=key.rights,
+                expires_at=key.expires_at,
             )
         rights = caller.rights
         if caller.agent is not None:

@@ -341,10 +341,15 @@ async def set_incognito(page: PageRequest) -> Response:
 
 
 async def list_keys(page: PageRequest) -> list[Key]:
-    """Return the keys of this user, oldest first."""
-    owner = (page.caller.user, page.caller.tenant)
-    keys = await page.engine.keys()
-    return [key for key in keys if (key.user, key.tenant) == owner]
+    """Return the keys of this user, oldest first; for a caller bound to a space or an agent only
+    those with the same bound."""
+    caller = page.caller
+    found = []
+    for key in await page.engine.keys():
+        is_own = (key.user, key.tenant) == (caller.user, caller.tenant)
+        if is_own and caller.space in (None, key.space) and caller.agent in (None, key.agent):
+            found.append(key)
+    return found
 
 
 @route("GET", "/keys", "admin")
@@ -361,7 +366,10 @@ async def show_keys(page: PageRequest, token: str = "") -> Response:
 
 @route("POST", "/keys", "admin")
 async def create_key(page: PageRequest) -> Response:
-    """Create a key for the same user. Only this response contains its secret."""
+    """Create a key for the same user, which expires no later than the key that creates it.
+
+    Only this response contains its secret.
+    """
     rights = page.fields.getlist("right")
     caller = page.caller
     if not set(rights) <= set(caller.rights):
@@ -374,6 +382,7 @@ async def create_key(page: PageRequest) -> Response:
         space=caller.space or page.value("for_space") or None,
         rights=rights,
         days=page.number("days", 36_500),
+        until=caller.expires_at,
     )
     return await show_keys(page, token)
 
