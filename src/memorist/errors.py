@@ -3,7 +3,7 @@
     MemoristError
     ├── InvalidInput · NotFound · RevisionConflict · OverBudget
     ├── Refused            KeyRefused · ConsentMissing · NotAllowed
-    ├── ProviderFailed     StoreUnavailable · StoreFull · StoreDamaged · EmbedderUnavailable
+    ├── ProviderFailed     StoreUnavailable · StoreFull · Busy · StoreDamaged · EmbedderUnavailable
     │                      · IndexUnavailable · WrongDimensions · ModelUnavailable · BadModelAnswer
     └── Misconfigured · MigrationNeeded
 
@@ -70,6 +70,10 @@ class StoreUnavailable(ProviderFailed):
 
 class StoreFull(StoreUnavailable):
     """The disk is full, so nothing was written. Free some space and repeat the call."""
+
+
+class Busy(StoreUnavailable):
+    """Others are using this scope or all connections. The store works: repeat the call."""
 
 
 class StoreDamaged(ProviderFailed):

@@ -870,14 +870,14 @@ async def test_a_worker_whose_model_fails_gives_its_rows_back(store: Store) -> N
 
 
 async def test_one_at_a_time_is_alone(store: Store) -> None:
-    async with (
-        store.database.try_lock("tending") as first,
-        store.database.try_lock("tending") as second,
-        store.database.try_lock("trimming") as other,
-    ):
-        assert (first, second, other) == (True, False, True)
-    async with store.database.try_lock("tending") as again:
-        assert again
+    async def is_free(name: str) -> bool:
+        async with store.database.try_lock(name) as is_mine:
+            return is_mine
+
+    async with store.database.try_lock("tending") as first:
+        assert first
+        assert await asyncio.gather(is_free("tending"), is_free("trimming")) == [False, True]
+    assert await is_free("tending")
 
 
 async def test_waiting_for_changes_ends_in_time(store: Store) -> None:

@@ -14,6 +14,7 @@ def test_an_error_that_may_go_away_by_itself_says_so() -> None:
         each for each in errors_below(MemoristError) if each.__module__ == memorist.errors.__name__
     ]
     assert {each.__name__ for each in own if each.retry} == {
+        "Busy",
         "EmbedderUnavailable",
         "IndexUnavailable",
         "ModelUnavailable",

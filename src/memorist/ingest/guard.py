@@ -17,7 +17,7 @@ from unicodedata import category
 from unicodedata import normalize as to_form
 
 from ..context import Context
-from ..errors import StoreUnavailable
+from ..errors import Busy, StoreUnavailable
 from ..storage import Checks, Event
 from ..storage.queries import Reader
 from ..text import authority, commands, normalize
@@ -124,8 +124,8 @@ async def load_disabled(
     checks = None
     try:
         checks = await reading.checks(scope, sessions=asked, hashes=hashes)
-    except StoreUnavailable:
-        if not ctx.has_spool:
+    except StoreUnavailable as error:
+        if not ctx.has_spool or isinstance(error, Busy):
             raise
     for session in asked:
         if checks is None:

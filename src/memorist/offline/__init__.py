@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..context import Context
-from ..errors import StoreFull, StoreUnavailable
+from ..errors import Busy, StoreFull, StoreUnavailable
 from ..index import SnapshotCache
 from ..ingest import guard
 from ..ingest import pipeline as ingest
@@ -139,6 +139,7 @@ class Offline:
         self._recent = Recent(ctx.index)
         self._stand_in = StandIn(ctx)
         self._task: asyncio.Task[None] | None = None
+        self._behind: set[Scope] = set()  # scopes that were busy when they were replayed
         ctx.store.on_commit = self._recent.note_commit
         if isinstance(ctx.store.database, Switch):
             ctx.store.database.on_loss = self._watch
@@ -170,7 +171,8 @@ class Offline:
     ) -> list[Outcome]:
         """Store drafts; while the store is down, spool them. Raises StoreUnavailable."""
         remember = partial(ingest.remember, ctx, scope, drafts, policy, now)
-        stored = await self._attempt("writing", remember)
+        is_behind = scope in self._behind  # what was spooled earlier comes first
+        stored = None if is_behind else await self._attempt("writing", remember)
         if stored is not None:
             return stored
         items = [Item(draft) for draft in drafts]
@@ -184,8 +186,9 @@ class Offline:
             assert isinstance(pending.what, Draft)
             message = item.draft.message_id
             is_same = pending.what.text == item.draft.text
+            cause = "earlier writes of this scope wait" if is_behind else "the store is down"
             reason = (
-                f"the store is down: spooled in {self._spool.folder}, stored when it is back"
+                f"{cause}: spooled in {self._spool.folder}, stored when it is back"
                 if is_same
                 else f"message {message!r} is spooled with another text: edit the memory when the"
                 " store is back"
@@ -298,7 +301,7 @@ class Offline:
             return None
         try:
             return await work()
-        except StoreFull:  # waiting does not help: someone has to free space
+        except (StoreFull, Busy):  # not an outage
             raise
         except StoreUnavailable as error:
             self.down["writing"] = self.down[way] = str(error)
@@ -341,8 +344,10 @@ class Offline:
         return Store(database.inner, language=self._ctx.settings.language)
 
     async def replay(self) -> Replayed | None:
-        """Store the spooled writes in order; None if another process does. Raises
-        StoreUnavailable."""
+        """Store the spooled writes, scope by scope and in order; None if another process does.
+
+        What belongs to a scope that is busy stays in the spool. Raises StoreUnavailable.
+        """
         if self._spool.is_empty:
             return Replayed()
         ctx = replace(self._ctx, store=await self._reach())
@@ -353,9 +358,18 @@ class Offline:
                 return None
             spooled = await asyncio.to_thread(self._spool.waiting)
             before = len(self._spool.set_aside())
+            self._behind = set()
             for batch in batches(spooled):
+                scope = batch[0].scope
+                if scope in self._behind:
+                    continue
+                try:
+                    outcomes = await hand_over(ctx, batch)
+                except Busy:
+                    self._behind.add(scope)
+                    continue
                 problems = []
-                for id, outcome in (await hand_over(ctx, batch)).items():
+                for id, outcome in outcomes.items():
                     if outcome.status == "conflict":
                         problems.append(id)
                         log.warning("set aside in %s: %s: %s", folder, id, outcome.reason)
@@ -369,5 +383,6 @@ class Offline:
             message = "some lines could not be used and were set aside: see *.corrupt-* in %s"
             log.warning(message, folder)
         left = await asyncio.to_thread(self._spool.waiting)
-        taken_in = len(spooled) - rejected
+        busy = sum(each.scope in self._behind for each in spooled)
+        taken_in = len(spooled) - rejected - busy
         return Replayed(taken_in=taken_in, set_aside=rejected, waiting=len(left))

@@ -152,11 +152,14 @@ async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome
 
 
 def batches(spooled: Sequence[Pending]) -> Iterator[Sequence[Pending]]:
-    """Yield what can be stored together: drafts of one scope and policy that follow each other."""
+    """Yield what can be stored together, scope by scope: drafts of one scope and policy that
+    follow each other."""
 
     def key(pending: Pending) -> tuple[Scope, str, str]:
         alone = pending.id if isinstance(pending.what, Summary) else ""
         return pending.scope, pending.policy, alone
 
-    for _, group in groupby(spooled, key):
+    places: dict[Scope, int] = {}
+    by_scope = sorted(spooled, key=lambda pending: places.setdefault(pending.scope, len(places)))
+    for _, group in groupby(by_scope, key):
         yield from portions(list(group), BATCH)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from ..errors import StoreFull, StoreUnavailable
+from ..errors import Busy, StoreFull, StoreUnavailable
 from ..ports import Vectors
 from ..storage.database import Connection, Database, Dialect, Query, Rows
 from ..storage.rows import read_one
@@ -36,7 +36,7 @@ class Switch:
             raise StoreUnavailable(self.down.get(way))
         try:
             yield self.inner
-        except StoreFull:  # waiting does not help
+        except (StoreFull, Busy):  # not an outage
             raise
         except StoreUnavailable as error:
             self.down["writing"] = self.down[way] = str(error)
@@ -84,6 +84,10 @@ class Switch:
     ) -> list[tuple[int, float]]:
         with self._use() as inner:
             return await inner.nearest(scope, vector, model=model, limit=limit)
+
+    async def ping(self) -> None:
+        with self._use("writing") as inner:
+            await inner.ping()
 
     async def wait_for_change(self, seconds: float) -> None:
         with self._use() as inner:

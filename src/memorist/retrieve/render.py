@@ -309,14 +309,26 @@ def fit(
                 text=text,
                 tokens=tokens,
             )
-    taken = []
-    cut = {}
+    return _fit_each(items, replace(caps, limit=limit), render, count, cost, skip)
+
+
+def _fit_each(
+    items: Sequence[T],
+    caps: Caps,
+    render: Callable[[Sequence[T]], str],
+    count: Count,
+    cost: Callable[[T], int] | None,
+    skip: bool,
+) -> Fitted:
+    """Take the items that fit, one after the other."""
+    taken: list[int] = []
+    cut: dict[int, str] = {}
     chosen: list[T] = []
     chars = tokens = 0
     recounts = RECOUNTS
     for i, item in enumerate(items):
-        if len(taken) == limit:
-            cut[i] = f"beyond the limit of {limit}"
+        if len(taken) == caps.limit:
+            cut[i] = f"beyond the limit of {caps.limit}"
             continue
         if cut and not skip:
             cut[i] = "an earlier one does not fit"
@@ -352,7 +364,8 @@ def fit(
         problem = _excess(len(text), tokens, caps)
         if not problem:
             break
-        chosen.pop()
+        last = chosen.pop()
+        tokens = 0 if cost is None else tokens - cost(last)
         cut[taken.pop()] = problem
         text = ""
     return Fitted(

@@ -146,6 +146,10 @@ class Database(Readable, Protocol):
         approximate in large ones. Raises Misconfigured if it does not search vectors itself."""
         ...
 
+    async def ping(self) -> None:
+        """Check that the database can be reached. Raises StoreUnavailable."""
+        ...
+
     async def wait_for_change(self, seconds: float) -> None:
         """Wait until something may have changed in some scope, or the time is up."""
         ...

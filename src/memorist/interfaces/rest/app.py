@@ -6,6 +6,7 @@ result. The others are written by hand.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import inspect
@@ -27,7 +28,7 @@ from starlette.exceptions import HTTPException
 
 from ... import __version__
 from ...client import Client
-from ...errors import MemoristError, NotFound, RevisionConflict
+from ...errors import MemoristError, NotFound, RevisionConflict, StoreUnavailable
 from ...manage.chat_list import Reply
 from ...manage.checkpoints import Checkpoints
 from ...manage.privacy import Consent, Privacy
@@ -53,6 +54,7 @@ from .request import (
     problem,
 )
 
+READY_SECONDS = 5  # for the store to answer whether it can be reached
 _NO_TELEMETRY: Any = dict.fromkeys(
     "tracing metrics logs operation_spans auto_configure".split(), False
 )
@@ -320,7 +322,11 @@ async def healthz() -> dict[str, str]:
 @memories.get("/readyz")
 async def readyz(request: Request) -> dict[str, str]:
     """Report that the store answers."""
-    await request.app.state.engine.ctx.store.name()
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            await request.app.state.engine.ctx.store.database.ping()
+    except TimeoutError as error:
+        raise StoreUnavailable(f"The store did not answer in {READY_SECONDS} s") from error
     return {"status": "ready"}
 
 

@@ -92,6 +92,7 @@ _SEARCH_SETTINGS = """SELECT set_config('hnsw.iterative_scan', 'relaxed_order', 
 set_config('hnsw.ef_search', ?, true)"""
 _WIDER = 4  # times as many candidates as requested, to be scored again
 _PORTION = 256  # statements per round trip
+_LOCKS = 2  # named locks that a process holds at the same time
 
 
 @frozen
@@ -177,6 +178,7 @@ class PostgresDatabase:
         self.dialect = info.dialect
         self.secret = info.secret
         self.pool = Pool(url, adapters(info.vector))
+        self._lock_pool = Pool(url, adapters(info.vector), size=_LOCKS)  # used beside `pool`
         self.hnsw_from = migrate.HNSW_FROM
         self._large: set[tuple[int, str]] = set()  # scopes and models that are searched with HNSW
         self._turns: WeakValueDictionary[Scope, asyncio.Lock] = WeakValueDictionary()
@@ -212,9 +214,13 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def _begin(
-        self, number: int | None, lock: int | None = None, begin: str = "BEGIN"
+        self,
+        number: int | None,
+        lock: int | None = None,
+        begin: str = "BEGIN",
+        pool: Pool | None = None,
     ) -> AsyncIterator[PostgresConnection]:
-        async with self.pool.lease() as leased:
+        async with (pool or self.pool).lease() as leased:
             connection = PostgresConnection(leased, self.info, number)
             statements = [(begin, ()), self.info.settings(number), (_DURABLE, ())]
             if lock is not None:
@@ -232,7 +238,7 @@ class PostgresDatabase:
     @asynccontextmanager
     async def try_lock(self, name: str) -> AsyncIterator[bool]:
         """Hold the lock in a separate transaction, so it is released with the connection."""
-        async with self._begin(None) as connection:
+        async with self._begin(None, pool=self._lock_pool) as connection:
             endless = "SELECT set_config('idle_in_transaction_session_timeout', '0', true)"
             lock = "SELECT pg_try_advisory_xact_lock(?)"
             _, found = await connection.read([(endless, ()), (lock, (lock_number(name),))])
@@ -259,6 +265,9 @@ class PostgresDatabase:
             _, found = await connection.read([settings, near])
         return found
 
+    async def ping(self) -> None:
+        await self.rows("SELECT 1")
+
     async def wait_for_change(self, seconds: float) -> None:
         await self._notifier.wait(seconds)
 
@@ -280,6 +289,7 @@ class PostgresDatabase:
 
     async def close(self) -> None:
         await self._notifier.close()
+        await self._lock_pool.close()
         await self.pool.close()
 
 

@@ -20,6 +20,7 @@ from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from ...errors import (
+    Busy,
     InvalidInput,
     MemoristError,
     MigrationNeeded,
@@ -78,8 +79,8 @@ _ERRORS: tuple[tuple[Any, type[MemoristError], str], ...] = (
     ),
     (
         (errors.QueryCanceled, errors.LockNotAvailable),
-        StoreUnavailable,
-        f"{{place}} was busy for {ANSWER_SECONDS} s and canceled the statement: retry",
+        Busy,
+        "{place} waited too long for others and canceled the statement: retry ({said})",
     ),
     (
         errors.ProgramLimitExceeded,
@@ -114,14 +115,17 @@ _ERRORS: tuple[tuple[Any, type[MemoristError], str], ...] = (
 
 
 class Pool:
-    """Idle connections, and a limit on how many are in use."""
+    """Idle connections, and a limit on how many are in use.
 
-    def __init__(self, url: str, adapters: AdaptersMap) -> None:
+    Who holds a connection must not wait for another one of the same pool.
+    """
+
+    def __init__(self, url: str, adapters: AdaptersMap, size: int = _SIZE) -> None:
         self.url = url
         self.place = hide_password(url)
         self.adapters = adapters
         self._idle: deque[tuple[float, Connection]] = deque()
-        self._free = asyncio.Semaphore(_SIZE)
+        self._free = asyncio.Semaphore(size)
         self._is_closed = False
 
     @asynccontextmanager
@@ -131,7 +135,7 @@ class Pool:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await self._free.acquire()
         except TimeoutError as error:
-            raise StoreUnavailable(
+            raise Busy(
                 f"All connections to {self.place} were busy for {ANSWER_SECONDS} s: retry"
             ) from error
         try:
@@ -141,7 +145,8 @@ class Pool:
             except BaseException as error:
                 # An interrupted statement may still be running: roll back only after a failure.
                 has_failed = isinstance(error, Exception)
-                if not has_failed or isinstance(error, StoreUnavailable):
+                is_lost = isinstance(error, StoreUnavailable) and not isinstance(error, Busy)
+                if is_lost or not has_failed:
                     await asyncio.shield(connection.close())
                 else:
                     await self._roll_back(connection)

@@ -7,10 +7,10 @@ never blocked.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import shutil
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -22,7 +22,7 @@ from uuid import uuid4
 
 import apsw
 
-from ...errors import MemoristError, Misconfigured, StoreUnavailable
+from ...errors import MemoristError, Misconfigured
 from ...ports import Vectors
 from ...types import Scope
 from ..database import Batch, Dialect, LogRow, Query, Rows, parse_secret
@@ -32,9 +32,13 @@ from .connection import (
     DRIVER_ERRORS,
     FLAGS,
     IN_MEMORY,
+    begin,
+    check_place,
+    checkpoint,
     connect,
     copy,
     create_private,
+    lost,
     migrate,
     new_path,
     prepare_file,
@@ -44,9 +48,9 @@ from .connection import (
 
 T = TypeVar("T")
 READERS = 2
+LONGEST_PAUSE = 0.05  # seconds between two attempts to begin to write
 LOOK_SECONDS = 1  # SQLite does not notify other processes, so they poll
 RESERVE_BYTES = 1 << 20  # reserved so that forgetting works on a full disk
-CHECKPOINT_SECONDS = 2  # a forget waits for readers of the WAL; after that the next write wipes it
 
 
 _LOG = f"INSERT INTO log VALUES ({', '.join('?' * len(LogRow._fields))})"
@@ -151,7 +155,7 @@ class SqliteConnection:
             can_create = self._name == "writer"
             is_lost = not self.path.startswith(IN_MEMORY) and not os.path.exists(self.path)
             if is_lost and not can_create:
-                raise _lost(self.path)
+                raise lost(self.path)
             connection = connect(self.path, create=can_create)
             self._local.connection = connection
             self._opened.append(connection)
@@ -255,7 +259,7 @@ class SqliteDatabase:
     ) -> AsyncIterator[SqliteConnection]:
         async with self._turn:
             try:
-                await self._writer.call(_begin)
+                await self._begin()
                 yield self._writer
                 await asyncio.shield(self._writer.call(_commit))
             except BaseException:  # also if canceled: a statement may still run in the thread
@@ -263,6 +267,16 @@ class SqliteDatabase:
                 raise
             if self._writer.must_wipe:
                 await self._wipe()
+
+    async def _begin(self) -> None:
+        """Begin to write as soon as no other process does; a canceled task does not wait on."""
+        until = time.monotonic() + BUSY_SECONDS
+        pause = 0.001
+        while not await self._writer.call(partial(begin, path=self.path)):
+            if time.monotonic() > until:
+                raise translate(apsw.BusyError(), self.path)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _wipe(self) -> None:
         """Remove deleted text from the WAL. After a failure, the commit stands and the next write
@@ -282,6 +296,9 @@ class SqliteDatabase:
         finally:
             if lock is not None:
                 lock.close()
+
+    async def ping(self) -> None:
+        await self._reader.call(check_place)
 
     async def wait_for_change(self, seconds: float) -> None:
         await asyncio.sleep(min(seconds, LOOK_SECONDS))
@@ -313,28 +330,6 @@ class SqliteDatabase:
             self.make_room()
 
 
-def checkpoint(connection: apsw.Connection, *, seconds: int = CHECKPOINT_SECONDS) -> bool:
-    """Move committed pages into the database file and truncate the WAL; return False if other
-    processes still read it."""
-    if not connection.filename:  # a database in memory has no WAL
-        return True
-    connection.set_busy_timeout(seconds * 1000)
-    try:
-        return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0] == 0
-    except apsw.BusyError:
-        return False
-    finally:
-        connection.set_busy_timeout(BUSY_SECONDS * 1000)
-
-
-def _begin(connection: apsw.Connection) -> None:
-    is_moved = ctypes.c_int()  # SQLite would keep writing to a file that cannot be opened again
-    connection.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, ctypes.addressof(is_moved))
-    if is_moved:
-        raise _lost(connection.filename)
-    connection.execute("BEGIN IMMEDIATE")
-
-
 def _commit(connection: apsw.Connection) -> None:
     connection.execute("COMMIT")
 
@@ -342,12 +337,6 @@ def _commit(connection: apsw.Connection) -> None:
 def _rollback(connection: apsw.Connection) -> None:
     if connection.in_transaction:
         connection.execute("ROLLBACK")
-
-
-def _lost(path: str) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"{path!r} was moved, deleted or replaced while it was open: open it again"
-    )
 
 
 def lock_file(place: str) -> apsw.Connection | None:

@@ -7,6 +7,7 @@ writes. `secure_delete` overwrites erased content.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import time
@@ -31,6 +32,7 @@ from ...errors import (
 from ..atomic import BESIDE, new_file
 from ..database import Migration, missing_migrations, plan, shipped_migrations
 
+CHECKPOINT_SECONDS = 2  # a forget waits for readers of the WAL; after that the next write wipes it
 BUSY_SECONDS = 30  # 5 s failed occasionally with eight writers
 IN_MEMORY = "file:/"  # prefix of a database in memory; a path on disk is absolute
 FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
@@ -170,6 +172,47 @@ def use_wal(connection: apsw.Connection) -> None:
             if time.monotonic() > until:
                 raise
             time.sleep(0.01)
+
+
+def begin(connection: apsw.Connection, path: str) -> bool:
+    """Begin to write; return False if another connection writes."""
+    check_place(connection)
+    connection.set_busy_timeout(0)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        return True
+    except apsw.BusyError:
+        return False
+    finally:
+        wait(connection, path)
+
+
+def check_place(connection: apsw.Connection) -> None:
+    """Raise StoreUnavailable if the file was moved or deleted: SQLite would keep using it."""
+    is_moved = ctypes.c_int()
+    connection.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, ctypes.addressof(is_moved))
+    if is_moved:
+        raise lost(connection.filename)
+
+
+def lost(path: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{path!r} was moved, deleted or replaced while it was open: open it again"
+    )
+
+
+def checkpoint(connection: apsw.Connection, *, seconds: int = CHECKPOINT_SECONDS) -> bool:
+    """Move committed pages into the database file and truncate the WAL; return False if other
+    processes still read it."""
+    if not connection.filename:  # a database in memory has no WAL
+        return True
+    connection.set_busy_timeout(seconds * 1000)
+    try:
+        return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0] == 0
+    except apsw.BusyError:
+        return False
+    finally:
+        connection.set_busy_timeout(BUSY_SECONDS * 1000)
 
 
 migrations = partial(shipped_migrations, __package__)
