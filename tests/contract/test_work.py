@@ -226,7 +226,7 @@ async def test_each_scope_gets_a_duty_once_and_the_whole_store_only_one(store: S
     due = {ANA: NOW, BOB: LATER}
     assert await store.tasks.seed("consolidate", due=due.__getitem__, latest=LATER) == 2
     assert await store.tasks.seed("consolidate", due=due.__getitem__, latest=LATER) == 0
-    assert await store.tasks.seed("extract", due=due.__getitem__, latest=LATER, whole=True) == 1
+    assert await store.tasks.seed("extract", due=due.__getitem__, latest=LATER, where="one") == 1
     found = await claim(store, now=LATER)
     assert [(t.name, t.scope, t.due_at) for t in found] == [
         ("consolidate", ANA, NOW), ("extract", ANA, NOW), ("consolidate", BOB, LATER),

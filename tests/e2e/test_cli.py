@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -561,6 +563,20 @@ def test_the_indexer_works_as_a_script(unembedded: Run) -> None:
         [*script, "--batch-size", "2"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0
+    assert counts(unembedded) == (5, 0)
+
+
+@pytest.mark.spec("MIL-43")
+def test_the_indexer_is_in_the_source_distribution_and_needs_only_the_package(
+    unembedded: Run, tmp_path: Path
+) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert "/memory" in project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    script = shutil.copy(ROOT / "memory" / "index_embeddings.py", tmp_path)
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
     assert counts(unembedded) == (5, 0)
 
 

@@ -735,11 +735,6 @@ async def test_a_memory_opened_under_the_policy_compresses_by_itself(tmp_path: P
 
 
 @pytest.mark.spec("MLS-56")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16 (trust), §5 MLS: compression triggers with the dialect's defaults",
-)
 async def test_what_the_dialect_took_in_is_compressed_by_itself(tmp_path: Path) -> None:
     async with opened(str(tmp_path / "m.db")) as engine:
         await counted(Vault(engine), range(11))

@@ -258,11 +258,6 @@ async def test_milton_writes_into_two_files_in_data_memory_of_the_state(
 
 
 @pytest.mark.spec("MIL-54", "MIL-55")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the issue on trust, the seeds, MIL-54: the files stand in a folder of their store below data/memory",
-)
 async def test_miltons_files_stand_where_milton_looks_for_them(
     disk: Disk, by_default: Client
 ) -> None:

@@ -163,11 +163,6 @@ async def test_variables_say_how_much_is_told(
 
 
 @pytest.mark.spec("MIL-60")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the issue on trust, the seeds, MIL: CONTEXT_LIMIT is the limit, and lines of the profile come on top of it",
-)
 async def test_lines_of_the_profile_count_towards_the_limit(ana: ScopedClient) -> None:
     await Hooks(ana).after(RIVER)
     evidence = [(await kept(ana))[0].id]
@@ -195,11 +190,6 @@ async def test_a_variable_says_whether_replies_are_kept(
 
 
 @pytest.mark.spec("MIL-59")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the issue on trust, the seeds, MIL: an empty boolean variable is an error, it is to mean the default",
-)
 def test_an_empty_variable_means_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILTON_MEMORY_STORE_RESPONSES", "")
     found: bool | None = None

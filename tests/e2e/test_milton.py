@@ -340,11 +340,6 @@ async def test_tags_leave_out_items_that_have_none_of_them(milton: Milton) -> No
 
 
 @pytest.mark.spec("MIL-19")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the issue on trust, the seeds, MIL: query_recent(limit=-1) leaves out an item instead of being an error",
-)
 async def test_a_negative_limit_of_recent_items_is_refused(milton: Milton) -> None:
     await milton.add(content="tea")
     found: list[MemoryItem] | None = None
@@ -511,11 +506,6 @@ async def test_where_weaviate_is_configured_it_is_asked_for_what_is_near(tmp_pat
 
 @pytest.mark.spec("MIL-36")
 @pytest.mark.parametrize("mode", ["hybrid", "semantic"])
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the issue on trust, the seeds, MIL-36: without Weaviate the best matches by words still count by meaning",
-)
 async def test_while_weaviate_is_away_the_answer_is_the_deterministic_one(
     tmp_path: Path, mode: str
 ) -> None:

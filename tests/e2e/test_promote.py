@@ -200,6 +200,25 @@ async def test_under_its_policy_a_job_moves_items_older_than_two_days_every_day(
         assert len(await ana.list(Filter(states=("archived",)))) == 2
 
 
+@pytest.mark.spec("MIL-44", "MIL-45")
+async def test_what_the_dialect_stored_is_moved_after_two_days_without_any_setting(
+    place: str,
+) -> None:
+    clock = Clock(NOW)
+    async with aio.open(place, embedder="hashing") as engine:
+        engine.ctx.clock = clock
+        milton = Milton(engine.scope("ana"))
+        await milton.add(content="I prefer tea.", type="preference")
+        await engine.scope("ben").remember("I prefer jazz.")
+        for hours, left in ((0, 1), (24, 1), (48, 1), (72, 0)):
+            clock.now = NOW + timedelta(hours=hours)
+            report = await engine.run_jobs()
+            assert report["promote"].runs == 1, "only in the scope that the dialect wrote to"
+            assert len(await milton.query_recent(10_000)) == left, hours
+        assert (await milton.user_profile()).preferences == ("I prefer tea.",)
+        assert len(await engine.scope("ben").list()) == 1
+
+
 async def test_under_another_policy_no_job_moves_items(place: str) -> None:
     clock = Clock(NOW)
     async with aio.open(place, embedder="hashing") as engine:

@@ -538,6 +538,7 @@ async def test_each_job_has_its_period(tmp_path: Path) -> None:
             "consolidate": DAY,
             "reflect": DAY,
             "compress": DAY,
+            "promote": DAY,
             "rollup": 7 * DAY,
             "shorten": DAY,
         }

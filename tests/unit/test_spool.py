@@ -53,6 +53,30 @@ def test_items_and_records_stand_in_their_own_files_one_sorted_object_a_line(
     assert list(lines[0]["data"]) == sorted(lines[0]["data"])
 
 
+@pytest.mark.spec("MIL-54", "MIL-55")
+def test_stores_share_the_files_above_and_each_touches_its_own_lines(tmp_path: Path) -> None:
+    ours, theirs = Spool(tmp_path / "0a"), Spool(tmp_path / "0b")
+    foreign = '{"record_type": "memory_item", "data": {"content": "of another program"}}\n'
+    (tmp_path / "short_term.jsonl").write_text(foreign)
+    ours.add([replace(item("a", 'say "store": "0b"'), shared=True), item("b")])
+    theirs.add([replace(item("c"), shared=True), replace(record("r"), shared=True)])
+    assert ids(ours) == ["b", "a"]
+    assert ids(theirs) == ["c", "r"]
+    assert [file.name for file in sorted(tmp_path.glob("*.jsonl"))] == [
+        "long_term.jsonl",
+        "short_term.jsonl",
+    ]
+    assert theirs.remove(["a", "c"]) == ["c"]
+    assert ids(ours) == ["b", "a"]
+    assert ours.remove(["a", "b"], problems=["a"]) == ["b"]
+    assert ours.is_empty
+    assert len(ours.set_aside()) == 1
+    assert theirs.set_aside() == []
+    assert theirs.remove(["r"]) == ["r"]
+    assert theirs.is_empty
+    assert (tmp_path / "short_term.jsonl").read_text() == foreign
+
+
 def test_what_was_added_comes_back_as_it_was(tmp_path: Path) -> None:
     told = item(
         "a",

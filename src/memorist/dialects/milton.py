@@ -153,7 +153,11 @@ class Milton:
         tags: Sequence[str] | None = None,
         limit: int = 20,
     ) -> list[MemoryItem]:
-        """Return the items of the last hours that have one of the tags, newest first."""
+        """Return the items of the last hours that have one of the tags, newest first.
+
+        Raises InvalidInput.
+        """
+        validation.number("limit", limit)
         since = self._ctx.clock() - timedelta(hours=min(hours, MAX_HOURS))
         where = Filter(created_after=since, tags=tuple(tags or ()))
         found = await self._ctx.store.find_all(self._scope, where)
@@ -321,14 +325,17 @@ class Hooks:
             for name in records.PROFILE:
                 label = name.replace("_", " ")
                 lines += [f"- [{label}] {render.safe(text)}" for text in getattr(profile, name)]
-        caps = Caps(chars=settings.memory_context_max_chars)
-        context = fit(lines[: settings.memory_profile_limit], caps, "\n".join).text
+        most = settings.memory_context_limit
+        caps = Caps(limit=most, chars=settings.memory_context_max_chars)
+        fitted = fit(lines[: settings.memory_profile_limit], caps, "\n".join)
+        context = fitted.text
+        limit = most - len(fitted.taken)
         left = settings.memory_context_max_chars - len(context) - bool(context)
-        if left < 1 or not settings.memory_context_limit or not text.strip():
+        if left < 1 or limit < 1 or not text.strip():
             return context
         answer = await self._scope.recall(
             text,
-            limit=settings.memory_context_limit,
+            limit=limit,
             max_chars=left,
             profile=milton_profile(settings.memory_recency_bias),
         )

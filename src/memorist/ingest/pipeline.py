@@ -21,7 +21,7 @@ from ..errors import ProviderFailed
 from ..index import Snapshot
 from ..index.arrays import Bools, Floats
 from ..ports import Vectors
-from ..storage import Event, SeenMessage
+from ..storage import Event, SeenMessage, tasks
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import normalize, tokens
@@ -149,6 +149,9 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     await tx.apply([*puts, *batch.others])
     if policy.extract is not None and ctx.settings.extract != "off":
         await queue.add(tx, queue.find_turns(items, batch), batch.ctx, policy, batch.now)
+    if policy.job is not None:
+        task = tasks.NewTask(name=policy.job, due_at=batch.now)
+        await tasks.add(tx, task, once=True)
     if policy.links is not None and any(put.memory.kind == "semantic" for put in puts):
         await links.link(tx, batch.snapshot, puts, policy.links, batch.now)
     done = outcomes(items)

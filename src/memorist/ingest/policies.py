@@ -69,9 +69,12 @@ class Policy:
     links: Links | None = None  # relations to the nearest facts and episodes
     embed: Literal["inline", "deferred"] = "inline"
     capacity: int | None = None  # active memories in a scope
-    # What a job compresses regardless of the settings: the oldest sessions into summaries, or items
-    # older than two days into records.
-    compresses: Literal["sessions", "items"] | None = None
+    # The daily job of each scope it writes to: `compress` summarizes the oldest sessions, `promote`
+    # moves items older than two days into records.
+    job: Literal["compress", "promote"] | None = None
+    shared_spool: bool = (
+        False  # while the store is down, its drafts wait in one place for all stores
+    )
     episodes: bool = False  # a model tells a session as an episode instead of summarizing it
     has_own_capacity: bool = False  # the setting `capacity` does not change it
     dated: bool = False  # the age of a memory starts at the time given, not at its creation

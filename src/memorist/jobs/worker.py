@@ -24,7 +24,7 @@ from ..extraction import job as extraction
 from ..ingest import trim, validation
 from ..manage import journal, privacy, records
 from ..storage import Event, tasks
-from ..storage.tasks import Task
+from ..storage.tasks import Task, Where
 from ..telemetry import JOB, observe
 from ..types import Op, frozen
 from . import (
@@ -71,7 +71,7 @@ class Job:
     name: str
     run: Callable[[Context, Task], Awaitable[int | None]]
     every: timedelta | None = None  # None: only when queued
-    whole_store: bool = False  # once for the store instead of once per scope
+    where: Where = "each"  # scope it recurs in; `one`: for the whole store; `queued`: by a write
     derives: bool = False  # creates memories, so it is postponed where memory is off
 
 
@@ -103,7 +103,7 @@ def list_jobs(ctx: Context) -> Iterator[Job]:
     if policy.capacity is not None:
         yield Job("trim", _trim_scope, DAILY)
     if settings.journal_dir is not None:
-        yield Job("snapshot", _write_snapshot, HOURLY, whole_store=True)
+        yield Job("snapshot", _write_snapshot, HOURLY, "one")
     if settings.extract != "off":
         yield Job(extraction.NAME, extraction.run, derives=True)  # queued by writes
         yield Job(backfill.NAME, backfill.run, derives=True)  # queued on request
@@ -111,10 +111,11 @@ def list_jobs(ctx: Context) -> Iterator[Job]:
         yield Job("consolidate", consolidate.run, DAILY, derives=True)
     if settings.llm != "none" and settings.reflect_hours:
         yield Job("reflect", reflect.run, DAILY, derives=True)
-    if policy.compresses == "sessions" or "compression_threshold" in settings.model_fields_set:
-        yield Job("compress", summarize.run_compress, DAILY, derives=True)
-    if policy.compresses == "items":
-        yield Job("promote", _promote_items, DAILY, derives=True)
+    compresses = policy.job == "compress" or "compression_threshold" in settings.model_fields_set
+    where: Where = "each" if compresses else "queued"
+    yield Job("compress", summarize.run_compress, DAILY, where, derives=True)
+    where = "each" if policy.job == "promote" else "queued"
+    yield Job("promote", _promote_items, DAILY, where, derives=True)
     if settings.rollup_days:
         yield Job("rollup", summarize.run_roll_up, WEEKLY, derives=True)
     yield Job("shorten", shorten.run, DAILY, derives=True)
@@ -269,7 +270,7 @@ class Worker:
             if job.every is not None:
                 when = partial(due, name=name, every=job.every)
                 latest = self.ctx.clock() + 2 * job.every
-                await self._queue.seed(name, due=when, latest=latest, whole=job.whole_store)
+                await self._queue.seed(name, due=when, latest=latest, where=job.where)
                 if soon is not None:
                     until = soon + job.every / AHEAD
                     await self._queue.bring_forward(name, soon, until)

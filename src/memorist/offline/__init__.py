@@ -181,14 +181,16 @@ class Offline:
         admitted = [item for item in items if item.outcome is None]
         for item in admitted:
             analyze(item.draft, policy)  # raises InvalidInput for what could never be stored
-        new = [Pending(scope=scope, what=item.draft, policy=policy.name) for item in admitted]
+        make = partial(Pending, scope=scope, policy=policy.name, shared=policy.shared_spool)
+        new = [make(what=item.draft) for item in admitted]
         for item, pending in zip(admitted, await self._add(new), strict=True):
             assert isinstance(pending.what, Draft)
             message = item.draft.message_id
             is_same = pending.what.text == item.draft.text
+            folder = self._spool.path_of(pending).parent
             cause = "earlier writes of this scope wait" if is_behind else "the store is down"
             reason = (
-                f"{cause}: spooled in {self._spool.folder}, stored when it is back"
+                f"{cause}: spooled in {folder}, stored when it is back"
                 if is_same
                 else f"message {message!r} is spooled with another text: edit the memory when the"
                 " store is back"
@@ -207,7 +209,7 @@ class Offline:
         add = partial(records.add, self._ctx.store, scope, patch)
         added = await self._attempt("writing", add)
         if added is None:
-            await self._add([Pending(scope=scope, what=patch)])
+            await self._add([Pending(scope=scope, what=patch, shared=True)])
         return added
 
     async def _add(self, new: Sequence[Pending]) -> list[Pending]:
@@ -289,8 +291,9 @@ class Offline:
     async def _waiting(self, scope: Scope | None = None) -> list[Pending]:
         if not any(path.exists() for path in self._spool.paths):
             return []
-        self._watch()
         spooled = await asyncio.to_thread(self._spool.waiting)
+        if not self._spool.is_empty:
+            self._watch()
         return [each for each in spooled if scope in (None, each.scope)]
 
     async def _attempt(self, way: Way, work: Callable[[], Awaitable[T]]) -> T | None:

@@ -1,7 +1,9 @@
 """The spool: writes that wait until the store is back, one JSON object per line, fsynced.
 
-`short_term.jsonl` holds drafts, `long_term.jsonl` additions to long-term records. Processes take
-turns by a lock on a file beside them, which the system releases when its holder dies.
+`short_term.jsonl` holds drafts, `long_term.jsonl` additions to long-term records. Each store has a
+folder of its own for them. Where a write policy prescribes one place for all stores, the lines are
+in the folder above and name their store. Processes take turns by a lock on a file beside them,
+which the system releases when its holder dies.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ class Pending:
     scope: Scope
     what: Draft | Summary  # a summary holds what is added to the newest record of its name
     policy: str = "default"  # of a draft
+    shared: bool = False  # it is in the files that all stores share
 
     @property
     def id(self) -> str:
@@ -56,10 +59,12 @@ class Pending:
 Lines: TypeAlias = dict[bytes, Pending | None]  # None: it cannot be read
 
 
-def to_line(pending: Pending) -> bytes:
+def to_line(pending: Pending, store: str) -> bytes:
     """Return a line of a file, checked by reading it back. Raises InvalidInput."""
     kind = ITEM if isinstance(pending.what, Draft) else pending.what.record_type
     data = {"scope": asdict(pending.scope), "policy": pending.policy}
+    if pending.shared:
+        data["store"] = store
     try:
         dumped = storage.dump(pending.what, strict=True)
         record = {"record_type": kind, "data": {**dumped, **data}}
@@ -78,7 +83,12 @@ def from_line(line: bytes) -> Pending:
         data = record["data"]
         what = storage.load(_KINDS[record["record_type"]], data)
         scope = storage.load(Scope, data["scope"])
-        pending = Pending(scope=scope, what=what, policy=data["policy"])
+        pending = Pending(
+            scope=scope,
+            what=what,
+            policy=data["policy"],
+            shared="store" in data,
+        )
         if not pending.id or not isinstance(pending.policy, str):
             raise ValueError("a name is missing")
         if isinstance(what, Draft):
@@ -89,28 +99,23 @@ def from_line(line: bytes) -> Pending:
     return pending
 
 
-def _parse(content: bytes, known: Lines) -> Lines:
-    """Return the lines with what they hold; each is parsed only once, because spools can be
-    long."""
-    found: Lines = {}
-    for line in filter(None, content.split(b"\n")):
-        try:
-            found[line] = known[line] if line in known else from_line(line)
-        except InvalidInput:
-            found[line] = None
-    return found
-
-
 @dataclass
 class _File:
     """One file of the spool, and what was read of it so far."""
 
     path: Path
+    folder: Path  # for lines that are set aside
+    mark: bytes = b""  # in each line of this store, if others write to the file, too
     _lines: Lines = field(default_factory=dict)  # in order
     _open: BinaryIO | None = None  # held, so that its inode cannot be given to another file
 
-    def read(self) -> Iterator[Pending]:
-        """Yield what is in it now; only new lines are read, and no line that is still written."""
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no line of this store."""
+        return not self.path.exists() or bool(self.mark and not self.read())
+
+    def read(self) -> Lines:
+        """Return what is in it now; only new lines are read, and no line that is still written."""
         known = self._lines
         try:
             there = self.path.stat()
@@ -121,12 +126,26 @@ class _File:
             file = self._open = self._open or self.path.open("rb")
         except FileNotFoundError:
             self.close()
-            return
+            return {}
         new = file.read()
         whole = new[: new.rfind(b"\n") + 1]
         file.seek(len(whole) - len(new), os.SEEK_CUR)
-        self._lines |= _parse(whole, known)
-        yield from filter(None, self._lines.values())
+        self._lines |= self._parse(whole, known)
+        return self._lines
+
+    def _parse(self, content: bytes, known: Lines) -> Lines:
+        """Return the lines of this store with what they hold; each is parsed only once, because
+        spools can be long.
+        """
+        found: Lines = {}
+        for line in filter(None, content.split(b"\n")):
+            if self.mark not in line:
+                continue
+            try:
+                found[line] = known[line] if line in known else from_line(line)
+            except InvalidInput:
+                found[line] = None
+        return found
 
     def remove(self, ids: set[str], problems: set[str]) -> list[str]:
         """Rewrite the file without these lines; return the ids that were found.
@@ -135,10 +154,11 @@ class _File:
         """
         if not self.path.exists():
             return []
-        kept = []
+        content = self.path.read_bytes()
+        kept = [line + b"\n" for line in content.split(b"\n") if line and self.mark not in line]
         aside = []
         found = []
-        for line, pending in _parse(self.path.read_bytes(), self._lines).items():
+        for line, pending in self._parse(content, self._lines).items():
             if pending is None or pending.id in problems:
                 aside.append(line + b"\n")
             elif pending.id in ids:
@@ -147,7 +167,7 @@ class _File:
                 kept.append(line + b"\n")
         if aside:
             name = f"{self.path.stem}.corrupt-{utcnow().date().isoformat()}.jsonl"
-            append(self.path.with_name(name), b"".join(aside))
+            append(self.folder / name, b"".join(aside))
         if not kept:
             self.path.unlink()
         elif aside or found:
@@ -172,7 +192,12 @@ class Spool:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._files = [_File(folder / f"{name}.jsonl") for name in _NAMES]
+        mark = f'"store": "{folder.name}"'.encode()  # quotes are escaped inside of texts
+        self._files = []
+        for name in _NAMES:
+            own = _File(folder / f"{name}.jsonl", folder)
+            shared = _File(folder.parent / f"{name}.jsonl", folder, mark)
+            self._files += [own, shared]
         self.paths = [file.path for file in self._files]
         self._lock = threading.RLock()  # among threads; the lock on disk is among processes
 
@@ -185,28 +210,38 @@ class Spool:
 
     @property
     def is_empty(self) -> bool:
-        return not any(path.exists() for path in self.paths)
+        with self._lock:
+            return all(file.is_empty for file in self._files)
 
     def waiting(self) -> list[Pending]:
         """Return all writes in the spool, in order."""
+        found: list[Pending] = []
         with self._lock:
-            return [pending for file in self._files for pending in file.read()]
+            for file in self._files:
+                found += filter(None, file.read().values())
+        return found
+
+    def path_of(self, pending: Pending) -> Path:
+        """Return the file in which a write waits."""
+        name = _NAMES[isinstance(pending.what, Summary)]
+        folder = self.folder.parent if pending.shared else self.folder
+        return folder / f"{name}.jsonl"
 
     def add(self, new: Sequence[Pending]) -> list[Pending]:
         """Add writes durably; return them, or for a message that is there already, the first
         one."""
         with self._turn():
             known = {each.key: each for each in self.waiting()}
-            lines = [b"", b""]
+            lines: dict[Path, bytes] = {}
             held = []
             for pending in new:
                 first = known.setdefault(pending.key, pending)
                 if first is pending:
-                    lines[isinstance(pending.what, Summary)] += to_line(pending)
+                    path = self.path_of(pending)
+                    lines[path] = lines.get(path, b"") + to_line(pending, self.folder.name)
                 held.append(first)
-            for path, content in zip(self.paths, lines, strict=True):
-                if content:
-                    append(path, content)
+            for path, content in lines.items():
+                append(path, content)
         return held
 
     def remove(self, ids: Iterable[str], problems: Collection[str] = ()) -> list[str]:
@@ -236,7 +271,9 @@ class Spool:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         self.prepare()
-        with self._lock, lock(self.folder / "files.lock"):
+        own = self.folder / "files.lock"
+        shared = self.folder.parent / "files.lock"
+        with self._lock, lock(own), lock(shared):
             yield
 
     def close(self) -> None:

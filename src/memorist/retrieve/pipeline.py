@@ -223,6 +223,8 @@ async def _load_nearest(
             status = "no vector index is configured for a scope of this size"
         except ProviderFailed as error:
             status = str(error)
+            if search.profile.semantic_weight is not None:  # its scale needs the best by meaning
+                return replace(search, vector=None), status
         scores, _ = search.bm25
         matching = compared[scores[compared] > 0]
         order = np.argsort(-scores[matching], kind="stable")

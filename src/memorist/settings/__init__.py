@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -41,6 +42,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(
         env_prefix="MEMORIST_",
+        env_ignore_empty=True,
         extra="forbid",
         frozen=True,
         use_attribute_docstrings=True,
@@ -80,7 +82,7 @@ class Settings(BaseSettings):
     """Memory for the in-process indexes of scopes, in MB."""
     vector_index: str | None = None
     """External vector index: `chroma:FOLDER`, `chroma:http://…`, `weaviate:http://…`, or `store`
-    (pgvector)."""
+    (pgvector). Also read from `MILTON_MEMORY_BACKEND=weaviate` and `WEAVIATE_URL`."""
     vector_index_from: NonNegativeInt | None = None
     """Number of memories in a scope from which the vector index is used; default: always, with
     pgvector 250,000."""
@@ -110,7 +112,8 @@ class Settings(BaseSettings):
     memory_context_limit: NonNegativeInt = Field(
         6, validation_alias=_milton("MEMORY_CONTEXT_LIMIT")
     )
-    """Number of memories that hooks add to the prompt, pinned ones included."""
+    """Number of memories that hooks add to the prompt, pinned ones and lines of the profile
+    included."""
     memory_context_max_chars: NonNegativeInt = Field(
         2000, validation_alias=_milton("MEMORY_CONTEXT_MAX_CHARS")
     )
@@ -209,8 +212,27 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        file = config_file()
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
+        milton = InitSettingsSource(settings_cls, _milton_backend())
+        file = TomlConfigSettingsSource(settings_cls, config_file())
+        return init_settings, env_settings, milton, file
+
+
+def _milton_backend() -> dict[str, Any]:
+    """Return the vector index that MILTON_MEMORY_BACKEND and WEAVIATE_URL name. Raises
+    Misconfigured.
+    """
+    match os.environ.get("MILTON_MEMORY_BACKEND", "").lower():
+        case "":
+            return {}
+        case "jsonl":  # items wait in files only while the database is down
+            return {"vector_index": None}
+        case "weaviate":
+            url = os.environ.get("WEAVIATE_URL") or "http://localhost:8080"
+            return {"vector_index": f"weaviate:{url}"}
+        case other:
+            raise Misconfigured(
+                f"MILTON_MEMORY_BACKEND is {other!r}: use weaviate (at WEAVIATE_URL) or jsonl"
+            )
 
 
 def config_file() -> Path:

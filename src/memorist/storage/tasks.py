@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import ceil
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import RevisionConflict
 from ..text import clock
@@ -24,6 +24,7 @@ from .queries import Reader
 from .rows import placeholders, portions
 from .transaction import Transaction
 
+Where = Literal["each", "one", "queued"]  # scopes that have a recurring task
 MAX_ATTEMPTS = 8  # of a task with a key, before it is set aside
 SEEDED = 1000  # scopes that get a recurring task in one transaction
 RECENT = 1000  # events that the embedding statistics are computed from
@@ -53,8 +54,9 @@ SELECT s.tenant, s.user_id, s.space, s.id FROM scopes s
 WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE t.scope = s.id AND t.name = ? AND t.key = '') {only}
 ORDER BY s.id LIMIT ?"""
 _ADD = """INSERT INTO tasks (scope, name, key, payload, due_at) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (scope, name, key) DO UPDATE SET due_at = excluded.due_at,
-payload = excluded.payload WHERE tasks.due_at > excluded.due_at"""
+ON CONFLICT (scope, name, key) DO """
+_BE_EARLIER = """UPDATE SET due_at = excluded.due_at, payload = excluded.payload
+WHERE tasks.due_at > excluded.due_at"""
 _DISCARD = """DELETE FROM tasks WHERE scope = ? AND name = ? AND key = ? AND lease IS NULL
 AND CAST(payload AS TEXT) = ?"""
 _WAITING = """
@@ -188,10 +190,9 @@ class Tasks:
         *,
         due: Callable[[Scope], datetime],
         latest: datetime,
-        whole: bool = False,
+        where: Where = "each",
     ) -> int:
-        """Add a recurring task to each scope that lacks it, or to one scope for all; return how
-        many were added.
+        """Add a recurring task to scopes that lack it, unless writes queue it; return how many.
 
         A task due after `latest` was postponed by a clock that was ahead: it becomes due then.
         """
@@ -199,19 +200,19 @@ class Tasks:
         AND {self._free}"""
         until = clock.iso(latest)
         await execute(self.database, late, (until, name, until), scope=EVERY)
-        sql = _UNSEEDED.format(only="AND s.id = (SELECT min(id) FROM scopes)" if whole else "")
-        add = """INSERT INTO tasks (scope, name, key, payload, due_at) VALUES (?, ?, '', '{}', ?)
-        ON CONFLICT DO NOTHING"""
+        only = "AND s.id = (SELECT min(id) FROM scopes)" if where == "one" else ""
+        sql = _UNSEEDED.format(only=only)
         total = 0
-        while True:
+        is_left = where != "queued"
+        while is_left:
             async with self.database.transaction() as connection:
                 found = await connection.rows(sql, (name, SEEDED), scope=EVERY)
-                new = [(row[3], name, clock.iso(due(rows.scope_of(row)))) for row in found]
+                new = [(r[3], name, "", "{}", clock.iso(due(rows.scope_of(r)))) for r in found]
                 if new:
-                    await connection.run([(add, new)], scope=EVERY)
+                    await connection.run([(_ADD + "NOTHING", new)], scope=EVERY)
             total += len(found)
-            if len(found) < SEEDED:
-                return total
+            is_left = len(found) == SEEDED
+        return total
 
     async def bring_forward(self, name: str, now: datetime, until: datetime) -> None:
         """Make recurring tasks due now that are due by `until`, except those that failed."""
@@ -255,14 +256,13 @@ class Tasks:
         return rows.parse_all(Backlog, found)
 
 
-async def add(tx: Transaction, *tasks: NewTask) -> None:
-    """Add tasks in the transaction's scope."""
+async def add(tx: Transaction, *tasks: NewTask, once: bool = False) -> None:
+    """Add tasks in the transaction's scope; with `once`, leave those that are queued as they are."""
     if not tasks:
         return
     await tx.create_scope()
-    await tx.write_each(
-        _ADD, [(t.name, t.key, rows.dump_json(t.payload), clock.iso(t.due_at)) for t in tasks]
-    )
+    values = [(t.name, t.key, rows.dump_json(t.payload), clock.iso(t.due_at)) for t in tasks]
+    await tx.write_each(_ADD + ("NOTHING" if once else _BE_EARLIER), values)
 
 
 async def finish(tx: Transaction, task: Task, *, again_at: datetime | None = None) -> None:
