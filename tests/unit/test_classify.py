@@ -43,10 +43,30 @@ def test_a_phrase_that_is_not_listed_is_no_preference() -> None:
         "currently busy",
         "in this session",
         "Today",
+        "I'm currently debugging the parser",
+        "Today we look at the parser",
+        "Now let's write the tests",
+        "The build is green. Now we need a tag",
     ],
 )
-def test_what_is_about_now_is_working_memory(text: str) -> None:
+def test_what_is_about_the_session_is_working_memory(text: str) -> None:
     assert analyze.choose_kind(text) == "working"
+
+
+@pytest.mark.spec("MLS-33")
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("My sister is now in Oslo", "semantic"),
+        ("I am currently working at ACME", "semantic"),
+        ("I currently live in Porto", "semantic"),
+        ("Anna uses the new bike today", "semantic"),
+        ("We sold the car today", "episodic"),
+        ("Today was fun", "episodic"),
+    ],
+)
+def test_a_word_for_now_makes_nothing_else_working_memory(text: str, kind: str) -> None:
+    assert analyze.choose_kind(text) == kind
 
 
 @pytest.mark.spec("MLS-34")
@@ -79,7 +99,7 @@ def test_everything_else_is_episodic(text: str) -> None:
 @pytest.mark.spec("MLS-36")
 def test_the_first_rule_that_matches_decides() -> None:
     assert analyze.choose_kind("I prefer tea now, Anna is a doctor") == "procedural"
-    assert analyze.choose_kind("Anna is a doctor now") == "working"
+    assert analyze.choose_kind("Anna is a doctor right now") == "working"
 
 
 @pytest.mark.spec("MIL-1", "MIL-7", "MIL-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -10,7 +11,16 @@ from enum import StrEnum
 from ..client import Client
 from ..errors import InvalidInput
 from ..retrieve import render
-from ..types import Filter, Memory, frozen
+from ..types import Filter, Memory, Message, frozen
+
+_ROLES = {
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "system": "system",
+}
+_ROLE = re.compile(rf"(?im)^[ \t#*]{{0,9}}({'|'.join(_ROLES)})[ \t*]{{0,4}}:[ \t*]{{0,4}}")
 
 
 class MemoryType(StrEnum):
@@ -58,10 +68,14 @@ class Vault:
         session_id: str,
         memory_type_hint: MemoryType | None = None,
     ) -> list[MemoryChunk]:
-        """Chunk, embed, score and store a text, without unimportant chunks. Raises InvalidInput."""
+        """Chunk, embed, score and store a text, without unimportant chunks. Raises InvalidInput.
+
+        A pasted transcript is stored message by message, each as said by its role.
+        """
         scope = self._client.scope(user=user_id, session=session_id)
         hint = None if memory_type_hint is None else _check_type(memory_type_hint)
-        receipt = await scope.remember(text, policy="vault", kind=hint)
+        what = split_transcript(text) or text
+        receipt = await scope.remember(what, policy="vault", kind=hint)
         return [chunk_of(await scope.get(id)) for id in receipt.ids]
 
     async def recall(
@@ -78,7 +92,7 @@ class Vault:
     ) -> RecallResult:
         """Return the memories that answer, within the budget. Raises InvalidInput.
 
-        Working memories belong to their session: they are returned only if `session_id` names it.
+        With `session_id`, working memories of other sessions are left out.
         """
         if memory_types is not None and not memory_types:
             return RecallResult([], 0, 0.0)
@@ -111,6 +125,22 @@ class Vault:
         done = await scope.compress(threshold=compression_threshold, sessions=sessions_to_compress)
         summaries = await self._client.ctx.store.get(scope.scope, done.summaries)
         return list(map(chunk_of, summaries))
+
+
+def split_transcript(text: str) -> list[Message]:
+    r"""Return the messages of a transcript whose lines begin with roles; empty if it is none.
+
+    >>> [(m.role, m.content) for m in split_transcript("User: Hi.\nAI: Hello,\nUser!")]
+    [('user', 'Hi.'), ('assistant', 'Hello,\nUser!')]
+    """
+    parts = _ROLE.split(text)
+    if len(parts) < 5 or parts[0].strip():  # what precedes, then role and content of each message
+        return []
+    found = []
+    for role, content in zip(parts[1::2], parts[2::2], strict=True):
+        if content.strip():
+            found.append(Message(content=content.strip(), role=_ROLES[role.lower()]))
+    return found
 
 
 def to_prompt(result: RecallResult) -> str:

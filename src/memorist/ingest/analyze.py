@@ -138,7 +138,8 @@ def analyze(draft: Draft, policy: Policy) -> list[Chunk]:
             kind = choose_kind(text, kind)
         elif kind is None and policy.route == "default" and draft.message_id in (None, draft.id):
             found = choose_kind(text)
-            kind = "episodic" if found == "working" else found  # it is kept beyond the session
+            is_passing = found != "procedural" and _has("now", text)
+            kind = "episodic" if is_passing else found  # it is kept beyond the session
         kind = kind or "episodic"
         chunk = Chunk(
             draft=draft,
@@ -182,7 +183,7 @@ def _split(text: str, policy: Policy) -> list[str]:
     if policy.longest is not None:
         text = normalize.one_line(text)[: policy.longest]
     minimum, maximum = policy.chunk or (0, WINDOW)
-    if count_tokens(text) > maximum:
+    if minimum or count_tokens(text) > maximum:
         return by_meaning(text, count_tokens, minimum, maximum)
     return [text] if text else []
 
@@ -237,15 +238,19 @@ def is_fact(text: str) -> bool:
 def choose_kind(text: str, hint: str | None = None) -> str:
     """Return the kind of a memory: the hint, else procedural, working, semantic or episodic.
 
+    Working is what is about the current session, not every statement with a word for now.
+
     >>> [choose_kind(text) for text in ("I prefer tea", "I am on a train now", "We went home")]
     ['procedural', 'working', 'episodic']
+    >>> choose_kind("My sister now lives in Oslo")
+    'semantic'
     """
     if hint is not None:
         _check(hint, KINDS, "kind")
         return hint
     if _has("preference", text):
         return "procedural"
-    if _has("working", text):
+    if _has("session", text):
         return "working"
     return "semantic" if is_fact(text) else "episodic"
 
@@ -270,7 +275,7 @@ def choose_item_type(text: str, given: str | None = None) -> str:
         return "preference"
     if _has("project", line):
         return "project"
-    return "fact" if is_fact(line) and not _has("working", line) else "crumb"
+    return "fact" if is_fact(line) and not _has("now", line) else "crumb"
 
 
 def choose_category(kind: str, item_type: str | None = None) -> str:

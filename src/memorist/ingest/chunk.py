@@ -13,14 +13,13 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 from unicodedata import combining
 
+from ..text.normalize import Range, find_fences
+
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _LINE_BREAK = re.compile("\n")
 _SENTENCE_END = re.compile(r"""[.!?…؟۔।]["'”’»)\]*_]*\s+|[。！？｡．]["'”’»」』）)\]]*\s*""")
 _OPENING = "\"'“‘«„([{*_#¿¡「『（"
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)", re.MULTILINE)
 _BLANKS = " \n\t\u3000"
-
-_Range = tuple[int, int]
 
 
 class _Span(NamedTuple):
@@ -72,7 +71,7 @@ class _Splitter:
         self.count = count
         self.minimum = minimum
         self.maximum = maximum
-        fences = _find_fences(text)
+        fences = find_fences(text)
         sentence_ends = []
         for match in _SENTENCE_END.finditer(text):
             # An uppercase letter has to follow, or a letter of a script without case.
@@ -97,7 +96,7 @@ class _Splitter:
         cuts: list[int],
         start: int,
         end: int,
-    ) -> list[_Range]:
+    ) -> list[Range]:
         """Return the parts between the cuts that are not blank."""
         first = bisect_right(cuts, start)
         last = bisect_left(cuts, end)
@@ -226,28 +225,13 @@ class _Splitter:
                 return
 
 
-def _find_fences(text: str) -> list[_Range]:
-    """Return where the closed code blocks start and end."""
-    fences: list[_Range] = []
-    opened: re.Match[str] | None = None
-    for match in _FENCE.finditer(text):
-        marks, rest = match.groups()
-        if opened is None:
-            if "`" not in rest:  # ```code``` on one line opens nothing
-                opened = match
-        elif marks.startswith(opened[1]) and not rest.strip():
-            fences.append((opened.start(), match.end()))
-            opened = None
-    return fences
-
-
 def _find_ends(pattern: re.Pattern[str], text: str) -> list[int]:
     return [match.end() for match in pattern.finditer(text)]
 
 
 def _drop_fenced(
     cuts: Iterable[int],
-    fences: list[_Range],
+    fences: list[Range],
 ) -> list[int]:
     """Return the cuts that are not inside a code block."""
     kept = []

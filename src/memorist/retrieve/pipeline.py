@@ -121,7 +121,7 @@ async def prepare(
         usable = usable & is_found
         if profile.sources_only:
             usable = usable & ~snapshot.find_repeats(usable)
-    if not profile.working_elsewhere:
+    if not profile.working_elsewhere and query.labels.session is not None:
         session = snapshot.code("session", query.labels.session)
         is_elsewhere = (snapshot.kind == WORKING) & (snapshot.session != session)
         usable = usable & ~is_elsewhere

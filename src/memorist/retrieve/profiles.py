@@ -148,7 +148,7 @@ class Profile:
     current_first: bool = False  # what replaces a memory comes before it
     sources_only: bool = False  # a fact is not searched where the turn it was extracted from is
     workflows: bool = False  # whether workflows are returned
-    working_elsewhere: bool = True  # working memories of other sessions count too
+    working_elsewhere: bool = True  # in a session, working memories of other sessions count too
     related: int = 0  # most linked memories that are added, within the budget
     limit: int = 10
     most: int = 50  # hits at most, where only a budget is given

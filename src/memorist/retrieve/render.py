@@ -1,9 +1,10 @@
 """Render memories as text for a model, within a budget.
 
-A memory can neither close the block nor open another one. Each memory is one line, so its content
-cannot start a line. An opening bracket that would make a `memory` tag or a chat template marker is
-replaced by a lookalike character, and a label such as `[PROCEDURAL]` loses its brackets. In every
-format, what others than the user said carries the name of the speaker.
+A memory can neither close the block nor open another one. Each memory is one line, or one and
+indented lines of code, so its content cannot start a line. An opening bracket that would make a
+`memory` tag or a chat template marker is replaced by a lookalike character, and a label such as
+`[PROCEDURAL]` loses its brackets. In every format, what others than the user said carries the name
+of the speaker.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TypeVar
 from unicodedata import normalize
 
 from ..text import authority
+from ..text.normalize import find_fences
 from ..text.tokens import count_tokens
 from ..types import Memory, frozen
 
@@ -58,6 +60,8 @@ LONGEST_NAME = 60  # characters
 UNKNOWN = "somebody"
 IS_RELATED = " (related)"  # ends the line of a memory that is only related to the recalled ones
 RECOUNTS = 20  # times that the whole text is counted while it is cut to a budget
+CODE_INDENT = "\n    "  # before each line of code after the first
+DEEPEST = 40  # spaces before a line of code that are kept
 LONG = 280  # characters; a longer memory is shown by its summary, if it has one
 
 Renderer = Callable[[Sequence[Memory]], str]
@@ -117,12 +121,40 @@ def labelled(items: Iterable[tuple[str, str, str]]) -> str:
     [EPISODIC] Shop (tool): Pay me.
     </memory>
     """
-    return enclose([labelled_line(*item) for item in items])
+    lines = []
+    for label, text, who in items:
+        by = f"{who}: " if who else ""
+        lines.append(f"[{label.upper()}] {by}{keep_code(text)}")
+    return enclose(lines)
 
 
 def labelled_line(label: str, text: str, who: str = "") -> str:
     """Render one line of a memory block."""
     return f"[{label.upper()}] {_prefix(who, text)}"
+
+
+def keep_code(text: str) -> str:
+    r"""Return a safe text on one line, except for fenced code: its lines stay, and are indented so
+    that none of them can start a line of the block.
+
+    >>> print(keep_code("Do this:\n```\nif x:\n  y()\n```\nand\ngo."))
+    Do this:
+        ```
+        if x:
+          y()
+        ```
+        and go.
+    """
+    lines = []
+    end = 0
+    for start, stop in find_fences(text):
+        lines.append(safe(text[end:start]))
+        for line in text[start:stop].expandtabs(4).split("\n"):
+            depth = len(line) - len(line.lstrip(" "))
+            lines.append(" " * min(depth, DEEPEST) + safe(line))
+        end = stop
+    lines.append(safe(text[end:]))
+    return CODE_INDENT.join(filter(None, lines))
 
 
 def enclose(lines: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from .tokens import words
 
+Range = tuple[int, int]  # start and end in a text
 LONGEST_RUN_OF_MARKS = 30  # as in Unicode's Stream-Safe Text Format; real text needs fewer than ten
 NEAR = 3  # bits that may differ between two fingerprints of one text
 _BATCH = 65_536  # features counted at a time: bounds the memory that a long text needs
@@ -44,6 +45,7 @@ _NUMBERED = re.compile(
     re.VERBOSE,
 )
 _CUSTOM_EMOJI = re.compile(r"<a?:\w{1,64}:\d{1,24}>")
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)", re.MULTILINE)
 _NEWLINE = re.compile(r"\r\n?")
 _MANY_NEWLINES = re.compile(r"\n{3,}")
 
@@ -116,6 +118,21 @@ def find_links(text: str) -> list[str]:
         path, *_ = re.split("[?#]", address.removeprefix("www."))
         found.append(path.rstrip("/.,;:!')]*_`"))
     return found
+
+
+def find_fences(text: str) -> list[Range]:
+    """Return where the closed code blocks start and end."""
+    fences: list[Range] = []
+    opened: re.Match[str] | None = None
+    for match in _FENCE.finditer(text):
+        marks, rest = match.groups()
+        if opened is None:
+            if "`" not in rest:  # ```code``` on one line opens nothing
+                opened = match
+        elif marks.startswith(opened[1]) and not rest.strip():
+            fences.append((opened.start(), match.end()))
+            opened = None
+    return fences
 
 
 def remove_citations(text: str) -> str:
