@@ -60,7 +60,6 @@ LONGEST_NAME = 60  # characters
 UNKNOWN = "somebody"
 IS_RELATED = " (related)"  # ends the line of a memory that is only related to the recalled ones
 RECOUNTS = 20  # times that the whole text is counted while it is cut to a budget
-CODE_INDENT = "\n    "  # before each line of code after the first
 DEEPEST = 40  # spaces before a line of code that are kept
 LONG = 280  # characters; a longer memory is shown by its summary, if it has one
 
@@ -137,13 +136,8 @@ def keep_code(text: str) -> str:
     r"""Return a safe text on one line, except for fenced code: its lines stay, and are indented so
     that none of them can start a line of the block.
 
-    >>> print(keep_code("Do this:\n```\nif x:\n  y()\n```\nand\ngo."))
-    Do this:
-        ```
-        if x:
-          y()
-        ```
-        and go.
+    >>> keep_code("Do:\n```\nif x:\n  y()\n```\nGo.")
+    'Do:\n    ```\n    if x:\n      y()\n    ```\n    Go.'
     """
     lines = []
     end = 0
@@ -154,7 +148,7 @@ def keep_code(text: str) -> str:
             lines.append(" " * min(depth, DEEPEST) + safe(line))
         end = stop
     lines.append(safe(text[end:]))
-    return CODE_INDENT.join(filter(None, lines))
+    return "\n    ".join(filter(None, lines))
 
 
 def enclose(lines: Sequence[str]) -> str:
