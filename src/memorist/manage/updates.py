@@ -22,6 +22,7 @@ from ..types import REPLACES, Memory, Query, Recall, Scope
 from . import privacy
 
 BULLETS = 3  # lines of a header
+_CHANGED = {"created": "+created", "updated": "↑updated", "restored": "↺restored"}
 
 
 async def read_updates(
@@ -138,7 +139,7 @@ async def _collect(
     for (id, event), change in last.items():
         is_known = event in ("updated", "merged") and (id, "created") in last
         now = current.get(change.memory_id)
-        line = render.update(event, now)
+        line = render_change(event, now)
         if is_known or line is None or not _may_show(now, categories):
             continue
         lines[change.revision] = line
@@ -233,3 +234,26 @@ def add_header(ctx: Context, query: Query, updates: Updates, answer: Recall) -> 
         tokens=tokens,
         revision=updates.revision,
     )
+
+
+def render_change(event: str, memory: Memory | None) -> str | None:
+    """Render a change as one line, without hidden texts; None if there is nothing to show."""
+    if event == "deleted":
+        return "- −deleted: 1 memory"
+    if memory is None:
+        return None
+    name = render.safe(memory.category or memory.item_type or memory.kind)
+    about = " ".join(name.replace("_", " ").translate(render.IN_NAMES).split())
+    label = f"[{about[:1].upper()}{about[1:]}]"
+    if event == "soft_deleted":
+        return f"- ↓soft_deleted: {label} 1 memory, restorable"
+    if not memory.is_active:
+        return None
+    text = render.prefix(render.credit(memory), render.concise(memory))
+    if len(text) > render.LONG:
+        text = text[: render.LONG - 1] + "…"
+    if event == "merged":
+        return f"- ↔merged: Combined {memory.repeat_count + 1} notes about {text}"
+    if event == "created":
+        text += f" (imp={memory.importance_level})"
+    return f"- {_CHANGED[event]}: {label} {text}"

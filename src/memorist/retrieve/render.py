@@ -53,7 +53,7 @@ _LONG_GAP = re.compile(rf"[\s{_INVISIBLE}]{{10,}}")  # longer than any emoji nee
 _MEMORY = rf"{_GAP}[\\\\/／⁄∕⧸]{{0,2}}{_GAP}{_GAP.join(map(_alike, 'memory'))}"
 _TAG = re.compile(rf"[<＜﹤](?={_MEMORY}|[|｜]\w{{2,40}}[|｜])", re.IGNORECASE)
 _LABEL = re.compile(r"\[(EPISODIC|SEMANTIC|PROCEDURAL|WORKING|INSIGHT|SYSTEM|PROFILE)\]")
-_IN_NAMES = str.maketrans(":：[]", "    ")
+IN_NAMES = str.maketrans(":：[]", "    ")
 _BREAKS = re.compile(r"[\s\x00-\x1f\x7f\x85\u2028\u2029]+")
 _SUSPECT = ("<", "[", "  ")  # plain text without any of these is safe
 LONGEST_NAME = 60  # characters
@@ -129,7 +129,7 @@ def labelled(items: Iterable[tuple[str, str, str]]) -> str:
 
 def labelled_line(label: str, text: str, who: str = "") -> str:
     """Render one line of a memory block."""
-    return f"[{label.upper()}] {_prefix(who, text)}"
+    return f"[{label.upper()}] {prefix(who, text)}"
 
 
 def keep_code(text: str) -> str:
@@ -179,7 +179,7 @@ def bullets(memories: Sequence[Memory]) -> str:
 
 def bullet(memory: Memory, category: str) -> str:
     """Render one memory as `[category] text`."""
-    return f"[{safe(category)}] {_prefix(credit(memory), concise(memory))}"
+    return f"[{safe(category)}] {prefix(credit(memory), concise(memory))}"
 
 
 def grouped(memories: Sequence[Memory]) -> str:
@@ -188,7 +188,7 @@ def grouped(memories: Sequence[Memory]) -> str:
     topics: dict[str, list[str]] = {}
     for memory in memories:
         topic = max(memory.tags, key=lambda tag: (counts[tag], tag), default="other")
-        line = f"- {_prefix(credit(memory), concise(memory))}"
+        line = f"- {prefix(credit(memory), concise(memory))}"
         sources = [safe(source)[:80] for source in memory.source_ids[:3]]
         if len(memory.source_ids) > 3:
             sources.append(f"+{len(memory.source_ids) - 3}")
@@ -203,33 +203,7 @@ def grouped(memories: Sequence[Memory]) -> str:
 
 def lines(memories: Sequence[Memory]) -> str:
     """Render one plain line per memory."""
-    return "\n".join(f"- {_prefix(credit(memory), memory.text)}" for memory in memories)
-
-
-_CHANGED = {"created": "+created", "updated": "↑updated", "restored": "↺restored"}
-
-
-def update(event: str, memory: Memory | None) -> str | None:
-    """Render a change as one line, without hidden texts; None if there is nothing to show."""
-    if event == "deleted":
-        return "- −deleted: 1 memory"
-    if memory is None:
-        return None
-    name = safe(memory.category or memory.item_type or memory.kind)
-    about = " ".join(name.replace("_", " ").translate(_IN_NAMES).split())
-    label = f"[{about[:1].upper()}{about[1:]}]"
-    if event == "soft_deleted":
-        return f"- ↓soft_deleted: {label} 1 memory, restorable"
-    if not memory.is_active:
-        return None
-    text = _prefix(credit(memory), concise(memory))
-    if len(text) > LONG:
-        text = text[: LONG - 1] + "…"
-    if event == "merged":
-        return f"- ↔merged: Combined {memory.repeat_count + 1} notes about {text}"
-    if event == "created":
-        text += f" (imp={memory.importance_level})"
-    return f"- {_CHANGED[event]}: {label} {text}"
+    return "\n".join(f"- {prefix(credit(memory), memory.text)}" for memory in memories)
 
 
 RENDERERS: dict[str, Renderer] = {
@@ -252,12 +226,12 @@ def concise(memory: Memory) -> str:
 
 def _name(text: str) -> str:
     """Return a readable name without a colon."""
-    words = safe(text).translate(_IN_NAMES).split()
+    words = safe(text).translate(IN_NAMES).split()
     name = " ".join(words)[:LONGEST_NAME].strip()
     return name if not text or any(map(str.isalnum, name)) else UNKNOWN
 
 
-def _prefix(who: str, text: str) -> str:
+def prefix(who: str, text: str) -> str:
     """Return a safe text, prefixed by its speaker."""
     return f"{who}: {safe(text)}" if who else safe(text)
 
