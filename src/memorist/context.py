@@ -15,6 +15,7 @@ from .settings.allowlists import Access
 from .storage.store import AccessLog, Store
 from .telemetry import Observer
 from .text import tokens
+from .text.authority import Voice
 from .text.clock import utcnow
 from .types import Labels, Recall, Scope
 
@@ -59,3 +60,4 @@ class Place:
         self.scope = scope
         self.labels = labels
         self.parts = ctx, scope, labels
+        self.voice = Voice()  # of the caller; a server sets another one

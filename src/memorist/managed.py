@@ -141,7 +141,8 @@ class ManagedScope(Place):
         *,
         actor: str | None = None,
     ) -> Memory:
-        """Protect a memory from being trimmed, expired or left out. Raises NotFound."""
+        """Protect a memory from being trimmed, expired or left out. Raises NotFound, NotAllowed."""
+        self.voice.require_owner("Pinning")
         return await edit.change(self, id, "updated", {"pinned": True}, actor)
 
     async def unpin(
@@ -150,7 +151,8 @@ class ManagedScope(Place):
         *,
         actor: str | None = None,
     ) -> Memory:
-        """Remove the pin. Raises NotFound."""
+        """Remove the pin. Raises NotFound, NotAllowed."""
+        self.voice.require_owner("Unpinning")
         return await edit.change(self, id, "updated", {"pinned": False}, actor)
 
     async def restore(

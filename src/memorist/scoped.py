@@ -105,16 +105,17 @@ class ScopedClient(ManagedScope):
         *,
         policy: str | None = None,
     ) -> Receipt:
-        """Store drafts, as dialects and importers make them."""
+        """Store drafts, as dialects and importers make them. Raises NotAllowed."""
         ctx = self.ctx
         by = validation.policy(ctx.policies, policy or ctx.settings.policy, ctx.settings.capacity)
         remember = ingest.remember if self.offline is None else self.offline.remember
         outcomes: list[Outcome] = []
         if ctx.extractor is not None:
             ctx.extractor.pause()
-        for start in range(0, len(drafts), BATCH):
+        spoken = [self.voice.speak(draft) for draft in drafts]
+        for start in range(0, len(spoken), BATCH):
             now = ctx.clock()
-            batch = [replace(d, id=new_id(), told_at=now) for d in drafts[start : start + BATCH]]
+            batch = [replace(d, id=new_id(), told_at=now) for d in spoken[start : start + BATCH]]
             done = await remember(ctx, self.scope, batch, by, now)
             folder = ctx.settings.journal_dir
             if folder is not None:
@@ -360,8 +361,9 @@ class ScopedClient(ManagedScope):
         "turn memory off" and the like, in several languages. What is to be forgotten is shown
         first; "yes", "no" and numbers then refer to the list that was last shown in the session.
         `about` names the memories or proposals that were mentioned last. Commands of anyone but the
-        person are ignored. Raises InvalidInput.
+        person are ignored. Raises InvalidInput, NotAllowed.
         """
+        self.voice.require_owner("A chat command")
         return await obey(
             self,
             text,

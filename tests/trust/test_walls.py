@@ -20,14 +20,18 @@ from rest_server import Server, serving
 
 # Every route of the API, called by those who may not, with the ids of those who own them
 
-ADMIN = ("read", "write", "owner", "admin")
+OWNER = ("read", "write", "owner")
+ADMIN = (*OWNER, "admin")
 KEYS: dict[str, dict[str, Any]] = {
-    "bob": {"user": "bob"},
-    "ana": {"user": "ana"},
-    "ana in another tenant": {"user": "ana", "tenant": "other"},
+    "bob": {"user": "bob", "rights": OWNER},
+    "ana": {"user": "ana", "rights": OWNER},
+    "ana in another tenant": {"user": "ana", "tenant": "other", "rights": OWNER},
     "ana at work": {"user": "ana", "space": "work", "rights": ADMIN},
     "agent of ana at work": {"user": "ana", "space": "work", "agent": "planner"},
-    "eve": {"user": "eve"},  # as an administrator she would be the operator of the server
+    "eve": {
+        "user": "eve",
+        "rights": OWNER,
+    },  # as an administrator she would be the operator of the server
     "eve in another tenant": {"user": "eve", "tenant": "other", "rights": ADMIN},
 }
 OWNERS = {

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from .. import embedders
 from ..context import Context, Place
-from ..errors import InvalidInput, NotFound, ProviderFailed, RevisionConflict
+from ..errors import InvalidInput, NotAllowed, NotFound, ProviderFailed, RevisionConflict
 from ..ingest import links, queue, transitions, validation
 from ..ingest.analyze import is_turn
 from ..ports import Vectors
@@ -59,8 +59,8 @@ async def edit_memory(
 ) -> Memory:
     """Change a memory. The id stays; the previous version is kept and can still be read.
 
-    Raises NotFound; Refused in an incognito session; InvalidInput if it is not the current version;
-    RevisionConflict if `revision` is not its revision.
+    Raises NotFound; Refused in an incognito session, or if an agent edits the words of others;
+    InvalidInput if it is not the current version; RevisionConflict if `revision` is not its revision.
     """
     ctx, scope, labels = place.parts
     await privacy.refuse_incognito(place)
@@ -95,6 +95,8 @@ async def edit_memory(
             raise RevisionConflict(
                 f"Memory {id!r} was changed: it has revision {old.revision}, not {revision}"
             )
+        if text is not None and place.voice.agent not in (None, old.speaker):
+            raise NotAllowed("A caller bound to an agent can only edit what this agent said")
         before = transitions.earlier_version(old, now, id=new_id())
         new = transitions.revise(old, now, **fields)
         if "importance" in fields:

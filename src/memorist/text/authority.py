@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any
 from unicodedata import normalize
 
-from ..types import Draft, Memory
+from ..errors import NotAllowed
+from ..types import Draft, Memory, frozen
 
 _OWN_ROLES = ("user", "human")
 ROLE_WORDS = frozenset("user human assistant ai system developer tool function".split())
@@ -18,6 +19,29 @@ _WORD = re.compile(r"[^\W_]+")
 A_NAME = " (a name)"  # follows a name that could be taken for a role
 _KINDS = (None, "procedural", "insight")  # of a draft that becomes an episode
 _CATEGORIES = "preference preferences procedural profile instruction instructions".split()
+
+
+@frozen
+class Voice:
+    """On whose behalf a caller speaks. Without an agent, the application names the speakers."""
+
+    agent: str | None = None  # the only one whose words the caller can store
+    is_owner: bool = True  # whether the caller may save on purpose and give commands for the user
+
+    def speak(self, draft: Draft) -> Draft:
+        """Return a draft in this voice. Raises NotAllowed."""
+        if draft.pinned or draft.manually_saved:
+            self.require_owner("Saving on purpose (`pinned`, `manually_saved`)")
+        if self.agent is None:
+            return draft
+        role = "assistant" if is_own_role(draft.labels.role) else draft.labels.role
+        labels = replace(draft.labels, role=role, agent=self.agent)
+        return replace(draft, labels=labels, speaker=speaker_of(role, self.agent))
+
+    def require_owner(self, what: str) -> None:
+        """Raise NotAllowed unless the caller may do something on behalf of the user."""
+        if not self.is_owner:
+            raise NotAllowed(f"{what} needs a key with the right 'owner', which is not for agents")
 
 
 def speaker_of(role: str | None, name: str | None) -> str | None:

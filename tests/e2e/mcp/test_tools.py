@@ -346,13 +346,22 @@ async def test_an_agent_sees_what_its_allowlist_names(
                 await planner.read_resource(uri)
 
 
+async def test_a_caller_bound_to_an_agent_never_speaks_as_the_user(
+    serving: Serving, client: Client, revision: str
+) -> None:
+    async with Client(serving(agent="planner", rights=("ask", "remember")), mode=revision) as bound:
+        await call(bound, "memory_remember", text="I prefer short answers.", said_by="user")
+    (found,) = (await call(client, "memory_query", query="short answers"))["memories"]
+    assert (found["told_by"], found["kind"]) == ("planner (assistant)", "episodic")
+
+
 async def test_a_key_that_may_only_read_changes_nothing(
     serving: Serving, client: Client, revision: str
 ) -> None:
     id = await remembered(client, "Ana drinks green tea in the morning.")
     async with Client(serving(rights=("read",)), mode=revision) as reader:
         assert (await call(reader, "memory_query", query="green tea"))["memories"]
-        assert "the right 'write'" in await refused(reader, "memory_pin", id=id)
+        assert "the right 'owner'" in await refused(reader, "memory_pin", id=id)
         assert "the right 'write'" in await refused(reader, "memory_forget", ids=[id])
         assert "the right 'write'" in await refused(
             reader, "memory_remember", text="Ana drinks coffee."

@@ -203,7 +203,7 @@ async def test_the_key_says_whose_memory_it_is(engine: MemoryClient, revision: s
             )  # type: ignore[union-attr]
         async with connected(url, bo, mode=revision) as client:
             assert (await call(client, "memory_query", query="green tea"))["memories"] == []
-            assert "the right 'write'" in await refused(
+            assert "the right 'owner'" in await refused(
                 client, "memory_pin", id=made["outcomes"][0]["ids"][0]
             )
 

@@ -215,7 +215,7 @@ async def memory_pin(id: Id, pinned: bool = True) -> ToolMemory:
     Args:
         pinned: False to unpin.
     """
-    call = await authorize("write")
+    call = await authorize("owner")
     scope = call.scope()
     change = scope.pin if pinned else scope.unpin
     return memory_item(await change(id, actor=call.actor))

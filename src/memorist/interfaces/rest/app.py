@@ -45,6 +45,7 @@ from .auth import LABELS, Authenticator, Caller, ClientAccess, RateLimiter, Requ
 from .bodies import Id, Name, ScopeParams
 from .request import (
     AuthenticatedRoute,
+    Owner,
     Reader,
     RequestMiddleware,
     Writer,
@@ -266,7 +267,7 @@ async def undo(
 
 
 @memories.post("/v1/memory/say", response_model=bodies.CommandResult)
-async def say(access: Writer, body: bodies.SayBody) -> Reply:
+async def say(access: Owner, body: bodies.SayBody) -> Reply:
     """Run a chat command: "what do you remember about …?", "forget that", "turn memory off"."""
     access.caller.require("read")
     reply = await access.scope(body).command(body.text, about=body.about)

@@ -31,6 +31,7 @@ from ...client import Client
 from ...errors import KeyRefused, Misconfigured, NotAllowed, ProviderFailed
 from ...scoped import ScopedClient
 from ...storage.accounts import RIGHTS
+from ...text.authority import Voice
 
 log = logging.getLogger("memorist.rest")
 ALGORITHMS = "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA".split()
@@ -83,14 +84,18 @@ class Caller:
             raise NotAllowed(f"This needs the right {needed!r}; this key has {granted}")
 
     def scope(self, engine: Client, space: str | None = None, **labels: str | None) -> ScopedClient:
-        """Return the scope of a request. Raises NotAllowed for another space or agent."""
+        """Return the scope of a request, in the voice of the caller. Raises NotAllowed for another
+        space or agent.
+        """
         bound = (("space", self.space, space), ("agent", self.agent, labels.get("agent")))
         for what, own, requested in bound:
             if own is not None and requested not in (None, own):
                 raise NotAllowed(f"This key is only for the {what} {own!r}")
         if self.agent is not None:
             labels["agent"] = self.agent
-        return engine.scope(self.user, self.space or space, self.tenant, **labels)
+        scope = engine.scope(self.user, self.space or space, self.tenant, **labels)
+        scope.voice = Voice(agent=self.agent, is_owner=self.has_right("owner"))
+        return scope
 
     async def spaces(self, engine: Client) -> list[str]:
         """Return the spaces with memories that the caller may open."""

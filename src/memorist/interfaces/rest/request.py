@@ -44,6 +44,7 @@ from .bodies import PATTERN_ERRORS
 log = logging.getLogger("memorist.rest")
 Reader = Annotated[ClientAccess, Depends(Requires("read"))]
 Writer = Annotated[ClientAccess, Depends(Requires("write"))]
+Owner = Annotated[ClientAccess, Depends(Requires("owner"))]
 Admin = Annotated[ClientAccess, Depends(Requires("admin"))]
 Rememberer = Annotated[ClientAccess, Depends(Requires("remember"))]
 MEDIA = "application/problem+json"

@@ -73,7 +73,8 @@ async def remember(page: PageRequest) -> Response:
     """Remember a text."""
     text = page.value("text")
     tags = page.tags()
-    receipt = await page.memories.remember(text, tags=tags, manually_saved=True)
+    is_owner = page.caller.has_right("owner")
+    receipt = await page.memories.remember(text, tags=tags, manually_saved=is_owner)
     outcome = receipt.outcomes[0]
     if not outcome.ids:
         return await page.render("refused.html", reason=outcome.reason)
@@ -100,7 +101,7 @@ async def show_memory(page: PageRequest) -> Response:
     )
 
 
-@route("POST", "/m/{id}/pin", "write")
+@route("POST", "/m/{id}/pin", "owner")
 async def pin(page: PageRequest) -> Response:
     """Pin or unpin a memory."""
     change = page.memories.unpin if page.value("off") else page.memories.pin
@@ -225,7 +226,7 @@ async def resolve_conflict(page: PageRequest) -> Response:
     return page.redirect("/decide", f"Resolved. Memory {memory.id} was kept.")
 
 
-@route("POST", "/consent/{id}", "write")
+@route("POST", "/consent/{id}", "owner")
 async def answer_proposal(page: PageRequest) -> Response:
     """Approve a proposal as it was shown, or deny it."""
     consent = page.memories.consent
