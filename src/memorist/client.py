@@ -72,9 +72,9 @@ class Client:
         )
         return ScopedClient(self.ctx, scope, validation.labels(labels), self.offline)
 
-    async def scopes(self) -> list[Scope]:
-        """Return every scope that has memories."""
-        return await self.ctx.store.scopes()
+    async def scopes(self, *, user: str | None = None, tenant: str | None = None) -> list[Scope]:
+        """Return every scope that has memories, or those of one user."""
+        return await self.ctx.store.scopes(tenant or self.settings.tenant, user)
 
     async def stats(self) -> dict[str, Any]:
         """Return counts and sizes of the whole store, and how many writes are spooled."""

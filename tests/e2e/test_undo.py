@@ -290,3 +290,20 @@ def test_undoing_reads_through_its_own_transaction() -> None:
         ana.edit(id, MINT)
         ana.undo(last(ana))
         assert ana.get(id).text == TEA
+
+
+async def test_the_last_of_many_repeats_is_undone_with_the_sources_as_they_were(
+    tmp_path: Path,
+) -> None:
+    async with memorist.aio.open(tmp_path / "m.db", embedder="hashing") as memory:
+        ana = memory.scope("ana")
+        for n in range(205):
+            await ana.remember([{"id": f"m{n}", "content": "The nightly backup ended well."}])
+        (backup,) = await ana.list()
+        assert backup.source_ids == tuple(f"m{n}" for n in range(5, 205))
+        last = (await ana.history())[0]
+        assert last.meta["before"]["source_ids"] == {"dropped": ["m4"], "added": ["m204"]}
+        await ana.undo(last.meta["operation"])
+        (backup,) = await ana.list()
+        assert backup.source_ids == tuple(f"m{n}" for n in range(4, 204))
+        assert backup.repeat_count == 203

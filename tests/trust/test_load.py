@@ -135,7 +135,6 @@ ROUTES = {
 }
 
 
-@known("routes read every tenant's scopes (d08)")
 @pytest.mark.parametrize("route", ROUTES)
 async def test_a_route_costs_the_same_however_many_other_tenants_there_are(
     tmp_path: Path, route: str
@@ -165,7 +164,6 @@ def add_scopes(place: Path, count: int) -> None:
     connection.close()
 
 
-@known("repeating one sentence 1,600 times makes 65 MB (d09)")
 def test_each_repeat_of_a_sentence_adds_as_many_bytes_as_the_one_before(tmp_path: Path) -> None:
     sizes = []
     with memorist.open(tmp_path / "m.db", embedder="hashing") as memory:

@@ -16,6 +16,7 @@ from ..types import Draft, Memory
 
 SHARED = "share:"  # tag prefix of what another space may recall; its name follows
 _LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
+MOST_LISTED = 200  # latest sources of a memory; the history has the earlier ones
 _MOST_BOOST = 0.3  # largest increase of the importance by repetition
 
 
@@ -129,7 +130,8 @@ def _join(memory: Memory, other: Memory | Draft) -> dict[str, Any]:
     """Return the joined lists, flags and confidence of both."""
     fields: dict[str, Any] = {}
     for name in _LISTS:
-        fields[name] = union(getattr(memory, name), getattr(other, name))
+        joined = union(getattr(memory, name), getattr(other, name))
+        fields[name] = joined[-MOST_LISTED:]
     return fields | {
         "confidence": max(memory.confidence, other.confidence),
         "pinned": memory.pinned or other.pinned,

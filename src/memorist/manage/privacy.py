@@ -132,8 +132,8 @@ async def is_space_off(ctx: Context, scope: Scope) -> bool:
 async def list_sharing(ctx: Context, scope: Scope) -> list[Scope]:
     """Return the other spaces of the same person that share something."""
     found: list[Scope] = []
-    for other in await ctx.store.scopes():
-        if other != scope and other == replace(scope, space=other.space):
+    for other in await ctx.store.scopes(scope.tenant, scope.user):
+        if other != scope:
             checks = await ctx.store.checks(other)
             if checks.settings.sharing:
                 found.append(other)

@@ -170,8 +170,7 @@ def _go_back(
     """Return a memory as it was before the chosen entries. Raises RevisionConflict if it was
     changed later.
     """
-    then = memory
-    later: dict[str, Any] = {}
+    then = past = memory  # without what is undone, and as it was after each entry
     undone: list[HistoryEntry] = []
     for entry in reversed(entries):
         before = dict(entry.meta.get("before", {}))
@@ -179,14 +178,14 @@ def _go_back(
             before = {"state": "soft_deleted", "purge_at": clock.iso(now + KEPT)}
         if entry.id in chosen:
             for name in before:
-                if name in later and later[name] != tokens.field_value(then, name):
+                if getattr(past, name) != getattr(then, name):
                     raise RevisionConflict(
                         f"Memory {memory.id!r} was changed again since, or this is undone already:"
                         " undo the later change first"
                     )
             then = tokens.with_fields(then, before)
             undone.append(entry)
-        later |= before
+        past = tokens.with_fields(past, before)
     return Step(now=memory, then=then, entries=tuple(undone))
 
 

@@ -118,9 +118,12 @@ class Store(Reader):
         ((count,),) = await self.database.rows(sql, values, scope=EVERY)
         return int(count)
 
-    async def scopes(self) -> list[Scope]:
-        """Return all scopes in which something was stored."""
-        found = await self.database.rows("SELECT tenant, user_id, space FROM scopes ORDER BY id")
+    async def scopes(self, tenant: str | None = None, user: str | None = None) -> list[Scope]:
+        """Return all scopes in which something was stored, or those of one user."""
+        sql = "SELECT tenant, user_id, space FROM scopes"
+        values = () if user is None else (tenant, user)
+        own = " WHERE tenant = ? AND user_id = ?" if values else ""
+        found = await self.database.rows(f"{sql}{own} ORDER BY id", values)
         return [rows.scope_of(row) for row in found]
 
     async def nearest(

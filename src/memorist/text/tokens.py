@@ -327,11 +327,23 @@ def meaning_of(memory: Memory) -> str:
 
 
 def changed_fields(old: Memory, new: Memory) -> dict[str, Any]:
-    """Return the old values, as JSON, of the content fields that differ."""
+    """Return the old values, as JSON, of the content fields that differ.
+
+    Of a list that was continued, only what was added to its end or dropped from its beginning.
+    """
     changed = {}
     for name in CONTENT:
-        if getattr(old, name) != getattr(new, name):
-            changed[name] = field_value(old, name)
+        before = getattr(old, name)
+        after = getattr(new, name)
+        if before == after:
+            continue
+        changed[name] = field_value(old, name)
+        if name in _LISTS and before:
+            added = [each for each in after if each not in set(before)]
+            kept = after[: len(after) - len(added)]
+            dropped = before[: len(before) - len(kept)]
+            if (*dropped, *kept) == before:
+                changed[name] = {"dropped": list(dropped), "added": added}
     return changed
 
 
@@ -351,6 +363,10 @@ def with_fields(of: Memory, plain: Mapping[str, Any]) -> Memory:
     for name, value in plain.items():
         if name in _TIMES and value is not None:
             values[name] = clock.parse(value)
+        elif name in _LISTS and isinstance(value, Mapping):
+            added = set(value["added"])
+            kept = [each for each in getattr(of, name) if each not in added]
+            values[name] = (*value["dropped"], *kept)
         elif name in _LISTS:
             values[name] = tuple(value)
     return replace(of, **values)

@@ -207,8 +207,8 @@ def list_(
         return memories, "", ["No memories match."]
     own = mine.scope
     elsewhere = []
-    for scope in memory.scopes():
-        if (scope.tenant, scope.user) == (own.tenant, own.user) and scope.space != own.space:
+    for scope in memory.scopes(user=own.user, tenant=own.tenant):
+        if scope.space != own.space:
             counts = memory.scope(scope.user, scope.space, scope.tenant).stats()
             elsewhere.append(f"{counts['memories']} in {scope.space!r}")
     others = f" ({', '.join(elsewhere)})" if elsewhere else ""

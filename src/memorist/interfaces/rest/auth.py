@@ -99,12 +99,8 @@ class Caller:
 
     async def spaces(self, engine: Client) -> list[str]:
         """Return the spaces with memories that the caller may open."""
-        found = []
-        for scope in await engine.scopes():
-            is_own = (scope.tenant, scope.user) == (self.tenant, self.user)
-            if is_own and self.space in (None, scope.space):
-                found.append(scope.space)
-        return found
+        scopes = await engine.scopes(user=self.user, tenant=self.tenant)
+        return [scope.space for scope in scopes if self.space in (None, scope.space)]
 
 
 class Claims(BaseModel, strict=True):
