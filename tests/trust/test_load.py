@@ -215,7 +215,6 @@ HEADERS = b"POST /v1/memory/entries HTTP/1.1\r\nHost: localhost\r\nContent-Type:
 
 
 @pytest.mark.slow  # the deadline for a request can only be seen by waiting for it
-@known("half-sent requests exhaust the server (d10)")
 @pytest.mark.parametrize("half", [HEADERS, HEADERS + b'\r\n\r\n{"text":'], ids=["headers", "body"])
 def test_a_server_full_of_half_sent_requests_answers_again_within_20_seconds(
     tmp_path: Path, half: bytes

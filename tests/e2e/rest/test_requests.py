@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import memorist
 from memorist.client import Client
+from memorist.interfaces.rest import request
 from memorist.interfaces.rest.auth import RateLimiter
 
 from .conftest import ANA, asking, serving
@@ -397,3 +399,34 @@ def test_a_server_with_many_clients_loses_nothing(tmp_path: Path) -> None:
             kept = client.get(ENTRIES, params={"limit": 100}).json()["entries"]
     assert len(kept) == 24
     assert len({json.dumps(entry["text"]) for entry in kept}) == 24
+
+
+async def test_a_body_that_does_not_arrive_is_not_waited_for(
+    ana: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request, "BODY_SECONDS", 0.2)
+
+    async def send_slowly() -> AsyncIterator[bytes]:
+        yield b'{"text": '
+        await asyncio.sleep(60)
+
+    async with asyncio.timeout(10):
+        answer = await ana.post(
+            "/v1/memory/entries",
+            content=send_slowly(),
+            headers={"Content-Type": "application/json", "Content-Length": "99"},
+        )
+    assert answer.status_code == 408
+    assert answer.headers["connection"] == "close"
+
+
+async def test_a_server_with_too_many_requests_says_so_at_once(
+    ana: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request, "MOST_REQUESTS", 0)
+    answer = await ana.get("/v1/memory/entries")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.json()["type"] == "urn:memorist:busy"
+    assert (await ana.get("/healthz")).status_code == 200
+    monkeypatch.setattr(request, "MOST_REQUESTS", 1)
+    assert (await ana.get("/v1/memory/entries")).status_code == 200

@@ -52,6 +52,7 @@ def serve(
 
         rest = load("interfaces.rest.app")
         auth = load("interfaces.rest.auth")
+        protocol = load("interfaces.rest.protocol")
     except ImportError as error:
         raise Misconfigured(
             'The server is not installed. Run: pip install "memorist[server]"'
@@ -76,6 +77,8 @@ def serve(
                 rest.create_app(memory, local=local),
                 host=host,
                 port=port,
+                http=protocol.DeadlineProtocol,
+                ws="none",
                 log_level="warning",
                 access_log=False,
                 server_header=False,

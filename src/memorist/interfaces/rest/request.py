@@ -7,6 +7,7 @@ same `Idempotency-Key`. Errors are `application/problem+json` (RFC 9457), withou
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 import json
@@ -34,7 +35,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ... import storage
 from ...client import Client
-from ...errors import KeyRefused, MemoristError
+from ...errors import Busy, KeyRefused, MemoristError
 from ...telemetry import request_id
 from ...types import Memory
 from .. import codes
@@ -50,6 +51,9 @@ Rememberer = Annotated[ClientAccess, Depends(Requires("remember"))]
 MEDIA = "application/problem+json"
 _KEY = "Create one with `memorist keys create`. A server on localhost may be used without a key."
 REPLAY_PERIOD = timedelta(days=1)  # how long an answer is replayed
+BODY_SECONDS = 10  # for a body to arrive, and more for each byte received
+SLOWEST = 10_000  # bytes per second
+MOST_REQUESTS = 256  # answered at the same time
 MAX_KEY_LENGTH = 200  # characters of an `Idempotency-Key`
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -152,11 +156,13 @@ def _answer_invalid(request: Request, error: RequestValidationError) -> Response
 
 @dataclass
 class RequestMiddleware:
-    """Rejects cross-site and oversized requests; sets the request id and headers; logs requests."""
+    """Rejects cross-site, oversized, slow and too many requests; sets the request id and headers;
+    logs requests."""
 
     app: ASGIApp
     max_bytes: int
     local_only: bool
+    active: int = 0  # requests that are being answered
 
     def check_size(self, size: int) -> None:
         """Raise HTTPException for a request that is too large."""
@@ -178,6 +184,7 @@ class RequestMiddleware:
         start = time.perf_counter()
         status = 0
         received = 0
+        has_body = True
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -191,13 +198,24 @@ class RequestMiddleware:
             await send(message)
 
         async def receive_limited() -> Message:
-            nonlocal received
-            message = await receive()
+            nonlocal received, has_body
+            ends = start + BODY_SECONDS + received / SLOWEST
+            left = max(0.0, ends - time.perf_counter()) if has_body else None
+            try:
+                async with asyncio.timeout(left):
+                    message = await receive()
+            except TimeoutError as error:
+                close = {"Connection": "close"}
+                raise HTTPException(408, "The body did not arrive in time", close) from error
             received += len(message.get("body", b""))
+            has_body = message.get("more_body", False)
             self.check_size(received)
             return message
 
+        self.active += 1
         try:
+            if self.active > MOST_REQUESTS and scope["path"] != "/healthz":
+                raise Busy
             self.check(request)
             await self.app(scope, receive_limited, send_with_headers)
         except Exception as error:
@@ -205,6 +223,7 @@ class RequestMiddleware:
                 raise
             await answer_error(request, error)(scope, receive, send_with_headers)
         finally:
+            self.active -= 1
             route = getattr(scope.get("route"), "path", "-")  # the path itself may contain a name
             caller = getattr(state.get("caller"), "name", None)
             seconds = time.perf_counter() - start
