@@ -226,6 +226,9 @@ async def _open_store(settings: Settings, *, unfinished: bool = False) -> Store:
             f"Memorist cannot open {kind}://: name a file, :memory:, or postgresql://…"
         )
     else:
+        if "db" not in settings.model_fields_set:  # nobody has chosen this place
+            with suppress(OSError):  # opening says what is wrong
+                Path(settings.db).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         database = await SqliteDatabase.open(settings.db)
     store = await Store.open(database, language=settings.language)
     if not unfinished and await store.is_unfinished():

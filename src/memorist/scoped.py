@@ -24,7 +24,8 @@ from .manage import (
 from .manage.chat_commands import obey
 from .manage.chat_list import Reply
 from .manage.feedback import await_reply, compare_replies, record_feedback
-from .manage.forget import ForgetOptions, Forgotten, Manner
+from .manage.forget import ForgetOptions, Manner
+from .manage.forget_plan import Forgotten, make_plan
 from .manage.import_export import import_records
 from .manage.recall import RecallOptions
 from .manage.record_reader import Import
@@ -334,14 +335,19 @@ class ScopedClient(ManagedScope):
         validation.options("forget_where", options, ForgetOptions)
         manner = Manner(**options)
         ids = await forget.find(self, query, where)
+        if query and not dry_run and self.offline is not None:
+            ids += await self.offline.find_aside(self.scope, query)
         if dry_run:
-            plan = await forget.make_plan(self.ctx.store, self.scope, ids)
+            plan = await make_plan(self.ctx.store, self.scope, ids)
             return plan.report(dry_run=True)
         return await self._forget(ids, manner)
 
     async def _forget(self, ids: Sequence[str], manner: Manner) -> Forgotten:
         """Forget memories; what is only spooled is removed from its file."""
-        stored = ids if self.offline is None else await self.offline.forget(self.scope, ids)
+        stored = ids
+        if self.offline is not None:
+            until = manner.tombstone_end(self.ctx, self.ctx.clock())
+            stored = await self.offline.forget(self.scope, ids, until)
         done = Forgotten()
         if stored:
             done = await forget.forget(self, stored, manner)

@@ -116,10 +116,10 @@ async def test_a_relative_name_stays_where_it_was_opened(
     assert os.listdir(tmp_path / "elsewhere") == []
 
 
-async def test_folders_are_made_as_needed(tmp_path: Path) -> None:
-    store = await open_sqlite(tmp_path / "a" / "b" / "memory.db")
-    await store.close()
-    assert (tmp_path / "a" / "b" / "memory.db").exists()
+async def test_a_folder_that_does_not_exist_is_named_and_not_made(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"folder '.*a/b' does not exist"):
+        await open_sqlite(tmp_path / "a" / "b" / "memory.db")
+    assert not (tmp_path / "a").exists()
 
 
 async def test_a_folder_is_no_file(tmp_path: Path) -> None:
@@ -262,6 +262,7 @@ async def test_terms_are_made_anew_for_another_language(tmp_path: Path) -> None:
 
 
 async def test_nobody_else_can_read_what_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir(mode=0o700)
     store = await open_sqlite(tmp_path / "new" / "m.db")
     await keep(store, "tea")
     await store.database.backup(tmp_path / "new" / "copy.db")

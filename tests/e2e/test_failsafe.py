@@ -36,6 +36,7 @@ class Disk:
     def __init__(self, folder: Path) -> None:
         self.folder, self.state = folder / "disk", folder / "state"
         self.db = self.folder / "memory.db"
+        self.folder.mkdir(parents=True)
 
     def leave(self) -> None:
         self.folder.rename(self.folder.with_name("away"))
@@ -356,7 +357,6 @@ def test_it_can_be_switched_off(disk: Disk) -> None:
 
 
 def test_a_wrong_place_is_an_error_when_it_is_opened(disk: Disk) -> None:
-    (disk.db.parent).mkdir()
     disk.db.mkdir()
     with pytest.raises(StoreUnavailable, match="folder"):
         disk.open()

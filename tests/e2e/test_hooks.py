@@ -268,6 +268,7 @@ def test_a_blocking_loop_and_the_command_line_call_the_same_hooks(
 
 def test_a_turn_goes_on_while_the_store_is_away(tmp_path: Path) -> None:
     folder = tmp_path / "disk"
+    folder.mkdir()
     with memorist.open(folder / "m.db", embedder="hashing", spool_dir=tmp_path / "safe") as memory:
         hooks = blocking(Hooks, memory.scope("ana"))
         hooks.after(RIVER)

@@ -283,6 +283,7 @@ async def test_an_incognito_session_leaves_no_byte_anywhere(
 @pytest.mark.spec("THE-107")
 def test_an_incognito_session_stays_so_while_the_store_is_away(tmp_path: Path) -> None:
     folder = tmp_path / "disk"
+    folder.mkdir()
     with memorist.open(
         folder / "memory.db", embedder="hashing", spool_dir=tmp_path / "safe"
     ) as memory:

@@ -528,11 +528,6 @@ async def test_what_was_forgotten_stays_away_for_exactly_a_day(
 
 
 @pytest.mark.spec("THE-84")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16 (trust), §2: theoria's tombstone also stops variants",
-)
 @pytest.mark.parametrize("variant", ["I prefer green tea [1].", "So I prefer green tea."])
 async def test_a_variant_of_what_was_forgotten_stays_away_too(
     theoria: Theoria, lab: ScopedClient, variant: str

@@ -68,6 +68,7 @@ class Place:
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "sqlite":
         disk = tmp_path / "disk"
+        disk.mkdir()
         away = tmp_path / "away"
         yield Place(
             str(disk / "memory.db"), tmp_path, lambda: disk.rename(away), lambda: away.rename(disk)

@@ -162,6 +162,7 @@ def test_nothing_is_left_of_a_hundred_memories_in_store_cache_journal_and_files(
         f"{word(n).title()} keeps the {word(n + 100)} under the {word(n + 200)}."
         for n in range(100)
     ]
+    (tmp_path / "data").mkdir()
     with memorist.open(tmp_path / "data" / "memory.db", embedder="minilm", **places) as memory:
         ana = memory.scope("ana", session="s", thread="t")
         others(ana, 0)
@@ -218,6 +219,7 @@ def test_nothing_is_left_in_summaries_that_held_the_words_or_their_earlier_versi
         "spool_dir": tmp_path / "kept",
         "embedder": "minilm",
     }
+    (tmp_path / "data").mkdir()
     with memorist.open(tmp_path / "data" / "memory.db", **places) as memory:
         chats = {
             "one": ("The old train leaves Porto at 9.", SECRET),

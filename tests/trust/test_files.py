@@ -11,7 +11,6 @@ import pytest
 
 import memorist
 from memorist.errors import MemoristError
-from trust.expected import mended_by
 
 
 @pytest.fixture(autouse=True)
@@ -55,22 +54,16 @@ def test_the_database_its_log_and_its_backup_are_for_their_owner_alone_in_a_fold
     }
 
 
-@mended_by("§4 files: journal files 0600 in existing folders (x06)")
 def test_the_journal_is_for_its_owner_alone_in_a_folder_that_was_there(folder: Path) -> None:
     assert readable_by_others(folder / "journal") == []
 
 
-@mended_by("§4 files: cache files 0600 in existing folders (x06)")
 def test_the_cache_of_vectors_is_for_its_owner_alone_in_a_folder_that_was_there(
     folder: Path,
 ) -> None:
     assert readable_by_others(folder / "state") == []
 
 
-@mended_by(
-    "§4 files: a path whose folder does not exist is an error that names it",
-    raises=pytest.fail.Exception,
-)
 def test_a_path_whose_folder_does_not_exist_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(MemoristError, match="nowhere"):
         memorist.open(tmp_path / "nowhere" / "memory.db", embedder="hashing").close()

@@ -12,7 +12,7 @@ import pytest
 
 from memorist import aio
 from memorist.index import SnapshotCache
-from memorist.offline import MOST_RECENT, Recent
+from memorist.offline.recent import MOST_RECENT, Recent
 from memorist.storage import Forget, Save
 from memorist.types import Filter, Labels, Memory, Scope
 
@@ -106,8 +106,8 @@ async def test_every_filter_works_while_the_store_is_down(name: str, tmp_path: P
         assert (found, answer.legs["store"]) == (wanted, "the cable is out")
 
 
-def test_forgotten_texts_leave_with_their_versions_and_few_are_held() -> None:
-    recent = Recent(SnapshotCache(model="", dimensions=1, limit_bytes=1))
+def test_forgotten_texts_leave_with_their_versions_and_few_are_held(tmp_path: Path) -> None:
+    recent = Recent(SnapshotCache(model="", dimensions=1, limit_bytes=1), tmp_path)
     one = memory(1, random.Random(1))
     version = replace(one, id="old", state="superseded", superseded_by="m1")
     saves = [Save(memory=one, event="created"), Save(memory=version, event=None)]

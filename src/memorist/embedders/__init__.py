@@ -142,7 +142,8 @@ class Cached:
         with self._lock:
             for name in names:
                 self._recent.pop(name, None)
-        await self._thread.run(self._file.delete, names)
+        if names:
+            await self._thread.run(self._file.delete, names)
 
     async def close(self) -> None:
         """Finish writing, then close the embedder."""
@@ -257,6 +258,8 @@ class VectorFile:
     def _open(self) -> apsw.Connection:
         if self._connection is None:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._path.touch(mode=0o600)
+            self._path.chmod(0o600)  # it may be older, and SQLite gives its log the same mode
             connection = apsw.Connection(str(self._path))
             connection.set_busy_timeout(_BUSY_MS)
             connection.execute(_PREPARE).fetchall()

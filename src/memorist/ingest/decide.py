@@ -39,9 +39,7 @@ _GAINED = """
 def decide(chunk: Chunk, batch: Batch) -> Outcome:
     """Decide on a chunk, and add what is written for it to the batch."""
     policy = batch.policy
-    # The text is normalized only if anything was ever forgotten.
-    is_forgotten = batch.forgotten and normalize.wording(chunk.text) in batch.forgotten
-    if is_forgotten and not chunk.on_purpose:
+    if chunk.text in batch.forgotten and not chunk.on_purpose:
         return Outcome(status="refused", reason=FORGOTTEN)
     neighbors: Neighbors = ()
     if not chunk.is_turn and (policy.bands is not None or policy.conflicts):
@@ -167,7 +165,10 @@ def _merge(old: Memory, chunk: Chunk, batch: Batch) -> Outcome:
             category=memory.category,
         )
         batch.others.append(again)
-    batch.save(replace(put, memory=memory))
+    merged = put.merged
+    if chunk.content_hash != old.content_hash:
+        merged += (chunk.text,)
+    batch.save(replace(put, memory=memory, merged=merged))
     return Outcome(status="merged", ids=(memory.id,), reason="said before")
 
 

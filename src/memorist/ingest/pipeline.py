@@ -20,7 +20,7 @@ from ..embedders import encode
 from ..errors import ProviderFailed
 from ..index import Snapshot
 from ..index.arrays import Bools, Floats
-from ..ports import Vectors
+from ..ports import Forgetful, Vectors
 from ..storage import Event, SeenMessage, tasks
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
@@ -145,6 +145,10 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     if batch.problem.startswith(FAILED):
         failure = Event(node="hotpath", op="embed", at=batch.now, status="error")
         batch.others.append(failure)
+    if isinstance(ctx.embedder, Forgetful):  # what is refused, skipped or merged leaves no vector
+        stored = {put.memory.text for put in batch.puts.values()}
+        unused = {chunk.text for chunk in batch.chunks if chunk.vector is not None} - stored
+        await ctx.embedder.forget(unused)
     puts = [replace(put, second=batch.second.get(put.memory.text)) for put in batch.puts.values()]
     await tx.apply([*puts, *batch.others])
     if policy.extract is not None and ctx.settings.extract != "off":
@@ -233,8 +237,7 @@ async def load(tx: Transaction, batch: Batch) -> None:
         for text, cosines in near.items():
             batch.near[text] = {at_rows[row].id: cosine for row, cosine in cosines.items()}
     await current.find_older(tx, batch)
-    # A generator: the texts are computed only if anything was ever forgotten.
-    texts = (normalize.wording(chunk.text) for chunk in chunks)
+    texts = [chunk.text for chunk in chunks]
     batch.forgotten = await tx.tombstones(scope, texts, batch.now)
     if keys := [chunk.key for chunk in chunks if chunk.key is not None]:
         batch.keyed = await tx.by_key(scope, keys)
@@ -327,7 +330,7 @@ def _write_item(item: Item, batch: Batch, seen: Seen) -> None:
     texts = [chunk.text for chunk in item.chunks]
     is_verbatim = outcome.status == "created" and texts == [draft.text]
     has_forgotten = any(result.status == "refused" for result in results)
-    keep_text = not is_verbatim and not has_forgotten
+    keep_text = bool(outcome.ids) and not is_verbatim and not has_forgotten
     seen_message = SeenMessage(
         id=id,
         message=message,
@@ -352,13 +355,14 @@ def _make_events(chunk: Chunk, result: Outcome, batch: Batch) -> list[Event]:
         op="classify",
         at=batch.now,
         thread=labels.thread or labels.session,
+        memory_id=written[0].id if written else None,
         category=written[0].category if written else None,
         status="ok" if result.ids else "skipped",
     )
     near = batch.near.get(chunk.text, {})
     status: Literal["skipped", "ok"] = "skipped" if chunk.vector is None else "ok"
     sim = max(near.values(), default=None)
-    search = replace(event, op="search", sim=sim, category=None, status=status)
+    search = replace(event, op="search", sim=sim, memory_id=None, category=None, status=status)
     return [event, search]
 
 

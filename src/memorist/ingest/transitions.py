@@ -107,6 +107,14 @@ def repeat(
     )
 
 
+def drop_tags(memory: Memory, old_text: str) -> Memory:
+    """Return a reworded memory without tags that name words of its old text alone."""
+    old = old_text.lower()
+    text = memory.text.lower()
+    kept = [tag for tag in memory.tags if tag in text or tag not in old]
+    return replace(memory, tags=tuple(kept))
+
+
 def unshare(memory: Memory) -> Memory:
     """Return the memory without the tags that share it with other spaces.
 

@@ -197,8 +197,7 @@ class _Run:
                 text = normalize.clean(str(answer["text"]))
             if not text or not compare.is_grounded(text, old, new):
                 text = compare.join(old, new)
-        wording = normalize.wording(text)
-        is_forgotten = await self.ctx.store.tombstones(self.scope, [wording], self.now)
+        is_forgotten = await self.ctx.store.tombstones(self.scope, [text], self.now)
         if text in (old.text, new.text) or is_forgotten:
             return pairs.merge(pair, self.now)
         if embedder is not None:

@@ -104,7 +104,7 @@ async def edit_memory(
         if text is not None:
             new = reword(new, text, summary=fields.get("summary"), key=None, valid_from=now)
             if "tags" not in fields and text != old.text:
-                new = transitions.unshare(new)
+                new = transitions.drop_tags(transitions.unshare(new), old.text)
         snapshot = None if by is None else await ctx.index.current(scope, tx)
         meta: dict[str, Any] = {"fields": names}
         if labels.session:

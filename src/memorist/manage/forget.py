@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TypedDict
 
 from ..context import Context, Place
@@ -15,32 +17,18 @@ from ..ingest import transitions, validation
 from ..jobs import vectors
 from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful
-from ..storage import Change, Forget, Save
-from ..storage.queries import Reader
+from ..storage import Change, Forget, Save, erase
+from ..storage.atomic import lock, new_file
 from ..storage.transaction import Transaction
 from ..text import summarize, tokens
-from ..types import GUILD, STATES, Filter, Memory, Scope, frozen
+from ..types import GUILD, Filter, Memory, Scope, frozen
 from . import edit, privacy, recall
+from .forget_plan import Forgotten, Plan, make_plan
 from .journal import Journal
 
 SOURCE_FORGOTTEN = "source-forgotten"  # tag of what is based on something forgotten, among others
 MOST_FOUND = 100  # memories that one query forgets
-AT_ONCE = 500  # ids in one query to the store
-MOST_OF_TURN = 0.6  # share of the words of a turn from which on a fact says most of it
-
-
-@frozen
-class Forgotten:
-    """The ids of what was forgotten, or would be, and of what is based on it."""
-
-    ids: tuple[str, ...] = ()  # as requested
-    # what was based on those alone, earlier statements that they had replaced, and turns that say
-    # hardly more than a forgotten fact
-    derived: tuple[str, ...] = ()
-    # what is also based on other memories: it stays, with a tag, and a summary is made again
-    flagged: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()  # turns that say a forgotten fact, among other things: they stay
-    dry_run: bool = False
+SLICE = 100  # memories erased in one transaction: others get their turn in between
 
 
 class ForgetOptions(TypedDict, total=False):
@@ -72,37 +60,6 @@ class Manner:
         return now + timedelta(hours=ctx.settings.tombstone_hours)
 
 
-@frozen
-class Plan:
-    """What is erased and changed together with memories."""
-
-    ids: tuple[str, ...]
-    derived: tuple[str, ...]  # what is based on these alone
-    others: tuple[str, ...]  # those, and earlier versions and statements that were replaced
-    flagged: tuple[Memory, ...]  # what is also based on other memories
-    sources: tuple[str, ...]  # turns that say more than a fact of theirs that is forgotten
-
-    @property
-    def gone(self) -> set[str]:
-        return {*self.ids, *self.others}
-
-    @property
-    def summaries(self) -> list[Memory]:
-        """What is to be summarized again, the current versions last."""
-        found = [memory for memory in self.flagged if memory.compression_source]
-        return sorted(found, key=lambda memory: memory.state != "superseded")
-
-    def report(self, *, dry_run: bool = False) -> Forgotten:
-        flagged = [memory.id for memory in self.flagged if memory.state != "superseded"]
-        return Forgotten(
-            ids=self.ids,
-            derived=self.others,
-            flagged=tuple(flagged),
-            sources=self.sources,
-            dry_run=dry_run,
-        )
-
-
 async def find(place: Place, query: str | None, where: Filter | None) -> list[str]:
     """Return the ids of what a query finds, best first, or of all that a filter matches.
 
@@ -120,104 +77,29 @@ async def find(place: Place, query: str | None, where: Filter | None) -> list[st
 
 
 async def forget(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
-    """Forget memories with what is based on them, all or none.
+    """Forget memories with what is based on them: all or none, or many in slices.
 
+    If it is interrupted between two slices, repeating it forgets the rest.
     Raises NotFound, StoreUnavailable.
     """
     if manner.keep_days:
         return await _hide(place, ids, manner)
     ctx = place.ctx
     scope = place.scope
-    try:
-        plan, words = await _erase(ctx, scope, ids, manner)
-    except StoreFull:  # erasing needs space too: some was reserved for it
-        ctx.store.database.make_room()
-        plan, words = await _erase(ctx, scope, ids, manner)
-    await sweep(ctx, scope, words)
-    await _embed_summaries(ctx, scope, plan)
-    return plan.report()
-
-
-async def make_plan(
-    reading: Reader,
-    scope: Scope,
-    ids: Sequence[str],
-) -> Plan:
-    """Follow evidence and replaced statements from these memories, until nothing is added."""
-    turns = await _find_turns(reading, scope, ids)
-    replaced: dict[str, None] = {}
-    derived = dict.fromkeys(id for id, says_same in turns.items() if says_same)
-    touched: dict[str, Memory] = {}
-    new = list(dict.fromkeys([*ids, *derived]))
-    gone = set(new)
-    while new:
-        touched |= await _load_derived(reading, scope, new)
-        before: list[Memory] = []
-        for id in new:
-            with suppress(StoreDamaged):  # an altered row is erased with the memory all the same
-                where = Filter(versions_of=id, states=STATES)
-                before += await reading.find_all(scope, where)
-        new = [memory.id for memory in before if memory.id not in gone]
-        replaced |= dict.fromkeys(new)
-        gone.update(new)
-        alone = []
-        for id, memory in touched.items():
-            if id not in gone and find_sources(memory) <= gone:
-                alone.append(id)
-        derived |= dict.fromkeys(alone)
-        gone.update(alone)
-        new += alone
-    for id in gone:
-        touched.pop(id, None)
-    changed = touched
-    while changed:  # what is based on a summary that changes
-        summaries = [id for id, memory in changed.items() if memory.compression_source]
-        changed = await _load_derived(reading, scope, summaries)
-        for id in gone.union(touched):
-            changed.pop(id, None)
-        touched = touched | changed
-    return Plan(
-        ids=tuple(ids),
-        others=(*derived, *replaced),
-        derived=tuple(derived),
-        flagged=tuple(touched.values()),
-        sources=tuple(id for id, says_same in turns.items() if not says_same),
-    )
-
-
-async def _find_turns(reading: Reader, scope: Scope, ids: Sequence[str]) -> dict[str, bool]:
-    """Return the turns of the facts among some memories, and whether they say hardly more."""
-    found: dict[str, bool] = {}
-    with suppress(StoreDamaged):  # an altered row is erased all the same
-        for fact in await reading.get(scope, ids):
-            stated = set(tokens.analyze(fact.text))
-            turns = await reading.get(scope, fact.evidence_ids) if fact.evidence_text else []
-            for turn in turns:
-                words = set(tokens.analyze(turn.text))
-                if turn.id not in ids:
-                    found[turn.id] = len(words & stated) >= MOST_OF_TURN * len(words)
-    return found
-
-
-def find_sources(memory: Memory) -> set[str]:
-    """Return what a memory is based on, without the message in which it was said."""
-    named = {*memory.evidence_ids, *memory.source_ids, *memory.evidence}
-    return named - {memory.source_message_id or ""}
-
-
-async def _load_derived(
-    reading: Reader,
-    scope: Scope,
-    ids: Sequence[str],
-) -> dict[str, Memory]:
-    """Return what is based on these memories, among others."""
-    found: dict[str, Memory] = {}
-    for start in range(0, len(ids), AT_ONCE):
-        some = tuple(ids[start : start + AT_ONCE])
-        where = Filter(derived_from=some, states=STATES)
-        for memory in await reading.find_all(scope, where):
-            found[memory.id] = memory
-    return found
+    done = Forgotten()
+    for start in range(0, len(ids), SLICE):
+        some = [id for id in ids[start : start + SLICE] if id not in done.derived]
+        if start > 0:  # what another process has forgotten meanwhile is no error
+            some = [memory.id for memory in await ctx.store.get(scope, some)]
+        try:
+            plan, words = await _erase(ctx, scope, some, manner)
+        except StoreFull:  # erasing needs space too: some was reserved for it
+            ctx.store.database.make_room()
+            plan, words = await _erase(ctx, scope, some, manner)
+        await sweep(ctx, scope, words)
+        await _embed_summaries(ctx, scope, plan)
+        done += plan.report()
+    return done
 
 
 async def sweep(ctx: Context, scope: Scope, words: Sequence[str]) -> None:
@@ -237,6 +119,21 @@ async def clear_copies(ctx: Context, words: Sequence[str]) -> None:
     if folder is not None:
         journal = Journal(folder)
         await asyncio.to_thread(journal.redact, words)
+    await asyncio.to_thread(clear_aside, ctx.settings.spool_folder, words)
+
+
+def clear_aside(folder: Path, words: Sequence[str]) -> None:
+    """Remove the lines that contain one of these texts from the files that a replay set aside."""
+    found = [json.dumps(text, ensure_ascii=False)[1:-1].encode() for text in filter(None, words)]
+    for path in folder.glob("*.corrupt-*.jsonl") if found else ():
+        with lock(folder / "files.lock"):
+            lines = path.read_bytes().splitlines(keepends=True)
+            kept = [line for line in lines if not any(text in line for text in found)]
+            if not kept:
+                path.unlink()
+            elif len(kept) < len(lines):
+                with new_file(path) as draft:
+                    draft.write_bytes(b"".join(kept))
 
 
 async def _erase(
@@ -268,6 +165,8 @@ async def _erase(
                 actor=manner.actor,
             )
             erased.append(gone)
+        merged, _ = await erase.read_history(tx, scope, [*ids, *plan.others])
+        words += merged
         if scope.user == GUILD:  # more was embedded than the text
             with suppress(StoreDamaged):  # an altered row is erased all the same
                 memories = await tx.get(scope, [*ids, *plan.others])
@@ -283,7 +182,8 @@ async def _erase(
                 )
                 changes.append(put)
         await tx.apply([*changes, *erased])
-        words += await _summarize_again(tx, scope, plan, now)
+        await tx.write_each(erase.QUOTES, [(memory.id,) for memory in plan.flagged])
+        words += await _summarize_again(tx, scope, plan, now, until)
         await clear_copies(ctx, words)  # before the commit, so that a kill in between leaves none
     return plan, list(dict.fromkeys(words))
 
@@ -306,14 +206,16 @@ async def _summarize_again(
     scope: Scope,
     plan: Plan,
     now: datetime,
+    until: datetime | None,
 ) -> list[str]:
     """Make summaries again from the sources that are left, and return the words of the old ones.
 
-    The old ones are erased, because they may quote what was forgotten.
+    The old ones are erased with a tombstone, because they may quote what was forgotten.
     """
     words: list[str] = []
     for old in plan.summaries:
-        words += await tx.versions(scope, old.id)
+        gone = await tx.versions(scope, old.id)
+        words += gone
         erased = Forget(
             memory_id=old.id,
             at=now,
@@ -327,6 +229,7 @@ async def _summarize_again(
         left = [source for source in found if source.state != "soft_deleted"]
         turns = turns_of(in_order(left))
         text = summarize.extract(turns)
+        await tx.add_tombstones({*gone} - {text}, until)
         if text and old.state != "superseded":
             new = edit.reword(
                 kept,
@@ -361,7 +264,7 @@ async def _hide(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
     trace = await privacy.trace(place)
     async with ctx.store.transaction(scope) as tx:  # a separate one: this cannot be undone
         plan = await make_plan(tx, scope, ids)
-        words = await _summarize_again(tx, scope, plan, now)
+        words = await _summarize_again(tx, scope, plan, now, until)
     if words:
         await sweep(ctx, scope, words)
         await _embed_summaries(ctx, scope, plan)
@@ -389,7 +292,8 @@ async def _hide(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
             saves.append(put)
             saves += await edit.carry_versions(tx, old, new)
             texts += await tx.versions(scope, old.id)
-        texts += [put.memory.text for put in saves]
+        merged, _ = await erase.read_history(tx, scope, [old.id for old in found])
+        texts += [*merged, *(put.memory.text for put in saves)]
         await tx.apply(saves)
         end = max(until, purge_at) if until else None
         unique = dict.fromkeys(texts)

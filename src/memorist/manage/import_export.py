@@ -19,7 +19,7 @@ from ..ingest.decide import FORGOTTEN
 from ..storage import HistoryEntry, Relation, Save, SeenMessage
 from ..storage.person import Summary
 from ..storage.transaction import Transaction
-from ..text import authority, normalize
+from ..text import authority
 from ..types import (
     Draft,
     HistoryEvent,
@@ -218,12 +218,12 @@ async def _store_memories(
         ids = [memory.id for memory in memories]
         stored = await tx.get(scope, ids)
         here = {memory.id for memory in stored}
-        words = [normalize.wording(memory.text) for memory in memories]
+        words = [memory.text for memory in memories]
         forgotten = await tx.tombstones(scope, words, ctx.clock())
         new: dict[str, Memory] = {}
-        for memory, why, wording in zip(memories, refusals, words, strict=True):
+        for memory, why in zip(memories, refusals, strict=True):
             own = (memory.id,)
-            if wording in forgotten:
+            if memory.text in forgotten:
                 why = FORGOTTEN
             if memory.id in here:
                 outcome = Outcome(status="skipped", ids=own, reason="it is here already")
@@ -269,16 +269,16 @@ async def _store_history(
     now: datetime,
 ) -> None:
     """Add entries, without words that were forgotten here, and so that `undo` ignores them."""
-    words: list[str] = []
+    words: list[set[str]] = []
     for entry in entries:
         before = entry.meta.get("before", {})
-        text = str(before.get("text", ""))
-        words.append(normalize.wording(text))
-    forgotten = await tx.tombstones(tx.scope, words, now)
+        texts = (before.get("text", ""), *entry.meta.get("merged", ()))
+        words.append(set(map(str, texts)))
+    forgotten = await tx.tombstones(tx.scope, set().union(*words), now)
     imported: list[HistoryEntry] = []
-    for entry, wording in zip(entries, words, strict=True):
+    for entry, said in zip(entries, words, strict=True):
         meta: dict[str, Any] = {}
-        known = {} if wording in forgotten else entry.meta
+        known = entry.meta if forgotten.isdisjoint(said) else {}
         for name, value in known.items():
             if name in _UNDO_KEYS:
                 name = f"imported_{name}"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..context import Context
 from ..errors import InvalidInput, StoreUnavailable
-from ..storage.atomic import lock
+from ..storage.atomic import lock, open_private
 from ..storage.store import Store
 from ..text import authority, normalize
 from ..types import Draft, Filter, Memory, Scope
@@ -124,7 +124,7 @@ class Journal:
         with self._lock():
             path = self.folder / f"{now.astimezone():%Y-%m-%d}.md"
             title = "" if path.exists() else f"# {path.stem}\n\n"
-            with open(path, "a", encoding="utf-8", errors="replace") as file:
+            with open(path, "a", encoding="utf-8", errors="replace", opener=open_private) as file:
                 file.write(title + lines)
 
     def redact(self, texts: Iterable[str]) -> str:
@@ -139,6 +139,7 @@ class Journal:
             return ""
 
         def is_gone(line: str) -> bool:
+            line = normalize.compose(line)  # earlier versions did not
             return any(text in line and words.search(line) for text, words in gone.items())
 
         left = ""
@@ -213,7 +214,7 @@ class Journal:
 
 def _one_line(text: str) -> str:
     """Return a text that stays on its line and in its column."""
-    return normalize.one_line(text).translate(_MARKUP)
+    return normalize.one_line(normalize.compose(text)).translate(_MARKUP)
 
 
 def _item(memory: Memory) -> str:
@@ -228,6 +229,7 @@ def _item(memory: Memory) -> str:
 def _replace(path: Path, text: str) -> str:
     """Replace a file atomically and return its text."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, "utf-8", errors="replace")
+    with open(draft, "w", encoding="utf-8", errors="replace", opener=open_private) as file:
+        file.write(text)
     os.replace(draft, path)
     return text

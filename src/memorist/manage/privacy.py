@@ -195,7 +195,7 @@ class Consent(Place):
                 raise NotAllowed(
                     "Only the person's own words are evidence about them, not what others said"
                 )
-            denied = normalize.wording(f"{field}: {text}")
+            denied = f"{field}: {text}"
             if denied in await tx.tombstones(scope, [denied], now):
                 raise ConsentMissing(f"The person denied this {field}: it is not proposed again")
             # Stricter than what merges memories, because this is about the person.

@@ -177,7 +177,8 @@ def _read_entry(data: Mapping[str, Any]) -> HistoryEntry:
         UUID(entry.id)
     except ValueError as error:
         raise InvalidInput(f"Not a history entry: id {entry.id!r:.60} is not a UUID") from error
-    if not isinstance(entry.meta.get("before", {}), Mapping):
+    merged = entry.meta.get("merged", [])
+    if not isinstance(entry.meta.get("before", {}), Mapping) or not isinstance(merged, list):
         raise InvalidInput("Not a history entry: `before` must be an object of fields and values")
     if entry.event not in HISTORY_EVENTS:
         known = ", ".join(HISTORY_EVENTS)

@@ -8,32 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
-import numpy as np
-
 from ..context import Context
 from ..errors import Busy, StoreFull, StoreUnavailable
-from ..index import SnapshotCache
 from ..ingest import guard
 from ..ingest import pipeline as ingest
 from ..ingest.analyze import analyze
 from ..ingest.guard import Item
 from ..ingest.policies import Policy
 from ..manage import edit, records
+from ..manage import forget as forgetting
 from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
-from ..storage import Change, Forget, Save
+from ..storage import Tombstone
 from ..storage.person import Summary
+from ..storage.queries import Reader
 from ..storage.store import Store
-from ..text import clock
+from ..text import tokens
+from ..text.clock import new_id
 from ..types import Draft, Memory, Outcome, Query, Recall, Scope, frozen
+from .recent import Recent
 from .spool import Pending, Spool
 from .stand_in import StandIn, batches, hand_over
 from .switch import Down, Switch, Way
@@ -41,7 +41,6 @@ from .switch import Down, Switch, Way
 T = TypeVar("T")
 FIRST_LOOK = 0.5  # seconds between two attempts to reach the store
 LONGEST = 2.0
-MOST_RECENT = 2000  # memories to answer from while the store is down
 OPENING = 5.0  # seconds that opening waits for the replay of what an earlier outage left behind
 log = logging.getLogger("memorist")
 
@@ -53,73 +52,6 @@ class Replayed:
     taken_in: int = 0
     set_aside: int = 0
     waiting: int = 0  # still, or again
-
-
-class Recent:
-    """Memories that this process recently read or wrote, as long as that is the current version."""
-
-    def __init__(self, index: SnapshotCache) -> None:
-        self._index = index
-        # With the revision of the scope's snapshot when it was written here; -1: it was read.
-        self._held: OrderedDict[tuple[Scope, str], tuple[Memory, Save | None, int]] = OrderedDict()
-
-    def note_read(self, memories: Iterable[Memory]) -> None:
-        """Hold memories that were just read."""
-        for memory in memories:
-            self._hold(memory, None, -1)
-
-    def note_commit(self, scope: Scope, changes: Sequence[Change]) -> None:
-        """Hold what was just written, and drop what was forgotten."""
-        snapshot = self._index.peek(scope)
-        for change in changes:
-            if isinstance(change, Save):
-                self._hold(change.memory, change, snapshot.revision if snapshot else 0)
-        gone = {change.memory_id for change in changes if isinstance(change, Forget)}
-        for save in self.of(scope) if gone else ():
-            if not gone.isdisjoint((save.memory.id, save.memory.superseded_by)):
-                del self._held[scope, save.memory.id]
-
-    def _hold(self, memory: Memory, save: Save | None, revision: int) -> None:
-        key = memory.scope, memory.id
-        self._held[key] = memory, save, revision
-        self._held.move_to_end(key)
-        if len(self._held) > MOST_RECENT:
-            self._held.popitem(last=False)
-
-    def of(self, scope: Scope) -> list[Save]:
-        """Return everything held of a scope, least recent first."""
-        found = []
-        for memory, save, _ in self._held.values():
-            if memory.scope == scope:
-                found.append(save or Save(memory=memory, event=None))
-        return found
-
-    def current(self, scope: Scope) -> list[Save]:
-        """Return what the snapshot has in the same version, with its vector, or cannot have yet."""
-        snapshot = self._index.peek(scope)
-        versions = {}
-        found = []
-        revision = snapshot.revision if snapshot else 0
-        for save in self.of(scope):
-            memory = save.memory
-            *_, written_at = self._held[scope, memory.id]
-            if revision <= written_at:
-                found.append(save)
-            else:
-                created = clock.micros(memory.created_at)
-                updated = clock.micros(memory.updated_at)
-                versions[created, updated, memory.simhash] = save
-        if snapshot is None:
-            return found
-        created_then = np.isin(snapshot.created, [version[0] for version in versions])
-        positions = np.flatnonzero(snapshot.present & created_then)
-        columns = (snapshot.created, snapshot.updated, snapshot.simhash)
-        there = zip(*(column[positions].tolist() for column in columns), strict=True)
-        for version, vector in zip(there, snapshot.vectors(positions), strict=True):
-            if version in versions:
-                given = vector if vector.any() else None
-                found.append(replace(versions[version], vector=given, model=snapshot.model))
-        return found
 
 
 class Offline:
@@ -136,7 +68,7 @@ class Offline:
         self._spool = spool
         self._reopen = reopen
         self.down = down
-        self._recent = Recent(ctx.index)
+        self._recent = Recent(ctx.index, spool.folder)
         self._stand_in = StandIn(ctx)
         self._task: asyncio.Task[None] | None = None
         self._behind: set[Scope] = set()  # scopes that were busy when they were replayed
@@ -222,23 +154,71 @@ class Offline:
             folder = self._spool.folder
             raise StoreUnavailable(f"{why} And {folder} cannot be written: {error}") from error
 
-    async def forget(self, scope: Scope, ids: Sequence[str]) -> list[str]:
-        """Remove spooled drafts; return the ids that are left to forget in the store.
+    async def forget(self, scope: Scope, ids: Sequence[str], until: datetime | None) -> list[str]:
+        """Remove drafts that are spooled or set aside, leaving tombstones; return the ids that are
+        left to forget in the store.
 
         Raises StoreUnavailable if they are being replayed.
         """
-        waiting = await self._waiting(scope)
-        spooled = {each.id for each in waiting}.intersection(ids)
-        if not spooled:
+        spooled = [each for each in await self._waiting(scope) if each.id in ids]
+        aside = [each for each in await self._aside(scope) if each.id in ids]
+        if not spooled and not aside:
             return [*ids]
         with self._spool.alone() as mine:
             if not mine:
                 raise StoreUnavailable("This is being replayed right now: retry in a moment")
-            gone = set(await asyncio.to_thread(self._spool.remove, spooled))
+            words = [text for each in (*spooled, *aside) for text in self._read_words(each)]
+            await self._add_tombstones(scope, words, until)
+            gone = {each.id for each in aside}
+            gone.update(await asyncio.to_thread(self._spool.remove, [each.id for each in spooled]))
+            await forgetting.clear_copies(self._ctx, words)
         if not self.down:  # a crash may have left it in both
             stored = await self._ctx.store.get(scope, sorted(gone))
             gone -= {memory.id for memory in stored}
         return [id for id in ids if id not in gone]
+
+    async def find_aside(self, scope: Scope, query: str) -> list[str]:
+        """Return the ids of drafts that were set aside and have all words of a query."""
+        wanted = set(tokens.analyze(query))
+        found = []
+        for each in await self._aside(scope):
+            words = set(tokens.analyze(" ".join(self._read_words(each))))
+            if wanted and wanted <= words:
+                found.append(each.id)
+        return found
+
+    async def _aside(self, scope: Scope) -> list[Pending]:
+        return await asyncio.to_thread(self._spool.read_aside, scope)
+
+    def _read_words(self, pending: Pending) -> list[str]:
+        """Return the text of a spooled draft, and of the memories that it would become."""
+        draft = pending.what
+        if not isinstance(draft, Draft):
+            return []
+        policy = self._ctx.policies.get(pending.policy, self._ctx.policies["default"])
+        return [draft.text, *(chunk.text for chunk in analyze(draft, policy))]
+
+    async def _add_tombstones(
+        self, scope: Scope, texts: Sequence[str], until: datetime | None
+    ) -> None:
+        """Store tombstones; while the store is down, spool their digests."""
+        store = self._ctx.store
+        if "writing" not in self.down:
+            async with store.transaction(scope) as tx:
+                await tx.add_tombstones(texts, until)
+            return
+        database = store.database
+        if isinstance(database, Switch):
+            if database.inner is None:
+                log.warning("the store was never reached: what is forgotten leaves no tombstone")
+                return
+            database = database.inner
+        reader = Reader(database, {})
+        new = []
+        for text in dict.fromkeys(texts):
+            mark = Tombstone(id=new_id(), digest=reader.tombstone_digests(text)[0], until=until)
+            new.append(Pending(scope=scope, what=mark))
+        await self._add(new)
 
     async def recall(
         self,

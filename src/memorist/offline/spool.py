@@ -22,6 +22,7 @@ from .. import storage
 from ..errors import InvalidInput
 from ..ingest import validation
 from ..settings import Settings
+from ..storage import Tombstone
 from ..storage.atomic import lock, sync
 from ..storage.person import Summary
 from ..text.clock import utcnow
@@ -29,8 +30,10 @@ from ..types import Draft, Scope, frozen
 
 ITEM = "memory_item"
 _NAMES = ("short_term", "long_term")  # in the order of the replay: evidence comes first
-_KINDS: dict[str, type[Draft | Summary]] = {
+TOMBSTONE = "tombstone"
+_KINDS: dict[str, type[Draft | Summary | Tombstone]] = {
     ITEM: Draft,
+    TOMBSTONE: Tombstone,
     "user_profile": Summary,
     "project_memory": Summary,
 }
@@ -41,7 +44,8 @@ class Pending:
     """A write that waits until the store is back."""
 
     scope: Scope
-    what: Draft | Summary  # a summary holds what is added to the newest record of its name
+    # A summary holds what is added to the newest record of its name.
+    what: Draft | Summary | Tombstone
     policy: str = "default"  # of a draft
     shared: bool = False  # it is in the files that all stores share
 
@@ -61,7 +65,9 @@ Lines: TypeAlias = dict[bytes, Pending | None]  # None: it cannot be read
 
 def to_line(pending: Pending, store: str) -> bytes:
     """Return a line of a file, checked by reading it back. Raises InvalidInput."""
-    kind = ITEM if isinstance(pending.what, Draft) else pending.what.record_type
+    kind = ITEM if isinstance(pending.what, Draft) else TOMBSTONE
+    if isinstance(pending.what, Summary):
+        kind = pending.what.record_type
     data = {"scope": asdict(pending.scope), "policy": pending.policy}
     if pending.shared:
         data["store"] = store
@@ -256,6 +262,14 @@ class Spool:
     def set_aside(self) -> list[Path]:
         """Return the files with lines that could not be used."""
         return sorted(self.folder.glob("*.corrupt-*.jsonl"))
+
+    def read_aside(self, scope: Scope) -> list[Pending]:
+        """Return the drafts of a scope that were set aside, as far as they can be read."""
+        found: list[Pending] = []
+        for path in self.set_aside():
+            lines = _File(path, self.folder).read()
+            found += [each for each in lines.values() if each and each.scope == scope]
+        return found
 
     def prepare(self) -> None:
         """Create the folder: it also shows that this store was reached before."""

@@ -16,7 +16,7 @@ from ..index import SnapshotCache
 from ..ingest import pipeline, validation
 from ..ingest.guard import Item
 from ..manage import records
-from ..storage import Change, Forget, Save
+from ..storage import Change, Forget, Save, Tombstone
 from ..storage.person import Summary
 from ..storage.rows import portions
 from ..storage.sqlite import SqliteDatabase
@@ -120,6 +120,10 @@ async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome
         if isinstance(first, Summary):
             await records.add(ctx.store, scope, first)
             return {}
+        if isinstance(first, Tombstone):
+            async with ctx.store.transaction(scope) as tx:
+                await tx.add_tombstones((), first.until, [first.digest])
+            return {}
         ids = [each.id for each in batch]
         stored = await ctx.store.get(scope, ids)
         there = {memory.id for memory in stored}
@@ -156,7 +160,7 @@ def batches(spooled: Sequence[Pending]) -> Iterator[Sequence[Pending]]:
     follow each other."""
 
     def key(pending: Pending) -> tuple[Scope, str, str]:
-        alone = pending.id if isinstance(pending.what, Summary) else ""
+        alone = "" if isinstance(pending.what, Draft) else pending.id
         return pending.scope, pending.policy, alone
 
     places: dict[Scope, int] = {}

@@ -27,6 +27,7 @@ class Save:
     old_ref: str | None = None  # where the previous version is stored
     actor: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
+    merged: tuple[str, ...] = ()  # other wordings that were merged; only the history has them
 
 
 @frozen
@@ -40,6 +41,15 @@ class Forget:
     reason: str = ""
     actor: str | None = None
     purged: bool = False  # it had expired, so it leaves no tombstone
+
+
+@frozen
+class Tombstone:
+    """The keyed digest of a text that was forgotten before it could be stored."""
+
+    id: str
+    digest: str
+    until: datetime | None
 
 
 @frozen

@@ -42,6 +42,14 @@ def new_file(path: Path) -> Iterator[Path]:
         raise
 
 
+def open_private(path: str, flags: int) -> int:
+    """Open a file that only its owner can read, also if it was there before. Raises OSError."""
+    opened = os.open(path, flags, 0o600)
+    with suppress(OSError):  # it belongs to somebody else
+        os.chmod(path, 0o600)
+    return opened
+
+
 def sync(path: Path, flags: int = os.O_RDONLY) -> None:
     """Wait until a file, or the list of files in a folder, is on disk. Raises OSError."""
     opened = os.open(path, flags)

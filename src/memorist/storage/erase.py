@@ -21,6 +21,9 @@ from .rows import placeholders
 _TOMBSTONE = """INSERT INTO tombstones (scope, digest, until) VALUES (?, ?, ?)
 ON CONFLICT (scope, digest) DO UPDATE SET until = CASE WHEN tombstones.until IS NULL
 OR tombstones.until > excluded.until THEN tombstones.until ELSE excluded.until END"""
+# Entries of a memory up to the end of an earlier version.
+_EARLIER = """UPDATE history SET meta = '{}' WHERE scope = ? AND memory_id = ? AND row <=
+(SELECT max(h.row) FROM history h WHERE h.scope = ? AND h.old_ref = ?)"""
 _BY_ID = (
     "DELETE FROM relations WHERE scope = ? AND from_id = ?",
     "DELETE FROM relations WHERE scope = ? AND to_id = ?",
@@ -29,6 +32,9 @@ _BY_ID = (
     "UPDATE change_log SET meta = '{}' WHERE scope = ? AND memory_id = ?",
     "UPDATE events SET category = NULL WHERE scope = ? AND memory_id = ?",
 )
+# Entries of what was based on something forgotten, if they hold what it quoted.
+QUOTES = """UPDATE history SET meta = '{}' WHERE scope = ? AND memory_id = ?
+AND CAST(meta AS TEXT) LIKE '%"evidence_text"%'"""
 # The lists that chat commands showed, which are settings of the space with these keys (`person.py`).
 CHATS = ("chat:", "chat;")
 _SHOWN = "DELETE FROM space_settings WHERE scope = ? AND key >= ? AND key < ? AND value LIKE ?"
@@ -45,12 +51,13 @@ class Erased(NamedTuple):
     text: str
     thread: str | None
     kind: str
+    superseded_by: str | None
 
 
 async def find(reader: Reader, scope: Scope, id: str) -> list[Erased]:
     """Return the rows of a memory and its earlier versions, the memory itself first."""
-    sql = """SELECT row, id, source_ids, source_message_id, text, coalesce(thread, session), kind
-    FROM memories WHERE scope = ? AND {} = ?"""
+    sql = """SELECT row, id, source_ids, source_message_id, text, coalesce(thread, session), kind,
+    superseded_by FROM memories WHERE scope = ? AND {} = ?"""
     both = (
         f"{sql.format('id')} UNION ALL {sql.format('superseded_by')}"  # OR would not use an index
     )
@@ -69,14 +76,17 @@ async def prepare(
     number = await reader.number(scope)
     batches: list[Batch] = []
     log: list[LogRow] = []
+    ids = [each.id for each in gone]
+    merged, sources = await read_history(reader, scope, ids)
     if not change.purged:
-        ids = [each.id for each in gone]
-        texts = {each.text for each in gone}
+        texts = {each.text for each in gone}.union(merged)
         batches.append(tombstones(reader, number, texts, change.until))
         each = reader.connection.dialect.each.format("evidence_ids")
+        # A record names the current version, but may hold lines of an earlier one.
+        named = [*ids, *filter(None, {each.superseded_by for each in gone})]
         sql = f"""SELECT id, data, evidence_ids FROM summaries WHERE scope = ?
-        AND EXISTS (SELECT 1 FROM {each} WHERE value IN ({placeholders(ids)}))"""
-        summaries = await reader.rows(scope, sql, ids)
+        AND EXISTS (SELECT 1 FROM {each} WHERE value IN ({placeholders(named)}))"""
+        summaries = await reader.rows(scope, sql, named)
         wordings = set(map(normalize.wording, texts))
         batches += detach_summaries(number, summaries, ids, wordings)
         for proposal in await proposals.unsupported(reader, scope, ids):
@@ -89,7 +99,7 @@ async def prepare(
             )
             batches += withdrawn
             log.append(rows.entry_row(number, entry))
-    batches += delete_rows(number, changed, gone)
+    batches += delete_rows(number, changed, gone, sources)
     thread = gone[0].thread
     event = Event(
         node="worker" if change.purged else rows.node_of(gone[0].kind),
@@ -111,34 +121,57 @@ async def prepare(
     return batches, [*log, erased]
 
 
+async def read_history(
+    reader: Reader, scope: Scope, ids: Sequence[str]
+) -> tuple[list[str], set[str]]:
+    """Return the wordings that were merged into memories, and the ids of messages that were once
+    among their sources: the merge may have been undone."""
+    merged: list[str] = []
+    sources: set[str] = set()
+    sql = "SELECT meta FROM history WHERE scope = ?"
+    for (text,) in await reader.rows_in(scope, sql, "memory_id", ids):
+        with suppress(ValueError, TypeError, AttributeError, KeyError):  # an altered row
+            meta = json.loads(text)
+            merged += meta.get("merged", ())
+            before = meta.get("before", {}).get("source_ids", ())
+            if isinstance(before, dict):  # what was added to the list and dropped from it
+                before = (*before["added"], *before["dropped"])
+            sources.update(before)
+    return merged, sources
+
+
 def tombstones(
     reader: Reader,
     number: int,
     texts: Collection[str],
     until: datetime | None,
+    digests: Collection[str] = (),
 ) -> Batch:
     """Return the batch that stores a keyed digest of each text; the later end counts."""
     end = clock.iso(until) if until else None
-    values = []
-    for text in texts:
-        digest = reader.digest(normalize.wording(text))
-        values.append((number, digest, end))
-    return _TOMBSTONE, values
+    made = [reader.tombstone_digests(text)[0] for text in texts]
+    return _TOMBSTONE, [(number, digest, end) for digest in sorted({*made, *digests})]
 
 
-def delete_rows(number: int, changed: int, gone: Sequence[Erased]) -> list[Batch]:
+def delete_rows(
+    number: int,
+    changed: int,
+    gone: Sequence[Erased],
+    sources: set[str],
+) -> list[Batch]:
     """Return the batches that delete rows, their vectors and relations, and their text in history
     and messages."""
     erased = []
     by_row = []
     by_id = []
     shown = []
-    sources: set[str] = set()
+    earlier = []
     for each in gone:
         erased.append((number, each.row, changed))
         by_row.append((number, each.row))
         by_id.append((number, each.id))
         shown.append((number, *CHATS, f"%{each.id}%"))
+        earlier.append((number, each.superseded_by, number, each.id))
         sources.update(parse_ids(each.source_ids))
         sources.add(each.source_message_id or "")
     messages = [(number, source) for source in sorted(sources) if source]
@@ -147,6 +180,7 @@ def delete_rows(number: int, changed: int, gone: Sequence[Erased]) -> list[Batch
         ("DELETE FROM vectors WHERE scope = ? AND memory = ?", by_row),
         ("DELETE FROM memories WHERE scope = ? AND row = ?", by_row),
         ("UPDATE messages SET text = NULL, name = NULL WHERE scope = ? AND id = ?", messages),
+        (_EARLIER, earlier),
     ]
     return [*batches, (_SHOWN, shown), *((sql, by_id) for sql in _BY_ID)]
 
@@ -173,7 +207,8 @@ def detach_summaries(
         for name, lines in kept.items():
             if isinstance(lines, list):
                 kept[name] = [line for line in lines if normalize.wording(str(line)) not in texts]
-        kept[SOURCE_FORGOTTEN] = sorted(ids)
+        if len(left) < len(parse_ids(evidence)):
+            kept[SOURCE_FORGOTTEN] = sorted(ids)
         changed.append((rows.dump_json(kept), json.dumps(left), number, id))
     return [
         ("DELETE FROM summaries WHERE scope = ? AND id = ?", gone),

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import InvalidInput
 from ..ports import Delta, IndexRow
-from ..text import clock
+from ..text import clock, normalize
 from ..text.cues import IS_EXTRACTED
 from ..types import RELATED, REPLACES, Filter, Memory, Message, Page, Scope
 from . import Checks, Relation, SeenBefore, SpaceSettings, rows
@@ -61,8 +61,7 @@ class Reader:
         """Return the number of a scope, or -1 if nothing was ever stored in it."""
         if scope not in self.numbers:
             sql = "SELECT id FROM scopes WHERE tenant = ? AND user_id = ? AND space = ?"
-            key = (scope.tenant, scope.user, scope.space)
-            found = await self.connection.rows(sql, key)
+            found = await self.connection.rows(sql, (scope.tenant, scope.user, scope.space))
             if not found:
                 return -1
             self.numbers[scope] = found[0][0]
@@ -101,6 +100,11 @@ class Reader:
         """Return a keyed digest: without the key, a guess cannot be tested against it."""
         text_bytes = text.encode("utf-8", "surrogatepass")
         return hmac.new(self.connection.secret, text_bytes, hashlib.sha256).hexdigest()
+
+    def tombstone_digests(self, text: str) -> tuple[str, str]:
+        """Return the digest that recognizes a forgotten text, and the one of version 0.1."""
+        old = normalize.compact(text) or normalize.one_line(text)
+        return self.digest(f"said\0{normalize.wording(text)}"), self.digest(old)
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> list[Memory]:
         """Return the memories with these ids, in any state, in the order of the ids; missing ones
@@ -246,10 +250,10 @@ class Reader:
         sql = "SELECT memory, embedding FROM vectors WHERE scope = ? AND model = ?"
         return dict(await self.rows_in(scope, sql, "memory", numbers, model))
 
-    async def same_text(self, scope: Scope, hashes: Collection[str]) -> list[Memory]:
-        """Return the active memories with one of these content hashes."""
+    async def same_text(self, scope: Scope, hashes: Collection[str], *states: str) -> list[Memory]:
+        """Return the memories with one of these content hashes that are active, or as given."""
         found = await self._memories(scope, "content_hash", hashes)
-        return [memory for memory in found if memory.is_active]
+        return [memory for memory in found if memory.state in (states or ("active",))]
 
     async def by_key(self, scope: Scope, keys: Iterable[str]) -> dict[str, Memory]:
         """Return active memories by key."""
@@ -269,7 +273,7 @@ class Reader:
         """Read what decides whether something may be stored, in one statement.
 
         That is the settings of the space, which sessions are incognito (None: no session), which
-        texts (normalized) were forgotten and must not be stored again yet, the outcomes of messages
+        texts were forgotten and must not be stored again yet, the outcomes of messages
         that were stored before (`messages` maps their ids to digests of their content), and, for
         given content hashes, which of them exist and the last sequence number of each session.
         """
@@ -282,7 +286,10 @@ class Reader:
         for name in named:
             marks[name, True] = self.session_mark(name, True)
             marks[name, False] = self.session_mark(name, False)
-        digests = {self.digest(text): text for text in texts}
+        digests: dict[str, list[str]] = defaultdict(list)
+        for text in texts:
+            for digest in self.tombstone_digests(text):
+                digests[digest].append(text)
         messages = messages or {}
         wanted: dict[str, Collection[str]] = {
             "session": marks.values(),
@@ -322,7 +329,7 @@ class Reader:
         return Checks(
             settings=SpaceSettings(**settings),
             incognito=frozenset(incognito),
-            tombstones=frozenset(digests[key] for key in by_kind["tombstone"]),
+            tombstones=frozenset(chain(*(digests[key] for key in by_kind["tombstone"]))),
             seen=seen,
             same=frozenset(by_kind["same"]),
             sequences={key: int(last) for key, (last, _) in by_kind["sequence"].items() if last},
@@ -333,7 +340,7 @@ class Reader:
         return await self.connection.rows(sql, values, scope=number)
 
     async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> frozenset[str]:
-        """Return those of the texts (normalized) that were forgotten and must not be stored yet."""
+        """Return those of the texts that were forgotten and must not be stored yet."""
         found = await self.checks(scope, texts=texts, now=now)
         return found.tombstones
 
@@ -391,10 +398,3 @@ class Reader:
         WHERE scope = ? AND text IS NOT NULL"""
         found = await self.rows_in(scope, sql, "id", ids)
         return {row[1]: rows.parse(Message, row) for row in found}
-
-    async def compared_since(self, scope: Scope, since: datetime) -> set[tuple[str, str, float]]:
-        """Return the pairs of memories that a model compared since then, with their rounded
-        cosine."""
-        sql = "SELECT id_a, id_b, score FROM pair_fingerprints WHERE scope = ? AND checked_at >= ?"
-        found = await self.rows(scope, sql, (clock.iso(since),))
-        return {(a, b, score) for a, b, score in found}

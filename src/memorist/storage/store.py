@@ -118,6 +118,13 @@ class Store(Reader):
         ((count,),) = await self.database.rows(sql, values, scope=EVERY)
         return int(count)
 
+    async def compared_since(self, scope: Scope, since: datetime) -> set[tuple[str, str, float]]:
+        """Return the pairs of memories that a model compared since then, with their rounded
+        cosine."""
+        sql = "SELECT id_a, id_b, score FROM pair_fingerprints WHERE scope = ? AND checked_at >= ?"
+        found = await self.rows(scope, sql, (clock.iso(since),))
+        return {(a, b, score) for a, b, score in found}
+
     async def scopes(self, tenant: str | None = None, user: str | None = None) -> list[Scope]:
         """Return all scopes in which something was stored, or those of one user."""
         sql = "SELECT tenant, user_id, space FROM scopes"

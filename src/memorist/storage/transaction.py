@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from ..errors import InvalidInput
-from ..text import clock, cues, normalize, tokens
+from ..text import clock, cues, tokens
 from ..text.clock import new_id
 from ..types import Memory, Op, Scope
 from . import (
@@ -224,8 +224,7 @@ class Transaction(Reader):
                 vectors.append(rows.vector_row(*save.second, number, memory.id))
             is_wanted = memory.manually_saved or memory.pinned or save.event == "restored"
             if memory.state == "active" and is_wanted:
-                wording = normalize.wording(memory.text)
-                wanted.append((number, self.digest(wording)))
+                wanted += [(number, digest) for digest in self.tombstone_digests(memory.text)]
             if save.event is not None:
                 reported.append(save)
             if save.event in ("created", "merged"):
@@ -265,8 +264,9 @@ class Transaction(Reader):
         session = memory.labels.session if save.event == "created" else None
         if session and "session" not in save.meta:
             undo["session"] = session
-        if memory.id in before:
+        if memory.id in before and "final" not in save.meta:  # the fields may quote what is erased
             undo["before"] = tokens.changed_fields(before[memory.id], memory)
+        undo |= {"merged": list(save.merged)} if save.merged else {}
         if op == "update" and "pinned" in save.meta:
             op = "pin" if memory.pinned else "unpin"
         # A full scope is trimmed by the write that filled it, not by a worker.
@@ -366,14 +366,15 @@ class Transaction(Reader):
     ) -> None:
         """Store which pairs of memories a model compared: two ids, the smaller one first, and
         their cosine, rounded to two decimals."""
-        at = clock.iso(now)
-        await self.write_each(_COMPARED, [(*pair, at) for pair in pairs])
+        await self.write_each(_COMPARED, [(*pair, clock.iso(now)) for pair in pairs])
 
-    async def add_tombstones(self, texts: Collection[str], until: datetime | None) -> None:
-        """Prevent automatic re-creation of texts until a time, or forever."""
+    async def add_tombstones(
+        self, texts: Collection[str], until: datetime | None, digests: Collection[str] = ()
+    ) -> None:
+        """Prevent automatic re-creation of texts, or of given digests, until a time or forever."""
         self._has_tombstones = True
         number = await self.create_scope()
-        await self.write([erase.tombstones(self, number, texts, until)])
+        await self.write([erase.tombstones(self, number, texts, until, digests)])
 
     async def mark_shown(self, reader: str, revision: int) -> None:
         """Record the revision up to which the changes of a thread were shown to a reader."""

@@ -46,6 +46,15 @@ _NUMBERED = re.compile(
 )
 _CUSTOM_EMOJI = re.compile(r"<a?:\w{1,64}:\d{1,24}>")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)", re.MULTILINE)
+_EMPHASIS = re.compile(r"\*\*+|\*(?=[^\W\d])|(?<=[^\W\d])\*")
+_HYPHEN = re.compile(r"(?<=\w)-|-(?!\d)")  # a minus sign comes before a digit
+_SIGNS = frozenset("#%&*@/\\-")  # punctuation that makes another word: C#, @ana, a/b
+_GAPS = frozenset("`|^")
+# Words that begin a sentence without changing what it says.
+_LEADS = frozenset(
+    """so well ok okay oh um uh hm hmm and but also anyway actually basically yeah yes
+    na und aber alors donc mais et pues bueno entonces pero y então mas e""".split()
+)
 _NEWLINE = re.compile(r"\r\n?")
 _MANY_NEWLINES = re.compile(r"\n{3,}")
 
@@ -164,13 +173,30 @@ def compact(text: str) -> str:
 
 
 def wording(text: str) -> str:
-    """Return what two texts share that a reader would call the same: their letters and digits, in
-    order.
+    """Return what two texts share that a reader would call the same statement.
 
-    >>> wording("I dislike Bob!") == wording("i dislike  bob"), wording("👍")
+    Case, sentence punctuation, emphasis, citations and words such as "So" at the beginning do not
+    matter; signs and links do.
+
+    >>> wording("So I dislike *Bob*! [1]") == wording("i dislike  bob"), wording("👍")
     (True, '👍')
+    >>> wording("It is -5 in C++."), wording("It is 5 in C#, see https://a.example")
+    ('it is -5 in c++', 'it is 5 in c# see https //a example')
     """
-    return compact(text) or one_line(text)
+    bare = _CUSTOM_EMOJI.sub(" ", remove_citations(compose(text))).lower()
+    plain = _HYPHEN.sub(" ", _EMPHASIS.sub(" ", bare))
+    gaps = {}
+    for character in set(plain):
+        is_sign = character in _SIGNS or (category(character)[0] in "MS" and character not in _GAPS)
+        if not character.isalnum() and not is_sign:
+            gaps[ord(character)] = " "
+    words = plain.translate(gaps).split()
+    start = 0
+    for word in words[:-1]:
+        if word not in _LEADS and any(map(str.isalnum, word)):
+            break
+        start += 1
+    return " ".join(words[start:]) or one_line(text)
 
 
 def content_hash(text: str) -> str:

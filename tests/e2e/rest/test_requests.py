@@ -180,6 +180,7 @@ async def test_a_body_of_exactly_the_largest_size_is_read(tmp_path: Path) -> Non
 
 async def test_while_the_store_is_away_a_caller_is_told_when_to_ask_again(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
+    disk.mkdir()
     async with (
         memorist.aio.open(disk / "m.db", embedder="hashing", spool=False) as memory,
         asking(memory, local=ANA) as client,

@@ -342,7 +342,7 @@ def forget(
         "never_again": never_again,
     }
     if not ids:
-        found = load("manage.forget").Forgotten(dry_run=dry_run)
+        found = load("manage.forget_plan").Forgotten(dry_run=dry_run)
     elif len(ids) == 1 and not dry_run:
         found = mine.forget(ids[0], **options)
     else:
@@ -359,6 +359,9 @@ def forget(
     if found.sources and not call.json:
         named = ", ".join(found.sources)
         notes.append(f"It is still said, among other things, in {named}: forget that too?")
+    if found.copies and not call.json:
+        named = ", ".join(found.copies)
+        notes.append(f"The same words stay in {named}: forget that too?")
     return {**asdict(found), "keep_days": keep_days}, text, notes
 
 

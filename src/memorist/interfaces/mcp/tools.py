@@ -283,6 +283,9 @@ async def memory_forget(
             where=where, dry_run=False, keep_days=keep_days, actor=call.actor
         )
         result["forgotten"] = [*done.ids, *done.derived]
+        if done.copies:
+            named = ", ".join(done.copies)
+            result["note"] = f"The same words stay in {named}: ask the user whether to forget them."
     return result
 
 

@@ -38,6 +38,7 @@ from .connection import (
     connect,
     copy,
     create_private,
+    delete_copies,
     lost,
     migrate,
     new_path,
@@ -45,6 +46,7 @@ from .connection import (
     translate,
     translate_errors,
 )
+from .pages import overwrite_unused
 
 T = TypeVar("T")
 READERS = 2
@@ -261,12 +263,18 @@ class SqliteDatabase:
             try:
                 await self._begin()
                 yield self._writer
+                if self._writer.must_wipe:
+                    delete_copies(self.path)  # they may hold what is erased
                 await asyncio.shield(self._writer.call(_commit))
             except BaseException:  # also if canceled: a statement may still run in the thread
                 await asyncio.shield(self._writer.call(_rollback))
                 raise
-            if self._writer.must_wipe:
+            must_wipe = self._writer.must_wipe
+            if must_wipe:
                 await self._wipe()
+        if must_wipe and not self.path.startswith(IN_MEMORY):
+            with suppress(MemoristError):
+                await asyncio.to_thread(overwrite_unused, self.path)
 
     async def _begin(self) -> None:
         """Begin to write as soon as no other process does; a canceled task does not wait on."""

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
+from glob import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -98,16 +99,14 @@ def create_private(path: Path) -> None:
 
 
 def prepare_file(path: Path) -> str:
-    """Create the folder and the file; return the absolute path, which is never a `file:` URI."""
+    """Create the file; return the absolute path, which is never a `file:` URI."""
     path = path.absolute()
     if "\0" in str(path):
         raise StoreUnavailable(f"{str(path)!r} is not a valid file name: choose another one")
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
+    if not path.parent.is_dir():
         raise StoreUnavailable(
-            f"Cannot create the folder {str(path.parent)!r}: choose another place"
-        ) from error
+            f"The folder {str(path.parent)!r} does not exist: create it, or choose another place"
+        )
     if path.is_dir():
         raise StoreUnavailable(
             f"{str(path)!r} is a folder: name a file in it, such as {str(path / 'memory.db')!r}"
@@ -243,6 +242,18 @@ def migrate(connection: apsw.Connection, path: str, steps: Sequence[Migration] =
             connection.execute("ROLLBACK")
         raise
     return [step.number for step in missing]
+
+
+def delete_copies(path: str) -> None:
+    """Delete the copies that migrations left beside a database. Raises StoreUnavailable."""
+    here = Path(path)
+    try:
+        for copied in here.parent.glob(f"{escape(here.name)}.before-*"):
+            copied.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"A copy from before a migration cannot be deleted: {error}"
+        ) from error
 
 
 def _done(connection: apsw.Connection) -> dict[int, str]:
