@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Unpack
 
-from .errors import InvalidInput
 from .ingest import pipeline as ingest
 from .ingest import validation
 from .ingest.guard import load_disabled
@@ -75,8 +74,9 @@ class ScopedClient(ManagedScope):
         confidence: float = 1.0,
         pinned: bool = False,
         manually_saved: bool = False,
+        steps: Sequence[str] | None = None,
     ) -> Receipt:
-        """Store a text or a list of messages.
+        """Store a text or a list of messages; with `steps`, a workflow whose task is the text.
 
         When this returns, everything reported as `created` is durable and can be recalled. The same
         message id again changes nothing and gives the same outcome. What is reported as `pending`
@@ -95,6 +95,8 @@ class ScopedClient(ManagedScope):
             pinned=pinned,
             manually_saved=manually_saved,
         )
+        if steps is not None:
+            common |= validation.workflow(what, steps)
         longest = self.ctx.settings.max_text_chars
         drafts = validation.drafts(what, self.labels, validation.moment(at), common, longest)
         return await self.remember_drafts(drafts, policy=policy)
@@ -268,19 +270,17 @@ class ScopedClient(ManagedScope):
         the minimum similarity, is given. `return_="full"` adds more fields. Without categories, all
         that the agent's allowlist names are searched, except workflows. With `since`, the first
         items say what changed in this thread after that revision, each with its `revision`. Raises
-        NotAllowed for a category that the agent may not read, InvalidInput.
+        NotAllowed for a category that the agent may not read, InvalidInput, EmbedderUnavailable.
         """
-        if return_ not in agent_query.RETURNS:
-            known = ", ".join(agent_query.RETURNS)
-            raise InvalidInput(f"return is one of {known}, not {return_!r}")
-        validation.number("top_k", top_k)
-        validation.number("budget_tokens", budget_tokens)
+        agent_query.check_limits(return_, top_k, budget_tokens)
         ctx = self.ctx
         where, by = agent_query.limit(ctx, self.scope, agent, categories, filters, threshold)
         if not where.categories:
             return []
         most = budget_tokens
         found = await self.recall(query, limit=top_k, budget=most, profile=by, where=where)
+        if threshold is not None:
+            agent_query.require_vectors(found)
         changed = None
         if since is not None and "memory" not in found.legs:
             changed = await updates.read_header(self, since, Caps(), where.categories)

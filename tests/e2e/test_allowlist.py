@@ -6,7 +6,7 @@ import builtins
 import json
 import statistics
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,15 @@ from typer.testing import CliRunner
 import memorist
 from memorist import aio
 from memorist.client import Client
-from memorist.errors import InvalidInput, MemoristError, Misconfigured, NotAllowed
+from memorist.errors import (
+    EmbedderUnavailable,
+    InvalidInput,
+    MemoristError,
+    Misconfigured,
+    NotAllowed,
+)
 from memorist.interfaces.cli import app
+from memorist.ports import Vectors
 from memorist.scoped import ScopedClient
 from memorist.settings import allowlists
 from memorist.types import Draft, Labels
@@ -399,11 +406,6 @@ async def test_what_is_less_similar_than_the_threshold_is_dropped(
 
 
 @pytest.mark.spec("IMP-64")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16, §5, IMP: a threshold without vectors is silent, nothing says why the answer is empty (IMP-64)",
-)
 async def test_a_threshold_without_vectors_is_an_error_and_not_an_empty_answer(
     tmp_path: Path,
 ) -> None:
@@ -417,6 +419,21 @@ async def test_a_threshold_without_vectors_is_an_error_and_not_an_empty_answer(
         except MemoristError as error:
             refused = str(error)
     assert "threshold" in refused
+
+
+@pytest.mark.spec("IMP-64")
+async def test_a_threshold_while_the_embedder_is_down_is_an_error(
+    engine: Client, ana: ScopedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ana.remember("deploy the blue plan", category="tasks")
+
+    async def fail(texts: Sequence[str]) -> Vectors:
+        raise EmbedderUnavailable
+
+    monkeypatch.setattr(engine.ctx.embedder, "encode_batch", fail)
+    with pytest.raises(EmbedderUnavailable, match="The threshold cannot be applied"):
+        await ana.query("deploy the blue plan", agent="planner", threshold=0.65)
+    assert len(await ana.query("deploy the blue plan", agent="planner")) == 1
 
 
 @pytest.mark.spec("IMP-65")

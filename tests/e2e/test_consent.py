@@ -151,11 +151,6 @@ async def test_an_insight_is_enough_for_a_benign_field_if_it_is_sure(
 
 
 @pytest.mark.spec("IMP-87")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16, §5, IMP: two signals that disagree count as two that agree (IMP-87)",
-)
 async def test_two_things_that_contradict_each_other_do_not_apply_a_benign_field(
     ana: ScopedClient,
 ) -> None:

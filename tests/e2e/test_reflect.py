@@ -290,11 +290,6 @@ async def test_what_was_said_comes_before_what_was_only_inferred(
 
 
 @pytest.mark.spec("IMP-32")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16, §5, IMP: the profile imp.bullets gives insights the same weight as what was said (IMP-32)",
-)
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_the_bullets_of_a_supervisor_rank_an_insight_below_the_same_words_of_the_person(
     ana: ScopedClient,

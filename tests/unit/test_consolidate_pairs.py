@@ -46,7 +46,7 @@ def test_pairs_that_are_equally_near_come_in_the_order_of_their_rows() -> None:
         row=np.asarray([30, 10, 20]), speaker=np.zeros(3, np.int32), vectors=lambda at: vectors[at]
     )
     every = np.arange(3)
-    found = pairs.compare_vectors(snapshot, every, every, 0.5)
+    found = pairs.compare_vectors(snapshot, every, every, Bands(fallback_low=0.5))
     assert found == [(10, 20, 1.0), (10, 30, 1.0), (20, 30, 1.0)]
 
 

@@ -8,31 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import InvalidInput
+from ..ingest import validation
 from ..scoped import ScopedClient
-from ..settings import allowlists
 from ..text import normalize
-from ..text.tokens import analyze, count_tokens
+from ..text.steps import numbered
+from ..text.tokens import analyze
 from ..types import Draft, Outcome
 from . import SUPERVISOR
 
 TOOL = "memory.query"
 UNSURE = 0.5  # a supervisor less confident than this looks again
-MAX_STEPS = 20  # of a workflow
-MAX_STEP_CHARS = 240
-MAX_TOKENS = 400  # of a workflow
 STABLE = 2  # runs in the same steps make a workflow
 _FIELDS = "agent query categories filters top_k return budget_tokens threshold since".split()
-_NUMBER = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•])\s+")
-_WHO = re.compile(
-    r"(?i)(?:(?:first|second|third|next|then|after that|afterwards|finally|lastly|now|and)\b,? ){0,2}"
-    r"(?:(?:i|we|you|one|the (?:user|agent|executor))(?:'ll|'d)? "
-    r"(?:(?:should|must|will|can|may|would|need to|needs to|have to|has to|ought to|want to)\b )?)?"
-    r"(?:then |always )?"
-)
-_MIND = re.compile(
-    r"(?i)(?:the user|the person|he|she|they|i|we)\b (?:\w+ )?"
-    r"(?:feels?|thinks?|believes?|seems?|wants?|hopes?|worries|likes?|prefers?|trusts?)\b"
-)
 _BACK = re.compile(  # a turn that refers to an earlier one
     r"(?i)\b(?:(?:do|did|can|don't) you (?:still |even )?(?:remember|recall)"
     r"|remember (?:when|what|how|who|where|which|the|my|our)"
@@ -135,17 +122,13 @@ class Supervisor:
         Raises InvalidInput.
         """
         draft = Draft(
+            **validation.workflow(task, steps),
             text=normalize.one_line(task),
-            steps_text=numbered(steps),
-            kind="procedural",
-            category=allowlists.PROCEDURAL,
             labels=replace(self._scope.labels, agent=agent, run=run),
             tags=tuple(tags),
             importance=importance,
             pinned=pinned,
         )
-        if not draft.text or len(draft.text) > MAX_STEP_CHARS:
-            raise InvalidInput(f"The name of a task has 1 to {MAX_STEP_CHARS} characters")
         receipt = await self._scope.remember_drafts([draft], policy="supervisor")
         return receipt.outcomes[0]
 
@@ -165,44 +148,6 @@ class Supervisor:
                 status="skipped", reason=f"the last {STABLE} runs did not take the same steps"
             )
         return await self.save_workflow(task, runs[-1], **given)
-
-
-def numbered(steps: Sequence[str]) -> str:
-    """Return steps as numbered lines, without their original numbers and bullets. Raises
-    InvalidInput.
-
-    >>> numbered(["- Build the image", "2) Push it"])
-    '1. Build the image\\n2. Push it'
-    """
-    orders = [] if isinstance(steps, str) else list(map(imperative, steps))
-    sizes = set(map(len, orders))
-    if not 1 <= len(orders) <= MAX_STEPS or not sizes.issubset(range(1, MAX_STEP_CHARS + 1)):
-        raise InvalidInput(
-            f"A workflow is a list of 1 to {MAX_STEPS} steps of 1 to {MAX_STEP_CHARS} characters"
-        )
-    lines = []
-    for number, (step, order) in enumerate(zip(steps, orders, strict=True), 1):
-        if _MIND.match(_NUMBER.sub("", step).lstrip()):
-            raise InvalidInput(
-                f"Step {number} says what someone thinks or feels. A step has to say what to do"
-            )
-        lines.append(f"{number}. {order}")
-    text = "\n".join(lines)
-    tokens = count_tokens(text)
-    if tokens > MAX_TOKENS:
-        raise InvalidInput(f"A workflow has at most {MAX_TOKENS} tokens, not {tokens}: shorten it")
-    return text
-
-
-def imperative(step: str) -> str:
-    """Return a step as a command, without its number and without a subject.
-
-    >>> imperative("2) Then we should push the image."), imperative("Push it")
-    ('Push the image.', 'Push it')
-    """
-    line = normalize.one_line(_NUMBER.sub("", step))
-    order = _WHO.sub("", line, count=1)
-    return order[:1].upper() + order[1:]
 
 
 def confident(message: str, context: str = "") -> float:

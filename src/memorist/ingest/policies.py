@@ -19,6 +19,7 @@ class Bands:
     reworded: float = 0.88
     # Consolidation compares the statements from here on, with a language model if configured.
     fallback_low: float = 0.45
+    ask_below: float = 2.0  # the language model is asked only about pairs below this
 
 
 @frozen

@@ -13,7 +13,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ..errors import InvalidInput
+from ..settings import allowlists
 from ..text import authority, clock, normalize
+from ..text.steps import MAX_STEP_CHARS, numbered
 from ..types import KINDS, Draft, Filter, Labels, Message
 from .policies import Policy
 
@@ -185,6 +187,21 @@ def draft_fields(**given: Any) -> dict[str, Any]:
         raise InvalidInput(f"Unknown kind {given['kind']!r}: use one of {', '.join(KINDS)}")
     fields(given, optional=("importance",))
     return given | {each: tuple(map(normalize.storable, given[each])) for each in _LISTS}
+
+
+def workflow(task: object, steps: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a draft that make it a workflow, which only agents that ask for
+    `procedural` get.
+    """
+    if not isinstance(task, str) or not 1 <= len(normalize.one_line(task)) <= MAX_STEP_CHARS:
+        raise InvalidInput(f"The name of a task is a text of 1 to {MAX_STEP_CHARS} characters")
+    if not isinstance(steps, str):
+        texts("steps", steps)
+    return {
+        "kind": "procedural",
+        "category": allowlists.PROCEDURAL,
+        "steps_text": numbered(steps),
+    }
 
 
 def drafts(

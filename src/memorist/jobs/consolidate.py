@@ -121,7 +121,7 @@ class _Run:
             if len(chosen) >= most:
                 break
             pair = self.current(each)
-            if pair is None or pair.fingerprint in asked:
+            if pair is None or pair.fingerprint in asked or pair.cosine >= self.bands.ask_below:
                 continue
             old_count = counts[pair.old.id]
             new_count = counts[pair.new.id]

@@ -102,7 +102,7 @@ async def find_near(
         snapshot,
         compared,
         others,
-        bands.fallback_low,
+        bands,
     )
 
 
@@ -110,23 +110,23 @@ def compare_vectors(
     snapshot: Snapshot,
     compared: NDArray[np.intp],
     others: NDArray[np.intp],
-    low: float,
+    bands: Bands,
 ) -> list[NearRows]:
-    """Return the pairs with a cosine of at least `low`, nearest first: a few per memory, of the
-    same speaker.
+    """Return the pairs that are near enough, nearest first: of each memory a few that a model may be
+    asked about and a few others, of the same speaker.
     """
     found: dict[tuple[int, int], float] = {}
     other_vectors = snapshot.vectors(others)
     for batch in np.split(compared, range(_BATCH, len(compared), _BATCH)):
         near_others = products(snapshot.vectors(batch), other_vectors.T)
         for at, cosines in zip(batch.tolist(), near_others, strict=True):
-            is_near = (cosines >= low) & (others != at)
+            is_near = (cosines >= bands.fallback_low) & (others != at)
             is_near &= snapshot.speaker[others] == snapshot.speaker[at]
             near = np.flatnonzero(is_near)
-            nearest = np.lexsort((others[near], -cosines[near]))
-            best = near[nearest[:NEIGHBORS]]
+            nearest = near[np.lexsort((others[near], -cosines[near]))]
+            is_asked = cosines[nearest] < bands.ask_below
             row = int(snapshot.row[at])
-            for other in best:
+            for other in (*nearest[~is_asked][:NEIGHBORS], *nearest[is_asked][:NEIGHBORS]):
                 other_row = int(snapshot.row[others[other]])
                 a, b = sorted((row, other_row))
                 found[a, b] = min(float(cosines[other]), 1.0)

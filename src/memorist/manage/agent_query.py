@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..context import Context
-from ..errors import InvalidInput, NotAllowed
+from ..errors import EmbedderUnavailable, InvalidInput, NotAllowed
 from ..ingest import validation
 from ..retrieve import profiles, render
 from ..retrieve.profiles import Profile
@@ -24,6 +24,14 @@ _LABELS = {"agent_id": "agent", "run_id": "run", "actor_id": "actor", "role": "r
 _LEVELS = {"importance_min": 1, "importance_max": 5}  # the ends, which exclude nothing
 FILTERS = ("user_id", *_LABELS, "category", "pinned", *_LEVELS, "updated_after", "updated_before")
 _TINY = 1e-9  # a level ends where the next begins
+
+
+def check_limits(shape: str, top_k: int, budget: int) -> None:
+    """Raise InvalidInput for an unknown shape of the answer, or a limit below 1."""
+    if shape not in RETURNS:
+        raise InvalidInput(f"return is one of {', '.join(RETURNS)}, not {shape!r}")
+    validation.number("top_k", top_k)
+    validation.number("budget_tokens", budget)
 
 
 def limit(
@@ -43,7 +51,11 @@ def limit(
         validation.texts("categories", categories)
     profile = profiles.find(ctx.profiles, PROFILE)
     if threshold is not None:  # what is only related may be below it
-        validation.fields({"confidence": threshold})
+        validation.share("threshold", threshold)
+        if ctx.embedder is None:
+            raise InvalidInput(
+                "A threshold needs vectors, and no embedding model is configured: leave it out"
+            )
         gate = profiles.Gate(enough={"semantic": threshold})
         profile = replace(profile, gate=gate, related=0)
     access = ctx.allowlists
@@ -90,6 +102,13 @@ def limit(
     )
     has_workflows = allowlists.PROCEDURAL in where.categories
     return where, replace(profile, workflows=has_workflows)
+
+
+def require_vectors(found: Recall) -> None:
+    """Raise EmbedderUnavailable if an answer is empty because a threshold had no vectors."""
+    status = found.legs.get("dense", "ok")
+    if status != "ok" and not found.hits:
+        raise EmbedderUnavailable(f"The threshold cannot be applied: {status}")
 
 
 def to_items(

@@ -27,6 +27,10 @@ from ..storage import SpaceSettings, person, proposals
 from ..storage.proposals import Proposal
 from ..text import authority, normalize
 from ..text.clock import new_id
+from ..text.contradictions import contradicts
+from ..text.statements import parse
+from ..text.tokens import analyze
+from ..text.values import read_values
 from ..types import Labels, Memory, Scope
 
 SENSITIVE = ("preferred_name", "pronouns", "city", "language")  # only the person decides
@@ -171,7 +175,7 @@ class Consent(Place):
         """Propose what was inferred about the person from these memories.
 
         A sensitive field waits for `approve`. A benign one takes effect (it is `decided`) if two
-        statements of the person support it, or a confident insight. Raises InvalidInput; NotAllowed
+        statements of the person that agree support it, or a confident insight. Raises InvalidInput; NotAllowed
         if the evidence is not the person's own words; ConsentMissing if they denied it before;
         Refused while memory is off.
         """
@@ -219,7 +223,8 @@ class Consent(Place):
             if made == known:
                 return made
             decision = "proposed" if known is new else "supported"
-            if field in BENIGN and _is_corroborated(await tx.get(scope, made.evidence)):
+            supporting = await tx.get(scope, made.evidence)
+            if field in BENIGN and _is_corroborated(text, supporting):
                 decision = "corroborated"
                 made = replace(made, decided=decision, decided_at=now)
             await person.decide_proposal(tx, made, decision, at=now, actor=actor)
@@ -304,8 +309,16 @@ class Consent(Place):
         )
 
 
-def _is_corroborated(evidence: Iterable[Memory]) -> bool:
-    """Return whether two statements of the person support something, or a confident insight."""
+def _is_corroborated(value: str, evidence: Sequence[Memory]) -> bool:
+    """Return whether two statements of the person support a value, or a confident insight, and none
+    denies it or contradicts another.
+    """
+    if any(_denies(memory.text, value) for memory in evidence):
+        return False
+    statements = [parse(memory.text) for memory in evidence]
+    for i, one in enumerate(statements):
+        if any(contradicts(one, other) or contradicts(other, one) for other in statements[:i]):
+            return False
     counts: dict[str, int] = {}  # how often each message was said
     for memory in evidence:
         if memory.kind != "insight":
@@ -313,6 +326,19 @@ def _is_corroborated(evidence: Iterable[Memory]) -> bool:
         elif memory.confidence >= SURE:
             return True
     return sum(counts.values()) >= ENOUGH
+
+
+def _denies(text: str, value: str) -> bool:
+    """Return whether a text says that the value is not wanted.
+
+    >>> _denies("Never brief answers!", "brief"), _denies("No need to say more, be brief.", "brief")
+    (True, False)
+    """
+    values = read_values(text)
+    about = set(analyze(value))
+    is_negated = not about.isdisjoint(analyze(" ".join(values.negations)))
+    is_disliked = "-" in values.leanings and not about.isdisjoint(analyze(text))
+    return is_negated or is_disliked
 
 
 def _find_in_force(proposals: Iterable[Proposal]) -> list[Proposal]:

@@ -18,15 +18,12 @@ from memorist.client import Client
 from memorist.scoped import ScopedClient
 from memorist.types import Filter, Memory
 
-HIKES, WALKS = "I love going on hikes in the Alps.", "I enjoy hiking in the Alps."
 STAMPS = ("I collect old stamps.", "I own a collection of old stamps.")
 TEA = ("I prefer tea to coffee.", "I like tea more than coffee.")
 BOAT, RIVER = "I own a boat.", "I live by the river."
 HOUSE, TIN = "I own a house on the river.", "I own a blue coffee tin."
-CLINIC = (  # no word in common that extraction would see
-    "I am a doctor at a small hospital.",
-    "I work as a physician in a little clinic.",
-)
+DOCTOR = "I am a doctor at a small hospital."
+CARES = "I look after sick people in a hospital downtown."  # cosine of the facts: 0.68
 PLACES = (
     "by the door",
     "on the floor",
@@ -135,7 +132,7 @@ async def test_the_model_joins_facts_of_two_sessions_as_the_policy_says(
     async with opened(place, tmp_path, clock, llm_server, policy=policy) as memory:
         llm_server.answer = Judge(same=True)
         ana = memory.scope("ana")
-        turns = await talk(memory, *CLINIC)
+        turns = await talk(memory, DOCTOR, CARES)
         old = {fact.id for fact in await facts(ana)}
         assert len(old) == 2
         assert await consolidate(memory) == 1
@@ -154,20 +151,18 @@ async def test_it_runs_once_a_day_and_asks_about_a_pair_again_after_two_weeks(
 ) -> None:
     async with opened(place, tmp_path, clock, llm_server) as memory:
         ana = memory.scope("ana")
-        await talk(memory, HIKES, WALKS)
+        await talk(memory, DOCTOR, CARES)
         seen = []
         for step in (timedelta(0), timedelta(hours=1), DAY, 12 * DAY, DAY):
             clock.now += step
             done = (await memory.run_jobs(only=["consolidate"]))["consolidate"]
             seen.append((done.runs, len(await asked(ana, llm_server))))
         assert seen == [(1, 1), (0, 1), (1, 1), (1, 1), (1, 2)]
-        assert (await asked(ana, llm_server))[0] == {HIKES, WALKS}
+        assert (await asked(ana, llm_server))[0] == {DOCTOR, CARES}
 
 
-def say_at_the_table(*verbs: str) -> list[str]:
-    return [
-        f"I love {verb} {place} at the wooden kitchen table." for verb in verbs for place in PLACES
-    ]
+def say_at_places(*verbs: str) -> list[str]:
+    return [f"I love {verb} {place}." for verb in verbs for place in PLACES]
 
 
 @pytest.mark.spec("IMP-34", "IMP-39")
@@ -189,7 +184,7 @@ async def test_a_person_has_fifty_pairs_a_day_in_questions_of_five_to_ten(
 ) -> None:
     given = {"embedder": "hashing", **settings}
     async with opened(tmp_path / "m.db", tmp_path, clock, llm_server, **given) as memory:
-        await talk(memory, *say_at_the_table(*VERBS))
+        await talk(memory, *say_at_places(*VERBS))
         assert len(await facts(memory.scope("ana"))) == 30
         await consolidate(memory)
         assert list(map(len, questions(llm_server))) == sizes
@@ -205,7 +200,7 @@ async def test_the_pairs_of_a_day_are_counted_over_all_spaces_of_a_person(
     given: dict[str, Any] = {"embedder": "hashing", "consolidate_pairs": 7}
     async with opened(place, tmp_path, clock, llm_server, **given) as memory:
         for user, space in (("ana", "home"), ("ana", "work"), ("ben", "home")):
-            await talk(memory, *say_at_the_table(*VERBS[:2]), user=user, space=space)
+            await talk(memory, *say_at_places(*VERBS[:2]), user=user, space=space)
         await consolidate(memory)
         assert sum(map(len, questions(llm_server))) == 14, "seven of ana, seven of ben"
 
@@ -219,12 +214,12 @@ async def test_facts_are_compared_for_three_days_or_if_they_are_important(
 ) -> None:
     async with opened(tmp_path / "m.db", tmp_path, clock, llm_server) as memory:
         ana = memory.scope("ana")
-        await talk(memory, HIKES, WALKS)
+        await talk(memory, DOCTOR, CARES)
         for fact in await facts(ana):
             await ana.edit(fact.id, importance=importance)
         clock.now += timedelta(hours=hours)
         await consolidate(memory)
-        assert await asked(ana, llm_server) == [{HIKES, WALKS}] * count
+        assert await asked(ana, llm_server) == [{DOCTOR, CARES}] * count
 
 
 @pytest.mark.spec("IMP-35")
@@ -233,19 +228,19 @@ async def test_a_fact_that_is_recalled_most_is_compared_though_it_is_old(
 ) -> None:
     async with opened(tmp_path / "m.db", tmp_path, clock, llm_server) as memory:
         ana = memory.scope("ana")
-        await talk(memory, HIKES, WALKS, BOAT, TIN, TEA[0], STAMPS[0])
+        await talk(memory, DOCTOR, CARES, BOAT, TIN, TEA[0], STAMPS[0])
         for fact in await facts(ana):
             await ana.edit(fact.id, importance=0.2)
         clock.now += timedelta(days=4)
         await consolidate(memory)
         assert await asked(ana, llm_server) == []
-        (hikes,) = [fact for fact in await facts(ana) if "going on hikes" in fact.text]
+        (doctor,) = [fact for fact in await facts(ana) if "is a doctor" in fact.text]
         for _ in range(3):
-            await ana.recall("hikes in the Alps", where=Filter(ids=(hikes.id,)))
+            await ana.recall("doctor at a hospital", where=Filter(ids=(doctor.id,)))
         await memory.ctx.access_log.flush()
         clock.now += DAY
         await consolidate(memory)
-        assert await asked(ana, llm_server) == [{HIKES, WALKS}]
+        assert await asked(ana, llm_server) == [{DOCTOR, CARES}]
 
 
 @pytest.mark.spec("IMP-37")
@@ -255,11 +250,11 @@ async def test_a_fact_is_compared_with_those_of_the_last_ninety_days(
 ) -> None:
     async with opened(tmp_path / "m.db", tmp_path, clock, llm_server) as memory:
         ana = memory.scope("ana")
-        await talk(memory, HIKES)
+        await talk(memory, DOCTOR)
         clock.now += timedelta(days=days)
-        await talk(memory, BOAT, WALKS)
+        await talk(memory, BOAT, CARES)
         await consolidate(memory)
-        assert await asked(ana, llm_server) == [{HIKES, WALKS}] * count
+        assert await asked(ana, llm_server) == [{DOCTOR, CARES}] * count
 
 
 @pytest.mark.spec("IMP-36", "IMP-38")
@@ -281,11 +276,6 @@ async def test_only_facts_that_are_near_and_share_a_word_are_asked_about(
 
 
 @pytest.mark.spec("IMP-36")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16, §5, IMP: consolidation under the supervisor policy has no upper end of its band (IMP-36)",
-)
 async def test_facts_above_the_band_are_not_asked_about(
     tmp_path: Path, clock: Clock, llm_server: Server
 ) -> None:
@@ -317,7 +307,7 @@ async def test_without_tokens_nothing_is_asked_and_rules_still_join(
     given = {budget: 1}
     async with opened(tmp_path / "m.db", tmp_path, clock, llm_server, **given) as memory:
         ana = memory.scope("ana")
-        await talk(memory, *STAMPS, HIKES, WALKS)
+        await talk(memory, *STAMPS, DOCTOR, CARES)
         assert await consolidate(memory) == 1
         assert llm_server.requests == []
         assert len(await facts(ana)) == 3
@@ -331,7 +321,7 @@ async def test_the_work_of_a_day_is_bounded_whatever_the_sessions_said(
 ) -> None:
     given: dict[str, Any] = {"embedder": "hashing", "consolidate_pairs": 10}
     async with opened(tmp_path / "m.db", tmp_path, clock, llm_server, **given) as memory:
-        await talk(memory, *say_at_the_table(*VERBS))
+        await talk(memory, *say_at_places(*VERBS))
         spent = []
         for _ in range(3):
             del llm_server.requests[:]

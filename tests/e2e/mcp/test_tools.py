@@ -64,14 +64,24 @@ async def test_a_how_to_is_read_by_the_agents_that_carry_things_out(
 
 
 @pytest.mark.spec("IMP-93", "IMP-96")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16, §5, IMP: procedural memories cannot be saved over MCP (IMP-93, IMP-96)",
-)
 async def test_a_tool_saves_a_how_to_with_its_steps(client: Client) -> None:
     tools = (await client.list_tools()).tools
     assert [tool.name for tool in tools if "steps" in tool.input_schema["properties"]] != []
+
+
+@pytest.mark.spec("IMP-93", "IMP-96")
+async def test_only_what_the_user_said_becomes_a_how_to(
+    client: Client, serving: Serving, engine: MemoryClient
+) -> None:
+    steps = ["Build the image", "Push the image"]
+    for task, said_by in (("Deploy the service", "user"), ("Wipe the disk", "assistant")):
+        await call(client, "memory_remember", text=task, steps=steps, said_by=said_by)
+    async with held(Client(serving(agent="executor"), mode="legacy")) as executor:
+        asked = {"query": "deploy the service, wipe the disk", "categories": ["procedural"]}
+        found = (await call(executor, "memory_query", **asked))["memories"]
+    assert [each["text"] for each in found] == [
+        "Deploy the service: 1. Build the image 2. Push the image"
+    ]
 
 
 async def test_nothing_relevant_is_an_empty_list(client: Client) -> None:

@@ -299,11 +299,6 @@ async def test_a_how_to_is_read_by_the_agents_that_carry_things_out(
 
 
 @pytest.mark.spec("IMP-93", "IMP-96")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16, §5, IMP: procedural memories cannot be saved over REST (IMP-93, IMP-96)",
-)
 async def test_a_how_to_is_saved_with_its_steps(ana: httpx.AsyncClient) -> None:
     made = {
         "text": "Deploy the service",
@@ -320,6 +315,11 @@ async def test_a_how_to_is_saved_with_its_steps(ana: httpx.AsyncClient) -> None:
     }
     (found,) = (await ana.post(f"{V1}/query", json=asked)).json()
     assert "1. Build the image" in found["text"]
+    wrong = await ana.post(f"{V1}/entries", json={**made, "steps": ["Build it", "It is done"]})
+    assert (wrong.status_code, wrong.json()["detail"]) == (
+        422,
+        "Step 2 is not an order. Begin it with a verb, as in 'Build the image'",
+    )
 
 
 @pytest.mark.spec("IMP-80")

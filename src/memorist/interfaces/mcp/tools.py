@@ -152,6 +152,7 @@ async def memory_remember(
     evidence: UpTo20 = None,
     at: str | None = None,
     session: Session = None,
+    steps: UpTo20 = None,
 ) -> RememberResult:
     """Store something that will matter in later conversations: a preference, a decision and its
     reason, a fact about the user or the project. Call this when the user asks you to remember
@@ -171,6 +172,7 @@ async def memory_remember(
         importance: From 0 (trivial) to 1 (vital).
         evidence: Paths or URLs that support it.
         at: When it happened: 2026-05-31 or 2026-05-31T14:00:00Z.
+        steps: How the user does a task, each step an order; `text` names the task.
     """
     call = await authorize("remember")
     scope = call.scope(role=None if said_by == "user" else said_by, session=session)
@@ -181,14 +183,12 @@ async def memory_remember(
         importance=importance,
         evidence=evidence or (),
         at=at,
+        steps=steps,
     )
     result = RememberResult(outcomes=[])
     for each in receipt.outcomes:
         item = OutcomeItem(
-            status=each.status,
-            ids=list(each.ids),
-            reason=each.reason,
-            supersedes=each.supersedes,
+            status=each.status, ids=list(each.ids), reason=each.reason, supersedes=each.supersedes
         )
         result["outcomes"].append(item)
     return result
