@@ -27,11 +27,6 @@ import memorist
 from e2e.rest.conftest import ANA, asking
 
 LINEAR = 7  # times the CPU time that four times as much may take
-LOAD = "the issue on trust, load"
-
-
-def known(reason: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{LOAD}: {reason}")
 
 
 async def cpu_of(call: Callable[[], Awaitable[Any]]) -> float:
@@ -79,7 +74,6 @@ def prose(characters: int) -> str:
 TEXTS = {"prose": prose(100_000), "lines": "a\n" * 50_000, "Chinese": "猫" * 100_000}
 
 
-@known("a text of 1 MB takes 5 s on the event loop (d06)")
 @pytest.mark.parametrize("kind", TEXTS)
 async def test_a_long_text_is_taken_in_beside_the_event_loop(tmp_path: Path, kind: str) -> None:
     async with memorist.aio.open(tmp_path / "m.db", embedder="hashing") as memory:

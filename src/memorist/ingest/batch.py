@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from heapq import nlargest
 from typing import Any
+
+import numpy as np
 
 from ..context import Context
 from ..index import Snapshot
+from ..index.arrays import Matrix, products
 from ..storage import Change, Checks, Save, SeenMessage
 from ..text import normalize
 from ..types import Memory, Scope
@@ -49,8 +51,14 @@ class Batch:
     )  # turns and what they replace
     alike: dict[object, set[str]] = field(default_factory=dict)  # ids of memories, by form
     puts: dict[str, Save] = field(default_factory=dict)
+    written: dict[str, int] = field(default_factory=dict)  # rows of `vectors`, by id
+    vectors: Matrix = field(default_factory=lambda: Matrix(0))  # of what is written
     others: list[Change] = field(default_factory=list)
     messages: list[SeenMessage] = field(default_factory=list)
+
+    @property
+    def texts(self) -> list[str]:
+        return [item.draft.text for item in self.items]
 
     @property
     def chunks(self) -> list[Chunk]:
@@ -74,16 +82,12 @@ class Batch:
     def neighbors(self, chunk: Chunk) -> Neighbors:
         """Return the memories a chunk is compared with, nearest first."""
         found = dict(self.near.get(chunk.text, {}))
-        written: dict[str, float] = {}
-        for id, put in self.puts.items():
-            if put.vector is None:
-                continue
-            written[id] = 0.0
-            if chunk.vector is not None:
-                written[id] = float(put.vector @ chunk.vector)
-        nearest = nlargest(MOST, written, key=written.__getitem__)
-        for id in nearest:
-            found[id] = written[id]
+        cosines = np.zeros(len(self.written), np.float32)
+        if chunk.vector is not None and self.written:
+            cosines = products(self.vectors.rows[: len(self.written)], chunk.vector)
+        ids = list(self.written)
+        for row in np.argsort(-cosines, kind="stable")[:MOST].tolist():
+            found[ids[row]] = float(cosines[row])
         usable = []
         for id, cosine in found.items():
             memory = self.memories[id]
@@ -96,6 +100,12 @@ class Batch:
         memory = put.memory
         policy = self.policy
         self.puts[memory.id] = put
+        if put.vector is not None:
+            count = len(self.written)
+            row = self.written.setdefault(memory.id, count)
+            vectors = self.vectors if count else Matrix(len(put.vector))
+            self.vectors = vectors if row < count else vectors.add(count, put.vector[None])
+            self.vectors.rows[row] = put.vector
         if memory.key:
             self.keyed[memory.key] = memory
         if policy.exact or policy.near or policy.bands or policy.conflicts:

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import InvalidInput
 from ..text import clock, cues, tokens
 from ..text.clock import new_id
+from ..text.offload import compute
 from ..types import Memory, Op, Scope
 from . import (
     Change,
@@ -103,9 +104,8 @@ class Transaction(Reader):
             events = kinds[Event]
             if kinds[Save]:
                 await self._save(kinds[Save], events)
-            elif events and await self.number(self.scope) >= 0:
+            elif events and (number := await self.number(self.scope)) >= 0:
                 # Nothing is reported of a scope in which nothing was ever stored.
-                number = await self.number(self.scope)
                 user = self.scope.user
                 await self._write_log([rows.event_row(number, user, event) for event in events])
             if related := kinds[Relation] + kinds[Unrelated]:
@@ -234,7 +234,10 @@ class Transaction(Reader):
         # If there is nothing to report, the log still sets the new revision of the scope.
         log = log or [LogRow(scope=number)]
         log[0] = log[0]._replace(revision=changed)
-        stored = [self.memory_row(save.memory, number, changed) for save in saves]
+        stored = await compute(
+            [save.memory.text for save in saves],
+            lambda: [self.memory_row(save.memory, number, changed) for save in saves],
+        )
         await self._write_log(
             log,
             (_DELETE_STALE_VECTORS, stale),
@@ -304,8 +307,7 @@ class Transaction(Reader):
     async def import_history(self, entries: Sequence[HistoryEntry]) -> None:
         """Append entries of another store to the history; existing ones are left alone."""
         sql = "SELECT id FROM history WHERE scope = ?"
-        ids = [entry.id for entry in entries]
-        found = await self.rows_in(self.scope, sql, "id", ids)
+        found = await self.rows_in(self.scope, sql, "id", [entry.id for entry in entries])
         known = {row[0] for row in found}
         new = [entry for entry in entries if entry.id not in known]
         await self.touch(entries=new)
@@ -378,8 +380,7 @@ class Transaction(Reader):
 
     async def mark_shown(self, reader: str, revision: int) -> None:
         """Record the revision up to which the changes of a thread were shown to a reader."""
-        number = await self.number(self.scope)
-        await self.write([(_SHOWN, [(number, reader, revision)])])
+        await self.write([(_SHOWN, [(await self.number(self.scope), reader, revision)])])
 
     async def delete_old(self, before: datetime) -> None:
         """Delete events and comparisons older than a time, tombstones that expired before it, and
@@ -389,8 +390,7 @@ class Transaction(Reader):
         old = [(number, clock.iso(before))]
         batches: list[Batch] = [(_OLD_THREAD_CHANGES, [(number, THREAD_CHANGES_KEPT)])]
         for table, column in times.items():
-            sql = f"DELETE FROM {table} WHERE scope = ? AND {column} < ?"
-            batches.append((sql, old))
+            batches.append((f"DELETE FROM {table} WHERE scope = ? AND {column} < ?", old))
         await self.write(batches)
         await self.link_history()
 

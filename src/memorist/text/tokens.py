@@ -67,7 +67,7 @@ _UNSPACED = "".join(
 )
 _UNSPACED_RUN = re.compile(f"[{_UNSPACED}{_MARKS}]+|[^{_UNSPACED}]+")
 _CLUSTER = re.compile(f".[{_MARKS}]*", re.DOTALL)
-_CJK = re.compile(f"[{_UNSPACED}]")
+_CJK = re.compile(f"[{_UNSPACED}]+")
 _ACCENT = re.compile("[\u0300-\u036f]")
 # French and Italian join articles and pronouns to the next word.
 _JOINED = re.compile("(?:[cdjlmnst]|qu|un|dell|nell|all|dall|sull|quell)'(?=\\w)")
@@ -260,7 +260,7 @@ def count_tokens(text: str) -> int:
     (8, 5, 0)
     """
     plain = len(text.encode("ascii", "ignore"))
-    unspaced = 0 if text.isascii() else len(_CJK.findall(text))
+    unspaced = 0 if text.isascii() else sum(map(len, _CJK.findall(text)))
     other = len(text) - plain - unspaced
     estimate = 1.1 * (plain / 4 + unspaced + other / 2)
     return math.ceil(round(estimate, 6))
