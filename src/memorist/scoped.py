@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from .ingest import pipeline as ingest
 from .ingest import validation
-from .ingest.guard import load_disabled
+from .ingest.guard import load_disabled, save_on_request
 from .ingest.transitions import SHARED
 from .manage import (
     agent_query,
@@ -36,17 +36,7 @@ from .retrieve.profiles import Profile
 from .retrieve.render import Caps
 from .telemetry import observed
 from .text.clock import new_id
-from .types import (
-    Draft,
-    Filter,
-    Labels,
-    Message,
-    Messages,
-    Outcome,
-    Reason,
-    Recall,
-    Receipt,
-)
+from .types import Draft, Filter, Labels, Message, Messages, Outcome, Reason, Recall, Receipt
 
 BATCH = 256  # drafts in one transaction
 
@@ -116,6 +106,8 @@ class ScopedClient(ManagedScope):
         if ctx.extractor is not None:
             ctx.extractor.pause()
         spoken = [self.voice.speak(draft) for draft in drafts]
+        if by.saves_on_request and self.voice.is_owner:
+            spoken = [save_on_request(draft, self.scope.user) for draft in spoken]
         for start in range(0, len(spoken), BATCH):
             now = ctx.clock()
             batch = [replace(d, id=new_id(), told_at=now) for d in spoken[start : start + BATCH]]

@@ -57,11 +57,6 @@ async def test_a_near_memory_proposes_the_tags_it_was_given(ana: ScopedClient) -
 
 
 @pytest.mark.spec("THE-75")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16 (trust), §5 THE: neighbor tags under `theoria`",
-)
 async def test_a_near_memory_proposes_tags_under_the_theoria_policy_too(
     engine: Client, ana: ScopedClient
 ) -> None:

@@ -125,11 +125,6 @@ async def test_savings_trims_recalls_and_what_people_do_are_counted_once(
 
 
 @pytest.mark.spec("THE-102", "THE-116")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the issue on trust, the seeds, THE: incognito is in /metrics (today its event has no time of day)",
-)
 async def test_incognito_sessions_are_counted(memory: Client, metrics: Metrics) -> None:
     for session in ("chat-1", "chat-2"):
         await memory.scope("ana", session=session).privacy.start_incognito()

@@ -13,8 +13,7 @@ from ..text import clock, normalize
 from ..types import Memory
 from . import THEORIA
 
-FEWEST = 8  # memories to return, if that many are relevant and fit
-MOST = 16
+MOST = 16  # memories to return
 
 
 class Theoria:
@@ -75,9 +74,9 @@ class Theoria:
         now: datetime,
         top_n: int = 12,
     ) -> list[Memory]:
-        """Return the relevant memories, best and most diverse first: 8 to 16 if that many fit."""
+        """Return the relevant memories, best and most diverse first: at most `top_n`, and 16."""
         then = Client(self._client.ctx.at(clock.utc(now)), self._client.offline)
-        limit = min(MOST, max(FEWEST, top_n))
+        limit = min(MOST, top_n)
         answer = await then.scope(user=user_id, space=space).recall(
             query_text, limit=limit, profile=self._profile
         )

@@ -30,6 +30,7 @@ from .policies import Policy
 
 WINDOW = 200  # tokens that always fit into the 256 word pieces of the packaged model
 SELF_CONTAINED = 4  # words; shorter turns depend on the previous turn
+CHIT_CHAT = -0.1  # added to the importance, which is at least 0; parts of it show this
 CONFIDENT_FROM = 0.6  # tags found with this confidence count in `heuristic_importance`
 TECHNICAL_FROM = 0.25  # mean rarity of the words
 TECHNICAL_WORDS = word_set("api async postgresql docker kubernetes vector embedding token schema")
@@ -343,9 +344,8 @@ def is_technical(text: str) -> bool:
     """
     found = _PATTERNS["word"].findall(normalize.LINK.sub(" ", text))
     rarities = [rarity(word) for word in found if word.lower() not in ENGLISH]
-    if rarities and sum(rarities) / len(rarities) >= TECHNICAL_FROM:
-        return True
-    return not TECHNICAL_WORDS.isdisjoint(map(str.lower, found))
+    is_rare = bool(rarities) and sum(rarities) / len(rarities) >= TECHNICAL_FROM
+    return is_rare or not TECHNICAL_WORDS.isdisjoint(map(str.lower, found))
 
 
 def novelty_importance(novelty: float, salience: float) -> float:
@@ -374,7 +374,7 @@ def heuristic_importance(
     if has_tags and metadata_confidence >= CONFIDENT_FROM:
         score += 0.2
     if is_chit_chat(text):
-        score -= 0.1
+        score += CHIT_CHAT
     return max(0.0, round(score, 12))
 
 

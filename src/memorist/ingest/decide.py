@@ -5,7 +5,7 @@ Memories are compared by exact text, by fingerprint, or by meaning with the same
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,15 @@ from ..text.clock import new_id
 from ..text.statements import parse
 from ..types import CONTRADICTS, Memory, Outcome
 from . import current, transitions
-from .analyze import Chunk, is_kept, novelty, novelty_importance, unified
+from .analyze import (
+    CHIT_CHAT,
+    Chunk,
+    is_chit_chat,
+    is_kept,
+    novelty,
+    novelty_importance,
+    unified,
+)
 from .batch import Batch, Neighbors
 from .policies import Bands
 
@@ -27,7 +35,7 @@ _OWN_TAGS = ("source-forgotten", "do_not_assume")
 # Fields that a new memory copies from its draft.
 _COPIED = """
     labels fact_type confidence source_ids evidence evidence_ids evidence_text source_session_id
-    compression_source pinned manually_saved speaker valid_to
+    compression_source pinned speaker valid_to
 """.split()
 # Fields that change by repetition, and that a memory passes on to its replacement.
 _GAINED = """
@@ -255,6 +263,7 @@ def build_memory(chunk: Chunk, batch: Batch) -> Memory:
     if id is None or id in batch.puts:
         id = new_id()
     copied: dict[str, Any] = {name: getattr(draft, name) for name in _COPIED}
+    copied["manually_saved"] = chunk.on_purpose
     named = map(str.lower, draft.tags)
     return Memory(
         id=id,
@@ -293,7 +302,10 @@ def _score(chunk: Chunk, batch: Batch) -> tuple[float, Mapping[str, float]]:
         usual = batch.policy.usual_importance if given is None else given
         return usual, {"given": usual}
     if measure == "heuristic":
-        return heuristic, {"heuristics": heuristic}
+        parts = {"heuristics": heuristic}
+        if is_chit_chat(chunk.text):
+            parts["chit_chat"] = CHIT_CHAT
+        return heuristic, parts
     new = 1.0
     if chunk.vector is not None:
         new = novelty(chunk.vector, batch.snapshot.centroid)
@@ -306,29 +318,36 @@ def _score(chunk: Chunk, batch: Batch) -> tuple[float, Mapping[str, float]]:
 
 
 def _propose_tags(chunk: Chunk, batch: Batch) -> list[entities.Entity]:
-    """Return the tags that most of the near stored memories share, weighted by their cosine.
+    """Return the tags that the near stored memories propose.
 
-    Tags are taken only from memories with the same speaker, role and subject. A tag that occurs in
-    the text of a neighbor belongs to that text: what is near to "Anna likes tea" need not be about
-    Anna.
+    Tags are taken only from memories with the same speaker, role and subject.
     """
-    votes: dict[str, float] = {}
-    count = 0
-    total = 0.0
     if not chunk.takes_tags:
         return []
     bands = batch.policy.bands or Bands()
     near = batch.near.get(chunk.text, {})
     if chunk.is_turn:
         near = {older.id: cosine for older, cosine in chunk.older if isinstance(older, Memory)}
+    found = []
     for id, cosine in near.items():
         memory = batch.memories[id]
         if cosine < bands.check_low or not memory.is_active:
             continue
-        is_other_type = memory.item_type != chunk.draft.item_type
-        if is_other_type or not chunk.has_same_source(memory):
-            continue
-        count += 1
+        is_same_type = memory.item_type == chunk.draft.item_type
+        if is_same_type and chunk.has_same_source(memory):
+            found.append((memory, cosine))
+    return vote(found)
+
+
+def vote(near: Sequence[tuple[Memory, float]]) -> list[entities.Entity]:
+    """Return the tags that most of the near memories share, weighted by their cosine.
+
+    A tag that occurs in the text of a neighbor belongs to that text: what is near to "Anna likes
+    tea" need not be about Anna.
+    """
+    votes: dict[str, float] = {}
+    total = 0.0
+    for memory, cosine in near:
         total += cosine
         words = memory.text.casefold()
         for tag in memory.tags:
@@ -336,4 +355,4 @@ def _propose_tags(chunk: Chunk, batch: Batch) -> list[entities.Entity]:
                 votes[tag] = votes.get(tag, 0.0) + cosine
     best = sorted(votes, key=lambda tag: (-votes[tag], tag))[:MOST_TAGS]
     shared = [tag for tag in best if 2 * votes[tag] >= total]
-    return [entities.Entity(text=tag, confidence=votes[tag] / count) for tag in shared]
+    return [entities.Entity(text=tag, confidence=votes[tag] / len(near)) for tag in shared]

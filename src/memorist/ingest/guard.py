@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 from unicodedata import category
 from unicodedata import normalize as to_form
@@ -221,6 +221,15 @@ def is_command(draft: Draft, user: str) -> bool:
         return False
     found = commands.parse(draft.text)
     return found is not None and not found.content and not found.says_more
+
+
+def save_on_request(draft: Draft, user: str) -> Draft:
+    """Return the draft saved on purpose, if the user asks for that: "Remember this: …"."""
+    if not authority.is_own(draft.labels.role, draft.speaker, user):
+        return draft
+    found = commands.parse(draft.text)
+    is_requested = found is not None and found.intent == "save" and bool(found.content)
+    return replace(draft, manually_saved=True) if is_requested else draft
 
 
 def find_refusal(draft: Draft, policy: Policy, user: str) -> str:

@@ -79,6 +79,7 @@ class Policy:
     episodes: bool = False  # a model tells a session as an episode instead of summarizing it
     has_own_capacity: bool = False  # the setting `capacity` does not change it
     dated: bool = False  # the age of a memory starts at the time given, not at its creation
+    saves_on_request: bool = False  # "remember this: …" by the user counts as saved on purpose
     guard: Literal["none", "contextual", "strict"] = "contextual"  # for drafts not saved on purpose
     extract: Facts | None = None  # from turns of a conversation
 

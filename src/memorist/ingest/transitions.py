@@ -17,6 +17,7 @@ from ..types import Draft, Memory
 SHARED = "share:"  # tag prefix of what another space may recall; its name follows
 _LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
 MOST_LISTED = 200  # latest sources of a memory; the history has the earlier ones
+SAVED = 0.5  # added to the importance of what a person pins or saves
 _MOST_BOOST = 0.3  # largest increase of the importance by repetition
 
 
@@ -115,6 +116,14 @@ def drop_tags(memory: Memory, old_text: str) -> Memory:
     return replace(memory, tags=tuple(kept))
 
 
+def saved_fields(memory: Memory) -> dict[str, Any]:
+    """Return the fields of a memory that a person pins or saves: it becomes more important, once."""
+    if memory.on_purpose:
+        return {"manually_saved": True}
+    importance = min(1.0, memory.importance + SAVED)
+    return {"manually_saved": True, "importance": importance, "base_importance": importance}
+
+
 def unshare(memory: Memory) -> Memory:
     """Return the memory without the tags that share it with other spaces.
 
@@ -143,7 +152,7 @@ def _join(memory: Memory, other: Memory | Draft) -> dict[str, Any]:
     return fields | {
         "confidence": max(memory.confidence, other.confidence),
         "pinned": memory.pinned or other.pinned,
-        "manually_saved": memory.manually_saved or other.manually_saved,
+        "manually_saved": memory.manually_saved or other.manually_saved or other.pinned,
     }
 
 

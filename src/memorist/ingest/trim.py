@@ -31,7 +31,8 @@ async def enforce(tx: Transaction, scope: Scope, cap: int, now: datetime) -> lis
     ranked = []
     for memory in candidates:
         found = fresh_scores(memory, now)
-        ranked.append((found["total"], memory.created_at, memory.id, memory))
+        total = found["total"] + memory.importance_parts.get("chit_chat", 0.0)
+        ranked.append((total, memory.created_at, memory.id, memory))
         if found is not memory.last_scores:
             accesses.append(
                 MemoryAccess(

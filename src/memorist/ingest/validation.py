@@ -271,6 +271,11 @@ def message(given: Message | Mapping[str, Any], labels: Labels) -> Message:
         value = getattr(given, name)
         if not isinstance(value, str) and not (value is None and name in _OPTIONAL):
             raise InvalidInput(f"A message's {name!r} is text, not {type(value).__name__}")
+    if given.role.casefold() not in authority.ROLE_WORDS:
+        known = ", ".join(sorted(authority.ROLE_WORDS))
+        raise InvalidInput(
+            f"A message's role is one of {known}, not {given.role!r:.60}: put names into 'name'"
+        )
     session = labels.session if given.session is None else given.session
     return replace(
         given,

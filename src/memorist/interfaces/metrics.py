@@ -26,6 +26,7 @@ from .rest.request import Admin, AuthenticatedRoute
 MAX_AGE_SECONDS = 10.0  # the store is not queried more often than this
 WINDOW = timedelta(hours=1)  # of events that are counted again at each scrape
 OVERLAP = timedelta(minutes=1)  # for events that are written with a delay
+INSTANT = timedelta(microseconds=1)
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 _OPERATION = ("operation", "job_name")  # `job` is what Prometheus calls the scrape target
 _GAUGES = {  # labels and help
@@ -49,7 +50,7 @@ _GAUGES = {  # labels and help
 _OPERATIONS = ("remember", "recall", "edit", "forget")
 _EVENTS = """
     hotpath create ok, hotpath merge ok, hotpath ttl ok, hotpath pin ok, hotpath unpin ok,
-    hotpath delete ok, hotpath disable ok, hotpath ttl error,
+    hotpath delete ok, hotpath disable ok, hotpath incognito ok, hotpath ttl error,
     episodic create ok, episodic merge ok, episodic ttl ok, episodic pin ok, episodic unpin ok,
     episodic delete ok, worker embed error, context search ok, context use ok, context use skipped
 """
@@ -86,6 +87,8 @@ class Metrics:
         self._fresh_until = 0.0
         self._events_since = client.ctx.clock()
         self._counted = Counts[tuple[str, ...]]()
+        self._first_day = find_midnight(self._events_since)
+        self._incognito = Counts[datetime]()  # sessions that were counted, by day
         self._registry = registry = CollectorRegistry()
         self._seconds = Histogram(
             "memorist_operation_duration_seconds",
@@ -173,6 +176,7 @@ class Metrics:
         jobs = await self._client.backlog()
         usage = await self._client.llm_usage(days=0)
         await self._count_events(now)
+        await self._count_incognito(now)
         for name, (labels, _) in _GAUGES.items():
             if labels:
                 gauges[name].clear()
@@ -202,7 +206,8 @@ class Metrics:
         async def count(*period: datetime) -> Counts[tuple[str, ...]]:
             counts = Counts[tuple[str, ...]]()
             for each in await self._client.ctx.store.history.event_counts(None, *period):
-                counts[each.node, each.op, each.status] += each.count
+                if each.op != "incognito":
+                    counts[each.node, each.op, each.status] += each.count
             return counts
 
         since = self._events_since
@@ -215,3 +220,22 @@ class Metrics:
             self._events.labels(*labels).inc(max(0, number - self._counted[labels]))
         self._events_since = since
         self._counted = recent
+
+    async def _count_incognito(self, now: datetime) -> None:
+        """Add incognito sessions. Their events tell the day, but not the time: all those of the day
+        on which this process started count.
+        """
+        counter = self._events.labels("hotpath", "incognito", "ok")
+        today = find_midnight(now)
+        for day in (today - timedelta(days=1), today):
+            if day < self._first_day:
+                continue
+            found = await self._client.ctx.store.history.event_counts(None, day, day + INSTANT)
+            number = sum(each.count for each in found if each.op == "incognito")
+            counter.inc(max(0, number - self._incognito[day]))
+            self._incognito[day] = number
+
+
+def find_midnight(at: datetime) -> datetime:
+    """Return when the day of a time began."""
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -22,15 +22,20 @@ import numpy as np
 from ..context import Context
 from ..embedders import encode
 from ..errors import IndexUnavailable, InvalidInput, ProviderFailed, StoreUnavailable
+from ..ingest import decide, transitions
+from ..ingest.batch import MOST
+from ..ingest.policies import Bands
 from ..ports import Embedder, IndexEntry, VectorIndex, Vectors
-from ..storage import Event, tasks
+from ..storage import Event, Save, tasks
 from ..storage.store import Store
 from ..storage.tasks import Embedding
-from ..text import tokens
+from ..storage.transaction import Transaction
+from ..text import entities, tokens
 from ..text.clock import new_id
 from ..types import Memory, Scope, frozen
 
 LEASE_SECONDS = 120.0  # longer than a model may take for a batch
+READ_NEAR = 32  # memories that are read to find a few of the same speaker
 PAGE = 1024  # rows read from the store and put into the index at a time
 LOCKS = 16
 WAIT_SECONDS = 5.0  # a search waits for the index to catch up; loading its library takes a while
@@ -166,6 +171,7 @@ async def _save(
     for scope, given in by_scope.items():
         made: list[Embedding] = []
         events: list[Event] = []
+        new: list[tuple[Memory, Vectors]] = []
         event = Event(node="worker", op="embed", at=ctx.clock())
         async with ctx.store.transaction(scope) as tx:
             for memory in await tx.get(scope, list(given)):
@@ -174,14 +180,58 @@ async def _save(
                     made.append(Embedding(memory_id=memory.id, model=model, vector=vector))
                     if memory.needs_embedding:
                         events.append(replace(event, memory_id=memory.id))
+                        new.append((memory, vector))
             await tasks.save_embeddings(tx, made, second=second)
             if second:
                 continue
+            await _add_tags(ctx, tx, new)
             if made and not events:
                 events.append(event)
             if any(vector is None for _, vector in given.values()):
                 events.append(replace(event, status="error"))
             await tx.apply(events)
+
+
+async def _add_tags(ctx: Context, tx: Transaction, new: Sequence[tuple[Memory, Vectors]]) -> None:
+    """Add the tags that near memories propose to those that were stored without a vector.
+
+    As when a memory is embedded at once, they come from the same speaker, role and subject, and
+    only if the policy scores memories by their words.
+    """
+    taking = [each for each in new if "heuristics" in each[0].importance_parts]
+    snapshot = await ctx.index.current(tx.scope, tx) if taking else None
+    if snapshot is None or snapshot.is_lean:
+        return
+    saves: list[Save] = []
+    vectors = [vector for _, vector in taking]
+    found = snapshot.similarities(vectors, snapshot.alive)
+    for (memory, _), cosines in zip(taking, found, strict=True):
+        places = np.flatnonzero(snapshot.alive & (cosines >= Bands().check_low))
+        best = places[np.argsort(-cosines[places], kind="stable")][:READ_NEAR]
+        rows = snapshot.row[best].tolist()
+        known = await tx.at_rows(tx.scope, rows) if rows else {}
+        near = []
+        for place, row in zip(best, rows, strict=True):
+            other = known.get(row)
+            if other is not None and other.id != memory.id and _source(other) == _source(memory):
+                near.append((other, float(cosines[place])))
+        proposed = decide.vote(near[:MOST])
+        if proposed:
+            about = entities.about(memory.text, entities.entities(memory.text))
+            tags, confidence = entities.tags([*about, *proposed])
+            tagged = replace(
+                memory,
+                tags=transitions.union(memory.tags, tags),
+                metadata_confidence=confidence,
+                needs_embedding=False,
+            )
+            saves.append(Save(memory=tagged, event=None))
+    await tx.apply(saves)
+
+
+def _source(of: Memory) -> tuple[object, ...]:
+    is_workflow = of.procedural_form == "workflow"
+    return of.item_type, of.speaker, of.labels.role, of.labels.subject, is_workflow
 
 
 class BackgroundFill:

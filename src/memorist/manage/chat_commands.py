@@ -28,7 +28,6 @@ Remember = Callable[..., Awaitable[Receipt]]
 SHOWN = 10
 CHOICES = 4
 KEPT = timedelta(days=1)  # how long what a command forgot can be brought back
-SAVED = 0.5  # added to the importance of what is saved on request
 _UNDO = 'Say "undo" within a day to bring it back.'
 _UNCLEAR = "I cannot tell which memory you mean."
 _SWITCHED = {
@@ -267,13 +266,9 @@ class Chat(ChatList):
         found = await self.load(self.about) or (await self.list_session(own=True))[:1]
         if len(found) != 1:
             return reply("save", _UNCLEAR)
-        memory = found[0]
-        fields: dict[str, bool | float] = {"manually_saved": True}
-        if not memory.manually_saved:
-            importance = min(1.0, memory.importance + SAVED)
-            fields |= {"importance": importance, "base_importance": importance}
-        saved = await edit.change(self, memory.id, "updated", fields, self.actor)
-        return await self.end("save", f"Saved:\n{number([saved])}", (memory.id,))
+        fields = {"manually_saved": True}
+        saved = await edit.change(self, found[0].id, "updated", fields, self.actor)
+        return await self.end("save", f"Saved:\n{number([saved])}", (saved.id,))
 
     async def store(self, intent: str, text: str) -> Reply:
         """Store a text as the person asked, and say what came of it."""

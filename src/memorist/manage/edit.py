@@ -161,15 +161,12 @@ async def change(
     meta = plain | await privacy.trace(place)
     async with ctx.store.transaction(scope) as tx:
         old = await load(tx, scope, id)
+        if fields.get("pinned") or fields.get("manually_saved"):
+            fields = {**fields, **transitions.saved_fields(old)}
         new = transitions.revise(old, ctx.clock(), **fields)
         new = await release_key(tx, new)
         versions = await carry_versions(tx, old, new)
-        put = Save(
-            memory=new,
-            event=event,
-            actor=actor,
-            meta=meta,
-        )
+        put = Save(memory=new, event=event, actor=actor, meta=meta)
         await tx.apply([put, *versions])
     return new
 

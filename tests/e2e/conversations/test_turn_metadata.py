@@ -90,11 +90,6 @@ async def test_tags_of_a_turn_come_from_no_other_speaker_or_person(model: Client
 
 
 @pytest.mark.spec("THE-75")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16 (trust), §5 THE: neighbor tags under `theoria`, which embeds later",
-)
 async def test_a_near_turn_proposes_tags_under_the_theoria_policy_too(model: Client) -> None:
     for day, text, tags in (("monday", SCALES, ["music"]), ("friday", PRACTICE, [])):
         turns = [{"role": "user", "content": text}]

@@ -82,7 +82,7 @@ async def test_entries_are_made_and_listed_by_what_was_decided_about_them(
 
     assert await listed() == {plain, saved, pinned}
     assert await listed(pinned=True) == {pinned}
-    assert await listed(manually_saved=True) == {saved}
+    assert await listed(manually_saved=True) == {saved, pinned}, "a pin is an explicit wish"
     assert await listed(pinned=False, manually_saved=False) == {plain}
     assert await listed(tag="door") == {saved}
 
