@@ -24,7 +24,7 @@ from memorist.errors import MemoristError, NotFound
 from memorist.storage.sqlite import connection as connections
 from memorist.storage.sqlite.connection import migrate, migrations
 from memorist.types import STATES, Draft, Filter
-from trust.expected import mended_by, require
+from trust.expected import require
 
 SECRET = "My safe opens with Quaggaxyz 77."
 EVERYTHING = Filter(states=STATES)
@@ -87,6 +87,7 @@ def test_a_forgotten_source_is_not_quoted_in_the_history_of_what_rested_on_it(
         ana.remember_drafts([quoting])
         ana.forget(source)
         assert "Ramiprilxyz" not in str(list(memory.export()))
+        assert memory.check() == []
     assert files_with(tmp_path, "Ramiprilxyz") == []
 
 
@@ -424,9 +425,6 @@ def test_chroma_never_holds_words_and_loses_the_entry_of_a_forgotten_memory(tmp_
     assert files_with(tmp_path, "Quaggaxyz") == []
 
 
-@mended_by(
-    "§2 forgetting: residue of 0 bytes in every file: Chroma's write-ahead queue keeps the vector (f11)"
-)
 def test_the_files_of_chroma_do_not_keep_the_vector_of_a_forgotten_memory(tmp_path: Path) -> None:
     _, vector = _forgotten_in_chroma(tmp_path)
     assert files_with(tmp_path, vector) == []
@@ -553,6 +551,7 @@ def test_history_does_not_keep_the_tags_of_an_earlier_version_that_was_forgotten
         ana.edit(id, "Trains are a pleasant way to travel.", tags=["travel"])
         for earlier in ana.list(Filter(states=("superseded",))):
             ana.forget(earlier.id)
+        assert memory.check() == []
     assert files_with(tmp_path, "Quaggaxyz") == []
 
 

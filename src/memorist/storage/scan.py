@@ -24,6 +24,13 @@ _KEPT = "EXISTS (SELECT 1 FROM memories m WHERE m.scope = h.scope AND m.id = {})
 _ENTRIES = f"""SELECT h.row, h.digest, h.seal, h.meta, {_KEPT.format("h.memory_id")}
 AND (h.old_ref IS NULL OR {_KEPT.format("h.old_ref")}), {_CHAINED}
 FROM history h WHERE h.scope = ? AND h.row > ? ORDER BY h.row LIMIT {PAGE}"""
+# Up to which entry of a memory payloads may be empty: it, an earlier version, or a source that it
+# quoted was erased.
+_CLEARED = """SELECT memory_id, max(row) FROM (
+SELECT memory_id, row FROM history WHERE scope = ?
+AND (event = 'DELETE' OR CAST(meta AS TEXT) LIKE '%"final"%') UNION ALL
+SELECT h.memory_id, h.row FROM history h JOIN history d ON d.scope = h.scope
+AND d.memory_id = h.old_ref AND d.event = 'DELETE' WHERE h.scope = ?) e GROUP BY memory_id"""
 _SAME = "m.scope = v.scope AND m.row = v.memory"
 _ORPHANS = {
     "vectors without a memory in their scope": f"""SELECT count(*) FROM vectors v
@@ -110,9 +117,8 @@ async def verify_history(store: Store, scope: Scope) -> list[str]:
     """Report history entries that were altered, removed or moved."""
     heads = await store.rows(scope, "SELECT head FROM scopes WHERE id = ?")
     head = heads[0][0]
-    sql = """SELECT memory_id, max(row) FROM history
-    WHERE scope = ? AND event = 'DELETE' GROUP BY memory_id"""
-    erased: dict[str, int] = dict(await store.rows(scope, sql))
+    number = await store.number(scope)
+    erased: dict[str, int] = dict(await store.rows(scope, _CLEARED, (number,)))
     problems: list[str] = []
     last: str | None = None
     secret = store.database.secret
@@ -143,8 +149,7 @@ def find_broken(
     that of the last entry in the chain.
 
     A row is its number, digest, seal, payload, whether all memories it names exist, and the values
-    that the chain covers. `erased` maps a memory to the row in which it was last erased: payloads up
-    to there may be empty.
+    that the chain covers. `erased` maps a memory to the row up to which payloads may be empty.
     """
     problems = []
     for number, digest, seal, meta, is_kept, *entry in page:

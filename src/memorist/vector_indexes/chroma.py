@@ -8,10 +8,13 @@ import asyncio
 import ctypes
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import apsw
+import numpy as np
 
 from ..ports import IndexEntry, Vectors
 from ..types import Scope
@@ -25,6 +28,9 @@ SHAPE = {
         "max_neighbors": 32,
     }
 }
+_REPLACED = """SELECT q.seq_id, length(q.vector) FROM embeddings_queue q
+WHERE q.vector IS NOT NULL AND EXISTS (SELECT 1 FROM embeddings_queue n
+WHERE n.topic = q.topic AND n.id = q.id AND n.seq_id > q.seq_id)"""
 _ROW = re.compile("[0-9]{1,19}")
 _PERTURB = -6  # M_PERTURB of malloc.h
 
@@ -113,6 +119,8 @@ class Chroma:
         if client is not None:
             async with request("chromadb", self.name, self._wait):
                 await self._call(client.close)
+            if not self._is_server:
+                await asyncio.to_thread(overwrite_replaced, self._place)
 
     async def _ask(
         self,
@@ -217,10 +225,30 @@ def _overwrite_new_memory() -> None:
         ctypes.CDLL(None).mallopt(_PERTURB, 0x55)
 
 
+def overwrite_replaced(folder: str) -> None:
+    """Overwrite vectors that were deleted or replaced in the write-ahead queue of a folder.
+
+    Chroma reads the queue again when it opens the folder, so the entries stay. Nothing else may
+    use the folder meanwhile.
+    """
+    path = Path(folder) / "chroma.sqlite3"
+    if not path.exists():
+        return
+    with suppress(apsw.Error), closing(apsw.Connection(str(path))) as file:
+        file.execute("PRAGMA secure_delete = ON").fetchall()
+        with file:
+            for seq_id, length in file.execute(_REPLACED).fetchall():
+                blank = np.ones(int(str(length)) // 4, "<f4").tobytes()
+                file.execute(
+                    "UPDATE embeddings_queue SET vector = ? WHERE seq_id = ?", (blank, seq_id)
+                )
+
+
 def _open_folder(path: str) -> Any:
     from chromadb import PersistentClient
     from chromadb.config import Settings
 
     _overwrite_new_memory()
+    overwrite_replaced(path)  # an earlier process may have been killed
     settings = Settings(anonymized_telemetry=False)
     return PersistentClient(path, settings=settings)
