@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from .jobs.worker import JobReport, Worker
 from .manage import journal
 from .manage.import_export import import_records
 from .manage.record_reader import Import
+from .manage.whole_user import ErasedUser, erase_user, export_user
 from .offline import Offline, Replayed
 from .ports import LlmUsage
 from .scoped import ScopedClient
@@ -252,7 +254,35 @@ class Client:
 
     def export(self) -> AsyncIterator[dict[str, Any]]:
         """Yield everything that is stored, record by record, as `import_` reads it."""
-        return export(self.ctx.store, None)
+        return export(self.ctx.store)
+
+    async def erase_user(self, user: str, tenant: str | None = None) -> ErasedUser:
+        """Erase everything of a user, for good: all spaces with their memories, messages, history,
+        settings and checkpoints, the API keys, spooled writes, and lines of the journal.
+
+        Backups and exports are files of yours: delete them yourself. If it is interrupted, repeat
+        it. Raises InvalidInput, StoreUnavailable.
+        """
+        owner = self.scope(user, tenant=tenant).scope
+        spooled = 0
+        if self.offline is not None:
+            spooled = await self.offline.erase_user(owner.tenant, user)
+        done = await erase_user(self.ctx, owner.tenant, user)
+        return replace(done, spooled=spooled)
+
+    async def export_user(
+        self, user: str, tenant: str | None = None
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Yield everything that is stored of a user: the records of all spaces, as `import_` reads
+        them, then checkpoints, settings, API keys without their secrets, spooled writes, and lines
+        of the journal. Raises InvalidInput.
+        """
+        owner = self.scope(user, tenant=tenant).scope
+        async for record in export_user(self.ctx, owner.tenant, user):
+            yield record
+        if self.offline is not None:
+            for record in await self.offline.export_user(owner.tenant, user):
+                yield record
 
     async def import_(
         self,

@@ -261,7 +261,7 @@ class ManagedScope(Place):
 
     def export(self) -> AsyncIterator[dict[str, Any]]:
         """Yield everything stored in this scope, record by record, as `import_` reads it."""
-        return export(self.ctx.store, self.scope)
+        return export(self.ctx.store, [self.scope])
 
     # Keep this verb last: below it, `list` in an annotation would mean the method.
     async def list(

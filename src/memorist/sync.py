@@ -260,6 +260,8 @@ class Blocking(Facade):
     revoke_key = verb(Client.revoke_key)
     authenticate = verb(Client.authenticate)
     export = stream(Client.export)
+    erase_user = verb(Client.erase_user)
+    export_user = stream(Client.export_user)
     import_ = verb(Client.import_)
     backup = verb(Client.backup)
     vacuum = verb(Client.vacuum)

@@ -40,6 +40,7 @@ def others(ana: Any, first: int) -> None:
 def folder(tmp_path: Path) -> Path:
     """A database in which a secret was said, edited, said again in a message, recalled, and buried under others."""
     folder = tmp_path / "data"
+    folder.mkdir()
     with memorist.open(folder / "memory.db", embedder="hashing") as memory:
         ana = memory.scope("ana", session="s", thread="t")
         others(ana, 0)

@@ -119,6 +119,7 @@ CALLS: dict[str, list[str]] = {
     "privacy status": ["", "--session hidden"],
     "privacy set": ["off", "on --sharing", ""],
     "privacy incognito": ["start --session chat-1", "end --session hidden", "start"],
+    "privacy erase": ["", "--yes", "--user nobody --yes --json"],
     "consent list": [""],
     "consent approve": ["{proposal}", ""],
     "consent deny": ["{proposal}"],

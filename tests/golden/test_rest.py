@@ -101,6 +101,8 @@ EXCHANGES: dict[str, list[Exchange]] = {
     "PUT /v1/memory/checkpoints/{thread}": [Exchange({"thread": "chat-9"}, body={"graph_state": {"step": 1}})],
     "DELETE /v1/memory/checkpoints/{thread}": [Exchange({"thread": "chat-1"})],
     "GET /v1/memory/export": [ask(space="work")],
+    "GET /v1/user/export": [ask()],
+    "DELETE /v1/user": [ask()],
     "POST /v1/memory/import": [send(records=[{"id": "x1", "content": "I sold my bicycle.", "session": "chat-9"}])],
     "GET /v1/memory/stats": [ask()],
     "GET /v1/memory/costs": [ask()],

@@ -154,6 +154,30 @@ class Journal:
                     left = _replace(path, "".join(kept))
         return left
 
+    @property
+    def has_snapshot(self) -> bool:
+        return (self.folder / SNAPSHOT).exists()
+
+    def lines_of(self, user: str) -> list[str]:
+        """Return the lines of a user, newest day first."""
+        end = f" ({_one_line(user)})"
+        found: list[str] = []
+        for path in self.days():
+            for line in path.read_text("utf-8").splitlines():
+                entry = _ENTRY.fullmatch(line)
+                if entry is not None and entry["author"].endswith(end):
+                    found.append(line)
+        return found
+
+    def erase_user(self, user: str) -> int:
+        """Remove the lines of a user; return how many."""
+        gone = set(self.lines_of(user))
+        for path in self.days() if gone else ():
+            with self._lock():
+                lines = path.read_text("utf-8").splitlines(keepends=True)
+                _replace(path, "".join(line for line in lines if line.rstrip("\n") not in gone))
+        return len(gone)
+
     def _lock(self) -> AbstractContextManager[bool]:
         """Lock the folder, also against other processes: a line added in between would be lost."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -35,7 +35,8 @@ BATCH = 256
 HOW_TO_RESTORE = "if this is an export of your own, restore it (restore=True, --restore)"
 MESSAGE = "said"  # kind of a message with `content`, which is not an exported record
 _HEADS = ("memorist", "recollect")  # the first record; version 0.1 wrote "recollect"
-IGNORED = (*_HEADS, "damaged", "proposal")  # about other records, or agreed to elsewhere
+# About other records, agreed to elsewhere, or of another place.
+IGNORED = (*_HEADS, "damaged", "proposal", "row", "key", "journal", "pending")
 _MOST_NAME = 200  # characters
 _MOST_LABEL = 1_000  # characters
 _MOST_SUMMARY = 2_000  # characters

@@ -26,7 +26,7 @@ from ..manage import edit, records
 from ..manage import forget as forgetting
 from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
-from ..storage import Tombstone
+from ..storage import Tombstone, dump
 from ..storage.person import Summary
 from ..storage.queries import Reader
 from ..storage.store import Store
@@ -176,6 +176,28 @@ class Offline:
             stored = await self._ctx.store.get(scope, sorted(gone))
             gone -= {memory.id for memory in stored}
         return [id for id in ids if id not in gone]
+
+    async def erase_user(self, tenant: str, user: str) -> int:
+        """Remove all writes of a user that wait or were set aside; return how many.
+
+        Raises StoreUnavailable if they are being replayed.
+        """
+        found = await asyncio.to_thread(self._spool.of_user, tenant, user)
+        if not found:
+            return 0
+        with self._spool.alone() as mine:
+            if not mine:
+                raise StoreUnavailable("The spool is being replayed right now: retry in a moment")
+            await asyncio.to_thread(self._spool.remove, [each.id for each in found])
+            words = [text for each in found for text in self._read_words(each)]
+            ids = [each.id for each in found]  # also of records, in the files that were set aside
+            await forgetting.clear_copies(self._ctx, [*words, *ids])
+        return len(found)
+
+    async def export_user(self, tenant: str, user: str) -> list[dict[str, Any]]:
+        """Return all writes of a user that wait or were set aside."""
+        found = await asyncio.to_thread(self._spool.of_user, tenant, user)
+        return [{"record_type": "pending", "data": dump(each)} for each in found]
 
     async def find_aside(self, scope: Scope, query: str) -> list[str]:
         """Return the ids of drafts that were set aside and have all words of a query."""

@@ -271,6 +271,15 @@ class Spool:
             found += [each for each in lines.values() if each and each.scope == scope]
         return found
 
+    def of_user(self, tenant: str, user: str) -> list[Pending]:
+        """Return the writes of a user that wait or were set aside."""
+        files = [*self._files, *(_File(path, self.folder) for path in self.set_aside())]
+        found: list[Pending] = []
+        with self._lock:
+            for file in files:
+                found += filter(None, file.read().values())
+        return [each for each in found if (each.scope.tenant, each.scope.user) == (tenant, user)]
+
     def prepare(self) -> None:
         """Create the folder: it also shows that this store was reached before."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -99,6 +99,17 @@ class Keys(Accounts):
         sql = "UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL RETURNING id"
         return bool(await execute(self.database, sql, (clock.iso(at), id)))
 
+    async def erase(self, tenant: str, user: str) -> int:
+        """Delete the keys of a user with the answers to their requests; return how many."""
+        own = "FROM api_keys WHERE tenant = ? AND user_id = ?"
+        answers = f"DELETE FROM answered WHERE caller IN (SELECT id {own})"
+        async with self.database.transaction() as connection:
+            _, gone = await connection.read(
+                [(answers, (tenant, user)), (f"DELETE {own} RETURNING id", (tenant, user))]
+            )
+            connection.wipe_after_commit()
+        return len(gone)
+
 
 class Requests(Accounts):
     """Stores the answers to requests, by caller and idempotency key, so that a repeated request

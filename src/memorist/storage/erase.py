@@ -35,6 +35,10 @@ _BY_ID = (
 # Entries of what was based on something forgotten, if they hold what it quoted.
 QUOTES = """UPDATE history SET meta = '{}' WHERE scope = ? AND memory_id = ?
 AND CAST(meta AS TEXT) LIKE '%"evidence_text"%'"""
+TABLES = """vectors claims memories erased messages history thread_revision change_log tombstones
+summaries relations events supervisor_checkpoints consent_queue pair_fingerprints space_settings
+incognito_sessions graph_checkpoints graph_values graph_writes items item_vectors index_positions tasks
+spending""".split()  # all that belong to a scope
 # The lists that chat commands showed, which are settings of the space with these keys (`person.py`).
 CHATS = ("chat:", "chat;")
 _SHOWN = "DELETE FROM space_settings WHERE scope = ? AND key >= ? AND key < ? AND value LIKE ?"

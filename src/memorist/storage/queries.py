@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 
 from ..errors import InvalidInput
@@ -35,7 +35,7 @@ _ENDS = {RELATED: (("from_id", "to_id"), _TO), REPLACES: (_TO,)}  # the given on
 _RELATION = "SELECT r.from_id, r.to_id, r.relation_type, r.created_at, r.strength FROM relations r"
 _RELATIONS = f"{_RELATION} WHERE r.scope = ? AND r.relation_type = ?"
 _SETTINGS = """SELECT 'setting', key, value, '' FROM space_settings WHERE scope = ?
-UNION ALL SELECT 'revision', CAST(revision AS TEXT), '', '' FROM scopes WHERE id = ?"""
+UNION ALL SELECT 'revision', CAST(revision AS TEXT), user_id, '' FROM scopes WHERE id = ?"""
 _CHECKS = {
     "session": """SELECT 'session', session, '', '' FROM incognito_sessions WHERE scope = ?
         AND session IN (SELECT value FROM {})""",
@@ -145,8 +145,7 @@ class Reader:
         AND {condition} ORDER BY row DESC LIMIT ?"""
         found = await self.rows(scope, sql, (before, *values, limit + 1))
         memories = tuple(rows.memory(row[1:], scope) for row in found[:limit])
-        has_more = len(found) > limit
-        return Page(memories, f"r{found[limit - 1][0]}" if has_more else None)
+        return Page(memories, f"r{found[limit - 1][0]}" if len(found) > limit else None)
 
     async def find_all(self, scope: Scope, where: Filter) -> list[Memory]:
         """Return all memories that pass a filter, newest first."""
@@ -283,9 +282,8 @@ class Reader:
         asked = set(sessions)
         named = sorted(session for session in asked if session is not None)
         marks: dict[tuple[str | None, bool], str] = {}
-        for name in named:
-            marks[name, True] = self.session_mark(name, True)
-            marks[name, False] = self.session_mark(name, False)
+        for name, is_on in product(named, (True, False)):
+            marks[name, is_on] = self.session_mark(name, is_on)
         digests: dict[str, list[str]] = defaultdict(list)
         for text in texts:
             for digest in self.tombstone_digests(text):
@@ -311,6 +309,9 @@ class Reader:
         sql = " UNION ALL ".join(parts)
         for kind, key, *rest in await self.read_checks(number, sql, values):
             by_kind[kind][key] = rest
+        if [scope.user, ""] not in by_kind["revision"].values():  # the user was erased
+            self.numbers.pop(scope, None)
+            return Checks()
         settings = {}
         for name, (value, _) in by_kind["setting"].items():
             if hasattr(SpaceSettings, name):
@@ -346,8 +347,7 @@ class Reader:
 
     def session_mark(self, session: str, is_on: bool) -> str:
         """Return the digest that marks a session as incognito, or as excepted from incognito."""
-        word = "incognito" if is_on else "open"
-        return self.digest(f"{word}\0{session}")
+        return self.digest(f"{'incognito' if is_on else 'open'}\0{session}")
 
     async def versions(self, scope: Scope, id: str) -> list[str]:
         """Return the texts of a memory, earliest version first, even if a row was altered."""

@@ -4,6 +4,7 @@ export it as plain values, in an order in which it can be imported."""
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -54,6 +55,8 @@ FROM messages s LEFT JOIN memories m ON m.scope = s.scope AND m.id = {head}
 WHERE s.scope = ? ORDER BY s.row"""
 _VERSIONED = """SELECT DISTINCT superseded_by FROM memories
 WHERE scope = ? AND superseded_by IS NOT NULL"""
+_ROWS = """supervisor_checkpoints graph_checkpoints graph_values graph_writes items
+space_settings""".split()
 Record = dict[str, Any]
 Records = AsyncIterator[tuple[str, Record]]
 
@@ -177,16 +180,31 @@ def find_broken(
     return problems
 
 
-async def export(store: Store, scope: Scope | None) -> AsyncIterator[Record]:
-    """Yield the format, then the records of one scope or of all, as plain values."""
+async def export(store: Store, scopes: Sequence[Scope] | None = None) -> AsyncIterator[Record]:
+    """Yield the format, then the records of some scopes or of all, as plain values."""
     yield {"record_type": "memorist", "data": {"format": FORMAT}}
-    scopes = [scope] if scope is not None else await store.scopes()
-    for each in scopes:
+    for each in await store.scopes() if scopes is None else scopes:
         for records in (_history_and_memories, _relations, _messages, _summaries, _proposals):
             async for kind, data in records(store, each):
                 if kind != "damaged":
                     data["scope"] = asdict(each)
                 yield {"record_type": kind, "data": data}
+
+
+async def export_rows(store: Store, scope: Scope) -> AsyncIterator[Record]:
+    """Yield what an import does not read: checkpoints, documents and settings, with bytes as Base64."""
+    for table in _ROWS:
+        columns = [
+            row[0] for row in await store.database.rows(store.database.dialect.columns, (table,))
+        ]
+        for row in await store.rows(
+            scope, f"SELECT {', '.join(columns)} FROM {table} WHERE scope = ?"
+        ):
+            data = dict(zip(columns, row, strict=True), table=table, scope=asdict(scope))
+            for name, value in data.items():
+                if isinstance(value, bytes | memoryview):
+                    data[name] = b64encode(value).decode()
+            yield {"record_type": "row", "data": data}
 
 
 async def _history_and_memories(store: Store, scope: Scope) -> Records:

@@ -15,11 +15,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
-from ..errors import MemoristError, StoreDamaged
+from ..errors import MemoristError, RevisionConflict, StoreDamaged
 from ..ports import Vectors
 from ..text import clock, normalize, tokens
 from ..types import Memory, Scope, frozen
-from . import Change, Event, rows
+from . import Change, Event, erase, rows
 from .accounts import Keys, Requests, UsageLedger
 from .database import EVERY, Database, execute
 from .history import History
@@ -38,6 +38,8 @@ _MOST_RECALLED = """SELECT row FROM (
   row_number() OVER (ORDER BY access_count DESC, id) AS place
   FROM memories WHERE scope = ? AND state = 'active') m
 WHERE place <= total / ? AND access_count > 0"""
+_NAMELESS = """UPDATE scopes SET tenant = '', user_id = ?, space = '', head = NULL,
+revision = revision + 1 WHERE id = ?"""
 _ACCESSED = """UPDATE memories SET last_scores = ?, access_count = access_count + ?,
 last_accessed = CASE WHEN ? THEN ? ELSE last_accessed END WHERE scope = ? AND id = ?"""
 
@@ -89,7 +91,11 @@ class Store(Reader):
                 scope=scope,
                 language=self.language,
             )
-            yield tx
+            try:
+                yield tx
+            except RevisionConflict:  # the scope may have been erased
+                self.numbers.pop(scope, None)
+                raise
             if tx.failure is not None:
                 raise tx.failure
         self.numbers.update(found)
@@ -125,11 +131,21 @@ class Store(Reader):
         found = await self.rows(scope, sql, (clock.iso(since),))
         return {(a, b, score) for a, b, score in found}
 
+    async def erase_scope(self, scope: Scope) -> None:
+        """Delete all rows of a scope. Its number stays, without names, and is never used again."""
+        async with self.transaction(scope) as tx:
+            number = await tx.number(scope)
+            tables = [f"DELETE FROM {table} WHERE scope = ?" for table in erase.TABLES]
+            await tx.write([(sql, [(number,)]) for sql in tables])
+            await tx.write([(_NAMELESS, [(f"erased-{number}", number)])])
+            tx.connection.wipe_after_commit()
+        self.numbers.pop(scope, None)
+
     async def scopes(self, tenant: str | None = None, user: str | None = None) -> list[Scope]:
         """Return all scopes in which something was stored, or those of one user."""
-        sql = "SELECT tenant, user_id, space FROM scopes"
+        sql = "SELECT tenant, user_id, space FROM scopes WHERE tenant <> ''"
         values = () if user is None else (tenant, user)
-        own = " WHERE tenant = ? AND user_id = ?" if values else ""
+        own = " AND tenant = ? AND user_id = ?" if values else ""
         found = await self.database.rows(f"{sql}{own} ORDER BY id", values)
         return [rows.scope_of(row) for row in found]
 

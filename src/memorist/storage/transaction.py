@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, MutableMapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, RevisionConflict
 from ..text import clock, cues, tokens
 from ..text.clock import new_id
 from ..text.offload import compute
@@ -51,7 +51,7 @@ _SHOWN = """INSERT INTO thread_revision (scope, thread_id, rev, shown) VALUES (?
 ON CONFLICT (scope, thread_id) DO UPDATE SET shown = excluded.shown
 WHERE thread_revision.shown < excluded.shown"""
 _STATE = """SELECT 'scope', CASE WHEN EXISTS (SELECT 1 FROM tombstones t WHERE t.scope = s.id)
-THEN 'yes' ELSE '' END, CAST(revision AS TEXT), '' FROM scopes s WHERE s.id = ?"""
+THEN 'yes' ELSE '' END, CAST(revision AS TEXT), user_id FROM scopes s WHERE s.id = ?"""
 # The names of a memory's events in the history and in the event log.
 _WORDS: dict[str | None, tuple[str, Op]] = {
     "created": ("ADD", "create"),
@@ -156,8 +156,10 @@ class Transaction(Reader):
         return found
 
     def _note_state(self, found: Rows) -> None:
-        for kind, has_tombstones, revision, _ in found:
+        for kind, has_tombstones, revision, user in found:
             if kind == "scope":
+                if user != self.scope.user:
+                    raise RevisionConflict("Everything of this user was just erased: try again")
                 self._has_tombstones = bool(has_tombstones)
                 self._revision = int(revision)
 
@@ -179,11 +181,9 @@ class Transaction(Reader):
             raise
 
     async def write_each(self, sql: str, values: Iterable[Values]) -> None:
-        """Run a statement for each set of values, with the number of the scope as the first value
-        of each."""
+        """Run a statement for each set of values, which the number of the scope precedes."""
         number = await self.number(self.scope)
-        batch = [(number, *each) for each in values]
-        await self.write([(sql, batch)])
+        await self.write([(sql, [(number, *each) for each in values])])
 
     async def _write_log(self, log: Iterable[LogRow], *batches: Batch) -> None:
         """Run batches and write to the log in one round trip."""
@@ -380,7 +380,7 @@ class Transaction(Reader):
 
     async def mark_shown(self, reader: str, revision: int) -> None:
         """Record the revision up to which the changes of a thread were shown to a reader."""
-        await self.write([(_SHOWN, [(await self.number(self.scope), reader, revision)])])
+        await self.write_each(_SHOWN, [(reader, revision)])
 
     async def delete_old(self, before: datetime) -> None:
         """Delete events and comparisons older than a time, tombstones that expired before it, and

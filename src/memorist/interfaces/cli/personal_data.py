@@ -119,22 +119,30 @@ def _name_line(error: InvalidInput, batch: list[Line]) -> InvalidInput:
 
 
 @command("export")
-def export(
-    call: Call, mine: BlockingScope, file: str | None = None, *, all: bool = False
-) -> object:
-    """Export everything, one JSON object per line, as `import` reads it.
+def export(call: Call, memory: Blocking, file: str | None = None, *, all: bool = False) -> object:
+    """Export everything of a user, one JSON object per line, as `import` reads it.
+
+    Without --space that is every space, with checkpoints, API keys, spooled writes and lines of the
+    journal, which `import` ignores.
 
     Args:
         file: <[FILE]> The file; default: stdout.
 
     Example: memorist export memories.jsonl
     """
+    mine = call.scope(memory)
+    if all:
+        exported = memory.export()
+    elif call.space is not None:
+        exported = mine.export()
+    else:
+        exported = memory.export_user(mine.scope.user, tenant=mine.scope.tenant)
     records = 0  # without the header, which comes first
     with (
         open_output(file) as target,
         progress("Exporting", None, hidden=call.json or file is None) as advance,
     ):
-        for records, record in enumerate(mine.export()):
+        for records, record in enumerate(exported):
             print(json.dumps(record, ensure_ascii=file is None), file=target)
             advance(records)
     if file is None or file == "-":
@@ -272,6 +280,34 @@ def incognito(call: Call, action: Literal["start", "end"]) -> object:
         privacy = mine.privacy
         privacy.start_incognito() if action == "start" else privacy.end_incognito()
         return _status(mine)
+
+
+@command("privacy erase")
+def erase(call: Call, memory: Blocking, *, yes: bool = False) -> object:
+    """Erase everything of a user for good.
+
+    That is every space, API key, checkpoint, spooled write and line of the journal. It asks for
+    confirmation; without a terminal it needs --yes. Backups and exports are files of yours: delete
+    them yourself.
+
+    Args:
+        yes: Do not ask.
+
+    Example: memorist privacy erase --user ana
+    """
+    scope = call.scope(memory).scope
+    spaces = len(memory.scopes(user=scope.user, tenant=scope.tenant))
+    if not yes:
+        if call.json or not sys.stdin.isatty():
+            raise InvalidInput(
+                f"Nothing was erased: {spaces} spaces of {scope.user!r}, but no terminal to confirm. "
+                "Pass --yes"
+            )
+        question = f"Erase everything of {scope.user!r} ({spaces} spaces) for good?"
+        typer.confirm(question, abort=True, err=True)
+    done = memory.erase_user(scope.user, tenant=scope.tenant)
+    text = f"erased  {done.memories} memories in {len(done.spaces)} spaces, {done.keys} keys"
+    return done, text
 
 
 def _status(mine: BlockingScope) -> tuple[dict[str, Any], str]:

@@ -10,7 +10,6 @@ import asyncio
 import base64
 import hashlib
 import inspect
-import json
 import re
 import sys
 import tomllib
@@ -40,7 +39,7 @@ from ...types import Filter, Memory, Receipt
 from .. import VERBS, Verb, metrics, read_verbs
 from ..mcp import build_http_server, serve_http
 from ..web import pages
-from . import agents, bodies, dialects
+from . import agents, bodies, dialects, users
 from .auth import LABELS, Authenticator, Caller, ClientAccess, RateLimiter, Requires
 from .bodies import Id, Name, ScopeParams
 from .request import (
@@ -65,7 +64,7 @@ _DESCRIPTION = (
     "change something accept an `Idempotency-Key`: repeated within a day, they are done once."
 )
 memories = APIRouter(route_class=AuthenticatedRoute)
-ROUTERS = (memories, metrics.routes, dialects.routes)
+ROUTERS = (memories, users.routes, metrics.routes, dialects.routes)
 OWNERS: dict[str, Any] = {
     "": ScopedClient,
     "consent": Consent,
@@ -283,16 +282,10 @@ async def save_checkpoint(
     return await checkpoints.save(thread, body.model_dump())
 
 
-@memories.get(
-    "/v1/memory/export",
-    response_class=StreamingResponse,
-    responses={200: {"content": {"application/x-ndjson": {}}}},
-)
+@memories.get("/v1/memory/export", **users.AS_LINES)
 async def export(access: Reader, query: ScopeParams) -> StreamingResponse:
     """Export everything in a space as JSON lines, which `import` reads."""
-    records = access.scope(query).export()
-    lines = (json.dumps(record) + "\n" async for record in records)
-    return StreamingResponse(lines, media_type="application/x-ndjson")
+    return users.to_lines(access.scope(query).export())
 
 
 async def privacy_status(mine: ScopedClient) -> bodies.PrivacyStatus:

@@ -97,6 +97,12 @@ class Caller:
         scope.voice = Voice(agent=self.agent, is_owner=self.has_right("owner"))
         return scope
 
+    def whole_user(self) -> tuple[str, str]:
+        """Return user and tenant. Raises NotAllowed for a key of one space or agent."""
+        if self.space is not None or self.agent is not None:
+            raise NotAllowed("This is about all spaces: use a key without a space and an agent")
+        return self.user, self.tenant
+
     async def spaces(self, engine: Client) -> list[str]:
         """Return the spaces with memories that the caller may open."""
         scopes = await engine.scopes(user=self.user, tenant=self.tenant)
