@@ -1,6 +1,6 @@
 """What is current: histories in which a fact changes, or only seems to.
 
-    python -m bench.changes [FILE …] [--all-at-once] [--jobs]
+    python -m bench.changes [FILE …] [--all-at-once] [--notes] [--jobs]
     python -m bench.changes [FILE …] --fit [--plain FILE …]
     python -m bench.changes [FILE …] --fit-repeats [--plain FILE …]
 
@@ -65,8 +65,10 @@ class Compared(NamedTuple):
         return self.id.split("/")[0]
 
 
-def to_message(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message as `remember` takes it."""
+def to_message(message: dict[str, Any], *, as_note: bool = False) -> dict[str, Any]:
+    """Return a message, or a note with its text, as `remember` takes it."""
+    if as_note:
+        return {"id": message["id"], "content": message["text"], "at": message["at"]}
     given = {
         "id": message["id"],
         "role": message.get("role") or "user",
@@ -85,7 +87,10 @@ async def ask(
 ) -> Counter[str]:
     """Store a history, ask its question, and return what can be counted."""
     scope = memory.scope(user=history["id"])
-    messages = [to_message(each) for each in history["messages"]]
+    said = history["messages"]
+    if options.notes:
+        said = [each for each in said if (each.get("role") or "user") == "user"]
+    messages = [to_message(each, as_note=options.notes) for each in said]
     for batch in [messages] if options.all_at_once else [[each] for each in messages]:
         await scope.remember(batch)
     if options.jobs:
@@ -304,6 +309,7 @@ def main() -> None:
     )
     parser.add_argument("files", nargs="*", type=Path, default=[OWN])
     parser.add_argument("--all-at-once", action="store_true", help="store each history in one call")
+    parser.add_argument("--notes", action="store_true", help="store what the user said as notes")
     parser.add_argument("--jobs", action="store_true", help="run background jobs before asking")
     parser.add_argument("--fit", action="store_true", help="fit the weights instead")
     parser.add_argument("--fit-repeats", action="store_true", help="fit those of repetitions")

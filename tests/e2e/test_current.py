@@ -20,12 +20,17 @@ ASKED = "Which city do I live in?"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def ana(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ScopedClient]:
+async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[aio.Client]:
     where = tmp_path / "m.db"
     if request.param == "postgres":
         where = request.getfixturevalue("ready_database")
     async with aio.open(where, state_dir=tmp_path) as client:
-        yield client.scope("ana")
+        yield client
+
+
+@pytest.fixture
+def ana(client: aio.Client) -> ScopedClient:
+    return client.scope("ana")
 
 
 def chat(*turns: str) -> list[dict[str, Any]]:
@@ -249,3 +254,56 @@ async def test_what_replaces_what_is_exported_and_imported(
         await there.import_(records)
         assert await texts(there, ASKED) == before
         assert [each.old.text for each in await there.conflicts()] == [HOME]
+
+
+@pytest.mark.parametrize("session", [None, "own"], ids=["without a session", "in sessions"])
+async def test_a_note_replaces_an_earlier_note_as_a_turn_does(
+    client: aio.Client, ana: ScopedClient, session: str | None
+) -> None:
+    notes = ["The standup is at 9:30", "I like leeks", "Standup moved to 10:00"]
+    for number, text in enumerate(notes):
+        where = client.scope("ana", session=session and f"{session}{number}")
+        await where.remember(text)
+    assert (await texts(ana, "When is the standup?"))[0] == "Standup moved to 10:00"
+    assert "The standup is at 9:30" not in await texts(ana, "When is the standup?")
+    assert (await stored(ana, "The standup is at 9:30")).valid_to is not None
+    assert (await stored(ana, "I like leeks")).valid_to is None
+
+
+async def test_an_outdated_note_is_marked_where_it_says_more(ana: ScopedClient) -> None:
+    await ana.remember("I'm a nurse and I live in Ghent.")
+    await ana.remember("I moved to Bruges last week, all boxes unpacked.")
+    assert (await texts(ana, ASKED))[0] == "I moved to Bruges last week, all boxes unpacked."
+    prompt = (await ana.recall(ASKED)).text
+    today = datetime.now(UTC).date().isoformat()
+    assert f"until {today}: I'm a nurse and I live in Ghent." in prompt
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("My partner is from Scandinavia", "She is from Denmark, Aarhus to be exact"),
+        ("I'm a freelance translator", "I teach an evening class every Monday now"),
+        ("My Toyota needs a new clutch", "Next door bought a Tesla, it blocks my kitchen window"),
+    ],
+)
+async def test_a_note_that_adds_something_replaces_nothing(
+    ana: ScopedClient, first: str, second: str
+) -> None:
+    await ana.remember(first)
+    await ana.remember(second)
+    assert (await stored(ana, first)).valid_to is None
+
+
+async def test_a_fact_stays_found_when_its_turn_is_outdated(
+    client: aio.Client, ana: ScopedClient
+) -> None:
+    turns = chat("I'm a nurse and I live in Ghent.", "I moved to Bruges last week, boxes unpacked.")
+    for turn in turns:
+        await ana.remember([turn])
+        await client.run_jobs()
+    found = await texts(ana, "Am I a nurse?")
+    assert "The user is a nurse." in found
+    assert "I'm a nurse and I live in Ghent." not in found
+    known = [each.text for each in await ana.list() if each.valid_to is None]
+    assert "The user lives in Ghent." not in known

@@ -28,13 +28,14 @@ Positions = NDArray[np.intp]  # in a snapshot
 _UNTHREADED = 200_000
 _WIDTH = 32  # columns multiplied at a time
 _FEW = 4  # up to this many vectors, one product per row is as fast as a matrix product
+NEVER = 2**63 - 1  # end of what is still valid
 _LAST = 2**31 - 1  # largest sequence number in a session
 _NAMES = {"state": STATES, "kind": KINDS}  # columns whose numbers stand for names
 _MISSING = {
     "sequence": -1,
     "occurred": clock.NO_TIME,
     "valid_from": clock.NO_TIME,
-    "valid_to": 2**63 - 1,
+    "valid_to": NEVER,
     "source": -1,
 }
 _SPARE = 0.125  # spare room for more rows, as a share of the existing rows

@@ -17,6 +17,7 @@ from ..text.cues import ASKING, ENDS_ASKING, FLAGS, IS_FOREIGN, MESSAGE, MOST_AS
 from ..types import KINDS, STATES
 from .arrays import (
     DTYPES,
+    NEVER,
     Bools,
     Columns,
     Floats,
@@ -190,11 +191,17 @@ class Snapshot(Columns):
         return replace(self, alive=self.alive & ~repeats, sum=total)
 
     def find_repeats(self, usable: Bools) -> Bools:
-        """Mark the facts that were extracted from one of the usable turns."""
+        """Mark the facts that were extracted from one of the usable turns.
+
+        A fact that is valid longer than its turn stands for itself.
+        """
         repeats = self.source >= 0
         facts = np.flatnonzero(repeats)
         if len(facts):
-            repeats[facts] = np.isin(self.source[facts], self.row[usable])
+            sources = self.source[facts]
+            ended = self.row[usable & (self.valid_to < NEVER)]
+            outlives = np.isin(sources, ended) & (self.valid_to[facts] == NEVER)
+            repeats[facts] = np.isin(sources, self.row[usable]) & ~outlives
         return repeats
 
     def facts_of(self, positions: Sequence[int]) -> Positions:
@@ -309,6 +316,7 @@ class Snapshot(Columns):
             then = clock.micros(as_of)
             wanted = np.isin(self.state, [ACTIVE, COMPRESSED, SUPERSEDED])
             wanted &= (self.valid_from <= then) & (then < self.valid_to)
+            return replace(self, alive=self.present & wanted, valid_to=np.full(self.n, NEVER))
         return replace(self, alive=self.present & wanted)
 
     def extend(

@@ -30,8 +30,9 @@ from .analyze import Chunk
 from .batch import Batch
 
 LIKELY = 0.15  # from here on the newer statement is recalled first, and the pair is listed
-SURE = 0.47  # from here on the older statement is superseded
+SURE = 0.47  # from here on a turn supersedes the older statement
 UNSURE = SURE - 0.01
+NOTE_SURE = 0.55  # … and a note, which has no session around it
 CERTAIN = 0.95  # if a rule says that the attribute has another value
 COMPARED = 4  # earlier statements, the most similar ones
 LEAST_SIMILAR = 0.1
@@ -40,6 +41,7 @@ CLOSE = 0.2  # similarity from which on the rules are asked
 LONGEST = 40  # words of a statement that can be superseded as a whole
 SHORT = 22  # words
 JUST_BEFORE = 3  # turns
+CHANGING = frozenset("ended moved new now corrected".split())
 CUES = "ended moved new now corrected added past hypothetical".split()
 _INSIGHT = KINDS.index("insight")
 # Of the measures; most of them are 1 if something holds, and 0 otherwise.
@@ -86,7 +88,7 @@ def may_change(chunk: Chunk) -> bool:
 async def find_older(tx: Transaction, batch: Batch) -> None:
     """Find for each turn the earlier statements that it may replace."""
     snapshot = batch.snapshot
-    turns = [chunk for chunk in batch.chunks if chunk.is_turn]
+    turns = [chunk for chunk in batch.chunks if chunk.is_turn or _is_note(chunk)]
     if not turns or snapshot.is_lean or not batch.policy.conflicts:
         return
     _find_answers(turns, snapshot)
@@ -107,6 +109,13 @@ async def find_older(tx: Transaction, batch: Batch) -> None:
         found.sort(key=lambda each: -each[1])
         turns[i].older = found[:COMPARED]
         turns[i].earlier = snapshot.count + i
+
+
+def _is_note(chunk: Chunk) -> bool:
+    """Return whether a chunk is a whole text that was written down, and not a fact or a how-to."""
+    draft = chunk.draft
+    is_derived = bool(draft.evidence_ids) or draft.steps_text is not None
+    return not is_derived and chunk.text == draft.text.strip()
 
 
 def _find_answers(turns: Sequence[Chunk], snapshot: Snapshot) -> None:
@@ -228,7 +237,7 @@ def measure(
     new = read(chunk.text)
     old = read(older.text)
     speaker = chunk.draft.speaker
-    is_here = chunk.session == older.labels.session
+    is_here = chunk.session is not None and chunk.session == older.labels.session
     is_before = is_here and last - (older.sequence or 0) < JUST_BEFORE
     similar = max(0.0, similar)
     has_changed = not new.cues.isdisjoint(("ended", "moved", "corrected"))
@@ -288,14 +297,18 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
     What is valid only since later is not replaced. What was pinned is never replaced for sure, and
     what was saved on purpose only by the user's own words.
     """
-    since = chunk.draft.at or chunk.draft.told_at or batch.now
+    since = transitions.valid_since(chunk.draft, batch.now)
+    # A note stands alone: it has to say that something changed, or to contradict.
+    may_imply = chunk.is_turn or not CHANGING.isdisjoint(read(chunk.text).cues)
     found: list[tuple[Memory, float]] = []
     for memory, measures in measure_all(chunk, batch):
         if not may_replace(memory, chunk, batch):
             continue
         if memory.valid_to is not None or since < transitions.held_since(memory):
             continue
-        likely = weigh(measures | _HIGHEST)
+        if not chunk.is_turn and not chunk.has_same_source(memory):
+            continue
+        likely = weigh(measures | _HIGHEST) if may_imply else 0.0
         if likely >= LIKELY:  # seldom: only then the values are read
             likely = weigh(measures | measure_values(chunk, memory))
         if likely >= LIKELY and _says_same(chunk, memory, measures["similar"], batch):
@@ -346,7 +359,7 @@ def replace_older(
     likely = float(np.float32(likely))  # as PostgreSQL stores it
     pair = Relation(from_id=id, to_id=old.id, type=CONTRADICTS, at=batch.now, strength=likely)
     batch.others += [pair, replace(pair, type=REPLACES)]
-    if likely < SURE:
+    if likely < (SURE if chunk.is_turn else NOTE_SURE):
         return replace(outcome, reason=f"it may replace {old.id}: confirm or reject it")
     outdate(old, chunk, batch, id)
     batch.replaced.append((chunk, old))
@@ -355,7 +368,7 @@ def replace_older(
 
 def outdate(old: Memory, chunk: Chunk, batch: Batch, id: str) -> None:
     """End the validity of a statement that the memory `id` of a turn replaces."""
-    since = chunk.draft.at or chunk.draft.told_at or batch.now
+    since = transitions.valid_since(chunk.draft, batch.now)
     meta = {"reason": REPLACES, "superseded_by": id, **chunk.during}
     put = batch.puts.get(old.id) or Save(memory=old, event="superseded", meta=meta)
     batch.save(replace(put, memory=transitions.revise(old, batch.now, valid_to=since)))

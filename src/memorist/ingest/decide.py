@@ -145,7 +145,7 @@ def _find_contradicted(chunk: Chunk, batch: Batch, neighbors: Neighbors) -> Memo
     A chunk about an earlier time replaces nothing, and relative dates are compared only if both
     were said on the same day.
     """
-    since = chunk.draft.at or chunk.draft.told_at or batch.now
+    since = transitions.valid_since(chunk.draft, batch.now)
     for _, memory in neighbors if chunk.clause is not None else ():
         held = transitions.held_since(memory)
         if since < held or not chunk.has_same_source(memory):

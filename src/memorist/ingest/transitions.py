@@ -156,6 +156,11 @@ def _join(memory: Memory, other: Memory | Draft) -> dict[str, Any]:
     }
 
 
+def valid_since(draft: Draft, now: datetime) -> datetime:
+    """Return since when a draft is valid."""
+    return draft.at or draft.told_at or now
+
+
 def held_since(memory: Memory) -> datetime:
     """Return since when a memory is valid."""
     return memory.valid_from or memory.created_at

@@ -165,8 +165,8 @@ def block_line(memory: Memory) -> str:
     """Render one memory as a line of a block, with its date and speaker."""
     who = teller(memory)
     when = memory.valid_from or memory.occurred_at  # an edit has its own day
-    if when and (memory.speaker or memory.occurred_at):
-        until = memory.valid_to if memory.is_active else None  # a turn that was replaced
+    until = memory.valid_to if memory.is_active else None  # it was replaced
+    if when and (memory.speaker or memory.occurred_at or until):
         ends = f" until {until.date().isoformat()}" if until else ""
         who = f"{when.date().isoformat()}{ends} {who}".rstrip()
     return labelled_line(memory.kind, memory.text, who)

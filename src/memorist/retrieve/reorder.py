@@ -34,10 +34,15 @@ async def put_current_first(
     """Put what may replace a candidate before it; if that is certain, in its place.
 
     A turn such as "it is ten now" may not match the question: it takes over the score and the
-    confidence of what it replaces. A candidate that says more than what was replaced stays, and so
-    does a pinned one, which is always returned with what may replace it.
+    confidence of what it replaces. A candidate that says more than what was replaced stays, unless
+    a fact that was extracted from it and is still valid is found, too. A pinned one is always
+    returned with what may replace it.
     """
     by_id = {each.memory.id: each for each in ranked}
+    restated: set[str] = set()
+    for each in ranked:
+        if each.memory.valid_to is None:
+            restated.update(each.memory.evidence_ids)
     pairs = await store.links(query.scope, list(by_id), REPLACES)
     newer = {pair.from_id for pair in pairs} - by_id.keys()
     added = []
@@ -61,7 +66,7 @@ async def put_current_first(
             parts = {**new.parts, "current": score - new.score}
             new = replace(new, parts=parts, score=score, confidence=old.confidence)
         by_id[pair.from_id] = new
-        if is_certain and not says_more(old.memory.text):
+        if is_certain and (pair.to_id in restated or not says_more(old.memory.text)):
             reason = f"it was replaced by {pair.from_id}"
             cut[pair.to_id] = Cut(id=pair.to_id, reason=reason, score=old.score)
     kept = [each for id, each in by_id.items() if id not in cut]

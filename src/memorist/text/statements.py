@@ -105,8 +105,10 @@ _MOVED = re.compile(
     r" (?:moved|relocated) to\b"
 )
 _RECENTLY = re.compile(
-    r"(?P<moved> (?:moved|relocated) to .{1,60}?) (?:on|in) "
-    r"(?:the week(?:end)? of \d{4}-\d\d-\d\d|\d{4}-\d\d-\d\d|[A-Z][a-z]{2,8} \d{4})(?!\S*\w)"
+    r"(?P<moved> (?:moved|relocated) to .{1,60}?) (?:(?:on|in) "
+    r"(?:the week(?:end)? of \d{4}-\d\d-\d\d|\d{4}-\d\d-\d\d|[A-Z][a-z]{2,8} \d{4})"
+    r"|(?:last|this|over the) (?:week(?:end)?|month|spring|summer|fall|autumn|winter|[a-z]{3,6}day)"
+    r"|yesterday|today)(?!\S*\w)"
 )
 _JOINED = re.compile(
     r"(?=[ '’])(?:['’]ve|['’]s| have| has)?(?: just| recently)? (?:joined|(?:started|began)(?: working"
@@ -326,7 +328,9 @@ def split_clause(text: str) -> ClauseParts | None:
     told = _DATE.sub(in_figures, told)
     told = _JOINED.sub(" works at", told)
     told = _RECENTLY.sub(r"\g<moved>", told)
-    told = _MOVED.sub(r"\g<who> lives in", told)
+    told, moves = _MOVED.subn(r"\g<who> lives in", told)
+    if moves:
+        told = told.partition(",")[0]
     kept = [word for word in told.split() if word.strip(",.!").lower() not in _CHANGE]
     bare = " ".join(kept)
     match = _VERB.search(f" {bare}")
