@@ -94,7 +94,7 @@ async def space_settings(
 
 async def exported(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
     """The records after the one that names the format."""
-    records = export(store, scope)
+    records = export(store, None if scope is None else [scope])
     assert (await anext(records))["record_type"] == "memorist"
     async for record in records:
         yield record

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import random
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -19,8 +18,7 @@ import pytest
 import memorist
 from memorist import aio
 from memorist.dialects.milton import Milton
-from memorist.dialects.vault import Vault
-from memorist.errors import MemoristError, NotFound
+from memorist.errors import NotFound
 from memorist.storage.sqlite import connection as connections
 from memorist.storage.sqlite.connection import migrate, migrations
 from memorist.types import STATES, Draft, Filter
@@ -615,144 +613,3 @@ def test_no_page_of_the_file_keeps_an_old_copy_of_a_forgotten_row(tmp_path: Path
             require("Quaggaxyz" not in str(list(memory.export())))
         left += files_with(tmp_path / str(number), "Quaggaxyz")
     assert left == []
-
-
-SENTENCES = (
-    "I live in Quaggaxyzville.", "I moved to Quaggaxyzburg.", "My doctor gave me Quaggaxyz for my heart.",
-    "Remember that my doctor gave me Quaggaxyz for the heart.", "My favorite tea is Quaggaxyz.",
-    "I have two Quaggaxyz cats.", "I have 2 Quaggaxyz cats, and they sleep a lot.",
-    "The meeting with Quaggaxyz moved to Friday at ten.", "The meeting with Quaggaxyz moved to Monday at four.",
-)  # fmt: skip
-
-
-class Life:
-    """A memory to which random things happen. Each method without an underscore is one of them."""
-
-    def __init__(self, memory: Any, seed: int) -> None:
-        self._memory, self._chance, self._count = memory, random.Random(seed), 0
-
-    def _lives(self, steps: int) -> None:
-        names = sorted(name for name in vars(Life) if not name.startswith("_"))
-        for self._count in range(steps):
-            self._ana = self._memory.scope("ana", session=self._chance.choice((None, "s1", "s2")))
-            with suppress(MemoristError, IndexError):  # not everything is possible at any time
-                getattr(self, self._chance.choice(names))()
-
-    def _sentence(self) -> str:
-        return self._chance.choice(SENTENCES)
-
-    def _some(self) -> str:
-        """Return the id of a memory whose text holds the word. Raises IndexError if there is none."""
-        found = self._ana.list(EVERYTHING, limit=500)
-        return str(
-            self._chance.choice([memory.id for memory in found if "Quaggaxyz" in memory.text])
-        )
-
-    def say(self) -> None:
-        self._memory.scope("ana").remember(self._sentence())
-
-    def say_in_a_conversation(self) -> None:
-        said = f"On day {self._count * 7919} I told you: {self._sentence()}"  # never merged, see the test above
-        reply = {
-            "id": f"r{self._count}",
-            "content": "Good to know, thank you.",
-            "role": "assistant",
-        }
-        self._ana.remember([{"id": f"m{self._count}", "content": said, "role": "user"}, reply])
-
-    def say_in_other_words(self) -> None:
-        self._memory.scope("ana").remember(self._sentence().replace("I have", "Actually I have"))
-
-    def say_on_purpose(self) -> None:
-        color = self._chance.choice(("green", "blue"))
-        self._memory.scope("ana").remember(
-            f"My favorite Quaggaxyz color is {color}.", manually_saved=True
-        )
-
-    def say_something_else(self) -> None:
-        self._ana.remember(f"Train {self._count} leaves at {self._count * 7919}.")
-
-    def edit(self) -> None:
-        self._ana.edit(self._some(), self._sentence())
-
-    def describe(self) -> None:
-        self._ana.edit(self._some(), summary="about Quaggaxyz", tags=["quaggaxyztag", "other"])
-
-    def undo(self) -> None:
-        done = [
-            entry.meta["operation"]
-            for entry in self._ana.history(self._some())
-            if "operation" in entry.meta
-        ]
-        self._ana.undo(self._chance.choice(done))
-
-    def undo_a_session(self) -> None:
-        self._ana.undo(session="s1")
-
-    def hide_and_restore(self) -> None:
-        id = self._some()
-        self._ana.forget(id, keep_days=3)
-        if self._chance.random() < 0.5:
-            self._ana.restore(id)
-
-    def compress(self) -> None:
-        self._ana.compress(threshold=1, sessions=1)
-
-    def roll_up(self) -> None:
-        self._ana.roll_up(days=0)
-
-    def extract(self) -> None:
-        self._ana.extract(self._some())
-
-    def run_jobs(self) -> None:
-        self._memory.run_jobs()
-
-    def take_a_snapshot(self) -> None:
-        self._memory.snapshot()
-
-    def recall(self) -> None:
-        self._ana.feedback(self._ana.recall("what about Quaggaxyz?"), reply="it is Quaggaxyz")
-
-    def conclude(self) -> None:
-        sources = (self._some(), self._some())
-        self._ana.remember_drafts(
-            [Draft(text="A harmless conclusion.", evidence_ids=sources, kind="semantic")]
-        )
-        self._ana.remember_drafts(
-            [Draft(text="So much for Quaggaxyz.", evidence_ids=sources[:1], kind="semantic")]
-        )
-
-    def promote(self) -> None:
-        self._memory._loop.run(Milton(self._memory._inner.scope("ana")).compress_short_to_long(0))
-
-    def decide(self) -> None:
-        conflict = self._ana.conflicts()[0]
-        self._chance.choice((self._ana.confirm, self._ana.reject))(conflict.id)
-
-    def propose(self) -> None:
-        self._ana.consent.propose("city", "Quaggaxyz value", evidence=[self._some()])
-
-    def ingest(self) -> None:
-        self._memory._loop.run(Vault(self._memory._inner).ingest(self._sentence(), "ana", "s1"))
-
-
-def _forget_all_that_names(scope: Any, word: str) -> None:
-    scope.consent.withdraw("city")
-    for _ in range(3):  # a summary that is made again may hold the word once more
-        named = [
-            found.id for found in scope.list(EVERYTHING, limit=1000) if word in repr(found).lower()
-        ]
-        if named:
-            scope.forget_where(where=Filter(ids=tuple(named), states=STATES), dry_run=False)
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_a_random_life_leaves_no_byte_of_what_was_forgotten(tmp_path: Path, seed: int) -> None:
-    with opened(tmp_path, extract="rules" if seed % 2 else "off") as memory:
-        Life(memory, seed)._lives(25)
-        memory.scope("ana").remember("Quaggaxyz was the last word.")
-        assert files_with(tmp_path, "Quaggaxyz") != []
-        _forget_all_that_names(memory.scope("ana"), "quaggaxyz")
-        assert memory.check() == []
-        assert files_with(tmp_path, "Quaggaxyz") == []
-    assert files_with(tmp_path, "Quaggaxyz") == []
