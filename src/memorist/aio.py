@@ -278,12 +278,13 @@ def _embedder(settings: Settings) -> Embedder | None:
         case "hashing":
             return Hashing()
         case "openai":
-            from .embedders.openai import MODEL, OpenAIEmbedder
+            from .embedders.openai import MODEL, VARIABLE, OpenAIEmbedder
 
             url = settings.embedder_url
             key = _key("embedder_key", settings.embedder_key, url, "OPENAI_API_KEY")
             size = settings.embedder_dimensions
-            model = OpenAIEmbedder(name or MODEL, url=url, key=key, dimensions=size)
+            named = name or os.environ.get(VARIABLE, "").strip() or MODEL
+            model = OpenAIEmbedder(named, url=url, key=key, dimensions=size)
         case _:
             from .embedders.minilm import MiniLM
 

@@ -116,7 +116,7 @@ class ScopedClient(ManagedScope):
             if folder is not None:
                 pairs = zip(batch, done, strict=True)
                 new = [draft for draft, outcome in pairs if draft.id in outcome.ids]
-                await journal.append(folder, ctx.store, self.scope, new, now)
+                await journal.append(folder, ctx.store, self.scope, new, now, by.longest)
             compare_replies(ctx, self.scope, batch, done)
             outcomes += done
         if ctx.external_index is not None:

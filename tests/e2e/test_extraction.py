@@ -200,11 +200,6 @@ async def test_in_a_guild_a_fact_has_one_of_five_types_and_at_most_190_character
 
 
 @pytest.mark.spec("CLK-47")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16 (trust), §5 CLK: 45 % grounding is what the dialect applies",
-)
 async def test_in_a_guild_a_fact_that_shares_half_its_words_with_the_message_is_kept(
     tmp_path: Path,
 ) -> None:
@@ -218,6 +213,30 @@ async def test_in_a_guild_a_fact_that_shares_half_its_words_with_the_message_is_
         )
         await tended(engine)
         assert [each.text for each in await facts(guild)] == [fact]
+
+
+@pytest.mark.spec("CLK-47")
+@pytest.mark.parametrize(
+    "fact",
+    [
+        "Bo never drinks green tea in the morning.",
+        "Bo drinks green tea with Olga in the morning.",
+        "Bo drinks 3 cups of green tea in the morning.",
+        "Bo loves his old red bike and tea.",
+    ],
+)
+async def test_in_a_guild_a_fact_needs_its_words_names_numbers_and_negations(
+    tmp_path: Path, fact: str
+) -> None:
+    said = "I usually drink green tea in the morning."
+    async with opened(
+        tmp_path / "m.db", lambda ask: {"facts": [item(fact, "green tea in the morning")]}
+    ) as engine:
+        guild = engine.scope("__guild__", "g1", channel="c1", subject="u7")
+        told = {"id": "m1", "role": "user", "name": "Bo", "content": said}
+        await guild.remember([told], policy="clanker.messages")
+        await tended(engine)
+        assert await facts(guild) == []
 
 
 @pytest.mark.spec("CLK-26")
@@ -595,6 +614,15 @@ async def test_the_model_that_is_configured_for_memory_draws_the_facts(
     assert asked.body["model"] == "memory-1"
 
 
+def checks_each_turn(engine: Client) -> str:
+    """Return the name of a policy that asks about every turn and checks the answer as the default one does."""
+    like = engine.ctx.policies["clanker.messages"]
+    assert like.extract is not None
+    limits = replace(like.extract, trusts_model=False)
+    engine.ctx.policies["each_turn"] = replace(like, name="each_turn", extract=limits)
+    return "each_turn"
+
+
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
 async def test_no_hostile_answer_leaves_a_fact_and_each_is_accounted_for(
     tmp_path: Path, every: int
@@ -608,7 +636,7 @@ async def test_no_hostile_answer_leaves_a_fact_and_each_is_accounted_for(
     ) as engine:
         ana = engine.scope("ana")
         said = [turn(case.source, f"m{n}", session=f"s{n}") for n, case in enumerate(cases)]
-        await ana.remember(said, policy="clanker.messages")  # it asks about every turn
+        await ana.remember(said, policy=checks_each_turn(engine))
         given = sum(map(len, waiting.values()))
         tasks = await engine.ctx.store.tasks.claim(
             ["extract"], now=NOW, limit=len(cases), lease_seconds=600
@@ -649,7 +677,7 @@ async def test_hostile_answers_over_a_real_client_leave_only_what_rules_find(
     async with aio.open(tmp_path / "m.db", embedder="none", **settings) as engine:
         ana = engine.scope("ana")
         said = [turn(text, f"m{n}", session=f"s{n}") for n, text in enumerate(waiting)]
-        await ana.remember(said, policy="clanker.messages")
+        await ana.remember(said, policy=checks_each_turn(engine))
         did = (await engine.run_jobs(only=["extract"]))["extract"]
         assert did.failed == 0
         found = {fact.text for fact in await facts(ana)}

@@ -576,11 +576,6 @@ async def test_a_message_that_the_store_cannot_take_in_is_logged_as_an_error_of_
 
 
 @pytest.mark.spec("CLK-73")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the issue on trust, the seeds, CLK: journal lines name the author (today the id is that of the guild)",
-)
 async def test_a_journal_line_of_a_guild_names_its_author_by_name_and_id(
     engine: Client, tmp_path: Path
 ) -> None:
@@ -592,11 +587,6 @@ async def test_a_journal_line_of_a_guild_names_its_author_by_name_and_id(
 
 
 @pytest.mark.spec("CLK-73")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the issue on trust, the seeds, CLK: journal text is cut at 320 like the message (today it is whole)",
-)
 async def test_a_journal_line_of_a_guild_holds_as_much_as_is_kept_of_its_message(
     engine: Client, tmp_path: Path
 ) -> None:
@@ -623,11 +613,6 @@ async def test_facts_and_lore_get_their_vectors_and_the_snapshot_by_themselves(
 
 
 @pytest.mark.spec("CLK-40", "CLK-41")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16 (trust), §5 CLK: lore of handle_reply is embedded and refreshes",
-)
 async def test_lore_in_a_reply_gets_its_vector_and_the_snapshot_by_itself(
     engine: Client, tmp_path: Path
 ) -> None:

@@ -263,8 +263,8 @@ def test_no_name_leaves_the_folder_or_its_line(tmp_path: Path) -> None:
     assert journal.write({"../eve\n## Lore": []}, [], NOW).count("\n## ") == 4
 
 
-def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:
-    with memorist.open(":memory:", embedder="none") as memory:
+def test_without_a_folder_the_snapshot_is_told_and_not_written(tmp_path: Path) -> None:
+    with memorist.open(":memory:", embedder="none", state_dir=tmp_path) as memory:
         memory.scope("ana").remember("Ana is a doctor")
-        with pytest.raises(memorist.errors.InvalidInput, match="journal_dir"):
-            memory.snapshot()
+        assert "\n### ana\n- Ana is a doctor\n" in memory.snapshot()
+    assert list(tmp_path.rglob("*.md")) == []

@@ -11,6 +11,7 @@ from ..ports import Vectors
 from ..providers import Circuit, Failed, ModelServer, at
 
 MODEL = "text-embedding-3-small"
+VARIABLE = "DEFAULT_MEMORY_EMBEDDING_MODEL"  # names another one, where the settings name none
 DIMENSIONS = {MODEL: 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
 URL = "https://api.openai.com/v1"
 LONGEST = 8_000  # bytes of a text that are sent: never more tokens than the models accept

@@ -218,9 +218,12 @@ async def _read(
             who=who,
             at=at,
             most=most,
+            by_words=limits.trusts_model,
         )
     except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
         return Extracted(by="rules", why=type(error).__name__), facts, ()
+    if limits.trusts_model:
+        facts = []
     added = []
     for fact in _rank(found):
         if any(_repeats(fact.text, known.text) for known in facts):

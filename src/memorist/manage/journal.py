@@ -14,15 +14,16 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from ..context import Context
-from ..errors import InvalidInput, StoreUnavailable
+from ..errors import StoreUnavailable
 from ..storage.atomic import lock, open_private
 from ..storage.store import Store
 from ..text import authority, normalize
-from ..types import Draft, Filter, Memory, Scope
+from ..types import GUILD, Draft, Filter, Memory, Scope
 
 SNAPSHOT = "MEMORY.md"
 LORE = "__lore__"  # the subject of what belongs to a space as a whole
@@ -44,14 +45,11 @@ _LINK = re.compile(r"(?<!\S)\S+?://\S+")
 async def snapshot(ctx: Context, *, refresh: bool) -> str:
     """Write what is known to MEMORY.md and return it; without `refresh` only if it is missing.
 
-    Raises InvalidInput if no `journal_dir` is configured.
+    Without a `journal_dir` nothing is written, and there is no journal to read from.
     """
-    if ctx.settings.journal_dir is None:
-        raise InvalidInput("No folder is configured for it: set `journal_dir`")
-    journal = Journal(ctx.settings.journal_dir)
-    path = journal.folder / SNAPSHOT
+    folder = ctx.settings.journal_dir
     in_thread = asyncio.to_thread
-    if not refresh and path.exists():
+    if not refresh and folder is not None and (path := folder / SNAPSHOT).exists():
         return await in_thread(path.read_text, "utf-8")
     people: dict[str, list[Memory]] = {}
     lore: list[Memory] = []
@@ -66,6 +64,9 @@ async def snapshot(ctx: Context, *, refresh: bool) -> str:
                 people.setdefault(subject, []).append(memory)
             texts = written.setdefault(scope, {})
             texts[memory.id] = memory.text
+    if folder is None:
+        return compose(people, lore, ctx.clock())
+    journal = Journal(folder)
     text = await in_thread(journal.write, people, lore, ctx.clock())
     erased = await find_erased(ctx.store, written)  # in the meantime
     return await in_thread(journal.redact, erased) or text
@@ -75,11 +76,15 @@ async def append(
     folder: Path,
     store: Store,
     scope: Scope,
-    drafts: Sequence[Draft],
+    stored: Sequence[Draft],
     now: datetime,
+    longest: int | None = None,
 ) -> None:
-    """Add what was stored to the journal, without what was forgotten in the meantime."""
+    """Add what was stored to the journal, each text as far as it was kept, without what was
+    forgotten in the meantime.
+    """
     journal = Journal(folder)
+    drafts = [replace(draft, text=_one_line(draft.text)[:longest]) for draft in stored]
     await asyncio.to_thread(journal.note, drafts, scope, now)
     texts = {draft.id or "": draft.text for draft in drafts}
     with suppress(StoreUnavailable):  # what is spooled cannot have been forgotten in the store
@@ -115,10 +120,12 @@ class Journal:
         for draft in drafts:
             labels = draft.labels
             author = _one_line(draft.speaker or labels.actor or scope.user)
+            is_shared = scope.user == GUILD  # then the subject of a message is its author
+            id = _one_line(labels.subject or user) if is_shared else user
             channel = _one_line(labels.channel or "-")
             at = (draft.at or now).isoformat(timespec="seconds")
             text = f"[guild:{space} channel:{channel}] {_one_line(draft.text)}"
-            lines += f"- {at} | {author} ({user}) | {text}\n"
+            lines += f"- {at} | {author} ({id}) | {text}\n"
         if not lines:
             return
         with self._lock():
@@ -197,19 +204,8 @@ class Journal:
         now: datetime,
     ) -> str:
         """Replace the snapshot and return its text."""
-        at = now.isoformat(timespec="seconds")
-        lines = [f"# Memory\n\nAs of {at}. For people to read; answers come from the store."]
-        lines.append("\n## People")
-        for subject in list(people)[:SUBJECTS]:
-            lines.append(f"\n### {_one_line(subject)}")
-            lines += map(_item, people[subject][:FACTS])
-        lines.append("\n## Ongoing lore\n")
-        lines += map(_item, lore[:LORE_LINES])
-        lines.append("\n## Recent journal highlights\n")
-        lines += self.highlights()
-        lines.append("\n## Source daily logs\n")
-        lines += [f"- {path.name}" for path in self.days()[:5]]
-        text = "\n".join([*lines, ""])
+        logs = [path.name for path in self.days()[:5]]
+        text = compose(people, lore, now, self.highlights(), logs)
         with self._lock():
             return _replace(self.folder / SNAPSHOT, text)
 
@@ -234,6 +230,29 @@ class Journal:
                     if by_author[author] <= OF_ONE:
                         found.append(f"- {author}: {text}")
         return found
+
+
+def compose(
+    people: Mapping[str, list[Memory]],
+    lore: Sequence[Memory],
+    now: datetime,
+    highlights: Sequence[str] = (),
+    logs: Sequence[str] = (),
+) -> str:
+    """Return the text of a snapshot."""
+    at = now.isoformat(timespec="seconds")
+    lines = [f"# Memory\n\nAs of {at}. For people to read; answers come from the store."]
+    lines.append("\n## People")
+    for subject in list(people)[:SUBJECTS]:
+        lines.append(f"\n### {_one_line(subject)}")
+        lines += map(_item, people[subject][:FACTS])
+    lines.append("\n## Ongoing lore\n")
+    lines += map(_item, lore[:LORE_LINES])
+    lines.append("\n## Recent journal highlights\n")
+    lines += highlights
+    lines.append("\n## Source daily logs\n")
+    lines += [f"- {name}" for name in logs]
+    return "\n".join([*lines, ""])
 
 
 def _one_line(text: str) -> str:

@@ -66,7 +66,7 @@ class Settings(BaseSettings):
     """Language of texts in Latin script whose words do not tell it, used for stemming."""
     embedder: str = Field("minilm", pattern=r"^(minilm|hashing|none|openai(:.+)?)$")
     """Embedding model: `minilm`, `hashing`, `none`, or `openai:MODEL` (texts are sent to the
-    server)."""
+    server); `openai` alone is the model of `DEFAULT_MEMORY_EMBEDDING_MODEL`."""
     multilingual: bool = True
     """Whether the packaged multilingual model is used beside `minilm`, to find memories in other
     languages."""

@@ -25,6 +25,7 @@ from .clauses import (
     name_words,
     split,
 )
+from .compare import is_supported
 from .languages import detect_language
 
 _VALUES = "numbers units times dates weekdays months days".split()
@@ -41,11 +42,18 @@ class SourceText(NamedTuple):
     speaker: str = ""
 
 
-def find_fault(text: str, source: Sequence[SourceText], who: str | None = None) -> str:
+def find_fault(
+    text: str,
+    source: Sequence[SourceText],
+    who: str | None = None,
+    *,
+    by_words: bool = False,
+) -> str:
     """Return why the source does not support a text; empty if it does.
 
     With `who`, the text is a fact about that person, who is the speaker of the source: it may not
-    leave out what restricts a statement. Without, it is a summary of what several people said.
+    leave out what restricts a statement. Without, it is a summary of what several people said. With
+    `by_words`, nearly half of its words have to be in the source, and its names and numbers.
 
     >>> source = [SourceText("I don't eat meat on Fridays, but I love fish.")]
     >>> find_fault("Ana loves fish.", source, "Ana"), find_fault("Ana eats meat.", source, "Ana")
@@ -59,6 +67,9 @@ def find_fault(text: str, source: Sequence[SourceText], who: str | None = None) 
     for name in _VALUES:
         if not set(getattr(claimed, name)).issubset(getattr(stated, name)):
             return f"it has {name} that are not in the source"
+    if by_words:
+        has_names = set(claimed.names).issubset({*stated.names, *(who or "").split()})
+        return "" if has_names and is_supported(text, everything) else OTHER_WORDS
     language = detect_language(tokens.words(everything))
     parts: list[ClausePart] = []
     for each in source:

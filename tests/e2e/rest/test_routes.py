@@ -389,13 +389,7 @@ async def test_a_search_in_a_guild_keeps_its_limit_and_prefers_its_channel(
     assert [each["labels"]["subject"] for each in here.json()["results"]] == ["u3"]
 
 
-LATER = "the issue on trust, the seeds, CLK: "
-
-
 @pytest.mark.spec("CLK-61", "CLK-83")
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason=f"{LATER}search clamps its limit (today 422)"
-)
 @pytest.mark.parametrize(("limit", "clamped"), [(0, 1), (99, 24)])
 async def test_a_search_in_a_guild_clamps_its_limit(
     ana: httpx.AsyncClient, limit: int, clamped: int
@@ -406,9 +400,6 @@ async def test_a_search_in_a_guild_clamps_its_limit(
 
 
 @pytest.mark.spec("CLK-83")
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason=f"{LATER}search returns fact, subject and score"
-)
 async def test_a_search_in_a_guild_answers_with_fact_subject_and_score(
     memory: Client, ana: httpx.AsyncClient
 ) -> None:
@@ -422,11 +413,6 @@ async def test_a_search_in_a_guild_answers_with_fact_subject_and_score(
 
 
 @pytest.mark.spec("CLK-81", "CLK-82")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason=f"{LATER}/api/memory works on a plain server (today 422)",
-)
 async def test_the_snapshot_is_there_on_a_server_without_settings(tmp_path: Path) -> None:
     async with memorist.aio.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path) as plain:
         await plain.scope("ana").remember("Ana plays the cello in an orchestra.")

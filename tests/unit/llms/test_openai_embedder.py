@@ -137,11 +137,6 @@ def test_the_model_of_a_bot_comes_from_its_settings_then_the_environment_then_th
 
 
 @pytest.mark.spec("CLK-53")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16 (trust), §5 CLK: DEFAULT_MEMORY_EMBEDDING_MODEL reaches the engine",
-)
 async def test_the_model_that_the_environment_names_is_the_one_that_embeds(
     tmp_path: Path, llm_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

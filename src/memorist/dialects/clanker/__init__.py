@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from ...client import Client
-from ...embedders.openai import MODEL
+from ...embedders.openai import MODEL, VARIABLE
 from ...errors import InvalidInput, ProviderFailed, StoreUnavailable
 from ...extraction import job
 from ...ingest import guard, transitions, validation
@@ -23,13 +23,12 @@ from ...retrieve.profiles import Profile
 from ...scoped import ScopedClient
 from ...storage import Change, Event, Save
 from ...text import compare, normalize
-from ...types import GUILD, Draft, Filter, Labels, Memory, Message, Outcome, frozen
+from ...types import GUILD, Draft, Filter, Labels, Memory, Message, Outcome, Recall, frozen
 from .. import CLANKER, CLANKER_STRICT
 
 UNSUPPORTED = "its words are not those of its source"
 POLICY = "clanker.guild"
 MESSAGES = "clanker.messages"
-VARIABLE = "DEFAULT_MEMORY_EMBEDDING_MODEL"
 KEEP_FACTS = 80  # of one subject; older ones are archived
 KEEP_LORE = 120  # likewise
 LORE_CONFIDENCE = 0.72
@@ -201,13 +200,8 @@ class Clanker:
     def note_failure(self, guild_id: str, source: str) -> None:
         """Record that a message could not be stored, without its text."""
         category = "voice_error" if source.startswith("voice") else "bot_error"
-        event = Event(
-            node="hotpath",
-            op="create",
-            at=self._ctx.clock(),
-            status="error",
-            category=category,
-        )
+        now = self._ctx.clock()
+        event = Event(node="hotpath", op="create", at=now, status="error", category=category)
         self._ctx.access_log.note(self._guild(guild_id).scope, [event])
 
     async def add_message(
@@ -244,8 +238,8 @@ class Clanker:
             return Slice()
         await self._backfill(guild)
         user = _check_subject(user_id)
-        own = await _recall(guild, CLANKER, query_text, USER_FACTS, user)
-        relevant = await _recall(guild, CLANKER, query_text, RELEVANT_FACTS, user, LORE)
+        own = (await _recall(guild, CLANKER, query_text, USER_FACTS, user)).memories
+        about = await _recall(guild, CLANKER, query_text, RELEVANT_FACTS, user, LORE)
         messages: tuple[Memory, ...] = ()
         if channel_id is not None:
             words = [word for word in normalize.compact(query_text).split() if len(word) >= 4]
@@ -258,7 +252,7 @@ class Clanker:
 
             found = filter(is_wanted, await guild.list(where, limit=_SEARCHED))
             messages = tuple(islice(found, RELEVANT_MESSAGES))
-        return Slice(user_facts=own, relevant_facts=relevant, relevant_messages=messages)
+        return Slice(user_facts=own, relevant_facts=about.memories, relevant_messages=messages)
 
     async def search_durable_facts(
         self,
@@ -269,10 +263,17 @@ class Clanker:
         limit: int = 10,
     ) -> list[Memory]:
         """Return up to 24 relevant facts of a guild, about any subject."""
+        found = await self.rank_durable_facts(guild_id, query_text, channel_id, limit)
+        return list(found.memories)
+
+    async def rank_durable_facts(
+        self, guild_id: str, query_text: str, channel_id: str | None, limit: int
+    ) -> Recall:
+        """Return what `search_durable_facts` finds, with the scores."""
         guild = self._guild(guild_id, channel_id)
         await self._backfill(guild)
         most = min(MAX_FOUND, max(1, limit))
-        return list(await _recall(guild, CLANKER_STRICT, query_text, most))
+        return await _recall(guild, CLANKER_STRICT, query_text, most)
 
     async def recent_messages(
         self,
@@ -341,12 +342,8 @@ class Clanker:
         if source_text is not None and not compare.is_supported(line, source_text):
             return Outcome(status="refused", reason=UNSUPPORTED)
         draft = replace(draft, source_ids=(message_id,) if message_id else ())
-        where = Filter(
-            content_hash=normalize.content_hash(draft.text),
-            subjects=(subject,),
-            kinds=_FACTS,
-            states=("archived",),
-        )
+        same = normalize.content_hash(draft.text)
+        where = Filter(content_hash=same, subjects=(subject,), kinds=_FACTS, states=("archived",))
         archived: list[Memory] = []
         with suppress(StoreUnavailable):  # then the fact is spooled and becomes a new row
             if not await guild.privacy.disabled_reason():
@@ -393,6 +390,6 @@ def _check_subject(given: str) -> str:
 
 async def _recall(
     guild: ScopedClient, profile: Profile, question: str, limit: int, *subjects: str
-) -> tuple[Memory, ...]:
+) -> Recall:
     where = Filter(kinds=_FACTS, subjects=subjects)
-    return (await guild.recall(question, limit=limit, profile=profile, where=where)).memories
+    return await guild.recall(question, limit=limit, profile=profile, where=where)

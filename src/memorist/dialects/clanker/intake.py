@@ -7,7 +7,8 @@ has only callers that wait for the facts, and nothing is lost if the process is 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 from ...client import Client
@@ -16,6 +17,7 @@ from ...extraction import job
 from ...ingest import guard
 from ...jobs import Debounced, cancel
 from ...jobs.worker import EMBED
+from ...telemetry import ReportCount
 from ...text.clock import new_id
 from ...types import Message, Outcome
 from . import Clanker
@@ -59,12 +61,14 @@ class Intake:
         self._refresh: Debounced | None = None
 
     async def __aenter__(self) -> Self:
+        self._client.ctx.observers.append(self._notice)
         if self._client.settings.journal_dir is not None:
             await self.refresh_memory_markdown()
             self._refresh = Debounced(self.refresh_memory_markdown)
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._client.ctx.observers.remove(self._notice)
         await self.drain_ingest_queue(SHUTDOWN_SECONDS)
         await cancel(*self._running())
         if self._refresh is not None:
@@ -136,10 +140,7 @@ class Intake:
         **about: str | None,
     ) -> Outcome:
         """Store a line of lore; its vector and the snapshot follow."""
-        outcome = await self._clanker.remember_line(guild_id, line, **about)
-        if outcome.ids:
-            self._enqueue(lambda: asyncio.sleep(0, True))  # it is stored already
-        return outcome
+        return await self._clanker.remember_line(guild_id, line, **about)
 
     async def drain_ingest_queue(self, seconds: float = DRAIN_SECONDS) -> bool:
         """Wait until the queue is empty; False if that takes longer, and it continues later."""
@@ -152,6 +153,17 @@ class Intake:
     async def refresh_memory_markdown(self) -> str:
         """Write the Markdown snapshot again."""
         return await self._client.snapshot()
+
+    @contextmanager
+    def _notice(self, what: str) -> Iterator[ReportCount]:
+        """Let vectors and the snapshot follow what is stored past the queue, such as the lore of a
+        reply.
+        """
+        counts = [0]
+        yield counts.append
+        is_ours = asyncio.current_task() in self._running()
+        if what == "remember" and counts[-1] and not is_ours:
+            self._enqueue(lambda: asyncio.sleep(0, True))  # it is stored already
 
     def _running(self) -> list[asyncio.Task[Any]]:
         running: list[asyncio.Task[Any]] = list(self._active.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -19,7 +20,7 @@ from pydantic import (
 from ... import dialects
 from ...manage.privacy import FIELDS
 from ...text import clock
-from ...types import Filter, Labels, Memory
+from ...types import Filter, Hit, Labels, Memory, frozen
 
 # In JSON, 3.0 is an integer.
 whole = BeforeValidator(
@@ -295,10 +296,27 @@ class RefreshedSnapshot(BaseModel):
     markdown: str
 
 
+@frozen
+class GuildFact(Memory):
+    """A durable fact of a guild, with its score."""
+
+    fact: str
+    subject: str
+    score: float
+
+    @staticmethod
+    def of(hit: Hit) -> GuildFact:
+        """Return a hit as a fact."""
+        memory = hit.memory
+        columns: dict[str, Any] = {each.name: getattr(memory, each.name) for each in fields(memory)}
+        subject = memory.labels.subject or ""
+        return GuildFact(**columns, fact=memory.text, subject=subject, score=hit.score)
+
+
 class GuildFacts(BaseModel):
     """Durable facts of a guild that match a query."""
 
-    results: list[Memory]
+    results: list[GuildFact]
     queryText: str  # noqa: N815
     guildId: str  # noqa: N815
     channelId: str | None  # noqa: N815
@@ -311,7 +329,7 @@ class GuildQuery(BaseModel, extra="forbid"):
     q: str = ""
     guildId: OptionalName = None  # noqa: N815
     channelId: OptionalName = None  # noqa: N815
-    limit: Annotated[int, Field(ge=1, le=24)] = 10
+    limit: int = 10  # from 1 to 24; another one is clamped
 
 
 # The types of arguments of verbs, by their kind.

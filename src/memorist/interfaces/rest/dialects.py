@@ -87,13 +87,10 @@ async def search_guild(
         limit=0,
     )
     if guild and text:
-        facts.limit = query.limit
-        facts.results = await Clanker(access.client).search_durable_facts(
-            guild,
-            text,
-            channel_id=query.channelId,
-            limit=query.limit,
-        )
+        rank = Clanker(access.client).rank_durable_facts
+        found = await rank(guild, text, query.channelId, query.limit)
+        facts.limit = found.query.limit
+        facts.results = list(map(bodies.GuildFact.of, found.hits))
     return facts
 
 
