@@ -39,7 +39,7 @@ from memorist.ingest.guard import Item
 from memorist.ingest.policies import DEFAULT
 from memorist.text.clock import new_id
 from memorist.text.repeats import WEIGHTS
-from memorist.types import Memory
+from memorist.types import Draft, Memory
 
 OWN = Path(__file__).parent / "own" / "changes" / "histories.jsonl"
 CHANGED = ("update", "negation")
@@ -148,7 +148,11 @@ async def collect(stories: list[list[Step]]) -> list[Pair]:
                 ctx, place, labels = scope.parts
                 for message, replaced in story:
                     drafts = validation.drafts(message, labels, None, {}, LONGEST)
-                    items = [Item(replace(draft, id=new_id())) for draft in drafts]
+                    items = [
+                        Item(replace(each, id=new_id()))
+                        for each in drafts
+                        if isinstance(each, Draft)
+                    ]
                     batch = await pipeline.prepare(ctx, place, items, DEFAULT, ctx.clock())
                     async with ctx.store.transaction(place) as tx:
                         batch.snapshot = await ctx.index.current(place, tx)

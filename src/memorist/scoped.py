@@ -26,6 +26,7 @@ from .manage.feedback import await_reply, compare_replies, record_feedback
 from .manage.forget import ForgetOptions, Manner
 from .manage.forget_plan import Forgotten, make_plan
 from .manage.import_export import import_records
+from .manage.import_files import import_files
 from .manage.recall import RecallOptions
 from .manage.record_reader import Import
 from .manage.turn_context import BUDGET, TurnContext
@@ -88,8 +89,10 @@ class ScopedClient(ManagedScope):
         if steps is not None:
             common |= validation.workflow(what, steps)
         longest = self.ctx.settings.max_text_chars
-        drafts = validation.drafts(what, self.labels, validation.moment(at), common, longest)
-        return await self.remember_drafts(drafts, policy=policy)
+        given = validation.drafts(what, self.labels, validation.moment(at), common, longest)
+        drafts = [each for each in given if isinstance(each, Draft)]
+        receipt = await self.remember_drafts(drafts, policy=policy)
+        return validation.add_skipped(receipt, given)
 
     @observed("remember", lambda receipt: len(receipt.ids))
     async def remember_drafts(
@@ -97,10 +100,12 @@ class ScopedClient(ManagedScope):
         drafts: Sequence[Draft],
         *,
         policy: str | None = None,
+        defer_vectors: bool = False,
     ) -> Receipt:
         """Store drafts, as dialects and importers make them. Raises NotAllowed."""
         ctx = self.ctx
         by = validation.policy(ctx.policies, policy or ctx.settings.policy, ctx.settings.capacity)
+        by = replace(by, embed="deferred") if defer_vectors else by
         remember = ingest.remember if self.offline is None else self.offline.remember
         outcomes: list[Outcome] = []
         if ctx.extractor is not None:
@@ -242,6 +247,7 @@ class ScopedClient(ManagedScope):
         return answers
 
     delta = read_updates
+    import_files = import_files
 
     async def query(
         self,

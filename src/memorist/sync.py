@@ -201,6 +201,7 @@ class BlockingScope(Facade):
     stats = verb(ScopedClient.stats)
     export = stream(ScopedClient.export)
     import_ = verb(ScopedClient.import_)
+    import_files = verb(ScopedClient.import_files)
 
 
 class Blocking(Facade):

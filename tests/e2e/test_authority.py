@@ -23,9 +23,9 @@ OTHERS = [
     {"role": "assistant", "name": "ana"},
     {"role": "user", "name": "Mallory"},
     {"role": "system"},
-    {"role": ""},
+    {"role": "developer"},
 ]
-SHOWN = ["tool", "user (tool)", "ana (assistant)", "Mallory", "system", "somebody"]
+SHOWN = ["tool", "user (tool)", "ana (assistant)", "Mallory", "system", "developer"]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

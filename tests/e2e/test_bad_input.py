@@ -285,7 +285,7 @@ def test_remember_takes_a_text_or_messages(ana: BlockingScope, what: Any) -> Non
 
 @pytest.mark.parametrize(
     "message",
-    [{}, {"role": "user"}, {"content": None}, {"content": 5}, {"content": "hi", "colour": "blue"},
+    [{}, {"role": "user"}, {"content": None}, {"content": 5}, {"content": "hi", "sesion": "s1"},
      {"content": "hi", "id": 5}, {"content": "hi", "role": None}, {"content": "hi", "at": "soon"}],
 )  # fmt: skip
 def test_a_message_that_cannot_be_read_stops_the_call_before_anything_is_kept(

@@ -27,7 +27,7 @@ LAYERS = [
     {"context"},
     {"settings"},
     {"index", "storage", "embedders", "rerankers", "llms", "vector_indexes"},
-    {"ports", "providers", "telemetry"},
+    {"ports", "providers", "telemetry", "readers"},
     {"text"},
     {"types", "errors"},
 ]

@@ -13,17 +13,18 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ..errors import InvalidInput
+from ..readers.provider_messages import SYSTEM, read_message
+from ..readers.source import Skipped
 from ..settings import allowlists
 from ..text import authority, clock, normalize
 from ..text.steps import MAX_STEP_CHARS, numbered
-from ..types import KINDS, Draft, Filter, Labels, Message
+from ..types import KINDS, Draft, Filter, Labels, Message, Outcome, Receipt
 from .policies import Policy
 
 _NUMBERS = ("importance", "confidence")
 _LISTS = ("tags", "source_ids", "evidence")
 _FLAGS = ("pinned", "manually_saved")
 _MOST_DAYS = 36_500
-_MESSAGE_FIELDS = {field.name for field in dataclasses.fields(Message)}
 _OPTIONAL = ("id", "name", "session")  # of a message
 
 
@@ -210,8 +211,8 @@ def drafts(
     at: datetime | None,
     common: Mapping[str, Any],
     longest: int,
-) -> list[Draft]:
-    """Return the drafts of a text, a message or a list of messages.
+) -> list[Draft | Skipped]:
+    """Return the drafts of a text, a message or a list of messages, and what is not kept.
 
     Messages without a session get a common new one. A message is its own source, and its speaker
     and time are kept.
@@ -225,19 +226,23 @@ def drafts(
             **common,
         )
         return [draft]
-    given = [what] if isinstance(what, (Message, Mapping)) else what
+    is_one = isinstance(what, (Message, Mapping)) or hasattr(what, "model_dump")
+    given = [what] if is_one else what
     if not isinstance(given, Sequence) or isinstance(given, (bytes, bytearray)):
         raise InvalidInput(
             f"remember takes a text or a list of messages, not {type(what).__name__}"
         )
-    turns = [message(each, labels) for each in given]
+    turns = _drop_prompt([message(each, labels) for each in given])
     together = None
     if len(turns) > 1:
-        said = "\0".join(turn.content for turn in turns)
+        said = "\0".join(turn.content for turn in turns if isinstance(turn, Message))
         digest = hashlib.sha256(said.encode()).hexdigest()
         together = f"together-{digest[:16]}"
-    found = []
+    found: list[Draft | Skipped] = []
     for turn in turns:
+        if isinstance(turn, Skipped):
+            found.append(turn)
+            continue
         size(turn.content, longest)
         session = together if turn.session is None else turn.session
         draft = Draft(
@@ -254,32 +259,49 @@ def drafts(
     return found
 
 
-def message(given: Message | Mapping[str, Any], labels: Labels) -> Message:
-    """Return a message with its time in UTC and its text normalized for storage."""
-    if isinstance(given, Mapping):
-        unknown = set(given) - _MESSAGE_FIELDS
-        if unknown or "content" not in given:
-            wrong = f"unknown field {min(map(str, unknown))!r}" if unknown else "no 'content'"
-            known = ", ".join(sorted(_MESSAGE_FIELDS))
-            raise InvalidInput(f"A message has {wrong}: it takes {known}")
-        given = Message(**given)
-    if not isinstance(given, Message):
-        raise InvalidInput(
-            f"A message is a mapping or memorist.Message, not {type(given).__name__}"
-        )
+def _drop_prompt(turns: list[Message | Skipped]) -> list[Message | Skipped]:
+    """Return messages without the system prompts that stand before a conversation."""
+    for number, turn in enumerate(turns[:-1]):
+        if not isinstance(turn, Message) or turn.role.casefold() not in ("system", "developer"):
+            break
+        turns[number] = Skipped(SYSTEM)
+    return turns
+
+
+def add_skipped(receipt: Receipt, given: Sequence[Draft | Skipped]) -> Receipt:
+    """Return a receipt that also has the messages that were not kept, in their order."""
+    if len(receipt.outcomes) == len(given):
+        return receipt
+    done = iter(receipt.outcomes)
+    outcomes = []
+    for each in given:
+        if isinstance(each, Skipped):
+            outcomes.append(Outcome(status="skipped", reason=each.reason))
+        else:
+            outcomes.append(next(done))
+    return Receipt(tuple(outcomes))
+
+
+def message(given: object, labels: Labels) -> Message | Skipped:
+    """Return a message with its time in UTC and its text normalized for storage, or why it is not
+    kept.
+    """
+    found = given if isinstance(given, Message) else read_message(given)
+    if isinstance(found, Skipped):
+        return found
     for name in ("content", "id", "role", "name", "session"):
-        value = getattr(given, name)
+        value = getattr(found, name)
         if not isinstance(value, str) and not (value is None and name in _OPTIONAL):
             raise InvalidInput(f"A message's {name!r} is text, not {type(value).__name__}")
-    if given.role.casefold() not in authority.ROLE_WORDS:
+    if found.role.casefold() not in authority.ROLE_WORDS:
         known = ", ".join(sorted(authority.ROLE_WORDS))
         raise InvalidInput(
-            f"A message's role is one of {known}, not {given.role!r:.60}: put names into 'name'"
+            f"A message's role is one of {known}, not {found.role!r:.60}: put names into 'name'"
         )
-    session = labels.session if given.session is None else given.session
+    session = labels.session if found.session is None else found.session
     return replace(
-        given,
-        content=normalize.storable(given.content),
-        at=moment(given.at),
+        found,
+        content=normalize.storable(found.content),
+        at=moment(found.at),
         session=session,
     )

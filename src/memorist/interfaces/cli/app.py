@@ -206,7 +206,7 @@ def declare(
         metavar, _, help = help[1:].partition(">")
     help = help.strip()
     kind = parameter.annotation
-    name = parameter.name.replace("_", "-")
+    name = parameter.name.rstrip("_").replace("_", "-")
     if parameter.kind is not _KEYWORD:
         argument = typer.Argument(metavar=metavar, help=help, show_default=False)
         return parameter.replace(kind=_KEYWORD, annotation=Annotated[kind, argument])

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, Literal
+from textwrap import shorten
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -25,6 +26,9 @@ from ...types import Outcome, frozen
 from .. import OK, REFUSED, Blocking, BlockingScope, Call
 from .app import command, decode
 from .output import progress
+
+if TYPE_CHECKING:
+    from ...manage.import_files import ImportReport
 
 BATCH = 64  # lines imported together: few enough for a moving progress bar
 MANY_TASKS = 8  # of extraction that wait after an import, each for up to 64 lines
@@ -44,19 +48,110 @@ class Line:
 
 
 @command("import")
-def import_(call: Call, memory: Blocking, file: str, *, restore: bool = False) -> object:
-    """Import an export, or a file of messages: one JSON object per line.
+def import_(
+    call: Call,
+    memory: Blocking,
+    path: str,
+    *,
+    from_: str = "auto",
+    me: str | None = None,
+    since: str | None = None,
+    dry_run: bool = False,
+    restore: bool = False,
+) -> object:
+    """Import your history from another program, or an export of Memorist.
 
-    A message has content, and may have role, name, at, session and id. Exported records return to
-    their scope, or to --user if given. A line that cannot be read stops the import; the lines
-    before it are stored, and importing the same file again changes nothing. Records pass the guard
-    like any other write, unless --restore is given.
+    A file, a folder or a ZIP archive: chats of ChatGPT, Claude, Claude Code, Codex, Slack, Discord,
+    WhatsApp and Telegram, lists of messages, memories of Mem0, Letta, basic-memory, LangGraph and
+    the MCP memory server, Markdown and Obsidian notes. Importing again changes nothing, and
+    continues an import that was interrupted.
+    A file with one JSON object per line is an export, or has messages: content, and perhaps role,
+    name, at, session and id. Exported records return to their scope, or to --user if given.
+    Everything passes the guard like any other write, unless --restore is given.
 
     Args:
-        file: <FILE> The file; - reads stdin.
+        path: <FILE_OR_FOLDER> What to import; - reads lines from stdin.
+        from_: <FORMAT> The format, if it is not recognized.
+        me: <NAME> Your name in chats between people.
+        since: <DATE> Leave out what is older.
+        dry_run: Only count, and show samples.
         restore: For your own export: store every record unchanged.
 
-    Example: memorist import chat.jsonl --user ana
+    Example: memorist import ~/Downloads/chatgpt-export.zip
+    """
+    if from_ == "auto" and _has_own_lines(path):
+        if me or since or dry_run:
+            raise InvalidInput("--me, --since and --dry-run are for files of other programs")
+        return _import_lines(call, memory, path, restore=restore)
+    if restore:
+        raise InvalidInput("--restore is for an export of Memorist")
+    target = call.scope(memory)
+    before = target.stats()["memories"]
+    options: dict[str, Any] = {"from_": from_, "me": me, "since": since, "dry_run": dry_run}
+    try:
+        with progress("Importing", None, hidden=call.json) as advance:
+            report = target.import_files(path, on_progress=advance, **options)
+        without = memory.stats()["without_embeddings"]
+        if without and not dry_run:
+            with progress("Embedding", without, hidden=call.json) as advance:
+                memory.index(progress=advance)
+    except KeyboardInterrupt:
+        print("Interrupted: run the same command again to continue.", file=sys.stderr)
+        raise
+    new = target.stats()["memories"] - before
+    return _describe_report(report, None if dry_run else new, _name_waiting(memory))
+
+
+def _has_own_lines(path: str) -> bool:
+    """Return whether a file has one record of an export, or one message, per line."""
+    from ...readers import detect  # with numpy, which other commands do without
+    from ...readers.source import find_sources
+
+    if path == "-":
+        return True
+    sources = find_sources(Path(path)) if Path(path).is_file() else []
+    if len(sources) != 1:
+        return False
+    (source,) = sources
+    kind, keys = source.shape
+    is_line = kind in ("lines", "object") and bool(keys & {"record_type", "content"})
+    return is_line or (detect(source) is None and source.suffix in ("", ".jsonl", ".ndjson"))
+
+
+def _describe_report(report: ImportReport, new: int | None, waiting: list[str]) -> object:
+    """Return the values, the text and the notes of an import, and its exit code.
+
+    `new` is the number of new memories, None if nothing was to be stored.
+    """
+    read = sum(report.formats.values())
+    by_format = ", ".join(f"{name}: {count}" for name, count in report.formats.items())
+    text = f"Read {by_format or 'nothing'}; {'nothing stored' if new is None else f'{new} new memories'}"
+    for status in ("refused", "conflict", "pending"):
+        if report.outcomes[status]:
+            text += f", {report.outcomes[status]} {status}"
+    if new is None:
+        for name, samples in report.samples.items():
+            for sample in samples:
+                text += f"\n  {name}: {shorten(sample, 70, placeholder=' …')}"
+    notes = [*report.notes]
+    for reasons, verb in ((report.skipped, "Left out"), (report.refused, "Refused")):
+        notes += [f"{verb}: {count} × {reason}" for reason, count in reasons.most_common(10)]
+    values = {"entries": read, "new_memories": new or 0, **vars(report)}
+    return values, text, notes + waiting, REFUSED if report.refused else OK
+
+
+def _name_waiting(memory: Blocking) -> list[str]:
+    """Return a note if many facts are still to be extracted."""
+    waiting = sum(work.waiting for work in memory.backlog() if work.name == "extract")
+    if waiting <= MANY_TASKS:
+        return []
+    return ["Facts are extracted bit by bit. All at once: memorist jobs run --only extract"]
+
+
+def _import_lines(call: Call, memory: Blocking, file: str, *, restore: bool) -> object:
+    """Import an export, or a file of messages.
+
+    A line that cannot be read stops the import; the lines before it are stored.
     """
     outcomes: list[Outcome] = []
     read = 0
@@ -87,11 +182,8 @@ def import_(call: Call, memory: Blocking, file: str, *, restore: bool = False) -
     values = {"records": read, "new_memories": new, "outcomes": counts}
     refused = [outcome for outcome in outcomes if outcome.status in ("refused", "conflict")]
     notes = [f"{outcome.status}: {outcome.reason}" for outcome in refused[:10]]
-    waiting = sum(work.waiting for work in memory.backlog() if work.name == "extract")
-    if waiting > MANY_TASKS and not call.json:
-        notes.append(
-            "Facts are extracted bit by bit. All at once: memorist jobs run --only extract"
-        )
+    if not call.json:
+        notes += _name_waiting(memory)
     return values, text, notes, REFUSED if refused else OK
 
 

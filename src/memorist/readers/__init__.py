@@ -1,0 +1,163 @@
+"""Read what other programs exported: one small reader per format, chosen by the shape of a file.
+
+A reader is a generator of drafts, and of what it leaves out. It reads one conversation at a time,
+and takes its ids from the file, so that importing twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from ..errors import InvalidInput
+from ..types import Draft
+from . import chats, coding, messengers, notes
+from .source import Damaged, How, Items, Skipped, Source, find_sources
+
+BETWEEN_PEOPLE = frozenset(("slack", "discord", "whatsapp", "telegram"))
+UNKNOWN = "a file of an unknown format"
+
+
+class Format(NamedTuple):
+    """How a format is recognized and read."""
+
+    matches: Callable[[Source], bool]
+    read: Callable[[Sequence[Source], How], Items]
+
+
+def _has(kinds: str, *alternatives: str) -> Callable[[Source], bool]:
+    """Return a test for JSON of some kinds that has all keys of one of the alternatives."""
+
+    def matches(source: Source) -> bool:
+        kind, keys = source.shape
+        return kind in kinds.split() and any(keys.issuperset(each.split()) for each in alternatives)
+
+    return matches
+
+
+def _is_slack(source: Source) -> bool:
+    kind, keys = source.shape
+    is_list = PurePosixPath(source.name).name in ("users.json", "channels.json")
+    return kind == "array" and (keys >= {"type", "ts"} or (is_list and "id" in keys))
+
+
+def _is_whatsapp(source: Source) -> bool:
+    return source.suffix == ".txt" and messengers.has_stamps(source.head)
+
+
+def _is_langgraph(source: Source) -> bool:
+    return source.head.startswith(b"SQLite format 3\0") and b"CREATE TABLE store" in source.head
+
+
+# In this order: the first that matches reads a file.
+FORMATS = {
+    "chatgpt": Format(_has("array", "mapping"), chats.read_chatgpt),
+    "claude": Format(
+        _has(
+            "array object",
+            "chat_messages",
+            "conversations_memory",
+            "memory_files",
+            "docs prompt_template",
+        ),
+        chats.read_claude,
+    ),
+    "claude-code": Format(
+        _has("lines", "sessionId parentUuid", "leafUuid summary"), coding.read_claude_code
+    ),
+    "codex": Format(_has("lines", "timestamp type payload"), coding.read_codex),
+    "letta": Format(
+        _has("object", "agents blocks", "agents tools", "core_memory messages"), chats.read_letta
+    ),
+    "server-memory": Format(
+        _has("lines", "type observations", "type relationType", "type relation_type"),
+        notes.read_server_memory,
+    ),
+    "slack": Format(_is_slack, messengers.read_slack),
+    "discord": Format(_has("object", "guild channel messages"), messengers.read_discord),
+    "telegram": Format(_has("object", "chats", "name type id messages"), messengers.read_telegram),
+    "openai": Format(
+        _has(
+            "array object lines",
+            "role content",
+            "role tool_calls",
+            "type role",
+            "messages",
+            "conversations",
+        ),
+        chats.read_messages,
+    ),
+    "mem0": Format(
+        _has("array object lines", "memory id", "results", "memories", "items", "text user_id"),
+        notes.read_mem0,
+    ),
+    "langgraph": Format(_is_langgraph, notes.read_langgraph),
+    "whatsapp": Format(_is_whatsapp, messengers.read_whatsapp),
+    "basic-memory": Format(lambda source: b"permalink:" in source.head[:2000], notes.read_markdown),
+    "obsidian": Format(lambda source: b"[[" in source.head, notes.read_markdown),
+    "markdown": Format(lambda source: True, notes.read_markdown),
+}
+_MARKDOWN = ("basic-memory", "obsidian", "markdown")
+
+
+def detect(source: Source) -> str | None:
+    """Return the format of a file; None if it is not known."""
+    for name, each in FORMATS.items():
+        if (name not in _MARKDOWN or notes.is_markdown(source)) and each.matches(source):
+            return name
+    return None
+
+
+class Found(NamedTuple):
+    """What there is to import: the files of each format, and those of no known one."""
+
+    files: dict[str, list[Source]]
+    unknown: list[Source]
+
+    @property
+    def size(self) -> int:
+        return sum(source.size for files in self.files.values() for source in files)
+
+
+def find(path: Path, named: str = "auto") -> Found:
+    """Find the files to import at a path, by format.
+
+    Raises InvalidInput if the format has no such name, or none of the files has a known one.
+    """
+    if named != "auto" and named not in FORMATS:
+        raise InvalidInput(f"Unknown format {named!r}: use auto or one of {', '.join(FORMATS)}")
+    found = Found({}, [])
+    sources = find_sources(path)
+    for source in sources:
+        name = detect(source)
+        if named != "auto":
+            # A folder has other files beside those of the format.
+            name = named if name == named or len(sources) == 1 or _is_note(named, source) else None
+        if name is None:
+            found.unknown.append(source)
+        else:
+            found.files.setdefault(name, []).append(source)
+    if not found.files:
+        raise InvalidInput(
+            f"{path.name!r} has no known format: name it with --from, one of {', '.join(FORMATS)}"
+        )
+    return found
+
+
+def _is_note(named: str, source: Source) -> bool:
+    return named in _MARKDOWN and notes.is_markdown(source)
+
+
+def read(found: Found, how: How) -> Iterator[tuple[str, Draft | Skipped]]:
+    """Yield each item of the files with its format. A damaged file ends with what is damaged."""
+    for _ in found.unknown:
+        yield "", Skipped(UNKNOWN)
+    for name, sources in found.files.items():
+        for group in [sources] if name == "slack" else [[each] for each in sources]:
+            try:
+                for item in FORMATS[name].read(group, how):
+                    is_late = isinstance(item, Skipped) or how.includes(item.at)
+                    yield name, item if is_late else Skipped("before the given date")
+            except Damaged as error:
+                yield name, Skipped(f"damaged from there on: {error}")

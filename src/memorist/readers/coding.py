@@ -1,0 +1,94 @@
+"""Transcripts of coding agents: Claude Code and Codex."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from .provider_messages import SYSTEM, TOOL, text_of
+from .source import How, Items, Skipped, Source, digest, message, moment, read_json_lines
+
+SIDE_CHAIN = "a conversation of a subagent"
+DAMAGED = "a line that is not JSON"
+_WRAPPED = re.compile(
+    r"\s*<(?:command-|local-command|system-reminder|environment_context|user_inst)"
+)
+_REMINDER = re.compile(r"(?s)<system-reminder>.{0,20000}?</system-reminder>")
+
+
+def read_claude_code(sources: Sequence[Source], how: How) -> Items:
+    """Read `~/.claude/projects`: what the person and the agent wrote, without tools."""
+    for source in sources:
+        if "/subagents/" in f"/{source.name}":
+            yield Skipped(SIDE_CHAIN)
+            continue
+        for _, line in read_json_lines(source, how):
+            yield Skipped(DAMAGED) if line is None else _read_line(line, source)
+
+
+def _read_line(line: dict[str, Any], source: Source) -> Any:
+    kind = line.get("type")
+    said = line.get("message")
+    if kind not in ("user", "assistant") or not isinstance(said, dict):
+        return Skipped(SYSTEM if kind == "system" else f"a line of type {kind!r:.40}")
+    if line.get("isSidechain"):
+        return Skipped(SIDE_CHAIN)
+    if line.get("isMeta"):
+        return Skipped(SYSTEM)
+    text = _REMINDER.sub("", text_of(said.get("content")))
+    if not text.strip():
+        return Skipped(TOOL)
+    if _WRAPPED.match(text):
+        return Skipped("a command of the program")
+    session = line.get("sessionId") or source.stem
+    return message(
+        text,
+        id=f"claude-code:{line.get('uuid') or digest(session, line.get('timestamp'), text)}",
+        session=f"claude-code:{session}",
+        role=kind,
+        at=moment(line.get("timestamp")),
+    )
+
+
+def read_codex(sources: Sequence[Source], how: How) -> Items:
+    """Read `~/.codex/sessions`: messages of the person and the agent, each once."""
+    for source in sources:
+        lines = list(read_json_lines(source, how))
+        found = [line for _, line in lines if line is not None]
+        for _ in range(len(lines) - len(found)):
+            yield Skipped(DAMAGED)
+        events = [line for line in found if line.get("type") == "event_msg"]
+        kinds = {_payload(line).get("type") for line in events}
+        has_events = bool(kinds & {"user_message", "agent_message"})
+        for number, line in enumerate(found):
+            yield _read_codex_line(line, f"codex:{source.stem}", number, has_events=has_events)
+
+
+def _payload(line: dict[str, Any]) -> dict[str, Any]:
+    payload = line.get("payload")
+    return payload if isinstance(payload, dict) else {}
+
+
+def _read_codex_line(line: dict[str, Any], session: str, number: int, *, has_events: bool) -> Any:
+    payload = _payload(line)
+    kind = payload.get("type")
+    if has_events and line.get("type") == "event_msg":
+        role = {"user_message": "user", "agent_message": "assistant"}.get(str(kind))
+        text = str(payload.get("message") or "")
+    elif not has_events and line.get("type") == "response_item" and kind == "message":
+        role = payload.get("role")
+        text = text_of(payload.get("content"))
+    else:
+        return Skipped(f"a line of type {kind or line.get('type')!r:.40}")
+    if role not in ("user", "assistant"):
+        return Skipped(SYSTEM)
+    if _WRAPPED.match(text):
+        return Skipped("a command of the program")
+    return message(
+        text,
+        id=f"codex:{digest(session, number)}",
+        session=session,
+        role=role,
+        at=moment(line.get("timestamp")),
+    )

@@ -1,0 +1,240 @@
+"""What other programs noted: Mem0, knowledge graphs, Markdown, and LangGraph's store."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from .source import (
+    Damaged,
+    How,
+    Items,
+    Skipped,
+    Source,
+    digest,
+    moment,
+    note,
+    opened,
+    read_items,
+    read_json_lines,
+    read_text,
+)
+
+_TEXTS = "memory text data content".split()
+_LISTS = "results memories items".split()
+_HEADING = re.compile(r"(#{1,6})\s+(.+)")
+_BULLET = re.compile(r"\s{0,12}(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?(.+)")
+_CATEGORY = re.compile(r"\[([\w -]{1,40})\]\s+(.+)")
+_RELATION = re.compile(r"([\w -]{1,40}?)\s*\[\[([^\]|]{1,200})(?:\|[^\]]{0,200})?\]\]$")
+_LINK = re.compile(r"!?\[\[([^\]|]{1,200})(?:\|([^\]]{1,200}))?\]\]")
+_TAG = re.compile(r"(?<!\S)#([\w/-]{1,60})")
+_FRONT = re.compile(r"---\s*\n(.{0,20000}?)\n---\s*(?:\n|\Z)", re.S)
+_FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
+
+
+def read_mem0(sources: Sequence[Source], how: How) -> Items:
+    """Read memories of Mem0: a list, or the list in an answer of its API."""
+    for source in sources:
+        kind, keys = source.shape
+        if kind == "lines":
+            found: Iterator[Any] = (line for _, line in read_json_lines(source, how))
+        else:
+            names = [name for name in _LISTS if name in keys]
+            found = read_items(source, how, f"{names[0]}.item" if names else "item")
+        for each in found:
+            yield from _read_mem0_item(each)
+
+
+def _read_mem0_item(each: object) -> Items:
+    if not isinstance(each, dict):
+        yield Skipped("not a memory")
+        return
+    text = next((each[name] for name in _TEXTS if isinstance(each.get(name), str)), "")
+    categories = each.get("categories") or ()
+    tags = [categories] if isinstance(categories, str) else list(map(str, categories))
+    yield note(
+        text,
+        id=f"mem0:{each.get('id') or digest(text)}",
+        at=moment(each.get("created_at") or each.get("updated_at")),
+        tags=tags,
+    )
+
+
+def read_server_memory(sources: Sequence[Source], how: How) -> Items:
+    """Read the knowledge graph of the MCP memory server: observations and relations."""
+    for source in sources:
+        for _, line in read_json_lines(source, how):
+            if line is None:
+                yield Skipped("a line that is not JSON")
+                continue
+            name = str(line.get("name") or line.get("entityName") or "")
+            if line.get("type") == "relation":
+                ends = [
+                    line.get("from") or line.get("from_id"),
+                    line.get("to") or line.get("to_id"),
+                ]
+                verb = str(line.get("relationType") or line.get("relation_type") or "")
+                text = f"{ends[0]} {verb.replace('_', ' ')} {ends[1]}"
+                is_whole = all(ends) and verb
+                id = f"server-memory:{digest(text)}"
+                yield note(text, id=id) if is_whole else Skipped("a relation without an end")
+                continue
+            observations = line.get("observations") or ()
+            if not observations:
+                yield Skipped("an entity without observations")
+            for said in observations:
+                text = str(said.get("content") if isinstance(said, dict) else said)
+                about = text if name.casefold() in text.casefold() else f"{name}: {text}"
+                kind = str(line.get("entityType") or "")
+                yield note(about, id=f"server-memory:{digest(name, text)}", tags=[name, kind])
+
+
+def read_markdown(sources: Sequence[Source], how: How) -> Items:
+    """Read notes: a bullet or paragraph is a memory, headings and tags become its tags."""
+    for source in sources:
+        text = read_text(source, how)
+        front, body = _split_front(text)
+        title = str(front.get("title") or source.stem)
+        own = [
+            each for each in (title, *front.get("tags", ())) if each.upper() != each or " " in each
+        ]
+        at = moment(front.get("modified") or front.get("created") or front.get("date"))
+        for heading, entry in _entries(body):
+            yield _read_entry(entry, [*own, *heading], title, source, at)
+
+
+def _split_front(text: str) -> tuple[dict[str, Any], str]:
+    """Return the fields of the front matter, and the text after it.
+
+    Only plain values and lists are read, which is all that titles, dates and tags need.
+    """
+    found = _FRONT.match(text)
+    if found is None:
+        return {}, text
+    fields: dict[str, Any] = {}
+    last = ""
+    for line in found[1].splitlines():
+        name, colon, value = line.partition(":")
+        if line.lstrip().startswith("- ") and last:
+            before = fields.get(last)
+            item = line.strip()[2:].strip(" \"'")
+            fields[last] = [*(before if isinstance(before, list) else ()), item]
+        elif colon and not line.startswith((" ", "\t")):
+            last = name.strip().lower()
+            fields[last] = value.strip().strip("\"'")
+    tags = fields.get("tags", ())
+    if isinstance(tags, str):
+        tags = [tag.strip(" \"'#") for tag in tags.strip("[]").split(",")]
+    fields["tags"] = [tag for tag in tags if tag]
+    return fields, text[found.end() :]
+
+
+def _entries(text: str) -> Iterator[tuple[list[str], str]]:
+    """Yield the bullets and paragraphs of a text, each with the headings above it."""
+    path: list[tuple[int, str]] = []
+    lines: list[str] = []
+    in_code = False
+
+    def paragraph() -> Iterator[tuple[list[str], str]]:
+        if lines:
+            yield [name for _, name in path], "\n".join(lines)
+            lines.clear()
+
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            in_code = not in_code
+        heading = None if in_code else _HEADING.fullmatch(line.strip())
+        bullet = None if in_code else _BULLET.fullmatch(line)
+        if heading or bullet or (not line.strip() and not in_code):
+            yield from paragraph()
+        if heading:
+            level = len(heading[1])
+            path = [each for each in path if each[0] < level]
+            path.append((level, heading[2].strip("# ")))
+        elif bullet:
+            lines.append(bullet[1])
+        elif line.strip():
+            lines.append(line.strip() if not in_code else line)
+    yield from paragraph()
+
+
+def _read_entry(
+    entry: str, tags: Sequence[str], title: str, source: Source, at: datetime | None
+) -> Any:
+    if entry.startswith("@"):
+        return Skipped("an @import line")
+    if entry in ("---", "***", "___"):
+        return Skipped("a line between paragraphs")
+    category = _CATEGORY.fullmatch(entry)
+    relation = _RELATION.fullmatch(entry)
+    if category:
+        entry = category[2]
+    elif relation and relation[1]:
+        entry = f"{title} {relation[1].replace('_', ' ')} {relation[2]}"
+    found = [*tags, *_TAG.findall(entry)]
+    text = _LINK.sub(lambda link: link[2] or link[1], _TAG.sub("", entry)).strip()
+    return note(
+        text,
+        id=f"markdown:{digest(source.name, entry)}",
+        at=at,
+        tags=found,
+        category=category[1].lower() if category else None,
+    )
+
+
+def read_langgraph(sources: Sequence[Source], how: How) -> Items:
+    """Read the items of a store of LangGraph that is kept in an SQLite file."""
+    for source in sources:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder, "store.db")
+            with opened(source, how) as file, copy.open("wb") as target:
+                shutil.copyfileobj(file, target)
+            try:
+                with closing(sqlite3.connect(copy)) as database:
+                    rows = database.execute(
+                        "SELECT prefix, key, value, created_at FROM store ORDER BY created_at"
+                    )
+                    for row in rows:
+                        yield _read_store_item(*row)
+            except sqlite3.DatabaseError as error:
+                raise Damaged(f"{source.name}: {error}") from error
+
+
+def _read_store_item(prefix: str, key: str, value: Any, created: Any) -> Any:
+    try:
+        item = json.loads(value)
+    except (ValueError, TypeError):
+        return Skipped("a value that is not JSON")
+    text = "; ".join(_texts(item))
+    return note(
+        text,
+        id=f"langgraph:{prefix}:{key}",
+        at=moment(created),
+        tags=str(prefix).split("."),
+    )
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield the texts of an item: those with a usual name, or else all."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        usual = [value[name] for name in _TEXTS if isinstance(value.get(name), str)]
+        for each in usual or value.values():
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+
+
+def is_markdown(source: Source) -> bool:
+    """Return whether a file is a note by its name."""
+    return PurePosixPath(source.name).suffix.lower() in (".md", ".markdown", ".mdx")

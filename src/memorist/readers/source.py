@@ -1,0 +1,306 @@
+"""Files to import: where they are, how they begin, and what is read from them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import re
+import tempfile
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NamedTuple
+
+import ijson
+
+from ..errors import InvalidInput, NotFound
+from ..text import authority, normalize
+from ..text.clock import parse
+from ..types import Draft, Labels
+
+HEAD = 65_536  # bytes by which a format is recognized
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+IN_MEMORY = 32 << 20  # an archive inside an archive is copied to disk from this size on
+NO_TEXT = "no text"
+_LEFT_OUT = {".git", ".obsidian", ".trash", "node_modules", "__MACOSX"}
+
+
+class Skipped(NamedTuple):
+    """Something in a file that is not imported, and why."""
+
+    reason: str
+
+
+Items = Iterator[Draft | Skipped]
+
+
+class Damaged(Exception):
+    """A file that cannot be read from some place on. What came before it is imported."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file, on disk or in a ZIP archive."""
+
+    name: str  # its path within the folder or archive
+    size: int
+    open: Callable[[], AbstractContextManager[IO[bytes]]]
+
+    @cached_property
+    def head(self) -> bytes:
+        with self.open() as file:
+            return file.read(HEAD)
+
+    @cached_property
+    def shape(self) -> tuple[str, frozenset[str]]:
+        """How a JSON file begins: "array", "object" or "lines", and the keys of its first object."""
+        return _read_shape(self.head)
+
+    @property
+    def stem(self) -> str:
+        return PurePosixPath(self.name).stem
+
+    @property
+    def suffix(self) -> str:
+        return PurePosixPath(self.name).suffix.lower()
+
+
+@dataclass
+class How:
+    """What to read: the person's name in chats between people, and since when."""
+
+    me: str | None = None
+    since: datetime | None = None
+    user: str = ""
+    names: Counter[str] = field(default_factory=Counter)  # of the speakers
+    read: int = 0  # bytes
+
+    def includes(self, at: datetime | None) -> bool:
+        """Return whether something of that time is to be read; without a time, only if all is."""
+        return self.since is None or (at is not None and at >= self.since)
+
+    def is_me(self, name: str) -> bool:
+        """Return whether a name in a chat between people is the person's."""
+        self.names[name] += 1
+        return name.casefold() == (self.me or self.user).casefold()
+
+
+def find_sources(path: Path) -> list[Source]:
+    """Return the files at a path: a file, a folder, or what is in a ZIP archive."""
+    if not path.exists():
+        raise NotFound(f"No such file or folder: {str(path)!r}")
+    if path.is_dir():
+        found: list[Source] = []
+        for each in sorted(path.rglob("*")):
+            if each.is_file() and _LEFT_OUT.isdisjoint(each.relative_to(path).parts):
+                found += _expand(_on_disk(each, each.relative_to(path).as_posix()))
+        return found
+    return list(_expand(_on_disk(path, path.name)))
+
+
+def _on_disk(path: Path, name: str) -> Source:
+    return Source(name, path.stat().st_size, lambda: path.open("rb"))
+
+
+def _expand(source: Source) -> Iterator[Source]:
+    """Yield a file, or the files in it if it is a ZIP archive."""
+    if not source.head.startswith(b"PK\x03\x04"):
+        yield source
+        return
+    try:
+        with _open_archive(source) as archive:
+            members = [info for info in archive.infolist() if not info.is_dir()]
+    except (zipfile.BadZipFile, OSError) as error:
+        raise InvalidInput(f"{source.name!r} is a damaged ZIP archive: {error}") from error
+    for info in sorted(members, key=lambda info: info.filename):
+        if _LEFT_OUT.isdisjoint(PurePosixPath(info.filename).parts):
+            yield from _expand(_in_archive(source, info))
+
+
+def _in_archive(source: Source, info: zipfile.ZipInfo) -> Source:
+    @contextmanager
+    def open_member() -> Iterator[IO[bytes]]:
+        with _open_archive(source) as archive, archive.open(info) as file:
+            yield file
+
+    return Source(info.filename, info.file_size, open_member)
+
+
+@contextmanager
+def _open_archive(source: Source) -> Iterator[zipfile.ZipFile]:
+    with source.open() as file:
+        if file.seekable() and isinstance(file, io.BufferedReader):
+            with zipfile.ZipFile(file) as archive:
+                yield archive
+            return
+        with tempfile.SpooledTemporaryFile(IN_MEMORY) as copy:
+            while block := file.read(1 << 20):
+                copy.write(block)
+            with zipfile.ZipFile(copy) as archive:
+                yield archive
+
+
+def _read_shape(head: bytes) -> tuple[str, frozenset[str]]:
+    """Parse as much of the head as there is. A wrapper such as {"results": […]} is looked into."""
+    text = head.removeprefix(BYTE_ORDER_MARK).lstrip()
+    if text[:1] not in (b"[", b"{"):
+        return "", frozenset()
+    first_line = text.split(b"\n", 1)[0].strip()
+    if first_line.startswith(b"{") and first_line.endswith(b"}") and len(first_line) < len(text):
+        keys: set[str] = set()
+        for line in text.split(b"\n")[:40]:
+            try:
+                value = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(value, dict):
+                keys.update(value)
+        return "lines", frozenset(keys)
+    prefix = "item" if text[:1] == b"[" else ""
+    keys = set()
+    try:
+        for place, event, value in ijson.parse(io.BytesIO(text)):
+            if event == "map_key" and place == prefix:
+                keys.add(value)
+            elif prefix and event == "end_map" and place == prefix:
+                break
+    except (ijson.JSONError, UnicodeDecodeError):  # the head ends somewhere
+        pass
+    return ("array" if prefix else "object"), frozenset(keys)
+
+
+@contextmanager
+def opened(source: Source, how: How) -> Iterator[IO[bytes]]:
+    """Open a file after its byte order mark, and count the bytes that are read."""
+    before = how.read
+    with source.open() as file:
+        if source.head.startswith(BYTE_ORDER_MARK):
+            file.read(len(BYTE_ORDER_MARK))
+        yield io.BufferedReader(_Counted(file, how))
+    how.read = before + source.size
+
+
+class _Counted(io.RawIOBase):
+    def __init__(self, file: IO[bytes], how: How) -> None:
+        self.file = file
+        self.how = how
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = self.file.read(len(buffer))
+        buffer[: len(found)] = found
+        self.how.read += len(found)
+        return len(found)
+
+
+def read_items(source: Source, how: How, prefix: str = "item") -> Iterator[Any]:
+    """Yield the values at a place of a JSON file, one at a time. Raises Damaged."""
+    with opened(source, how) as file:
+        try:
+            yield from ijson.items(file, prefix, use_float=True)
+        except (ijson.JSONError, UnicodeDecodeError) as error:
+            raise Damaged(f"{source.name}: {str(error).splitlines()[0]}") from error
+
+
+def read_json_lines(source: Source, how: How) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """Yield the number and the object of each line; None for a line that is none."""
+    with opened(source, how) as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError):
+                value = None
+            yield number, value if isinstance(value, dict) else None
+
+
+def read_text(source: Source, how: How) -> str:
+    """Return a text file, with its characters as far as they can be read."""
+    with opened(source, how) as file:
+        data = file.read()
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace")
+    return data.decode("utf-8", "replace")
+
+
+def message(
+    text: str,
+    *,
+    id: str,
+    session: str,
+    role: str = "user",
+    name: str | None = None,
+    at: datetime | None = None,
+) -> Draft | Skipped:
+    """Return a turn of a conversation."""
+    text = normalize.storable(text).strip()
+    if not text:
+        return Skipped(NO_TEXT)
+    return Draft(
+        text=text,
+        labels=Labels(session=session, role=role),
+        message_id=id,
+        source_ids=(id,),
+        speaker=authority.speaker_of(role, name),
+        at=at,
+    )
+
+
+def note(
+    text: str,
+    *,
+    id: str,
+    at: datetime | None = None,
+    tags: Sequence[str] = (),
+    category: str | None = None,
+) -> Draft | Skipped:
+    """Return a text that was written down, without a conversation."""
+    text = normalize.storable(text).strip()
+    if not text:
+        return Skipped(NO_TEXT)
+    known = dict.fromkeys(tag.strip().lower() for tag in tags if tag.strip())
+    return Draft(
+        text=text,
+        message_id=id,
+        source_ids=(id,),
+        at=at,
+        tags=tuple(known),
+        category=category,
+    )
+
+
+def moment(value: object) -> datetime | None:
+    """Return a time that is given in seconds or milliseconds, or as text; None if it is none.
+
+    >>> moment(1700000000.5), moment("2023-11-14T22:13:20Z") == moment("1700000000")
+    (datetime.datetime(2023, 11, 14, 22, 13, 20, 500000, tzinfo=datetime.timezone.utc), True)
+    """
+    if isinstance(value, str) and re.fullmatch(r"\d{9,13}(?:\.\d{1,9})?", value):
+        value = float(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        seconds = value / 1000 if value > 1e11 else value
+        if math.isfinite(seconds) and 0 < seconds < 4e9:
+            return datetime.fromtimestamp(seconds, UTC)
+        return None
+    if isinstance(value, str) and value:
+        try:
+            return parse(value)
+        except (ValueError, TypeError):
+            return None
+    return None
+
+
+def digest(*parts: object) -> str:
+    """Return a short name for some values, which is the same at each import."""
+    joined = "\0".join(map(str, parts))
+    return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:24]

@@ -1,0 +1,273 @@
+"""Import what people have: each format, twice, damaged, in part, and from the command line."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memorist import aio
+from memorist.errors import InvalidInput, NotFound
+from memorist.scoped import ScopedClient
+
+from . import formats
+
+CELLO = "I play the cello in a quartet."
+# For each format: what the person said or noted, what others said, and how much is left out.
+CASES: dict[str, tuple[list[str], list[str], int]] = {
+    "chatgpt": ([CELLO], ["A quartet is a fine thing."], 6),
+    "claude": ([CELLO, "Ana rehearses on Tuesdays."], ["A quartet is a fine thing."], 2),
+    "claude_code": ([CELLO], ["A quartet is a fine thing."], 6),
+    "codex": ([CELLO], ["A quartet is a fine thing."], 3),
+    "openai": ([CELLO], ["A quartet is a fine thing."], 3),
+    "sharegpt": ([CELLO], ["A quartet is a fine thing."], 2),
+    "mem0": (["Plays the cello in a quartet.", "Rehearses on Tuesdays."], [], 1),
+    "letta": ([CELLO, "Ana rehearses on Tuesdays."], [], 2),
+    "server_memory": (["Ana: Plays the cello in a quartet.", "Ana sister of Eva"], [], 1),
+    "markdown": (
+        [CELLO, "I rehearse on Tuesdays.", "The deploy runs from `main`\nat noon."],
+        [],
+        1,
+    ),
+    "basic_memory": (
+        ["I play the cello in a quartet.  (since school)", "Quartet rehearses at Town Hall"],
+        [],
+        1,
+    ),
+    "obsidian": ([CELLO, "With Eva."], [], 1),
+    "slack": (["I play the cello."], ["Nice, Ana!"], 2),
+    "discord": (["I play the cello."], ["Nice!"], 2),
+    "whatsapp": (["I play the cello.\nIn a quartet."], ["Nice: a quartet!"], 2),
+    "telegram": (["I play the cello."], ["Nice!"], 1),
+    "langgraph": (["Plays the cello in a quartet."], [], 1),
+}
+
+
+@pytest.fixture
+async def ana(tmp_path: Path) -> AsyncIterator[ScopedClient]:
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path / "state", extract="off") as memory:
+        yield memory.scope("ana")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    return folder
+
+
+def write(name: str, folder: Path) -> Path:
+    make: Callable[[Path], Path] = getattr(formats, f"write_{name}")
+    return make(folder)
+
+
+async def stored(ana: ScopedClient) -> dict[str, Any]:
+    return {memory.text: memory for memory in await ana.list(limit=100)}
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_format_is_recognized_and_imported_once(
+    ana: ScopedClient, files: Path, name: str
+) -> None:
+    own, others, left_out = CASES[name]
+    path = write(name, files)
+    report = await ana.import_files(path)
+    found = await stored(ana)
+    assert sorted(found) == sorted([*own, *others])
+    assert sum(report.skipped.values()) == left_out, report.skipped
+    for text in own:
+        assert found[text].labels.role in ("user", None)
+        assert found[text].speaker in ("user", None)
+    for text in others:
+        assert found[text].speaker not in ("user", None)
+    again = await ana.import_files(path)
+    assert again.formats == report.formats
+    assert {text: memory.id for text, memory in (await stored(ana)).items()} == {
+        text: memory.id for text, memory in found.items()
+    }
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_format_can_be_named(ana: ScopedClient, files: Path, name: str) -> None:
+    named = {"sharegpt": "openai"}.get(name, name).replace("_", "-")
+    report = await ana.import_files(write(name, files), from_=named, dry_run=True)
+    assert list(report.formats) == [named]
+    assert await stored(ana) == {}
+
+
+async def test_times_sessions_tags_and_branches_are_kept(ana: ScopedClient, files: Path) -> None:
+    await ana.import_files(write("chatgpt", files))
+    await ana.import_files(write("mem0", files))
+    found = await stored(ana)
+    said = found[CELLO]
+    assert said.occurred_at == datetime(2023, 11, 14, 22, 13, 20, 500000, tzinfo=UTC)
+    assert said.labels.session == found["A quartet is a fine thing."].labels.session != None  # noqa: E711
+    assert found["A quartet is a fine thing."].occurred_at == datetime.fromtimestamp(
+        1_690_000_000, UTC
+    )
+    noted = found["Plays the cello in a quartet."]
+    assert "music" in noted.tags
+    assert noted.labels.session is None
+    assert noted.occurred_at == datetime(2024, 5, 1, 17, tzinfo=UTC)
+
+
+async def test_what_was_imported_answers_a_question(ana: ScopedClient, files: Path) -> None:
+    await ana.import_files(write("chatgpt", files))
+    (first, *_) = await ana.recall("Which instrument do I play?")
+    assert first.memory.text == CELLO
+    assert first.memory.source_ids == ("chatgpt:m1",)
+
+
+@pytest.mark.parametrize("cut", [0.55, 0.9])
+async def test_a_damaged_export_loses_nothing_before_the_damage(
+    ana: ScopedClient, files: Path, cut: float
+) -> None:
+    chats = []
+    for number in range(20):
+        said = formats.chatgpt_message(f"m{number}", "user", f"Note {number} about the garden.")
+        chats.append(formats.chatgpt_chat(f"c{number}", said))
+    whole = json.dumps(chats)
+    path = files / "conversations.json"
+    path.write_text(whole[: int(len(whole) * cut)], "utf-8")
+    report = await ana.import_files(path)
+    (reason,) = report.skipped
+    assert reason.startswith("damaged from there on: conversations.json")
+    found = await stored(ana)
+    assert len(found) >= int(20 * cut) - 1
+    assert "Note 0 about the garden." in found
+
+
+async def test_a_damaged_line_of_a_transcript_is_named_and_the_rest_read(
+    ana: ScopedClient, files: Path
+) -> None:
+    path = write("claude_code", files)
+    (file,) = path.rglob("*.jsonl")
+    file.write_text(file.read_text("utf-8") + '{"type": "user", "uu\n', "utf-8")
+    report = await ana.import_files(path)
+    assert report.skipped["a line that is not JSON"] == 1
+    assert CELLO in await stored(ana)
+
+
+async def test_only_what_is_new_since_a_date_is_imported(ana: ScopedClient, files: Path) -> None:
+    report = await ana.import_files(write("chatgpt", files), since="2023-11-01")
+    assert list(await stored(ana)) == [CELLO]
+    assert report.skipped["before the given date"] == 1
+
+
+@pytest.mark.parametrize("name", ["slack", "discord", "whatsapp", "telegram"])
+async def test_a_chat_between_people_needs_a_name(
+    ana: ScopedClient, files: Path, name: str
+) -> None:
+    path = write(name, files)
+    async with aio.open(files / "o.db", state_dir=files / "s", extract="off") as memory:
+        other = memory.scope("u-17")
+        with pytest.raises(InvalidInput, match=r"--me NAME\. The names are (Ana, Bo|Bo, Ana)"):
+            await other.import_files(path)
+        assert await stored(other) == {}
+        await other.import_files(path, me="bo")
+        found = await stored(other)
+        assert [text for text, memory in found.items() if memory.speaker == "user"] == CASES[name][
+            1
+        ]
+        report = await other.import_files(path, me="Cid", dry_run=True)
+        assert report.notes == [
+            "No message is by 'Cid'. The names are Ana, Bo."
+        ] or report.notes == ["No message is by 'Cid'. The names are Bo, Ana."]
+
+
+@pytest.mark.parametrize(
+    ("stamps", "wanted"),
+    [
+        (["2/13/24, 9:15 PM - ", "2/14/24, 9:15 AM - "], datetime(2024, 2, 13, 21, 15, tzinfo=UTC)),
+        (
+            ["[13.02.24, 21:15:30] ", "[14.02.24, 09:15:00] "],
+            datetime(2024, 2, 13, 21, 15, 30, tzinfo=UTC),
+        ),
+        (["2024-02-13 21:15 - ", "2024-02-14 09:15 - "], datetime(2024, 2, 13, 21, 15, tzinfo=UTC)),
+        (
+            ["3/2/2024, 9:15\u202fpm - ", "13/2/2024, 9:15\u202fam - "],
+            datetime(2024, 2, 3, 21, 15, tzinfo=UTC),
+        ),
+        (
+            ["13.2.2024 klo 21.15 - ", "14.2.2024 klo 9.15 - "],
+            datetime(2024, 2, 13, 21, 15, tzinfo=UTC),
+        ),
+    ],
+)
+async def test_dates_of_whatsapp_are_read_in_the_order_of_the_file(
+    ana: ScopedClient, files: Path, stamps: list[str], wanted: datetime
+) -> None:
+    path = files / "chat.txt"
+    path.write_text(f"{stamps[0]}Ana: I play the cello.\n{stamps[1]}Bo: Nice!\n", "utf-8")
+    await ana.import_files(path)
+    assert (await stored(ana))["I play the cello."].occurred_at == wanted
+
+
+async def test_archives_in_archives_are_read(ana: ScopedClient, files: Path) -> None:
+    inner = write("chatgpt", files)
+    outer = files / "all.zip"
+    with zipfile.ZipFile(outer, "w") as archive:
+        archive.write(inner, "data/conversations-000.zip")
+    await ana.import_files(outer)
+    assert CELLO in await stored(ana)
+
+
+async def test_a_file_nobody_knows_is_an_error_that_names_the_formats(
+    ana: ScopedClient, files: Path
+) -> None:
+    (files / "table.csv").write_text("a,b\n1,2\n", "utf-8")
+    with pytest.raises(
+        InvalidInput,
+        match=r"'table.csv' has no known format: name it with --from, one of chatgpt, claude",
+    ):
+        await ana.import_files(files / "table.csv")
+    with pytest.raises(InvalidInput, match="Unknown format 'icq'"):
+        await ana.import_files(files / "table.csv", from_="icq")
+    with pytest.raises(NotFound, match="No such file or folder"):
+        await ana.import_files(files / "missing.zip")
+    (files / "broken.zip").write_bytes(b"PK\x03\x04 and nothing else")
+    with pytest.raises(InvalidInput, match=r"'broken\.zip' is a damaged ZIP archive"):
+        await ana.import_files(files / "broken.zip")
+    with pytest.raises(InvalidInput, match="is not a time"):
+        await ana.import_files(write("mem0", files), since="last week")
+
+
+async def test_a_text_that_is_too_long_is_left_out_and_named(tmp_path: Path, files: Path) -> None:
+    path = files / "messages.json"
+    path.write_text(
+        json.dumps(
+            [{"role": "user", "content": "x" * 101}, {"role": "user", "content": "I own a boat"}]
+        ),
+        "utf-8",
+    )
+    options = {"state_dir": tmp_path / "s", "extract": "off", "max_text_chars": 100}
+    async with aio.open(tmp_path / "l.db", **options) as memory:
+        report = await memory.scope("ana").import_files(path)
+        assert report.skipped == {"longer than 100 characters": 1}
+        assert list(await stored(memory.scope("ana"))) == ["I own a boat"]
+
+
+async def test_progress_is_told_in_bytes(ana: ScopedClient, files: Path) -> None:
+    path = write("claude_code", files)
+    (file,) = path.rglob("*.jsonl")
+    steps: list[tuple[int, int]] = []
+    await ana.import_files(path, on_progress=lambda done, of: steps.append((done, of)))
+    size = file.stat().st_size
+    assert steps[-1] == (size, size)
+
+
+async def test_a_large_export_is_found_by_words_before_it_has_vectors(
+    ana: ScopedClient, files: Path
+) -> None:
+    said = formats.chatgpt_message("m1", "user", CELLO, padding="x" * 6_000_000)
+    (files / "conversations.json").write_text(
+        json.dumps([formats.chatgpt_chat("c", said)]), "utf-8"
+    )
+    await ana.import_files(files / "conversations.json")
+    (hit,) = await ana.recall("cello")
+    assert hit.memory.needs_embedding
