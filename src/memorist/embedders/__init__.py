@@ -24,7 +24,7 @@ import numpy as np
 from ..errors import EmbedderUnavailable, WrongDimensions
 from ..ports import Embedder, Vectors
 from ..providers.onnx import WorkerThread
-from ..text.offload import compute
+from ..text.offload import compute, length
 
 PATIENCE = 16.0  # seconds until a call times out, and as many again for every sixteen texts
 FILE = "vectors.db"
@@ -302,7 +302,7 @@ class Hashing:
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
         """Return one unit-length row per text, in order."""
-        made = await compute(texts, lambda: list(map(self._row, texts)))
+        made = await compute(length(texts), lambda: list(map(self._row, texts)))
         rows = np.array(made, np.float32)
         return rows.reshape(len(texts), self.dimensions)
 

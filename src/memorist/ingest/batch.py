@@ -17,6 +17,7 @@ from ..index import Snapshot
 from ..index.arrays import Matrix, products
 from ..storage import Change, Checks, Save, SeenMessage
 from ..text import normalize
+from ..text.offload import length
 from ..types import Memory, Scope
 from .analyze import Chunk, is_turn
 from .guard import Item
@@ -57,8 +58,8 @@ class Batch:
     messages: list[SeenMessage] = field(default_factory=list)
 
     @property
-    def texts(self) -> list[str]:
-        return [item.draft.text for item in self.items]
+    def size(self) -> int:
+        return length(item.draft.text for item in self.items)
 
     @property
     def chunks(self) -> list[Chunk]:

@@ -26,7 +26,7 @@ from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import normalize, tokens
 from ..text.clock import new_id
-from ..text.offload import compute
+from ..text.offload import compute, length
 from ..text.statements import ClauseParts
 from ..types import Draft, Message, Outcome, Scope, Status
 from . import current, guard, links, outdated, queue, trim, validation
@@ -57,8 +57,8 @@ async def remember(
     """Store drafts in one transaction. Return their outcomes in the same order."""
     items = [Item(draft) for draft in drafts]
     await guard.refuse_disabled(ctx, ctx.store, scope, items)
-    texts = [draft.text for draft in drafts]
-    refusals = await compute(texts, guard.refuse, items, policy, scope.user)
+    size = length(draft.text for draft in drafts)
+    refusals = await compute(size, guard.refuse, items, policy, scope.user)
     batch = await prepare(ctx, scope, items, policy, now)
     done = outcomes(items)
     if len(done) < len(items):
@@ -81,7 +81,7 @@ async def prepare(
     seen = await load_seen(ctx.store, scope, items)
     for item in items:
         if item.outcome is None and item.draft.message_id not in seen:
-            item.chunks = await compute([item.draft.text], analyze, item.draft, policy)
+            item.chunks = await compute(len(item.draft.text), analyze, item.draft, policy)
     chunks = batch.chunks
     if not chunks or policy.embed == "deferred":
         return batch
@@ -141,7 +141,7 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     seen = await load_seen(tx, batch.scope, items)
     batch.snapshot = await ctx.index.current(batch.scope, tx)
     await load(tx, batch)
-    await compute(batch.texts, _write_items, items, batch, seen)
+    await compute(batch.size, _write_items, items, batch, seen)
     await outdated.end_repeats(tx, batch)
     if batch.problem.startswith(FAILED):
         failure = Event(node="hotpath", op="embed", at=batch.now, status="error")
@@ -221,7 +221,7 @@ async def load(tx: Transaction, batch: Batch) -> None:
         checks = await tx.checks(scope, sessions=sessions, hashes=hashes)
     snapshot = batch.snapshot
     policy = batch.policy
-    near = await compute(batch.texts, _find_near_rows, batch)
+    near = await compute(batch.size, _find_near_rows, batch)
     if policy.exact:
         for memory in await tx.same_text(scope, checks.same & hashes):
             batch.add(memory)

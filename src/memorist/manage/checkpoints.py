@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import json
 import re
@@ -42,7 +43,7 @@ class Checkpoints(Place):
         larger than `max_checkpoint_mb`; Refused in an incognito session.
         """
         await privacy.refuse_incognito(self)
-        text = to_json(data, self.ctx.settings.max_checkpoint_mb)
+        text = await asyncio.to_thread(to_json, data, self.ctx.settings.max_checkpoint_mb)
         return await self._table.save(thread_name(thread), text, self.ctx.clock())
 
     async def load(self, thread: str) -> dict[str, Any]:
@@ -50,7 +51,7 @@ class Checkpoints(Place):
         text = await self._table.load(thread_name(thread))
         if text is None:
             raise NotFound(f"No checkpoint of thread {thread!r} in this scope")
-        data: dict[str, Any] = json.loads(text)
+        data: dict[str, Any] = await asyncio.to_thread(json.loads, text)
         return data
 
     async def list(self, *, limit: int = 50) -> builtins.list[SavedCheckpoint]:

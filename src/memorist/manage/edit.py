@@ -25,6 +25,7 @@ from ..telemetry import observed
 from ..text import normalize
 from ..text.changes import says_more
 from ..text.clock import new_id
+from ..text.offload import compute
 from ..types import (
     CONTRADICTS,
     REPLACES,
@@ -102,7 +103,8 @@ async def edit_memory(
         if "importance" in fields:
             new = replace(new, base_importance=new.importance)
         if text is not None:
-            new = reword(new, text, summary=fields.get("summary"), key=None, valid_from=now)
+            computed = {"summary": fields.get("summary"), "key": None, "valid_from": now}
+            new = await compute(len(text), reword, new, text, **computed)
             if "tags" not in fields and text != old.text:
                 new = transitions.drop_tags(transitions.unshare(new), old.text)
         snapshot = None if by is None else await ctx.index.current(scope, tx)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -55,7 +56,8 @@ async def import_records(records: Iterable[Mapping[str, Any]], how: Import) -> R
         given = type(records).__name__
         raise InvalidInput(f"import_ takes an iterable of records, not {given}")
     outcomes: list[Outcome] = []
-    for batch in read_batches(records, how):
+    batches = iter(read_batches(records, how))
+    while (batch := await asyncio.to_thread(next, batches, None)) is not None:
         outcomes += await _store_batch(batch, how)
     return Receipt(tuple(outcomes))
 

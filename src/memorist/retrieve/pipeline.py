@@ -16,6 +16,7 @@ from ..errors import Misconfigured, ProviderFailed, StoreDamaged
 from ..index.snapshot import WORKING
 from ..ports import Vectors
 from ..storage.queries import Reader
+from ..text.offload import ROW, compute, length
 from ..types import Cut, Hit, Memory, Query, Recall
 from . import confidence, reorder, score
 from .features import SnapshotSearch
@@ -45,9 +46,10 @@ async def recall(
     search, legs = await prepare(ctx, query, profile, now, revision)
     candidates = select(search, query)
     found = await read(candidates, search, query, ctx.store, legs)
-    ranked = score.rank(profile, found)
+    size = ROW * len(found.memories)
+    ranked = await compute(size, score.rank, profile, found)
     is_semantic = found.has_semantic
-    sure, ranked = confidence.judge(search, ranked)
+    sure, ranked = await compute(size, confidence.judge, search, ranked)
     if profile.rerank and ranked:
         ranked, legs["rerank"] = await reorder.rerank(
             query.text,
@@ -72,7 +74,9 @@ async def recall(
         whole=profile.rerank,
     )
     if profile.diversity is not None:
-        ranked = reorder.diversify(
+        ranked = await compute(
+            ROW * len(ranked),
+            reorder.diversify,
             ranked,
             search.snapshot,
             profile.diversity,
@@ -80,7 +84,8 @@ async def recall(
         )
     if profile.preferences_first:
         ranked = await reorder.put_preferences_first(ranked, query, ctx.store)
-    hits, cut, text = _select_fitting(ranked, profile, query, ctx.count_tokens)
+    size = ROW * len(ranked)
+    hits, cut, text = await compute(size, _select_fitting, ranked, profile, query, ctx.count_tokens)
     related: tuple[Memory, ...] = ()
     if profile.related and hits and query.as_of is None:
         related, text = await _add_related(ctx, profile, query, hits, text)
@@ -282,7 +287,8 @@ async def read(
         found = found.pick(there)
     found = replace(found, memories=loaded)
     if "lexical" in search.used:
-        shares = score.lexical(search.profile, query.text, found.memories)
+        size = length(memory.text for memory in loaded)
+        shares = await compute(size, score.lexical, search.profile, query.text, loaded)
         found.features["lexical"] = shares
     if "related" in search.used:
         strongest = {memory.id: 0.0 for memory in loaded}

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import compress
 
 import numpy as np
 
@@ -171,18 +170,17 @@ def order(
     worth = np.ones(len(values))
     if spread:
         worth = (values - low) / spread
-    left = list(range(len(values)))
+    is_left = np.ones(len(values), np.bool_)
     chosen: list[int] = []
     chosen_tags: set[str] = set()
     nearest = np.zeros(len(values))
-    while left and len(chosen) < k:
-        marginal = trade * worth[left] - (1 - trade) * nearest[left]
-        is_best = marginal >= marginal.max() - _TIE
-        tied = compress(left, is_best)
+    while len(chosen) < min(k, len(values)):
+        marginal = np.where(is_left, trade * worth - (1 - trade) * nearest, -np.inf)
+        tied = np.flatnonzero(marginal >= marginal.max() - _TIE).tolist()
         pick = min(tied, key=lambda i: (len(tags[i] & chosen_tags), -values[i], i))
         chosen.append(pick)
         chosen_tags |= tags[pick]
-        left.remove(pick)
+        is_left[pick] = False
         nearest = np.maximum(nearest, similar[pick])
     return chosen
 

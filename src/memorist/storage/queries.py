@@ -16,6 +16,7 @@ from ..errors import InvalidInput
 from ..ports import Delta, IndexRow
 from ..text import clock, normalize
 from ..text.cues import IS_EXTRACTED
+from ..text.offload import ROW, compute
 from ..types import RELATED, REPLACES, Filter, Memory, Message, Page, Scope
 from . import Checks, Relation, SeenBefore, SpaceSettings, rows
 from .database import Readable, Rows, Values
@@ -112,19 +113,18 @@ class Reader:
 
         Each row is checked against its hash. Raises StoreDamaged if one was altered.
         """
-        found = {memory.id: memory for memory in await self._memories(scope, "id", ids)}
+        found = {each.id: each for each in (await self._find(scope, "id", ids)).values()}
         return [found[id] for id in dict.fromkeys(ids) if id in found]
 
-    async def _memories(self, scope: Scope, column: str, wanted: Iterable[Any]) -> list[Memory]:
-        sql = f"SELECT {_COLUMNS} FROM memories WHERE scope = ?"
+    async def _find(self, scope: Scope, column: str, wanted: Iterable[Any]) -> dict[int, Memory]:
+        sql = f"SELECT row, {_COLUMNS} FROM memories WHERE scope = ?"
         found = await self.rows_in(scope, sql, column, wanted)
-        return [rows.memory(row, scope) for row in found]
+        parse = lambda: {row[0]: rows.memory(row[1:], scope) for row in found}  # noqa: E731
+        return await compute(ROW * len(found), parse)
 
     async def at_rows(self, scope: Scope, numbers: Sequence[int]) -> dict[int, Memory]:
         """Return the memories at these row numbers, checked like `get`."""
-        sql = f"SELECT row, {_COLUMNS} FROM memories WHERE scope = ?"
-        found = await self.rows_in(scope, sql, "row", numbers)
-        return {row[0]: rows.memory(row[1:], scope) for row in found}
+        return await self._find(scope, "row", numbers)
 
     async def page(
         self,
@@ -251,13 +251,13 @@ class Reader:
 
     async def same_text(self, scope: Scope, hashes: Collection[str], *states: str) -> list[Memory]:
         """Return the memories with one of these content hashes that are active, or as given."""
-        found = await self._memories(scope, "content_hash", hashes)
-        return [memory for memory in found if memory.state in (states or ("active",))]
+        found = await self._find(scope, "content_hash", hashes)
+        return [each for each in found.values() if each.state in (states or ("active",))]
 
     async def by_key(self, scope: Scope, keys: Iterable[str]) -> dict[str, Memory]:
         """Return active memories by key."""
-        found = await self._memories(scope, "key", keys)
-        return {memory.key: memory for memory in found if memory.is_active and memory.key}
+        found = await self._find(scope, "key", keys)
+        return {each.key: each for each in found.values() if each.is_active and each.key}
 
     async def checks(
         self,

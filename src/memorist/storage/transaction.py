@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import InvalidInput, RevisionConflict
 from ..text import clock, cues, tokens
 from ..text.clock import new_id
-from ..text.offload import compute
+from ..text.offload import compute, length
 from ..types import Memory, Op, Scope
 from . import (
     Change,
@@ -235,7 +235,7 @@ class Transaction(Reader):
         log = log or [LogRow(scope=number)]
         log[0] = log[0]._replace(revision=changed)
         stored = await compute(
-            [save.memory.text for save in saves],
+            length(save.memory.text for save in saves),
             lambda: [self.memory_row(save.memory, number, changed) for save in saves],
         )
         await self._write_log(
