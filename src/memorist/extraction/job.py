@@ -23,6 +23,7 @@ from ..storage.queries import Reader
 from ..storage.tasks import NewTask, Task
 from ..text import authority, compare, normalize
 from ..text.changes import read, says_more
+from ..text.offload import compute
 from ..text.repeats import LEAST_SHARED, count_shared
 from ..text.statements import parse
 from ..types import STATES, Draft, Filter, Labels, Memory, Outcome, Receipt, Scope, frozen
@@ -200,7 +201,8 @@ async def _read(
     who = rules.name_speaker(first.speaker, is_own=is_own)
     at = first.occurred_at or first.created_at
     most = limits.found
-    facts = _rank(languages.find_facts(text, who=who, at=at, most=most))
+    stated = await compute(len(text), languages.find_facts, text, who=who, at=at, most=most)
+    facts = _rank(stated)
     is_sure = any(fact.confidence >= rules.CONFIDENT for fact in facts)
     is_short = len(text) <= limits.longer and not is_sure
     if is_short and limits.caps_rules:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..index import Snapshot
-from ..index.arrays import Bools, Floats
+from ..index.arrays import Bools, Floats, products
 from ..ports import Vectors
 from ..storage import Relation, Save
 from ..storage.transaction import Transaction
@@ -24,6 +24,7 @@ from ..text import authority, cues, repeats
 from ..text.changes import read
 from ..text.contradictions import contradicts_clause
 from ..text.cues import FROM_ASSISTANT, IS_EXTRACTED, IS_SUMMARY, ONLY_ASKS
+from ..text.offload import compute
 from ..types import CONTRADICTS, KINDS, REPLACES, Memory, Outcome
 from . import transitions
 from .analyze import Chunk
@@ -93,7 +94,8 @@ async def find_older(tx: Transaction, batch: Batch) -> None:
         return
     _find_answers(turns, snapshot)
     asked = [i for i, chunk in enumerate(turns) if may_change(chunk)]
-    stored = list(_compare_stored([turns[i] for i in asked], batch))
+    changing = [turns[i] for i in asked]
+    stored = await compute(batch.size, lambda: list(_compare_stored(changing, batch)))
     rows: set[int] = set()
     for near in stored:
         rows.update(row for row, _ in near)
@@ -101,7 +103,7 @@ async def find_older(tx: Transaction, batch: Batch) -> None:
     for row, memory in memories.items():
         batch.add(memory)
         batch.rows[memory.id] = row
-    said = _compare_said(turns, asked, batch)
+    said = await compute(batch.size, lambda: list(_compare_said(turns, asked, batch)))
     for i, near, here in zip(asked, stored, said, strict=True):
         found: list[tuple[Memory | Chunk, float]] = []
         found += [(memories[row], similar) for row, similar in near if row in memories]
@@ -202,9 +204,10 @@ def _compare_said(
         if not before:
             yield []
             continue
-        similar = firsts[:before] @ turns[i].vector
-        if len(others) == len(places) and turns[i].text in second:
-            similar = _mean(turns[i].text, similar, others[:before] @ second[turns[i].text][1])
+        text = turns[i].text
+        similar = products(firsts[:before], np.asarray(turns[i].vector))
+        if len(others) == len(places) and text in second:
+            similar = _mean(text, similar, products(others[:before], second[text][1]))
         yield pick(similar, numbers[:before])
 
 
@@ -215,9 +218,10 @@ def _mean(text: str, first: Floats, second: Floats) -> Floats:
 
 def pick(similar: Floats, names: NDArray[np.int64]) -> list[tuple[int, float]]:
     """Return the names of the most similar ones, with their similarity."""
-    best = np.argsort(-similar, kind="stable")[:COMPARED]
     if len(similar) > PARTITIONED:
         best = np.argpartition(-similar, COMPARED)[:COMPARED]
+    else:
+        best = np.argsort(-similar, kind="stable")[:COMPARED]
     found = zip(names[best].tolist(), similar[best].tolist(), strict=True)
     return [(name, cosine) for name, cosine in found if cosine >= LEAST_SIMILAR]
 

@@ -144,9 +144,10 @@ async def _find_turns(reading: Reader, scope: Scope, ids: Sequence[str]) -> dict
     found: dict[str, bool] = {}
     with suppress(StoreDamaged):  # an altered row is erased all the same
         for fact in await reading.get(scope, ids):
+            if not fact.evidence_text:
+                continue
             stated = set(tokens.analyze(fact.text))
-            turns = await reading.get(scope, fact.evidence_ids) if fact.evidence_text else []
-            for turn in turns:
+            for turn in await reading.get(scope, fact.evidence_ids):
                 words = set(tokens.analyze(turn.text))
                 if turn.id not in ids:
                     found[turn.id] = len(words & stated) >= MOST_OF_TURN * len(words)

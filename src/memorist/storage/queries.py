@@ -144,7 +144,8 @@ class Reader:
         sql = f"""SELECT row, {_COLUMNS} FROM memories WHERE scope = ? AND row < ?
         AND {condition} ORDER BY row DESC LIMIT ?"""
         found = await self.rows(scope, sql, (before, *values, limit + 1))
-        memories = tuple(rows.memory(row[1:], scope) for row in found[:limit])
+        parse = lambda: tuple(rows.memory(row[1:], scope) for row in found[:limit])  # noqa: E731
+        memories = await compute(ROW * len(found), parse)
         return Page(memories, f"r{found[limit - 1][0]}" if len(found) > limit else None)
 
     async def find_all(self, scope: Scope, where: Filter) -> list[Memory]:
@@ -342,8 +343,7 @@ class Reader:
 
     async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> frozenset[str]:
         """Return those of the texts that were forgotten and must not be stored yet."""
-        found = await self.checks(scope, texts=texts, now=now)
-        return found.tombstones
+        return (await self.checks(scope, texts=texts, now=now)).tombstones
 
     def session_mark(self, session: str, is_on: bool) -> str:
         """Return the digest that marks a session as incognito, or as excepted from incognito."""

@@ -342,7 +342,7 @@ def changed_fields(old: Memory, new: Memory) -> dict[str, Any]:
             added = [each for each in after if each not in set(before)]
             kept = after[: len(after) - len(added)]
             dropped = before[: len(before) - len(kept)]
-            if (*dropped, *kept) == before:
+            if added and kept and (*dropped, *kept) == before:
                 changed[name] = {"dropped": list(dropped), "added": added}
     return changed
 
