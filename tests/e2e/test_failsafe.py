@@ -277,6 +277,52 @@ async def test_an_item_of_no_known_type_is_refused_while_the_store_is_away(
     assert disk.lines() == []
 
 
+@pytest.mark.spec("MIL-57")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"content": " "},
+        {"importance": 7},
+        {"ts": "soon"},
+        {"tags": "tea"},
+        {"evidence": [7]},
+        {"request_id": "r\0"},
+        {"source": "a\ud800"},
+    ],
+)
+async def test_an_item_that_could_not_be_stored_is_refused_while_the_store_is_away(
+    disk: Disk, engine: Client, wrong: dict[str, Any]
+) -> None:
+    disk.leave()
+    with pytest.raises(InvalidInput):
+        await Milton(engine.scope("cole")).add(**{"content": "Lives in Porto.", **wrong})
+    assert disk.lines() == []
+
+
+@pytest.mark.spec("MIL-57")
+@pytest.mark.parametrize(
+    ("name", "values", "evidence"),
+    [("", ["sail"], ["i1"]), (7, ["sail"], ["i1"]), ("Boat", [7], ["i1"]), ("Boat", ["sail"], [7])],
+)
+async def test_a_record_that_could_not_be_stored_is_refused_while_the_store_is_away(
+    disk: Disk, engine: Client, name: Any, values: list[Any], evidence: list[Any]
+) -> None:
+    disk.leave()
+    with pytest.raises(InvalidInput):
+        await Milton(engine.scope("cole")).upsert_project_memory(name, {"goals": values}, evidence)
+    assert disk.lines("long_term") == []
+
+
+def test_a_blank_text_is_skipped_while_the_store_is_away_as_usual(disk: Disk, memory: Any) -> None:
+    ana = memory.scope("ana")
+    blank = {"role": "user", "content": " ", "session": "s1"}
+    usual = ana.remember([blank])
+    disk.leave()
+    assert ana.remember([blank]) == usual
+    assert usual.outcomes[0].status == "skipped"
+    assert disk.lines() == []
+
+
 @pytest.mark.spec("MIL-55")
 @pytest.mark.usefixtures("by_hand")
 async def test_milton_keeps_items_and_long_term_records(disk: Disk, engine: Client) -> None:

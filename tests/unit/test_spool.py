@@ -58,7 +58,7 @@ def test_stores_share_the_files_above_and_each_touches_its_own_lines(tmp_path: P
     ours, theirs = Spool(tmp_path / "0a"), Spool(tmp_path / "0b")
     foreign = '{"record_type": "memory_item", "data": {"content": "of another program"}}\n'
     (tmp_path / "short_term.jsonl").write_text(foreign)
-    ours.add([replace(item("a", 'say "store": "0b"'), shared=True), item("b")])
+    ours.add([replace(item("a", 'say "_store": "0b"'), shared=True), item("b")])
     theirs.add([replace(item("c"), shared=True), replace(record("r"), shared=True)])
     assert ids(ours) == ["b", "a"]
     assert ids(theirs) == ["c", "r"]
@@ -75,6 +75,19 @@ def test_stores_share_the_files_above_and_each_touches_its_own_lines(tmp_path: P
     assert theirs.remove(["r"]) == ["r"]
     assert theirs.is_empty
     assert (tmp_path / "short_term.jsonl").read_text() == foreign
+
+
+def test_a_line_that_was_cut_is_set_aside_by_the_store_that_wrote_it(tmp_path: Path) -> None:
+    ours, theirs = Spool(tmp_path / "0a"), Spool(tmp_path / "0b")
+    ours.add([replace(item("a"), shared=True)])
+    file = tmp_path / "short_term.jsonl"
+    file.write_bytes(file.read_bytes()[:80])
+    theirs.remove([])
+    assert theirs.set_aside() == []
+    assert not ours.is_empty
+    ours.remove([])
+    assert len(ours.set_aside()) == 1
+    assert not file.exists()
 
 
 def test_what_was_added_comes_back_as_it_was(tmp_path: Path) -> None:

@@ -103,12 +103,9 @@ class Milton:
         kind = item.type
         if kind is None and (item.source or "").lower() in INBOUND:
             kind = "request"
-        labels = replace(
-            self._client.labels,
-            agent=item.agent,
-            channel=item.source,
-            run=item.request_id,
-        )
+        given_labels = {"agent": item.agent, "channel": item.source, "run": item.request_id}
+        validation.labels(given_labels)
+        labels = replace(self._client.labels, **given_labels)
         scope = ScopedClient(
             self._ctx,
             self._scope,
@@ -267,6 +264,9 @@ class Milton:
             raise InvalidInput(
                 "A long-term record needs evidence: give the ids of the items that support it"
             )
+        validation.texts("evidence_ids", evidence_ids)
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidInput(f"A project needs a name, not {name!r:.60}")
         if why := await self._client.privacy.disabled_reason():
             raise Refused(f"Not added: {why}")
         added = Summary(

@@ -320,7 +320,7 @@ def _write_item(item: Item, batch: Batch, seen: Seen) -> None:
     results = [decide(chunk, batch) for chunk in item.chunks]
     for chunk, result in zip(item.chunks, results, strict=True):
         batch.others += _make_events(chunk, result, batch)
-    item.outcome = outcome = _combine(results, id)
+    item.outcome = outcome = combine(results, id)
     if id is None:
         return
     seen[id] = (digest, outcome)
@@ -372,7 +372,7 @@ def _make_events(chunk: Chunk, result: Outcome, batch: Batch) -> list[Event]:
     return [event, search]
 
 
-def _combine(results: Sequence[Outcome], message_id: str | None) -> Outcome:
+def combine(results: Sequence[Outcome], message_id: str | None) -> Outcome:
     """Return the outcome of a draft from those of its chunks."""
     if not results:
         reason = "it is blank"

@@ -110,9 +110,10 @@ class Offline:
         items = [Item(draft) for draft in drafts]
         await guard.refuse_disabled(ctx, ctx.store, scope, items)
         ctx.access_log.note(scope, guard.refuse(items, policy, scope.user))
+        for item in items:  # raises InvalidInput for what could never be stored
+            if item.outcome is None and not analyze(item.draft, policy):
+                item.outcome = ingest.combine([], item.draft.message_id)
         admitted = [item for item in items if item.outcome is None]
-        for item in admitted:
-            analyze(item.draft, policy)  # raises InvalidInput for what could never be stored
         make = partial(Pending, scope=scope, policy=policy.name, shared=policy.shared_spool)
         new = [make(what=item.draft) for item in admitted]
         for item, pending in zip(admitted, await self._add(new), strict=True):

@@ -69,11 +69,11 @@ def to_line(pending: Pending, store: str) -> bytes:
     if isinstance(pending.what, Summary):
         kind = pending.what.record_type
     data = {"scope": asdict(pending.scope), "policy": pending.policy}
-    if pending.shared:
-        data["store"] = store
     try:
         dumped = storage.dump(pending.what, strict=True)
         record = {"record_type": kind, "data": {**dumped, **data}}
+        if pending.shared:
+            record["_store"] = store  # sorted to the front, so that a line that was cut has it
         text = json.dumps(record, sort_keys=True, ensure_ascii=False, allow_nan=False)
         line = text.encode() + b"\n"
     except ValueError as error:  # half a surrogate pair, not a number, not a text
@@ -93,7 +93,7 @@ def from_line(line: bytes) -> Pending:
             scope=scope,
             what=what,
             policy=data["policy"],
-            shared="store" in data,
+            shared="_store" in record,
         )
         if not pending.id or not isinstance(pending.policy, str):
             raise ValueError("a name is missing")
@@ -117,8 +117,11 @@ class _File:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no line of this store."""
-        return not self.path.exists() or bool(self.mark and not self.read())
+        """Whether it has no line of this store, not even one that was cut."""
+        with suppress(FileNotFoundError):
+            self.path.stat()
+            return bool(self.mark) and not self.read() and self.mark not in self.path.read_bytes()
+        return True
 
     def read(self) -> Lines:
         """Return what is in it now; only new lines are read, and no line that is still written."""
@@ -198,7 +201,7 @@ class Spool:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        mark = f'"store": "{folder.name}"'.encode()  # quotes are escaped inside of texts
+        mark = f'"_store": "{folder.name}"'.encode()  # quotes are escaped inside of texts
         self._files = []
         for name in _NAMES:
             own = _File(folder / f"{name}.jsonl", folder)
