@@ -50,16 +50,16 @@ BUGS = {
         POWER,
     ),
     "no transaction": Bug(
-        "storage/sqlite/__init__.py",
+        "storage/sqlite/connection.py",
         {
-            'connection.execute("BEGIN IMMEDIATE")': "pass",
+            'connection.execute("BEGIN IMMEDIATE")\n        return True': "return True",
             "await asyncio.shield(self._writer.call(_commit))": "pass",
         },
         STORE.format("test_apply_makes_all_the_changes_or_none"),
     ),
     "a transaction that others can overtake": Bug(
-        "storage/sqlite/__init__.py",
-        {'"BEGIN IMMEDIATE"': '"BEGIN"'},
+        "storage/sqlite/connection.py",
+        {'"BEGIN IMMEDIATE")\n        return True': '"BEGIN")\n        return True'},
         "tests/faults/test_many_processes.py::test_eight_processes_lose_no_update",
     ),
     "a commit that is not synced": Bug(
