@@ -200,6 +200,7 @@ class Client:
         """Create an API key and return it with its token, which cannot be shown again.
 
         The key acts for that user: in every space or the named one, as any agent or the named one.
+        With the right `service` it acts for any user of the tenant whom a request names.
         It expires after `days` or at `until`, whichever is earlier, or never. Raises InvalidInput.
         """
         named = {"name": name, "user": user, "tenant": tenant, "space": space, "agent": agent}

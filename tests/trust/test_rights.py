@@ -234,6 +234,143 @@ def test_a_key_made_by_one_for_a_single_space_is_for_that_space(server: Server, 
         assert [key.space for key in memory.keys() if key.name == "wider"] == ["work"]  # noqa: SIM118
 
 
+# One key for many users
+
+SERVICE = ("read", "write", "service")
+ON_BEHALF = "X-Memorist-User"
+
+
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    keys: dict[str, dict[str, Any]] = {
+        "service": {"user": "backend", "rights": SERVICE},
+        "service at work": {"user": "backend", "rights": SERVICE, "space": "work"},
+        "service elsewhere": {"user": "backend", "rights": SERVICE, "tenant": "other"},
+        "agent": {"user": "backend", "rights": SERVICE, "agent": "researcher"},
+        "kim": {"user": "kim"},
+    }
+    place = str(tmp_path_factory.mktemp("service") / "memory.db")
+    with serving(place, keys=keys, rate_limit=0) as running:
+        yield running
+
+
+def named(user: str, where: str) -> dict[str, Any]:
+    """Return the options of a request that names a user."""
+    return {"headers": {ON_BEHALF: user}} if where == "header" else {where: {"user": user}}
+
+
+@pytest.mark.parametrize("where", ["header", "json", "params"])
+def test_a_service_key_acts_for_the_user_whom_the_request_names(
+    backend: Server, where: str
+) -> None:
+    people = [f"{name} by {where}" for name in ("kim", "lea")]
+    with backend.client("service") as service:
+        for user in people:
+            request = named(user, where)
+            request["json"] = {"text": f"My word is qux{user[:3]}."} | request.get("json", {})
+            service.post(ENTRIES, **request).raise_for_status()
+        for user in people:
+            for way in {where, "header"} - {"json"}:
+                page = service.get(ENTRIES, **named(user, way)).raise_for_status()
+                assert set(re.findall("qux[a-z]{3}", page.text)) == {f"qux{user[:3]}"}
+
+
+def test_a_service_key_needs_the_name_of_a_user_and_only_one(backend: Server) -> None:
+    with backend.client("service") as service:
+        unnamed = service.get(ENTRIES)
+        assert (unnamed.status_code, ON_BEHALF in unnamed.json()["detail"]) == (422, True)
+        both = service.get(ENTRIES, headers={ON_BEHALF: "kim"}, params={"user": "lea"})
+        assert both.status_code == 403
+        body = {"text": "I like tea.", "user": "lea"}
+        assert service.post(ENTRIES, headers={ON_BEHALF: "kim"}, json=body).status_code == 403
+        for bad in ("%20", "%00", "%ff", "x" * 201):
+            assert service.get(ENTRIES, headers={ON_BEHALF: bad}).status_code == 422
+        raw = service.get(ENTRIES, headers=[(ON_BEHALF.encode(), "Zoë".encode())])  # type: ignore[arg-type]
+        assert raw.status_code == 422
+
+
+@pytest.mark.parametrize("where", ["header", "json", "params"])
+def test_a_key_without_that_right_acts_for_its_own_user_only(backend: Server, where: str) -> None:
+    with backend.client("kim") as kim:
+        for user, status in (("kim", 200), ("lea", 403)):
+            request = named(user, where)
+            request["json"] = {"query": "tea"} | request.get("json", {})
+            answer = kim.post("/v1/memory/recall", **request)
+            assert (answer.status_code, "'service'" in answer.text) == (status, status == 403)
+
+
+def test_the_bounds_of_a_service_key_hold_for_every_user(backend: Server) -> None:
+    with backend.client("service") as service:
+        secret = {"text": "The word is quxmia.", "user": "mia", "space": "home"}
+        (id,) = service.post(ENTRIES, json=secret).raise_for_status().json()["outcomes"][0]["ids"]
+    mia = {"headers": {ON_BEHALF: "mia"}}
+    for key in ("service at work", "service elsewhere"):
+        with backend.client(key) as bound:
+            answers = [
+                bound.get(f"{ENTRIES}/{id}", **mia),
+                bound.get(f"/memory/{id}/history", **mia),
+                bound.get(f"{ENTRIES}/{id}", params={"space": "home"}, **mia),
+                bound.post("/v1/memory/recall", json={"query": "the word", "space": "home"}, **mia),
+                bound.get("/v1/memory/export", **mia),
+            ]
+        assert [answer.status_code for answer in answers][:2] == [404, 404]
+        assert all("quxmia" not in answer.text for answer in answers)
+
+
+def test_an_id_is_looked_up_in_the_spaces_of_the_named_user_alone(backend: Server) -> None:
+    with backend.client("service") as service:
+        secret = {"text": "The word is quxnoa.", "user": "noa", "space": "home"}
+        (id,) = service.post(ENTRIES, json=secret).raise_for_status().json()["outcomes"][0]["ids"]
+        for user, status in (("noa", 200), ("lea", 404)):
+            for method, path in (
+                ("GET", f"{ENTRIES}/{id}"),
+                ("GET", f"{ENTRIES}/{id}/why"),
+                ("GET", f"{ENTRIES}/{id}/history"),
+                ("GET", f"/memory/{id}/history"),
+                ("PATCH", f"{ENTRIES}/{id}"),
+                ("DELETE", f"{ENTRIES}/{id}"),
+            ):
+                if (user, method) == ("noa", "DELETE"):
+                    continue
+                body = {"category": "word"} if method == "PATCH" else None
+                answer = service.request(
+                    method, path, json=body, headers={ON_BEHALF: user, "Idempotency-Key": path}
+                )
+                assert answer.status_code == status, (user, method, path)
+                assert user == "noa" or "quxnoa" not in answer.text
+
+
+def test_an_idempotency_key_repeats_the_answer_to_the_same_user_alone(backend: Server) -> None:
+    with backend.client("service") as service:
+        ids = []
+        for user in ("ola", "pia", "ola"):
+            made = service.post(
+                ENTRIES,
+                json={"text": "I like tea."},
+                headers={ON_BEHALF: user, "Idempotency-Key": "one"},
+            )
+            ids += made.raise_for_status().json()["outcomes"][0]["ids"]
+        assert ids[0] == ids[2] != ids[1]
+        edited = []
+        for user, id in (("ola", ids[0]), ("ola", ids[0])):
+            answer = service.patch(
+                f"{ENTRIES}/{id}",
+                params={"user": user},
+                json={"category": "drinks"},
+                headers={"Idempotency-Key": "two"},
+            )
+            edited.append((answer.status_code, answer.json()["scope"]["user"]))
+        assert edited == [(200, "ola")] * 2
+
+
+def test_a_service_key_of_an_agent_speaks_as_that_agent_for_everybody(backend: Server) -> None:
+    with backend.client("agent") as agent, backend.client("service") as service:
+        headers = {ON_BEHALF: "Zo%C3%AB"}
+        agent.post(ENTRIES, json={"text": "I like tea."}, headers=headers).raise_for_status()
+        (kept,) = service.get(ENTRIES, headers=headers).json()["entries"]
+    assert (kept["speaker"], kept["scope"]["user"]) == ("researcher", "Zoë")
+
+
 # What was pinned or saved on purpose
 
 

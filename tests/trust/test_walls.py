@@ -22,6 +22,7 @@ from rest_server import Server, serving
 
 OWNER = ("read", "write", "owner")
 ADMIN = (*OWNER, "admin")
+SERVICE = (*OWNER, "service")
 KEYS: dict[str, dict[str, Any]] = {
     "bob": {"user": "bob", "rights": OWNER},
     "ana": {"user": "ana", "rights": OWNER},
@@ -33,16 +34,22 @@ KEYS: dict[str, dict[str, Any]] = {
         "rights": OWNER,
     },  # as an administrator she would be the operator of the server
     "eve in another tenant": {"user": "eve", "tenant": "other", "rights": ADMIN},
+    "service": {"user": "backend", "rights": SERVICE},
+    "service at work": {"user": "backend", "space": "work", "rights": SERVICE},
+    "service of a third tenant": {"user": "backend", "tenant": "third", "rights": SERVICE},
 }
 OWNERS = {
     "bob": ("zanzibarqux", None),
     "ana": ("walvisqux", "home"),
     "ana in another tenant": ("timbuktuqux", None),
 }
-ATTACKS = (  # who, on whom, and whether they name the space of those
-    ("ana at work", "ana", True), ("ana at work", "ana", False), ("agent of ana at work", "ana", True),
-    ("agent of ana at work", "ana", False), ("eve", "ana", True), ("eve", "bob", False),
-    ("eve in another tenant", "ana in another tenant", False), ("eve in another tenant", "bob", False),
+ATTACKS = (  # who, on whom, whether they name the space of those, and as whom they act
+    ("ana at work", "ana", True, ""), ("ana at work", "ana", False, ""), ("agent of ana at work", "ana", True, ""),
+    ("agent of ana at work", "ana", False, ""), ("eve", "ana", True, ""), ("eve", "bob", False, ""),
+    ("eve in another tenant", "ana in another tenant", False, ""), ("eve in another tenant", "bob", False, ""),
+    ("eve", "ana", True, "ana"), ("service", "ana", True, "eve"), ("service", "bob", False, "eve"),
+    ("service at work", "ana", True, "ana"), ("service at work", "ana", False, "ana"),
+    ("service of a third tenant", "ana", True, "ana"), ("service of a third tenant", "bob", False, "bob"),
 )  # fmt: skip
 
 
@@ -195,8 +202,9 @@ def test_no_route_shows_or_changes_what_belongs_to_somebody_else(
     with serving(place, keys=KEYS, **settings) as server:
         owned = {key: _fill(server, key) for key in OWNERS}
         before = [_state(server, each) for each in owned.values()]
-        for attacker, victim, in_space in ATTACKS:
+        for attacker, victim, in_space, user in ATTACKS:
             with server.client(attacker) as client:
+                client.headers.update({"X-Memorist-User": user} if user else {})
                 described = client.get("/openapi.json").json()
                 for path, method in _routes(described):
                     request = _request(described, path, method, owned[victim], in_space=in_space)

@@ -13,7 +13,9 @@ from . import rows
 from .database import EVERY, Database, execute
 from .queries import Reader
 
-RIGHTS = ("read", "write", "owner", "admin")  # owner: acts for the person, e.g. imports
+# owner: speaks for the person; service: acts for any user of the tenant whom a request names
+RIGHTS = ("read", "write", "owner", "admin", "service")
+OF_USER = RIGHTS[:-1]  # rights of a caller who is one user
 ABANDONED = timedelta(minutes=5)  # after which a request without an answer may be repeated
 _KEY = """SELECT id, name, user_id, created_at, tenant, space, agent,
 '["' || replace(rights, ' ', '", "') || '"]', expires_at, revoked_at FROM api_keys"""
@@ -47,7 +49,7 @@ class Key:
     tenant: str = "default"
     space: str | None = None  # None: every space of the user
     agent: str | None = None  # for categories with an allowlist
-    rights: tuple[str, ...] = ("read", "write")  # read · write · owner · admin
+    rights: tuple[str, ...] = ("read", "write")  # some of RIGHTS
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
 

@@ -83,6 +83,15 @@ class History:
         found = await self.reader.rows(scope, sql, (*values, limit))
         return rows.parse_all(HistoryEntry, found)
 
+    async def find_spaces(self, tenant: str, user: str, memory_id: str) -> list[str]:
+        """Return the spaces of a user in which a memory has this id, or had it, by name."""
+        sql = """SELECT space FROM scopes s WHERE tenant = ? AND user_id = ?
+        AND (EXISTS (SELECT 1 FROM memories WHERE scope = s.id AND id = ?)
+        OR EXISTS (SELECT 1 FROM history WHERE scope = s.id AND memory_id = ?)) ORDER BY space"""
+        values = (tenant, user, memory_id, memory_id)
+        found = await self.reader.connection.rows(sql, values, scope=EVERY)
+        return [space for (space,) in found]
+
     async def since(
         self,
         scope: Scope,

@@ -180,8 +180,11 @@ async def served(engine: MemoryClient, *, local: bool = False) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def connected(url: str, token: str | None, **more: Any) -> AsyncIterator[Client]:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+async def connected(
+    url: str, token: str | None, headers: dict[str, str] | None = None, **more: Any
+) -> AsyncIterator[Client]:
+    headers = headers or {}
+    headers |= {"Authorization": f"Bearer {token}"} if token else {}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=30) as http,
         Client(streamable_http_client(url, http_client=http), **more) as client,
@@ -206,6 +209,47 @@ async def test_the_key_says_whose_memory_it_is(engine: MemoryClient, revision: s
             assert "the right 'owner'" in await refused(
                 client, "memory_pin", id=made["outcomes"][0]["ids"][0]
             )
+
+
+async def test_a_service_key_acts_for_the_user_in_the_header(
+    engine: MemoryClient, revision: str
+) -> None:
+    rights = ("read", "write", "service")
+    _, service = await engine.create_key("backend", user="backend", rights=rights)
+    async with served(engine) as url:
+        for user, found in (("ana", 1), ("bo", 0)):
+            headers = {"X-Memorist-User": user}
+            async with connected(url, service, headers=headers, mode=revision) as client:
+                if user == "ana":
+                    await call(client, "memory_remember", text="Ana drinks green tea.")
+                memories = (await call(client, "memory_query", query="green tea"))["memories"]
+                snapshot = await client.read_resource("memory://snapshot")
+            assert len(memories) == found
+            assert snapshot.contents[0].text.count("green tea") == found  # type: ignore[union-attr]
+        async with connected(f"{url}?user=ana", service, mode=revision) as client:
+            assert (await call(client, "memory_query", query="green tea"))["memories"]
+        async with connected(url, service, mode=revision) as client:
+            assert "X-Memorist-User" in await refused(client, "memory_query", query="green tea")
+
+
+async def test_a_session_of_one_user_is_not_for_another(engine: MemoryClient) -> None:
+    rights = ("read", "write", "service")
+    _, service = await engine.create_key("backend", user="backend", rights=rights)
+    async with served(engine) as url, httpx2.AsyncClient(timeout=30) as http:
+        head = {
+            "Authorization": f"Bearer {service}",
+            "Accept": "application/json, text/event-stream",
+            "X-Memorist-User": "ana",
+        }
+        began = await http.post(
+            url, json=json.loads(message("initialize", 1, **HELLO)), headers=head
+        )
+        session = {"Mcp-Session-Id": began.headers["mcp-session-id"]}
+        asked = json.loads(message("resources/read", 2, uri="memory://snapshot"))
+        for user, is_theirs in (("ana", True), ("bo", False)):
+            theirs = {**head, **session, "X-Memorist-User": user}
+            answer = await http.post(url, json=asked, headers=theirs)
+            assert (answer.status_code == 200) is is_theirs
 
 
 async def test_the_person_is_asked_over_http_too(engine: MemoryClient, revision: str) -> None:

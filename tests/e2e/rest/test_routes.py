@@ -121,11 +121,6 @@ async def test_a_pin_stays_and_the_history_names_who_put_it_there(ana: httpx.Asy
 
 
 @pytest.mark.spec("THE-81", "THE-82", "THE-83")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16 (trust), §5 THE: /entries/:id works without ?space=",
-)
 @pytest.mark.parametrize(("method", "part"), [("POST", "/pin"), ("DELETE", "/pin"), ("DELETE", "")])
 async def test_an_entry_is_found_by_its_id_alone(
     ana: httpx.AsyncClient, method: str, part: str
@@ -269,11 +264,6 @@ async def test_the_history_of_a_memory_is_its_own_and_as_long_as_asked_for(
 
 
 @pytest.mark.spec("IMP-78")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16, §5, THE: /memory/{id}/history finds nothing without ?space=, and an unknown id is no error",
-)
 async def test_the_history_of_a_memory_is_found_in_any_space_of_its_owner(
     ana: httpx.AsyncClient,
 ) -> None:

@@ -116,7 +116,7 @@ def create(
     Args:
         name: <NAME> Name of the key.
         agent: <NAME> Agent that the key is for.
-        right: <RIGHT> read, write, owner or admin; can be repeated. [read and write]
+        right: <RIGHT> read, write, owner, admin or service; can be repeated. [read and write]
         expires: <1..> Days until the key expires.
 
     Example: memorist keys create laptop --right read --expires 90

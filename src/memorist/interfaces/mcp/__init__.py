@@ -28,7 +28,7 @@ from ... import __version__, storage
 from ...client import Client
 from ...errors import InvalidInput, MemoristError, NotFound
 from ...retrieve import render
-from ...storage.accounts import RIGHTS
+from ...storage.accounts import OF_USER
 from ...types import NO_ANSWER, Filter
 from .. import Call, login
 from ..rest.auth import Caller, authenticate
@@ -170,7 +170,7 @@ async def serve_stdio(call: Call, *, agent: str | None = None) -> None:
 
     def get_caller(client: Client, _: Request) -> Caller:
         settings = client.settings
-        rights: tuple[str, ...] = RIGHTS
+        rights: tuple[str, ...] = OF_USER
         if agent is not None:
             client.ctx.allowlists.allowed(agent)  # raises if the name is unknown
             rights = ("ask", "remember")

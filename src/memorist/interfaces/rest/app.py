@@ -32,7 +32,7 @@ from ...manage.chat_list import Reply
 from ...manage.checkpoints import Checkpoints
 from ...manage.privacy import Consent, Privacy
 from ...scoped import ScopedClient
-from ...storage import Event
+from ...storage import Event, HistoryEntry
 from ...storage.documents import SavedCheckpoint
 from ...storage.proposals import Proposal
 from ...types import Filter, Memory, Receipt
@@ -97,16 +97,19 @@ def add(verb: Verb) -> None:
     responses = NOTHING_NEW if result is Receipt else {}
     if verb.may_be_missing:
         responses = declare(404)
-    own_names = [argument.name for argument in verb.arguments]
-    labels = set(LABELS).difference(own_names)
+    names_memory = "id" in [argument.kind for argument in verb.arguments]
+    labels = set(LABELS) - {argument.name for argument in verb.arguments}
 
     async def endpoint(access: ClientAccess, response: Response, **values: Any) -> Any:
         values |= values.pop("query", ())
         values |= values.pop("body", ())
         place = {label: values.pop(label, None) for label in labels}
+        access = access.for_user(values.pop("user", None))
         if takes_actor:
             values["actor"] = access.caller.user
         target: Any = access.client
+        if names_memory and place["space"] is None:
+            place["space"] = await access.caller.find_space(access.client, values["id"])
         if not verb.whole_client:
             target = access.caller.scope(access.client, **place)
         owner = getattr(target, group, target)
@@ -228,6 +231,14 @@ async def list_entries(
     return bodies.MemoryPage(entries=list(page), cursor=following)
 
 
+async def memory_history(mine: ScopedClient, *, id: str, limit: int) -> list[HistoryEntry]:
+    """List the history of a memory, newest first. It outlives the memory."""
+    entries = await mine.history(id, limit=limit)
+    if not entries:
+        raise NotFound(f"No memory with id {id!r} in your spaces")
+    return entries
+
+
 @memories.patch("/v1/memory/entries/{id}", responses=declare(404, 409, 412))
 async def edit_entry(
     id: Id,
@@ -241,7 +252,8 @@ async def edit_entry(
     etag = _ETAG.fullmatch(if_match)
     if etag is None and if_match != "*":
         raise HTTPException(412, "Unknown version: pass the `ETag` that came with the memory")
-    mine = access.scope(query)
+    space = query.space or await access.caller.find_space(access.client, id)
+    mine = access.caller.scope(access.client, space, session=query.session)
     revision = int(etag[1]) if etag else None
     try:
         new = await mine.edit(id, **dict(body), revision=revision, actor=mine.scope.user)
@@ -255,9 +267,10 @@ async def undo(
     access: Writer, body: bodies.UndoOperationBody | bodies.UndoSessionBody
 ) -> bodies.UndoResult:
     """Undo one operation of the history, or everything that a session did."""
-    mine = access.caller.scope(access.client, body.space)
-    options = body.model_dump(exclude={"space"})
-    done = await mine.undo(**options, actor=access.caller.user)
+    caller = access.for_user(body.user).caller
+    mine = caller.scope(access.client, body.space)
+    options = body.model_dump(exclude={"space", "user"})
+    done = await mine.undo(**options, actor=caller.user)
     return bodies.UndoResult(
         operations=list(done.operations),
         ids=[memory.id for memory in done.memories],

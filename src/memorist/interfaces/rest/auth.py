@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from http.client import HTTPException as HttpClientError
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import HTTPRedirectHandler, build_opener
 
 from pydantic import BaseModel, StringConstraints
@@ -28,9 +28,17 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
 from ...client import Client
-from ...errors import KeyRefused, Misconfigured, NotAllowed, ProviderFailed
+from ...errors import (
+    InvalidInput,
+    KeyRefused,
+    Misconfigured,
+    NotAllowed,
+    ProviderFailed,
+    StoreUnavailable,
+)
+from ...ingest import validation
 from ...scoped import ScopedClient
-from ...storage.accounts import RIGHTS
+from ...storage.accounts import OF_USER, RIGHTS
 from ...text.authority import Voice
 
 log = logging.getLogger("memorist.rest")
@@ -39,7 +47,8 @@ FRESH_SECONDS = 300.0  # after which the JWKS is loaded again
 RETRY_SECONDS = 10.0  # between two attempts to load it
 MAX_CALLERS = 10_000  # with a rate limit; the least recently seen is dropped first
 _WIDER = {"ask": "read", "remember": "write"}
-_NARROWER = {wide: narrow for narrow, wide in _WIDER.items()}
+_NARROWER = {"service": "service"} | {wide: narrow for narrow, wide in _WIDER.items()}
+ON_BEHALF = "X-Memorist-User"  # percent-encoded UTF-8
 _SCHEMES = ("bearer", "token")  # Mem0 clients send `Token`
 LABELS = ("space", "session", "thread", "channel", "run", "agent", "actor")
 _TIMEOUT = 5.0
@@ -62,14 +71,16 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """An authenticated caller. Their identity never comes from the request itself."""
+    """An authenticated caller. Their identity never comes from the request itself, unless their key
+    has the right `service`.
+    """
 
     name: str  # for rate limits and logs; not secret
     user: str
     tenant: str
     space: str | None = None  # None: every space of the user
     agent: str | None = None
-    rights: tuple[str, ...] = RIGHTS  # of a key; or `ask` (part of read), `remember` (of write)
+    rights: tuple[str, ...] = OF_USER  # of a key; or `ask` (part of read), `remember` (of write)
     expires_at: datetime | None = None  # when the key or token does
 
     def has_right(self, right: str) -> bool:
@@ -83,10 +94,30 @@ class Caller:
             granted = ", ".join(self.rights) or "none"
             raise NotAllowed(f"This needs the right {needed!r}; this key has {granted}")
 
+    def for_user(self, user: str) -> Caller:
+        """Return the caller on behalf of a user, without the right to act for another one.
+
+        Raises NotAllowed if the caller does not act for that user.
+        """
+        if "service" not in self.rights:
+            if user != self.user:
+                raise NotAllowed("This key acts for one user: others need the right 'service'")
+            return self
+        validation.name("user", user)
+        digest = hashlib.sha256(user.encode()).hexdigest()[:16]  # names do not belong in logs
+        rights = tuple(right for right in self.rights if right != "service")
+        return replace(self, name=f"{self.name}:{digest}", user=user, rights=rights)
+
+    def require_user(self) -> None:
+        """Raise InvalidInput if the caller acts for many users and the request names none."""
+        if "service" in self.rights:
+            raise InvalidInput(f"This key acts for many users: name one in the header {ON_BEHALF}")
+
     def scope(self, engine: Client, space: str | None = None, **labels: str | None) -> ScopedClient:
         """Return the scope of a request, in the voice of the caller. Raises NotAllowed for another
-        space or agent.
+        space or agent, and InvalidInput if no user was named.
         """
+        self.require_user()
         bound = (("space", self.space, space), ("agent", self.agent, labels.get("agent")))
         for what, own, requested in bound:
             if own is not None and requested not in (None, own):
@@ -99,9 +130,20 @@ class Caller:
 
     def whole_user(self) -> tuple[str, str]:
         """Return user and tenant. Raises NotAllowed for a key of one space or agent."""
+        self.require_user()
         if self.space is not None or self.agent is not None:
             raise NotAllowed("This is about all spaces: use a key without a space and an agent")
         return self.user, self.tenant
+
+    async def find_space(self, engine: Client, id: str) -> str | None:
+        """Return the space of the caller that has a memory with this id; None: the usual one."""
+        if self.space is not None:
+            return None
+        try:
+            found = await engine.ctx.store.history.find_spaces(self.tenant, self.user, id)
+        except StoreUnavailable:
+            return None
+        return None if not found or engine.settings.space in found else found[0]
 
     async def spaces(self, engine: Client) -> list[str]:
         """Return the spaces with memories that the caller may open."""
@@ -308,14 +350,25 @@ class RateLimiter:
 
 
 async def authenticate(connection: HTTPConnection) -> Caller:
-    """Authenticate a request and count it, once. Raises KeyRefused, or HTTPException 429."""
+    """Authenticate a request and count it, once. The header or the query may name its user.
+
+    Raises KeyRefused, NotAllowed, InvalidInput, or HTTPException 429.
+    """
     state: Any = connection.state
     if not hasattr(state, "caller"):
         header = connection.headers.get("authorization", connection.headers.get("x-api-key"))
-        state.caller = await connection.app.state.authenticator.verify(header)
+        caller = await connection.app.state.authenticator.verify(header)
+        named = connection.headers.get(ON_BEHALF)
+        if named is not None:
+            if not named.isascii():
+                raise InvalidInput(f"{ON_BEHALF} is not ASCII: percent-encode the name as UTF-8")
+            caller = caller.for_user(unquote(named, errors="surrogateescape"))
+        if "user" in connection.query_params:
+            caller = caller.for_user(connection.query_params["user"])
+        state.caller = caller
         state.limit = connection.app.state.rate_limiter.take(state.caller.name)
-    caller: Caller = state.caller
-    return caller
+    found: Caller = state.caller
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +381,12 @@ class ClientAccess:
     def scope(self, given: object) -> ScopedClient:
         """Return the scope that a body or query selects in the caller's memory."""
         labels = {name: getattr(given, name, None) for name in LABELS}
-        return self.caller.scope(self.client, **labels)
+        caller = self.for_user(getattr(given, "user", None)).caller
+        return caller.scope(self.client, **labels)
+
+    def for_user(self, user: str | None) -> ClientAccess:
+        """Return the access on behalf of the user whom a body names. Raises NotAllowed."""
+        return self if user is None else ClientAccess(self.caller.for_user(user), self.client)
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ class ScopeQuery(Body, strict=False):
     """Query parameters that select a part of the caller's memory."""
 
     space: OptionalName = None
+    user: OptionalName = None  # for keys that act for many users
     session: OptionalName = None
 
 
@@ -75,6 +76,7 @@ class SpaceBody(Body):
     """A request body that names a space."""
 
     space: OptionalName = None
+    user: OptionalName = None  # for keys that act for many users
 
 
 class LabeledBody(SpaceBody):
@@ -184,6 +186,7 @@ class QueryBody(Body, validate_by_name=True, validate_by_alias=True):
     threshold: Share | None = None
     since: Revision | None = None
     space: OptionalName = None
+    user: OptionalName = None  # for keys that act for many users
     session: OptionalName = None
 
 
@@ -192,6 +195,7 @@ class UndoOperationBody(Body):
 
     operation: IdText
     space: OptionalName = None
+    user: OptionalName = None  # for keys that act for many users
     dry_run: bool = False
 
 
@@ -200,6 +204,7 @@ class SessionBody(Body):
 
     session: Name
     space: OptionalName = None
+    user: OptionalName = None  # for keys that act for many users
 
 
 class UndoSessionBody(SessionBody):

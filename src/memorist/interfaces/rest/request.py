@@ -342,7 +342,7 @@ class AuthenticatedRoute(APIRoute):
                 saved: dict[str, Any] = {"status": response.status_code}
                 if self.response_model is Memory:
                     saved["memory"] = body["id"]
-                    saved["space"] = body["scope"]["space"]
+                    saved |= {name: body["scope"][name] for name in ("space", "user")}
                 else:
                     saved["body"] = body
                     if isinstance(body, dict) and "say" in body:
@@ -372,6 +372,8 @@ async def replay(engine: Client, caller: Caller, stored: str) -> Response:
     headers = {"Idempotency-Replayed": "true"}
     body = saved.get("body")
     if "memory" in saved:
+        if "user" in saved:
+            caller = caller.for_user(saved["user"])
         scope = caller.scope(engine, saved["space"])
         memory = await scope.get(saved["memory"])
         body = storage.dump(memory)
