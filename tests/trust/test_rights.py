@@ -248,6 +248,7 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "service elsewhere": {"user": "backend", "rights": SERVICE, "tenant": "other"},
         "agent": {"user": "backend", "rights": SERVICE, "agent": "researcher"},
         "kim": {"user": "kim"},
+        "service of owners": {"user": "backend", "rights": (*SERVICE, "owner")},
     }
     place = str(tmp_path_factory.mktemp("service") / "memory.db")
     with serving(place, keys=keys, rate_limit=0) as running:
@@ -287,6 +288,19 @@ def test_a_service_key_needs_the_name_of_a_user_and_only_one(backend: Server) ->
             assert service.get(ENTRIES, headers={ON_BEHALF: bad}).status_code == 422
         raw = service.get(ENTRIES, headers=[(ON_BEHALF.encode(), "Zoë".encode())])  # type: ignore[arg-type]
         assert raw.status_code == 422
+
+
+def test_a_service_key_erases_the_named_user_alone(backend: Server) -> None:
+    with backend.client("service of owners") as service:
+        for user in ("qin", "rae", "backend"):
+            add(service, f"I am {user}.", user=user)
+        assert service.delete("/v1/user").status_code == 422
+        service.delete("/v1/user", headers={ON_BEHALF: "qin"}).raise_for_status()
+        left = []
+        for user in ("qin", "rae", "backend"):
+            answer = service.get(ENTRIES, headers={ON_BEHALF: user}).raise_for_status()
+            left.append(len(answer.json()["entries"]))
+    assert left == [0, 1, 1]
 
 
 @pytest.mark.parametrize("where", ["header", "json", "params"])
