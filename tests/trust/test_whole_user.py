@@ -93,6 +93,29 @@ def test_erasing_a_user_leaves_nothing_in_any_file_or_table(place: str, tmp_path
     assert files_with(tmp_path / "journal", "Zebulon") != []
 
 
+@pytest.mark.parametrize(
+    ("user", "tenant"),
+    [("ana", "other"), ("ana ", None), ("bob) (ana", None), ("a(na", None), ("an%61", None)],
+)
+def test_a_user_who_is_called_alike_is_somebody_else(
+    tmp_path: Path, user: str, tenant: str | None
+) -> None:
+    (tmp_path / "data").mkdir()
+    with opened(str(tmp_path / "data" / "memory.db"), tmp_path) as memory:
+        memory.scope("ana").remember(f"My doctor is {WORD}.")
+        memory.scope(user, None, tenant).remember("My doctor is Zebulon.")
+        for who, own, other in (
+            (("ana", None), WORD, "Zebulon"),
+            ((user, tenant), "Zebulon", WORD),
+        ):
+            records = list(memory.export_user(who[0], tenant=who[1]))
+            exported = json.dumps(records)
+            assert (own in exported, other in exported) == (True, False)
+            assert [each["record_type"] for each in records].count("journal") == 1
+        assert memory.erase_user(user, tenant=tenant).journal_lines == 1
+        assert "journal" in [each["record_type"] for each in memory.export_user("ana")]
+
+
 def test_the_tables_of_a_scope_are_all_erased(tmp_path: Path) -> None:
     with memorist.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as memory:
         run, store = memory._loop.run, memory._inner.ctx.store

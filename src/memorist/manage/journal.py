@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import quote
 
 from ..context import Context
 from ..errors import StoreUnavailable
@@ -36,9 +37,10 @@ HIGHLIGHTS = 24
 OF_ONE = 8  # highlights of one author
 SHORTEST = 8  # characters of a highlight
 LONGEST = 220
+USUAL = "default"  # tenant
 _MARKUP = str.maketrans("|[]", "/()")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d\.md")
-_ENTRY = re.compile(r"- \S+ \| (?P<author>[^|]*) \| \[[^\]]*\] (?P<text>.*)")
+_ENTRY = re.compile(r"- \S+ \| (?P<author>[^|]*) \| \[(?P<place>[^\]]*)\] (?P<text>.*)")
 _LINK = re.compile(r"(?<!\S)\S+?://\S+")
 
 
@@ -114,17 +116,17 @@ class Journal:
 
     def note(self, drafts: Iterable[Draft], scope: Scope, now: datetime) -> None:
         """Append one line for each message to the file of the day."""
-        user = _one_line(scope.user)
-        space = _one_line(scope.space)
+        user = _name(scope.user)
+        place = f"{_tenant(scope.tenant)}guild:{_one_line(scope.space)}"
         lines = ""
         for draft in drafts:
             labels = draft.labels
             author = _one_line(draft.speaker or labels.actor or scope.user)
             is_shared = scope.user == GUILD  # then the subject of a message is its author
-            id = _one_line(labels.subject or user) if is_shared else user
+            id = _name(labels.subject or scope.user) if is_shared else user
             channel = _one_line(labels.channel or "-")
             at = (draft.at or now).isoformat(timespec="seconds")
-            text = f"[guild:{space} channel:{channel}] {_one_line(draft.text)}"
+            text = f"[{place} channel:{channel}] {_one_line(draft.text)}"
             lines += f"- {at} | {author} ({id}) | {text}\n"
         if not lines:
             return
@@ -165,20 +167,22 @@ class Journal:
     def has_snapshot(self) -> bool:
         return (self.folder / SNAPSHOT).exists()
 
-    def lines_of(self, user: str) -> list[str]:
+    def lines_of(self, tenant: str, user: str) -> list[str]:
         """Return the lines of a user, newest day first."""
-        end = f" ({_one_line(user)})"
+        end = f" ({_name(user)})"
+        start = f"{_tenant(tenant)}guild:"
         found: list[str] = []
         for path in self.days():
             for line in path.read_text("utf-8").splitlines():
                 entry = _ENTRY.fullmatch(line)
-                if entry is not None and entry["author"].endswith(end):
+                is_theirs = entry is not None and entry["author"].endswith(end)
+                if entry is not None and is_theirs and entry["place"].startswith(start):
                     found.append(line)
         return found
 
-    def erase_user(self, user: str) -> int:
+    def erase_user(self, tenant: str, user: str) -> int:
         """Remove the lines of a user; return how many."""
-        gone = set(self.lines_of(user))
+        gone = set(self.lines_of(tenant, user))
         for path in self.days() if gone else ():
             with self._lock():
                 lines = path.read_text("utf-8").splitlines(keepends=True)
@@ -258,6 +262,17 @@ def compose(
 def _one_line(text: str) -> str:
     """Return a text that stays on its line and in its column."""
     return normalize.one_line(normalize.compose(text)).translate(_MARKUP)
+
+
+def _name(name: str) -> str:
+    """Return a name as lines contain it, different for each: others are percent-encoded."""
+    is_plain = name == _one_line(name) and set("%()").isdisjoint(name)
+    return name if is_plain else quote(name, safe="")
+
+
+def _tenant(tenant: str) -> str:
+    """Return what lines of a tenant begin their place with; nothing for the usual one."""
+    return "" if tenant == USUAL else f"tenant:{quote(tenant, safe='')} "
 
 
 def _item(memory: Memory) -> str:

@@ -36,7 +36,7 @@ async def erase_user(ctx: Context, tenant: str, user: str) -> ErasedUser:
     memories = lines = 0
     journal = None if ctx.settings.journal_dir is None else Journal(ctx.settings.journal_dir)
     if journal is not None:
-        lines = await asyncio.to_thread(journal.erase_user, user)
+        lines = await asyncio.to_thread(journal.erase_user, tenant, user)
     for scope in await store.scopes(tenant, user):
         found = await store.rows(scope, "SELECT id FROM memories WHERE scope = ? ORDER BY row")
         ids = [row[0] for row in found]
@@ -68,5 +68,5 @@ async def export_user(ctx: Context, tenant: str, user: str) -> AsyncIterator[dic
             yield {"record_type": "key", "data": dump(key)}
     if ctx.settings.journal_dir is not None:
         journal = Journal(ctx.settings.journal_dir)
-        for line in await asyncio.to_thread(journal.lines_of, user):
+        for line in await asyncio.to_thread(journal.lines_of, tenant, user):
             yield {"record_type": "journal", "data": {"line": line}}
