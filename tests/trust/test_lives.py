@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -197,6 +199,22 @@ class Life:
         target = self._folder / "data" / "memory.db.before-7"
         if target.parent.exists() and not target.exists():
             self._memory.backup(target)
+
+    def use_another_process(self) -> None:
+        """Store a sentence from the command line; not often, because starting it takes a second."""
+        path = self._folder / "data" / "memory.db"
+        if not path.exists() or self._chance.random() < 0.7:
+            return
+        places = {"STATE_DIR": "state", "SPOOL_DIR": "kept", "JOURNAL_DIR": "journal"}
+        settings = {f"MEMORIST_{name}": str(self._folder / at) for name, at in places.items()}
+        line = [sys.executable, "-m", "memorist", "--db", str(path), "--user", "ana"]
+        environment = {
+            **os.environ,
+            **settings,
+            "MEMORIST_EMBEDDER": self._memory.settings.embedder,
+        }
+        line += self._chance.choice((["remember", self._sentence()], ["recall", "Quaggaxyz"]))
+        subprocess.run(line, env=environment, capture_output=True, check=True, timeout=60)
 
     def write_during_an_outage(self) -> None:
         if not (self._folder / "data").exists():

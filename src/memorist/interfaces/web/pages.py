@@ -140,10 +140,10 @@ async def confirm_forget(page: PageRequest) -> Response:
     found = await memories.get(page.id)
     where = Filter(ids=(page.id,), states=STATES)
     preview = await memories.forget_where(where=where, dry_run=True)
-    derived = preview.derived[:PAGE_SIZE]
-    flagged = preview.flagged[:PAGE_SIZE]
-    sources = preview.sources[:PAGE_SIZE]
-    listed = await memories.ctx.store.get(memories.scope, (*derived, *flagged, *sources))
+    ids: list[str] = []
+    for some in (preview.derived, preview.flagged, preview.sources, preview.copies):
+        ids += some[:PAGE_SIZE]
+    listed = await memories.ctx.store.get(memories.scope, ids)
     return await page.render(
         "forget.html",
         memory=found,
