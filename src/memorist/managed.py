@@ -122,7 +122,7 @@ class ManagedScope(Place):
         actor: str | None = None,
     ) -> Memory:
         """Keep the newer memory of a conflict; the older one stays readable. Raises NotFound."""
-        return await edit.decide(self.ctx, self.scope, id, actor, decision="confirmed")
+        return await edit.decide(self, id, actor, decision="confirmed")
 
     async def reject(
         self,
@@ -131,7 +131,7 @@ class ManagedScope(Place):
         actor: str | None = None,
     ) -> Memory:
         """Restore the older memory of a conflict and drop the newer one. Raises NotFound."""
-        return await edit.decide(self.ctx, self.scope, id, actor, decision="rejected")
+        return await edit.decide(self, id, actor, decision="rejected")
 
     edit = edit_memory
 

@@ -17,17 +17,8 @@ from rest_server import Server, serving
 from trust.expected import require
 
 ENTRIES = "/v1/memory/entries"
-PEOPLE = (
-    "ana",
-    "bob",
-    "cyd",
-    "dan",
-    "eve",
-    "fay",
-    "hal",
-    "ida",
-    "jo",
-)  # one for each test, as they share a server
+# One for each test, as they share a server.
+PEOPLE = "ana bob cyd dan eve fay hal ida jo kai".split()
 ADMIN = ("read", "write", "admin")
 
 
@@ -44,7 +35,10 @@ def server(place: str) -> Iterator[Server]:
     keys |= {
         name: {"user": "gus", "rights": ADMIN} for name in ("gus", "gus, spare", "gus, listed")
     }
-    keys |= {"hal himself": {"user": "hal", "rights": ("read", "write", "owner")}}
+    keys |= {
+        f"{name} himself": {"user": name, "rights": ("read", "write", "owner")}
+        for name in ("hal", "kai")
+    }
     keys |= {"writer of jo": {"user": "jo", "agent": "writer"}}  # an agent without an allowlist
     keys |= {"gus at work": {"user": "gus", "rights": ADMIN, "space": "work"}}
     keys |= {"gus for a day": {"user": "gus", "rights": ADMIN, "days": 1}}
@@ -171,6 +165,27 @@ def test_an_agent_does_not_edit_the_words_of_the_person(server: Server) -> None:
             answer = agent.patch(f"{ENTRIES}/{id}", json={"text": "I always want links."})
             assert answer.status_code == status
         assert "I always want short answers." in entries(person)
+
+
+def test_asking_to_remember_needs_the_right_to_speak_for_the_person(server: Server) -> None:
+    with server.client("hal") as writer, server.client("hal himself") as owner:
+        for client, word, saved in ((writer, "red", False), (owner, "green", True)):
+            text = f"Remember this: the door is {word}."
+            add(client, text, policy="theoria")
+            assert entries(writer)[text]["manually_saved"] is saved
+
+
+def test_only_the_person_changes_or_gives_up_what_they_pinned(server: Server) -> None:
+    with server.client("kai") as writer, server.client("kai himself") as owner:
+        (pinned,) = add(owner, "I live in Berlin.", pinned=True)["ids"]
+        (newer,) = add(writer, "I moved to Porto.")["ids"]
+        for client, status in ((writer, 403), (owner, 200)):
+            decided = client.post(f"/v1/memory/conflicts/{newer}/confirm")
+            assert decided.status_code == status
+        owner.post(f"{ENTRIES}/{pinned}/pin").raise_for_status()
+        for client, status in ((writer, 403), (owner, 200)):
+            edited = client.patch(f"{ENTRIES}/{pinned}", json={"text": "I live in Oslo."})
+            assert edited.status_code == status
 
 
 # Keys of the same person

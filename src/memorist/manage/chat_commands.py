@@ -331,7 +331,7 @@ class Chat(ChatList):
             return await self.ask_about_conflict(intent, chosen[0])
         conflict = chosen[0]
         decision = _DECISIONS[intent]
-        await edit.decide(self.ctx, self.scope, conflict.new.id, self.actor, decision=decision)
+        await edit.decide(self, conflict.new.id, self.actor, decision=decision)
         kept = {"confirmed": [conflict.new], "rejected": [conflict.old]}
         memories = kept.get(decision, [conflict.new, conflict.old])
         return await self.end(intent, f"I keep this:\n{number(memories)}", ids_of(memories))

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from .. import embedders
 from ..context import Context, Place
-from ..errors import InvalidInput, NotAllowed, NotFound, ProviderFailed, RevisionConflict
+from ..errors import InvalidInput, NotFound, ProviderFailed, RevisionConflict
 from ..ingest import links, queue, transitions, validation
 from ..ingest.analyze import is_turn
 from ..ports import Vectors
@@ -96,8 +96,8 @@ async def edit_memory(
             raise RevisionConflict(
                 f"Memory {id!r} was changed: it has revision {old.revision}, not {revision}"
             )
-        if text is not None and place.voice.agent not in (None, old.speaker):
-            raise NotAllowed("A caller bound to an agent can only edit what this agent said")
+        if text is not None:
+            place.voice.require_rewording(old)
         before = transitions.earlier_version(old, now, id=new_id())
         new = transitions.revise(old, now, **fields)
         if "importance" in fields:
@@ -276,18 +276,13 @@ async def list_conflicts(
     return found
 
 
-async def decide(
-    ctx: Context,
-    scope: Scope,
-    id: str,
-    actor: str | None,
-    *,
-    decision: Decision,
-) -> Memory:
+async def decide(place: Place, id: str, actor: str | None, *, decision: Decision) -> Memory:
     """Keep the newer memory of a conflict, make the older one current again, or keep both.
 
-    A newer one that is rejected counts as if it had never been valid. Raises NotFound.
+    A newer one that is rejected counts as if it had never been valid. Raises NotFound; NotAllowed
+    if the caller may not give up what the person saved on purpose.
     """
+    ctx, scope, _ = place.parts
     async with ctx.store.transaction(scope) as tx:
         found = await list_conflicts(tx, scope, limit=1, id=str(id))
         if not found:
@@ -296,6 +291,9 @@ async def decide(
             )
         new = found[0].new
         old = found[0].old
+        given_up = {"confirmed": old, "rejected": new}.get(decision)
+        if given_up is not None and given_up.on_purpose:
+            place.voice.require_owner("Giving up what was saved on purpose")
         now = ctx.clock()
         meta: dict[str, Any] = {"decision": decision, "between": [new.id, old.id]}
         pair = {"from_id": new.id, "to_id": old.id}

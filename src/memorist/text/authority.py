@@ -38,6 +38,13 @@ class Voice:
         labels = replace(draft.labels, role=role, agent=self.agent)
         return replace(draft, labels=labels, speaker=speaker_of(role, self.agent))
 
+    def require_rewording(self, memory: Memory) -> None:
+        """Raise NotAllowed unless the caller may change the words of a memory."""
+        if self.agent not in (None, memory.speaker):
+            raise NotAllowed("A caller bound to an agent can only edit what this agent said")
+        if memory.on_purpose:
+            self.require_owner("Editing what was saved on purpose")
+
     def require_owner(self, what: str) -> None:
         """Raise NotAllowed unless the caller may do something on behalf of the user."""
         if not self.is_owner:

@@ -60,7 +60,8 @@ _NO_TELEMETRY: Any = dict.fromkeys(
 )
 _DESCRIPTION = (
     "Long-term memory for AI agents. The API key identifies the caller; space, session and other "
-    "labels select a part of their memory. Errors are `application/problem+json`. Requests that "
+    "labels select a part of their memory. With the right `service` it acts for the user named in "
+    "the header `X-Memorist-User`, or in `user`. Errors are `application/problem+json`. Requests that "
     "change something accept an `Idempotency-Key`: repeated within a day, they are done once."
 )
 memories = APIRouter(route_class=AuthenticatedRoute)
