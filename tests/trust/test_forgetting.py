@@ -321,11 +321,14 @@ def test_the_copy_that_a_migration_leaves_does_not_keep_what_is_forgotten_later(
 ) -> None:
     (tmp_path / "data").mkdir()
     _file_of_version_8(tmp_path / "data" / "memory.db", SECRET)
+    own = tmp_path / "data" / "memory.db.before-holidays"
+    own.touch()
     with opened(tmp_path) as memory:
         (found,) = memory.scope("ana").list()
         require((tmp_path / "data" / "memory.db.before-9").exists())
         memory.scope("ana").forget(found.id, never_again=True)
     assert files_with(tmp_path, "Quaggaxyz") == []
+    assert own.exists()
 
 
 JOURNAL = {

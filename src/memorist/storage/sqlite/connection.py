@@ -249,7 +249,8 @@ def delete_copies(path: str) -> None:
     here = Path(path)
     try:
         for copied in here.parent.glob(f"{escape(here.name)}.before-*"):
-            copied.unlink(missing_ok=True)
+            if copied.name.rpartition("-")[2].isdigit():  # others are the user's own files
+                copied.unlink(missing_ok=True)
     except OSError as error:
         raise StoreUnavailable(
             f"A copy from before a migration cannot be deleted: {error}"
