@@ -1,239 +1,69 @@
-"""Hosts of coding agents: their hooks, and how this server is added to their configuration.
+"""Hosts of coding agents: how this server and its hooks are added to their configuration.
 
-A host calls a hook on certain events with a JSON object on stdin. A hook prints context for the
-model and stores the user's prompt. It is limited in time and never makes the host fail: errors go
-to stderr. Each prompt of a session is stored once, whether the host passes it or it is read from
-the transcript; replies are stored only with the setting `memory_store_responses`. Only the last
-turn of a transcript is read: earlier ones were stored before, or must not be.
+The change is shown before it is written, other settings in the file stay, and a copy of it is kept.
 """
 
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tomllib
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, Field, ValidationError
-
-from ..errors import InvalidInput, NotFound, StoreUnavailable
-from ..ingest.validation import moment as parse_time
-from ..manage.turn_context import TurnContext
-from ..retrieve import render
+from ..errors import InvalidInput, Misconfigured
 from ..settings import Settings
 from ..storage import atomic
-from ..types import Filter, Message, frozen
+from ..types import frozen
 from . import Call
-
-if TYPE_CHECKING:
-    from ..sync import BlockingScope
+from .hooks import HOOKS
 
 NAME = "memorist"
-HOOKS = {
-    "session-start": "SessionStart",
-    "prompt": "UserPromptSubmit",
-    "stop": "Stop",
-    "pre-compact": "PreCompact",
-}  # argument of `memorist hook`: event of Claude Code
-TIMEOUT = 15  # seconds for a hook, in the configuration of a host
-SECONDS = 10.0  # after which a hook gives up and the host continues
-MAX_INPUT = 4 << 20  # bytes read from stdin
-MAX_TRANSCRIPT = 2 << 20  # bytes read from the end of a transcript
-MAX_TEXT = 20_000  # characters of one message
-DESKTOP = "Claude/claude_desktop_config.json"
-FILES = {  # by host: variable that names the folder, default folder below home, file
-    "claude-code": ("CLAUDE_CONFIG_DIR", "", ".claude.json"),
-    "hooks": ("CLAUDE_CONFIG_DIR", ".claude", "settings.json"),
-    "codex": ("CODEX_HOME", ".codex", "config.toml"),
-    "cursor": ("", ".cursor", "mcp.json"),
-    "claude-desktop": ("XDG_CONFIG_HOME", ".config", DESKTOP),
-    "claude-desktop on win32": ("APPDATA", ".config", DESKTOP),
-    "claude-desktop on darwin": ("", "Library/Application Support", DESKTOP),
-}
-AWAITING = "hook: "  # prefix of the checkpoint with what was recalled for the last prompt
-CANDIDATES = 200  # recent memories from which the most important are chosen
-_FROM_HOST = re.compile(
-    r"/[a-z][\w:-]*(?:\s|$)|\[Request interrupted"
-    r"|<(?:command-|local-command-|bash-|system-reminder|user-memory-input"
-    r"|user-prompt-submit-hook|task-notification)"
-)  # slash commands, and text that a host writes in place of the user
+TIMEOUT = 15  # seconds for a hook
+STARTS_WITHIN = 60  # seconds in which the server has to answer
 _OUR_TABLES = re.compile(  # up to the next table
     rf"(?m)^[ \t]*\[\s*mcp_servers\s*\.\s*\"?{NAME}\"?\s*[\].].*\n?(?:(?![ \t]*\[).*\n|.+\Z)*"
 )
 
 
-def answer(moment: str, call: Call, given: str) -> str:
-    """Run a hook and return what to print for the host. Raises as the client does."""
-    try:
-        fields = json.loads(given.strip() or "{}")
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput("A hook reads a JSON object on stdin: this is not JSON") from error
-    if not isinstance(fields, dict):
-        raise InvalidInput("A hook reads a JSON object on stdin")
-    event: defaultdict[str, str] = defaultdict(str)
-    for name, value in fields.items():
-        if isinstance(value, str):
-            event[name] = value
-    session = call.session or event["session_id"][:200]
-    call = replace(call, session=session or None)
-    with call.memory() as memory:
-        settings = memory.settings
-        if not call.space and settings.space == "default":
-            folder = os.environ.get("CLAUDE_PROJECT_DIR") or event["cwd"]
-            call = replace(call, space=project(folder))
-        mine = call.scope(memory)
-        context = ""
-        if moment == "prompt":
-            context = _handle_prompt(mine, settings, event["prompt"][:MAX_TEXT])
-        elif moment != "session-start":
-            turn = _last_turn(mine, event["transcript_path"])
-            keeps_replies = settings.memory_store_responses
-            mine.remember([each for each in turn if each.role == "user" or keeps_replies])
-            _mark_known(mine)
-            if moment == "stop":
-                _compare_reply(mine, turn)
-        elif not mine.privacy.disabled_reason():
-            # Pinned memories, then the most important recent ones, within the limits.
-            limit = settings.memory_context_limit
-            pinned = mine.list(Filter(pinned=True), limit=max(1, limit))
-            recent = mine.list(Filter(pinned=False), limit=CANDIDATES)
-            rest = sorted(recent, key=lambda memory: -memory.importance)
-            caps = render.Caps(limit=limit, chars=settings.memory_context_max_chars)
-            memories = [*pinned, *rest]
-            context = render.fit(memories, caps, render.block, skip=False).text
-    if not context:
-        return ""
-    output = {"hookEventName": HOOKS[moment], "additionalContext": context}
-    return json.dumps({"hookSpecificOutput": output})
+class Place(NamedTuple):
+    """Where a host keeps its servers."""
+
+    file: str
+    variable: str = ""  # of the environment, that names the folder
+    folder: str = ""  # below home, otherwise
+    section: str = "mcpServers"
 
 
-def project(folder: str) -> str | None:
-    """Return the space of a project: the name of its folder.
-
-    >>> project("/home/ana/code/shop/"), project("/")
-    ('shop', None)
-    """
-    return Path(folder).name[:200].strip() or None
+_APPLICATIONS = {"win32": ("APPDATA", ".config"), "darwin": ("", "Library/Application Support")}
 
 
-def _handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
-    """Return context for a prompt and store the prompt, in this order: it must not find itself."""
-    if not text.strip() or _FROM_HOST.match(text):
-        return ""
-    reply = mine.command(text)
-    if reply and (reply.done or reply.ids):  # else it was hardly meant for the memory
-        return f"The memory ran the user's command and says: {reply.say}"
-    limit = settings.memory_context_limit
-    max_chars = settings.memory_context_max_chars
-    context = ""
-    if limit and max_chars:
-        # A token has about four characters, so the number of characters decides.
-        found = mine.context(text, limit=limit, max_chars=max_chars, budget=max_chars)
-        context = found.text
-        _await_reply(mine, found)
-    mine.remember(_prompt_message(mine, text))
-    _mark_known(mine)
-    return context
+def _application(file: str, section: str = "mcpServers") -> Place:
+    """Return the place of a file in the folder where this system keeps those of applications."""
+    variable, folder = _APPLICATIONS.get(sys.platform, ("XDG_CONFIG_HOME", ".config"))
+    return Place(file, variable, folder, section)
 
 
-def _mark_known(mine: BlockingScope) -> None:
-    """Mark what this session just said as reported: the model has read it."""
-    with suppress(StoreUnavailable):
-        while mine.labels.session and mine.delta().more:
-            pass
-
-
-def _await_reply(mine: BlockingScope, found: TurnContext) -> None:
-    """Save which memories were recalled for a prompt, until the host passes the reply to it."""
-    if mine.labels.session and "memory" not in found.legs:
-        with suppress(StoreUnavailable):
-            thread = f"{AWAITING}{mine.labels.session}"
-            mine.checkpoints.save(thread, {"memory_context": {"recalled": found.ids}})
-
-
-def _compare_reply(mine: BlockingScope, turn: Sequence[Message]) -> None:
-    """Count whether the reply to a prompt used what was recalled for it."""
-    prompt = "".join(each.content for each in turn if each.role == "user")
-    reply = "\n".join(each.content for each in turn if each.role == "assistant")
-    if not mine.labels.session or not reply:
-        return
-    thread = f"{AWAITING}{mine.labels.session}"
-    with suppress(StoreUnavailable, NotFound):
-        saved = mine.checkpoints.load(thread)
-        mine.checkpoints.delete(thread)
-        recalled = saved["memory_context"]["recalled"]
-        mine.feedback(recalled, reply=reply[:MAX_TEXT], question=prompt)
-
-
-def _prompt_message(mine: BlockingScope, text: str, at: datetime | None = None) -> Message:
-    """Return a prompt as a message. The same prompt of a session always has the same id."""
-    content = f"{mine.labels.session}\0{text.strip()}".encode("utf-8", "surrogatepass")
-    digest = hashlib.sha256(content).hexdigest()[:32]
-    return Message(id=f"prompt-{digest}", content=text, role="user", at=at)
-
-
-class _Part(BaseModel):
-    type: str = ""
-    text: str = ""
-
-
-class _Content(BaseModel):
-    content: str | list[_Part]
-
-
-class _Record(BaseModel):
-    """A message in a transcript."""
-
-    type: Literal["user", "assistant"]
-    message: _Content
-    uuid: str = ""
-    timestamp: str | None = None
-    is_meta: Annotated[bool, Field(alias="isMeta")] = False  # written by the host
-    is_sidechain: Annotated[bool, Field(alias="isSidechain")] = False  # of a subagent
-
-
-def _last_turn(mine: BlockingScope, path: str) -> list[Message]:
-    """Return the last prompt in a transcript, and the replies to it."""
-    turn: list[Message] = []
-    if not path:
-        return turn
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - MAX_TRANSCRIPT))
-        lines = file.read().splitlines()
-    for line in lines:
-        try:
-            record = _Record.model_validate_json(line)
-        except ValidationError:  # cut off, damaged, or not a message
-            continue
-        text = record.message.content
-        if not isinstance(text, str):
-            text = "\n".join(part.text for part in text if part.type == "text")
-        text = text[:MAX_TEXT].strip()
-        if not text or record.is_meta or record.is_sidechain:  # without text: a tool result
-            continue
-        if _FROM_HOST.match(text):
-            continue
-        at = parse_time(record.timestamp)
-        if record.type == "user":
-            turn = [_prompt_message(mine, text, at)]
-        elif record.uuid:
-            reply = Message(id=record.uuid, content=text, role="assistant", at=at)
-            turn.append(reply)
-    return turn
+PLACES = {
+    "claude-code": Place(".claude.json", "CLAUDE_CONFIG_DIR"),
+    "hooks": Place("settings.json", "CLAUDE_CONFIG_DIR", ".claude", "hooks"),
+    "codex": Place("config.toml", "CODEX_HOME", ".codex", "mcp_servers"),
+    "cursor": Place("mcp.json", "", ".cursor"),
+    "claude-desktop": _application("Claude/claude_desktop_config.json"),
+    "vscode": _application("Code/User/mcp.json", "servers"),
+    "windsurf": Place("mcp_config.json", "", ".codeium/windsurf"),
+    "gemini-cli": Place("settings.json", "", ".gemini"),
+    "zed": Place("zed/settings.json", "XDG_CONFIG_HOME", ".config", "context_servers"),
+    "opencode": Place("opencode/opencode.json", "XDG_CONFIG_HOME", ".config", "mcp"),
+}
 
 
 @frozen
@@ -271,52 +101,105 @@ def plan_changes(
     options: Sequence[str],
     *,
     hooks: bool,
+    remove: bool = False,
 ) -> list[FileChange]:
-    """Return the changes that add this server, and its hooks, to a host. Raises InvalidInput."""
+    """Return the changes that add this server, and its hooks, to a host, or remove them.
+
+    Tools and hooks use the same space: that of the project, unless one is set. Raises InvalidInput.
+    """
     if hooks and host != "claude-code":
         raise InvalidInput(f"Hooks are supported for claude-code only, not for {host}")
-    path = shutil.which("memorist")
-    program = [os.path.abspath(path)] if path else [sys.executable, "-m", "memorist"]
-    executable, *arguments = program
-    entry: dict[str, Any] = {
-        "command": executable,
-        "args": [*arguments, "mcp", *options],
-    }
     environment = _export_settings(call)
-    if environment:
-        entry["env"] = environment
+    if hooks and "MEMORIST_SPACE" not in environment and "--project" not in options:
+        options = [*options, "--project"]
+    program = _program()
+    entry = _describe_server(host, [*program, "mcp", *options], environment)
     edits: dict[str, Callable[[str], str]] = {}
+    section = PLACES[host].section
     if host == "codex":
-        edits[host] = partial(_add_toml_table, entry=entry)
+        edits[host] = partial(_add_toml_table, entry=None if remove else entry)
     else:
-        edits[host] = partial(
-            _edit_json,
-            section="mcpServers",
-            edit=lambda servers: servers.update({NAME: entry}),
-        )
-    if hooks:
+        edits[host] = partial(_edit_json, section=section, edit=partial(_set_server, entry, remove))
+    if hooks or (remove and host == "claude-code"):
         variables = [f"{name}={quote(value)}" for name, value in environment.items()]
         command = " ".join([*variables, *map(quote, program), "hook"])
-        edits["hooks"] = partial(
-            _edit_json,
-            section="hooks",
-            edit=partial(_add_hooks, command=command),
-        )
+        edit = partial(_add_hooks, command="" if remove else command)
+        edits["hooks"] = partial(_edit_json, section="hooks", edit=edit)
     changes = []
-    for name, edit in edits.items():
-        variable, usual, last = FILES.get(f"{name} on {sys.platform}", FILES[name])
-        folder = os.environ.get(variable) or Path.home() / usual
-        file = Path(folder) / last
+    for name, edit_text in edits.items():
+        place = PLACES[name]
+        file = Path(os.environ.get(place.variable) or Path.home() / place.folder) / place.file
+        if remove and not file.exists():
+            continue
         try:
             before = file.read_text("utf-8") if file.exists() else ""
-            change = FileChange(path=file, before=before, after=edit(before))
+            change = FileChange(path=file, before=before, after=edit_text(before))
         except (ValueError, OSError, RecursionError) as error:
+            by_hand = json.dumps({section: {NAME: entry}}, indent=2)
             raise InvalidInput(
-                f"Cannot change {file}: {error}. See the documentation for how to add it by hand"
+                f"Cannot change {file}: {error}. Add it by hand: {by_hand}"
             ) from error
         if change.before != change.after:
             changes.append(change)
     return changes
+
+
+def _program() -> list[str]:
+    """Return the command that starts this program."""
+    path = shutil.which("memorist")
+    return [os.path.abspath(path)] if path else [sys.executable, "-m", "memorist"]
+
+
+def _describe_server(host: str, command: Sequence[str], environment: Mapping[str, str]) -> Any:
+    """Return the entry of this server in the form of a host."""
+    if host == "opencode":
+        entry: dict[str, Any] = {"type": "local", "command": [*command], "enabled": True}
+        return entry | ({"environment": dict(environment)} if environment else {})
+    entry = {"command": command[0], "args": [*command[1:]]}
+    if host == "vscode":
+        entry = {"type": "stdio", **entry}
+    if host == "zed":
+        entry = {"source": "custom", **entry}
+    return entry | ({"env": dict(environment)} if environment else {})
+
+
+def _set_server(entry: Any, remove: bool, servers: dict[str, Any]) -> None:
+    if remove:
+        servers.pop(NAME, None)
+    else:
+        servers[NAME] = entry
+
+
+def check_server(call: Call, options: Sequence[str]) -> None:
+    """Start the server as a host would, and wait for its first answer. Raises Misconfigured."""
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "memorist mcp install", "version": "1"},
+        },
+    }
+    command = [*_program(), "mcp", *options]
+    try:
+        done = subprocess.run(
+            command,
+            input=json.dumps(hello) + "\n",
+            capture_output=True,
+            text=True,
+            timeout=STARTS_WITHIN,
+            env=os.environ | _export_settings(call),
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Misconfigured(
+            f"The server does not start, so nothing was written: {error}"
+        ) from error
+    if '"serverInfo"' not in done.stdout:
+        why = done.stderr.strip().removeprefix("memorist: ") or f"it ended with {done.returncode}"
+        raise Misconfigured(f"The server does not start, so nothing was written. {why}")
 
 
 def _export_settings(call: Call) -> dict[str, str]:
@@ -350,7 +233,7 @@ def _edit_json(text: str, section: str, edit: Callable[[dict[str, Any]], None]) 
 
 
 def _add_hooks(hooks: dict[str, Any], command: str) -> None:
-    """Add each hook once; an older version of it is replaced."""
+    """Add each hook once, in place of an older version of it; without a command, remove it."""
     for argument, event in HOOKS.items():
         ours = re.compile(rf"(?s).*memorist.* hook {argument}\Z")
         groups = hooks.get(event, [])
@@ -365,18 +248,22 @@ def _add_hooks(hooks: dict[str, Any], command: str) -> None:
                     others.append(each)
             if others:
                 kept.append({**group, "hooks": others})
-        hook = {"type": "command", "command": f"{command} {argument}", "timeout": TIMEOUT}
-        hooks[event] = [*kept, {"hooks": [hook]}]
+        if command:
+            hook = {"type": "command", "command": f"{command} {argument}", "timeout": TIMEOUT}
+            kept.append({"hooks": [hook]})
+        if kept or event in hooks:
+            hooks[event] = kept
 
 
-def _add_toml_table(text: str, entry: Mapping[str, Any]) -> str:
-    """Put our table at the end. Comments and the order of other tables stay as they are."""
+def _add_toml_table(text: str, entry: Mapping[str, Any] | None) -> str:
+    """Put our table at the end, or remove it. Comments and other tables stay as they are."""
     before = tomllib.loads(text)
     if before.get("mcp_servers", {}).get(NAME) == entry:
         return text
-    lines = [_OUR_TABLES.sub("", text).rstrip(), "", f"[mcp_servers.{NAME}]"]
-    for name, value in entry.items():
-        lines.append(f"{name} = {_to_toml(value)}")
+    lines = [_OUR_TABLES.sub("", text).rstrip()]
+    if entry is not None:
+        lines += ["", f"[mcp_servers.{NAME}]"]
+        lines += [f"{name} = {_to_toml(value)}" for name, value in entry.items()]
     after = "\n".join([*lines, ""]).lstrip()
     others = []
     for data in (before, tomllib.loads(after)):

@@ -17,6 +17,7 @@ from memorist.interfaces.cli import app
 from memorist.types import Memory
 
 SESSION = "8f14e45f-ceea-467f-a0e6-2f3c1f3b9d11"
+SHOP = "shop-80b108"  # the space of /home/ana/code/shop
 Hook = Callable[..., Result]
 
 
@@ -40,7 +41,7 @@ def hook(tmp_path: Path) -> Hook:
     return call
 
 
-def kept(space: str = "shop", user: str = "ana") -> list[Memory]:
+def kept(space: str = SHOP, user: str = "ana") -> list[Memory]:
     with memorist.open(run_jobs=False) as memory:
         return sorted(memory.scope(user, space).list(), key=lambda each: each.id)
 
@@ -77,7 +78,7 @@ def test_a_prompt_is_kept_and_what_fits_the_next_one_is_told(hook: Hook) -> None
 
 def test_a_session_begins_with_what_is_pinned_and_known(hook: Hook) -> None:
     with memorist.open(run_jobs=False) as memory:
-        shop = memory.scope("ana", "shop")
+        shop = memory.scope("ana", SHOP)
         shop.remember("Deploys happen on Tuesdays.", kind="semantic")
         shop.remember("Never touch the billing tables.", pinned=True)
         memory.scope("ana", "garden").remember("The roses need water.", pinned=True)
@@ -90,8 +91,8 @@ def test_a_session_begins_with_what_is_pinned_and_known(hook: Hook) -> None:
 def test_a_session_begins_with_what_was_said_before_the_most_important_first(hook: Hook) -> None:
     hook("prompt", prompt="The shop is deployed with Ansible.")
     with memorist.open(run_jobs=False) as memory:
-        memory.scope("ana", "shop").remember("The billing tables are sacred.", importance=0.9)
-        memory.scope("ana", "shop").remember("It rains.", importance=0.1)
+        memory.scope("ana", SHOP).remember("The billing tables are sacred.", importance=0.9)
+        memory.scope("ana", SHOP).remember("It rains.", importance=0.1)
     told = context(hook("session-start", source="startup")).splitlines()
     assert ["billing" in told[1], "Ansible" in told[2], "rains" in told[3]] == [True] * 3
 
@@ -99,7 +100,7 @@ def test_a_session_begins_with_what_was_said_before_the_most_important_first(hoo
 def test_what_is_told_stays_within_its_limits(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     with memorist.open(run_jobs=False) as memory:
         for number in range(12):
-            memory.scope("ana", "shop").remember(
+            memory.scope("ana", SHOP).remember(
                 f"Rule {number}: the shop has {'very ' * 20}long rules.", pinned=True
             )
     assert len(context(hook("session-start")).splitlines()) == 6 + 2
@@ -181,13 +182,42 @@ def test_the_space_is_the_folder_of_the_project_or_the_one_that_is_named(
     hook("prompt", prompt="This is about the garden.")
     monkeypatch.setenv("MEMORIST_SPACE", "set")
     hook("prompt", prompt="This is about a setting.")
-    told = {
-        space: [each.text for each in kept(space)] for space in ("shop", "work", "garden", "set")
-    }
+    garden = "garden-9d1356"
+    told = {space: [each.text for each in kept(space)] for space in (SHOP, "work", garden, "set")}
     assert told == {
-        "shop": ["This is about the shop."], "work": ["This is about work."],
-        "garden": ["This is about the garden."], "set": ["This is about a setting."],
+        SHOP: ["This is about the shop."], "work": ["This is about work."],
+        garden: ["This is about the garden."], "set": ["This is about a setting."],
     }  # fmt: skip
+
+
+def test_two_projects_with_the_same_name_do_not_share(hook: Hook, tmp_path: Path) -> None:
+    for parent in ("one", "two"):
+        (tmp_path / parent / "shop").mkdir(parents=True)
+    hook("prompt", prompt="The shop is deployed with Ansible.", cwd=str(tmp_path / "one/shop"))
+    asked = "How is the shop deployed?"
+    assert context(hook("prompt", prompt=asked, cwd=str(tmp_path / "two/shop"))) == ""
+    assert "Ansible" in context(hook("prompt", prompt=asked, cwd=str(tmp_path / "one/shop")))
+
+
+def test_a_file_of_the_project_names_its_space_and_turns_memory_off(
+    hook: Hook, tmp_path: Path
+) -> None:
+    folder = tmp_path / "code/shop/src"
+    folder.mkdir(parents=True)
+    marker = folder.parent / ".memorist"
+    marker.write_text('space = "store"\n', "utf-8")
+    hook("prompt", prompt="The shop is deployed with Ansible.", cwd=str(folder))
+    assert [each.text for each in kept("store")] == ["The shop is deployed with Ansible."]
+    marker.write_text('space = "store"\nmemory = false\n', "utf-8")
+    assert context(hook("prompt", prompt="How is the shop deployed?", cwd=str(folder))) == ""
+    hook("prompt", prompt="The shop has a cellar.", cwd=str(folder))
+    marker.write_text('space = "store"\nmemory = true\n', "utf-8")
+    assert "Ansible" in context(hook("prompt", prompt="How is the shop deployed?", cwd=str(folder)))
+    assert "The shop has a cellar." not in [each.text for each in kept("store")]
+    marker.write_text("memory = maybe", "utf-8")
+    done = hook("prompt", prompt="Hello there, shop.", cwd=str(folder))
+    assert done.exit_code == 0
+    assert ".memorist cannot be read" in done.stderr
 
 
 def test_an_incognito_chat_leaves_no_byte_and_its_turns_are_not_kept_when_it_ends(
@@ -323,7 +353,7 @@ def anywhere(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("anywhere")
 def test_a_prompt_is_told_the_profile_and_what_is_pinned_whatever_it_asks(hook: Hook) -> None:
     with memorist.open(run_jobs=False) as memory:
-        shop = memory.scope("ana", "shop")
+        shop = memory.scope("ana", SHOP)
         shop.consent.set("tone", "brief")
         shop.remember("Never touch the billing tables.", pinned=True)
         shop.remember("The shop is deployed with Ansible.")
@@ -339,7 +369,7 @@ def test_a_prompt_is_told_what_others_changed_once_and_not_what_it_said_itself(h
     hook("prompt", prompt="The shop is deployed with Ansible.")
     assert context(hook("prompt", prompt="How is the shop deployed?")).startswith("<memory>")
     with memorist.open(run_jobs=False) as memory:
-        shop = memory.scope("ana", "shop")
+        shop = memory.scope("ana", SHOP)
         shop.edit(kept()[0].id, "The shop is deployed with Terraform.")
     told = context(hook("prompt", prompt="How is the shop deployed?")).splitlines()
     assert told[0] == "Memory updates since rev 2:"
@@ -357,7 +387,7 @@ def test_pinned_and_recalled_memories_share_the_limit(
     monkeypatch.setenv("MEMORIST_MEMORY_CONTEXT_LIMIT", str(limit))
     monkeypatch.setenv("MEMORIST_MEMORY_CONTEXT_MAX_CHARS", "1500")
     with memorist.open(run_jobs=False) as memory:
-        shop = memory.scope("ana", "shop")
+        shop = memory.scope("ana", SHOP)
         for number in range(12):
             shop.remember(f"Pinned note {number} on the garden.", pinned=True, policy="milton")
             shop.remember(f"The shop is deployed by server {number}.", policy="milton")
@@ -371,7 +401,7 @@ def test_pinned_and_recalled_memories_share_the_limit(
 
 def uses() -> list[str]:
     with memorist.open(run_jobs=False) as memory:
-        return [event.status for event in memory.scope("ana", "shop").events(op="use")]
+        return [event.status for event in memory.scope("ana", SHOP).events(op="use")]
 
 
 @pytest.mark.spec("THE-98")
@@ -379,7 +409,7 @@ def uses() -> list[str]:
 def test_a_turn_that_used_what_was_told_is_counted_when_it_ends(hook: Hook, tmp_path: Path) -> None:
     transcript = tmp_path / "transcript.jsonl"
     with memorist.open(run_jobs=False) as memory:
-        memory.scope("ana", "shop").remember("The shop is deployed with Ansible.")
+        memory.scope("ana", SHOP).remember("The shop is deployed with Ansible.")
     asked = "How is the shop deployed?"
     for number, reply in enumerate(("By Ansible, of course.", "I do not know how the shop is.")):
         hook("prompt", prompt=asked)
@@ -391,7 +421,7 @@ def test_a_turn_that_used_what_was_told_is_counted_when_it_ends(hook: Hook, tmp_
     assert uses() == ["skipped", "ok"], "newest first, each turn once"
     assert {each.labels.role for each in kept()} <= {None, "user"}, "replies are not stored"
     with memorist.open(run_jobs=False) as memory:
-        assert memory.scope("ana", "shop").checkpoints.list() == []
+        assert memory.scope("ana", SHOP).checkpoints.list() == []
 
 
 @pytest.mark.usefixtures("anywhere")

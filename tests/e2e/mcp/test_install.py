@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from memorist.interfaces.cli import app
-from memorist.interfaces.hosts import HOOKS
+from memorist.interfaces.hooks import HOOKS
 
 Install = Callable[..., Result]
 FILES = {
@@ -23,7 +23,13 @@ FILES = {
     "cursor": ".cursor/mcp.json",
     "claude-desktop": ".config/Claude/claude_desktop_config.json",
     "codex": ".codex/config.toml",
+    "vscode": ".config/Code/User/mcp.json",
+    "windsurf": ".codeium/windsurf/mcp_config.json",
+    "gemini-cli": ".gemini/settings.json",
+    "zed": ".config/zed/settings.json",
+    "opencode": ".config/opencode/opencode.json",
 }
+SECTIONS = {"vscode": "servers", "zed": "context_servers", "opencode": "mcp"}
 
 
 @pytest.fixture
@@ -37,7 +43,9 @@ def install(home: Path) -> Install:
 
 def entry(home: Path, host: str) -> Any:
     text = (home / FILES[host]).read_text("utf-8")
-    return tomllib.loads(text)["mcp_servers"] if host == "codex" else json.loads(text)["mcpServers"]
+    if host == "codex":
+        return tomllib.loads(text)["mcp_servers"]
+    return json.loads(text)[SECTIONS.get(host, "mcpServers")]
 
 
 @pytest.mark.parametrize("host", FILES)
@@ -47,8 +55,18 @@ def test_a_host_is_told_how_to_start_it_once(install: Install, home: Path, host:
     assert "+" in done.stdout
     assert "memorist" in done.stdout
     found = entry(home, host)["memorist"]
-    assert os.path.isabs(found["command"])
-    assert found["args"][-1] == "mcp"
+    command = found["command"]
+    program, *words = command if host == "opencode" else [command, *found["args"]]
+    assert os.path.isabs(program)
+    assert words[-1] == "mcp"
+    forms = {
+        "vscode": ("type", "stdio"),
+        "zed": ("source", "custom"),
+        "opencode": ("type", "local"),
+    }
+    if host in forms:
+        name, value = forms[host]
+        assert found[name] == value
     written = (home / FILES[host]).read_bytes()
     again = install(host, "--yes")
     assert "already" in again.stderr
@@ -216,3 +234,71 @@ def test_a_link_to_the_file_stays_a_link(install: Install, home: Path, tmp_path:
 def test_a_host_has_to_be_named(install: Install) -> None:
     assert install("nonsense").exit_code == 2
     assert CliRunner().invoke(app, ["mcp", "install"]).exit_code == 2
+
+
+@pytest.mark.parametrize("host", FILES)
+def test_uninstalling_leaves_the_file_as_it_was_without_it(
+    install: Install, home: Path, host: str
+) -> None:
+    path = home / FILES[host]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    section = "mcp_servers" if host == "codex" else SECTIONS.get(host, "mcpServers")
+    before = "# mine\n[tools]\nx = 1\n" if host == "codex" else json.dumps({section: {"x": {}}})
+    path.write_text(before, "utf-8")
+    install(host, "--yes")
+    assert "memorist" in entry(home, host)
+    done = CliRunner().invoke(app, ["mcp", "uninstall", host, "--yes"])
+    assert done.exit_code == 0
+    after = path.read_text("utf-8")
+    assert after == before if host == "codex" else json.loads(after) == json.loads(before)
+    again = CliRunner().invoke(app, ["mcp", "uninstall", host, "--yes"])
+    assert "not configured" in again.stderr
+
+
+def test_uninstalling_removes_the_hooks_and_keeps_those_of_others(
+    install: Install, home: Path
+) -> None:
+    path = home / ".claude/settings.json"
+    path.parent.mkdir()
+    other = {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}
+    path.write_text(json.dumps({"hooks": other}), "utf-8")
+    install("claude-code", "--hooks", "--yes")
+    assert "memorist" in path.read_text("utf-8")
+    CliRunner().invoke(app, ["mcp", "uninstall", "claude-code", "--yes"])
+    hooks = json.loads(path.read_text("utf-8"))["hooks"]
+    assert {event: groups for event, groups in hooks.items() if groups} == other
+
+
+def test_a_server_that_cannot_start_is_not_written(
+    install: Install, home: Path, tmp_path: Path
+) -> None:
+    package = tmp_path / "without/mcp"  # found before the real one: as if the extra were missing
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('No module', name='mcp')", "utf-8")
+    done = install("cursor", "--yes", PYTHONPATH=str(package.parent))
+    assert done.exit_code != 0
+    assert "nothing was written" in done.stderr
+    assert 'pip install "memorist[mcp]"' in done.stderr
+    assert not (home / FILES["cursor"]).exists()
+
+
+def test_hooks_and_tools_of_a_project_share_one_space(install: Install, home: Path) -> None:
+    install("claude-code", "--hooks", "--yes")
+    assert entry(home, "claude-code")["memorist"]["args"][-1] == "--project"
+    install("claude-code", "--hooks", "--yes", MEMORIST_SPACE="work")
+    found = entry(home, "claude-code")["memorist"]
+    assert "--project" not in found["args"]
+    assert found["env"]["MEMORIST_SPACE"] == "work"
+    assert "MEMORIST_SPACE=work" in (home / ".claude/settings.json").read_text("utf-8")
+
+
+def test_a_file_with_comments_is_left_alone_and_the_entry_shown(
+    install: Install, home: Path
+) -> None:
+    path = home / FILES["zed"]
+    path.parent.mkdir(parents=True)
+    path.write_text("// Zed settings\n{}\n", "utf-8")
+    done = install("zed", "--yes")
+    assert done.exit_code == 2
+    assert '"context_servers"' in done.stderr
+    assert path.read_text("utf-8") == "// Zed settings\n{}\n"

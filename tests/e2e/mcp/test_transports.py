@@ -67,6 +67,9 @@ async def test_options_say_whose_memory_it_is(tmp_path: Path) -> None:
     async with over_stdio(db, "--user", "bo") as elsewhere:
         assert (await call(elsewhere, "memory_query", query="bees"))["memories"] == []
     async with over_stdio(db, "--user", "bo", "--project", cwd=folder) as inside:
+        assert (await call(inside, "memory_query", query="bees"))["memories"] == []
+    (folder / ".memorist").write_text('space = "shop"', "utf-8")
+    async with over_stdio(db, "--user", "bo", "--project", cwd=folder) as inside:
         assert len((await call(inside, "memory_query", query="bees"))["memories"]) == 1
     async with over_stdio(db, "--user", "bo", "--space", "shop", "--tenant", "acme") as other:
         assert (await call(other, "memory_query", query="bees"))["memories"] == []

@@ -24,7 +24,17 @@ from .database import on_signals
 from .output import as_json, line, note
 
 DRAIN_SECONDS = 10  # for requests in flight when the server stops
-Hosts = Literal["claude-code", "codex", "cursor", "claude-desktop"]
+Hosts = Literal[
+    "claude-code",
+    "codex",
+    "cursor",
+    "claude-desktop",
+    "vscode",
+    "windsurf",
+    "gemini-cli",
+    "zed",
+    "opencode",
+]
 Moments = Literal["session-start", "prompt", "stop", "pre-compact", "before", "after"]
 
 
@@ -137,7 +147,7 @@ def create(
 @command("mcp")
 def mcp(
     call: Call,
-    action: Literal["install"] | None = None,
+    action: Literal["install", "uninstall"] | None = None,
     host: Hosts | None = None,
     *,
     agent: str | None = None,
@@ -149,13 +159,14 @@ def mcp(
     """Serve MCP on stdin and stdout, or add the server to the configuration of a host.
 
     Args:
-        action: <[install]> Add this server to a host.
+        action: <[install|uninstall]> Add this server to a host, or remove it.
         agent: <NAME> Answer as this agent, restricted by its allowlist.
-        project: Use the name of the current folder as the space.
+        project: Use a space of the current folder, or the one that its file .memorist names.
         hooks: With install: also add hooks, for claude-code.
         yes: With install: write without asking.
         dry_run: With install: only show the change.
-        host: <[HOST]> claude-code, codex, cursor, claude-desktop.
+        host: <[HOST]> claude-code, codex, cursor, claude-desktop, vscode, windsurf, gemini-cli, zed,
+            opencode.
 
     Example: memorist mcp install claude-code --hooks
     """
@@ -167,21 +178,25 @@ def mcp(
     options = ["--agent", agent] if agent else []
     if project:
         options.append("--project")
-    changes = load("interfaces.hosts").plan_changes(host, call, options, hooks=hooks)
+    hosts = load("interfaces.hosts")
+    remove = action == "uninstall"
+    changes = hosts.plan_changes(host, call, options, hooks=hooks, remove=remove)
     for change in changes:
         line(change.diff())
     if not changes:
-        note(f"Memorist is already configured in {host}.")
+        note(f"Memorist is {'not' if remove else 'already'} configured in {host}.")
     elif dry_run:
         note("Nothing was written.")
     elif not yes and not (sys.stdin.isatty() and typer.confirm("Write this?", err=True)):
         note("Nothing was written. Use --yes to write without asking.")
     else:
+        if not remove:
+            hosts.check_server(call, options)
         for change in changes:
             backup = change.write()
             saved = f"; the previous file is {backup}" if backup else ""
             note(f"Wrote {change.path}{saved}")
-        note(f"Restart {host} to use it.")
+        note(f"Restart {host} to {'stop using' if remove else 'use'} it.")
 
 
 def _serve(call: Call, agent: str | None, project: bool) -> None:
@@ -199,7 +214,11 @@ def _serve(call: Call, agent: str | None, project: bool) -> None:
     gc.enable()
     gc.freeze()
     if project and not call.space:
-        call = replace(call, space=load("interfaces.hosts").project(os.getcwd()))
+        found = load("interfaces.projects").find_project(os.getcwd())
+        call = replace(call, space=found.space)
+        if found.memory is not None:
+            with call.mine() as mine:
+                found.apply(mine)
     anyio.run(lambda: server.serve_stdio(call, agent=agent))
 
 
@@ -234,7 +253,7 @@ def hook(call: Call, when: Moments, text: str | None = None, *, reply: str | Non
 
 def _run_host_hook(call: Call, when: str) -> None:
     """Run a hook with limits of time and input size. Errors go to stderr; the host continues."""
-    hooks = load("interfaces.hosts")
+    hooks = load("interfaces.hooks")
     answers: list[str] = []
 
     def work() -> None:
