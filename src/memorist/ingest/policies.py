@@ -42,7 +42,7 @@ class Facts:
     caps_rules: bool = True  # these limits hold for rules too, and not only for a language model
     longest: int = 280  # characters of one fact
     of_subject: bool = False  # they belong to their subject instead of the speaker
-    # A model's facts need only nearly half of their words from the turn, and replace those of rules.
+    # A model's facts need only nearly half of their words from the turn, and replace the rules'.
     trusts_model: bool = False
 
 

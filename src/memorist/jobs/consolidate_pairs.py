@@ -112,8 +112,8 @@ def compare_vectors(
     others: NDArray[np.intp],
     bands: Bands,
 ) -> list[NearRows]:
-    """Return the pairs that are near enough, nearest first: of each memory a few that a model may be
-    asked about and a few others, of the same speaker.
+    """Return the pairs that are near enough, nearest first: of each memory a few that a model may
+    be asked about and a few others, of the same speaker.
     """
     found: dict[tuple[int, int], float] = {}
     other_vectors = snapshot.vectors(others)

@@ -175,9 +175,9 @@ class Consent(Place):
         """Propose what was inferred about the person from these memories.
 
         A sensitive field waits for `approve`. A benign one takes effect (it is `decided`) if two
-        statements of the person that agree support it, or a confident insight. Raises InvalidInput; NotAllowed
-        if the evidence is not the person's own words; ConsentMissing if they denied it before;
-        Refused while memory is off.
+        statements of the person that agree support it, or a confident insight. Raises InvalidInput;
+        NotAllowed if the evidence is not the person's own words; ConsentMissing if they denied it
+        before; Refused while memory is off.
         """
         text = _check_value(field, value)
         scope = self.scope

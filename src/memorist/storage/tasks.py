@@ -257,7 +257,7 @@ class Tasks:
 
 
 async def add(tx: Transaction, *tasks: NewTask, once: bool = False) -> None:
-    """Add tasks in the transaction's scope; with `once`, leave those that are queued as they are."""
+    """Add tasks in the transaction's scope; with `once`, leave those that are queued alone."""
     if not tasks:
         return
     await tx.create_scope()

@@ -1,7 +1,7 @@
 """The steps of a workflow: numbered, short, and orders instead of reports or thoughts.
 
-Whether a line is an order is judged by its first word: an everyday English word has to be a verb. Other
-words, such as commands and words of other languages, may be one.
+Whether a line is an order is judged by its first word: an everyday English word has to be a verb.
+Other words, such as commands and words of other languages, may be one.
 """
 
 import re
@@ -17,7 +17,8 @@ MAX_STEP_CHARS = 240
 MAX_TOKENS = 400  # of a workflow
 _NUMBER = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•])\s+")
 _WHO = re.compile(
-    r"(?i)(?:(?:first|second|third|next|then|after that|afterwards|finally|lastly|now|and)\b,? ){0,2}"
+    r"(?i)(?:(?:first|second|third|next|then|after that|afterwards|finally|lastly|now|and)\b"
+    r",? ){0,2}"
     r"(?:(?:i|we|you|one|the (?:user|agent|executor))(?:'ll|'d)? "
     r"(?:(?:should|must|will|can|may|would|need to|needs to|have to|has to|ought to|want to)\b )?)?"
     r"(?:then |always )?"
@@ -36,8 +37,8 @@ _VERBS = word_set("""
     add agree allow answer ask avoid be begin book bring build burn buy call calm care carry catch
     change check choose clean clear climb close come complete continue cook cool count cover cross
     cut date deal decide discuss do don't double draw dress drink drive drop dry eat email empty end
-    enjoy enter excuse exercise expect explain face figure fill find finish fit fix fly follow forget
-    form forward free get give go group grow guess hand hang have head hear help hit hold hurry
+    enjoy enter excuse exercise expect explain face figure fill find finish fit fix fly follow
+    forget form forward free get give go group grow guess hand hang have head hear help hit hold hurry
     imagine invite join jump just keep kill know land lay lead learn leave let lie lift light like
     line list listen live look lose love make map mark meet message mind miss move name never note
     notice number offer only open order own paint park pass pay phone photo pick place plan plant
