@@ -11,7 +11,7 @@ import pytest
 
 from memorist.errors import RevisionConflict
 from memorist.ports import LlmUsage
-from memorist.storage import Save
+from memorist.storage import Save, tasks
 from memorist.storage.store import Store
 from memorist.storage.tasks import NewTask, Task
 from memorist.types import Memory, Scope
@@ -108,6 +108,14 @@ async def test_the_same_work_waits_once_and_the_earlier_time_counts(store: Store
         await apply(store, NewTask(name="consolidate", due_at=due))
     (task,) = await claim(store)
     assert task.due_at == NOW
+
+
+async def test_work_that_is_asked_for_once_leaves_what_waits_as_it_is(store: Store) -> None:
+    for due in (LATER, NOW):
+        async with store.transaction(ANA) as tx:
+            await tasks.add(tx, NewTask(name="consolidate", due_at=due), once=True)
+    assert await claim(store) == []
+    assert [task.due_at for task in await claim(store, now=LATER)] == [LATER]
 
 
 async def test_many_workers_never_get_the_same_work(store: Store) -> None:
@@ -227,6 +235,7 @@ async def test_each_scope_gets_a_duty_once_and_the_whole_store_only_one(store: S
     assert await store.tasks.seed("consolidate", due=due.__getitem__, latest=LATER) == 2
     assert await store.tasks.seed("consolidate", due=due.__getitem__, latest=LATER) == 0
     assert await store.tasks.seed("extract", due=due.__getitem__, latest=LATER, where="one") == 1
+    assert await store.tasks.seed("embed", due=due.__getitem__, latest=LATER, where="queued") == 0
     found = await claim(store, now=LATER)
     assert [(t.name, t.scope, t.due_at) for t in found] == [
         ("consolidate", ANA, NOW), ("extract", ANA, NOW), ("consolidate", BOB, LATER),
