@@ -364,6 +364,8 @@ def test_a_step_that_is_not_an_order_is_refused(step: str) -> None:
         "If the build fails, roll back",
         "kubectl apply -f service.yaml",
         "Carefully check the log",
+        "Apply the patch",
+        "Reply to the ticket",
         "Don't restart the database",
         "Prüfe das Protokoll",
         "Double-check the tag",

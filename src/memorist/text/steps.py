@@ -15,6 +15,7 @@ from .tokens import count_tokens, word_set
 MAX_STEPS = 20  # of a workflow
 MAX_STEP_CHARS = 240
 MAX_TOKENS = 400  # of a workflow
+MOST_BEFORE = 4  # conditions and adverbs that are passed over before an order
 _NUMBER = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•])\s+")
 _WHO = re.compile(
     r"(?i)(?:(?:first|second|third|next|then|after that|afterwards|finally|lastly|now|and)\b"
@@ -27,7 +28,7 @@ _MIND = re.compile(
     r"(?i)(?:the user|the person|he|she|they|i|we)\b (?:\w+ )?"
     r"(?:feels?|thinks?|believes?|seems?|wants?|hopes?|worries|likes?|prefers?|trusts?)\b"
 )
-_FIRST = re.compile(r"\W*([\w'’]+)")
+_WORD = re.compile(r"[\w'’]+")
 # What comes before an order: "If it fails, roll back", "Carefully check …".
 _BEFORE = word_set("""
     if when once while after before until unless in on at for from with without to by as during
@@ -99,13 +100,17 @@ def is_order(line: str) -> bool:
     >>> [is_order(line) for line in ("Push it", "If it fails, stop", "kubectl apply", "It is done")]
     [True, True, True, False]
     """
-    found = _FIRST.match(line)
-    if found is None:
-        return False
-    word = found[1].lower().replace("’", "'")
-    if word in _BEFORE:
-        _, comma, order = line.partition(", ")
-        return not comma or is_order(order)
-    if word.endswith("ly"):
-        return is_order(line[found.end() :])
-    return word in _VERBS or not is_common(word)
+    for _ in range(MOST_BEFORE):
+        found = _WORD.search(line)
+        if found is None:
+            break
+        word = found[0].lower().replace("’", "'")
+        if word in _BEFORE:
+            _, comma, line = line.partition(", ")
+            if not comma:
+                return True
+        elif word.endswith("ly") and is_common(word.removesuffix("ly")):
+            line = line[found.end() :]
+        else:
+            return word in _VERBS or not is_common(word)
+    return False
