@@ -293,7 +293,7 @@ async def save_checkpoint(
 ) -> SavedCheckpoint:
     """Save the state of a thread. It replaces the previous checkpoint."""
     checkpoints = access.scope(query).checkpoints
-    return await checkpoints.save(thread, body.model_dump())
+    return await checkpoints.save(thread, dict(body))
 
 
 @memories.get("/v1/memory/export", **users.AS_LINES)
