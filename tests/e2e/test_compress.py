@@ -174,7 +174,7 @@ async def test_what_is_pinned_or_saved_on_purpose_stays_as_it_is(place: str) -> 
         done = await ana.compress(threshold=1)
         assert {first[0].id, turn}.isdisjoint(done.memories)
         left = await everything(ana, labels=Labels(session="s0"))
-        assert {(m.pinned, m.manually_saved) for m in left} == {(True, False), (False, True)}
+        assert {(m.pinned, m.manually_saved) for m in left} == {(True, True), (False, True)}
 
 
 async def test_compressing_can_be_undone_whole(place: str) -> None:
