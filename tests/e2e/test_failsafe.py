@@ -287,6 +287,7 @@ async def test_an_item_of_no_known_type_is_refused_while_the_store_is_away(
         {"tags": "tea"},
         {"evidence": [7]},
         {"request_id": "r\0"},
+        {"id": "i\0"},
         {"source": "a\ud800"},
     ],
 )

@@ -293,6 +293,8 @@ def message(given: object, labels: Labels) -> Message | Skipped:
         value = getattr(found, name)
         if not isinstance(value, str) and not (value is None and name in _OPTIONAL):
             raise InvalidInput(f"A message's {name!r} is text, not {type(value).__name__}")
+        if name != "content" and value is not None and value != normalize.storable(value):
+            raise InvalidInput(f"A message's {name!r} has characters that cannot be stored")
     if found.role.casefold() not in authority.ROLE_WORDS:
         known = ", ".join(sorted(authority.ROLE_WORDS))
         raise InvalidInput(
