@@ -24,6 +24,7 @@ from .database import on_signals
 from .output import as_json, line, note
 
 DRAIN_SECONDS = 10  # for requests in flight when the server stops
+SWITCH_SECONDS = 0.001  # after which a thread that computes lets the event loop go on
 Hosts = Literal[
     "claude-code",
     "codex",
@@ -108,6 +109,7 @@ def serve(
             server.capture_signals = nullcontext  # type: ignore
             await server.serve()
 
+    sys.setswitchinterval(SWITCH_SECONDS)
     asyncio.run(run())
 
 
