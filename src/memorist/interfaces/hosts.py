@@ -34,7 +34,7 @@ _OUR_TABLES = re.compile(  # up to the next table
 )
 
 
-class Place(NamedTuple):
+class HostFile(NamedTuple):
     """Where a host keeps its servers."""
 
     file: str
@@ -46,23 +46,23 @@ class Place(NamedTuple):
 _APPLICATIONS = {"win32": ("APPDATA", ".config"), "darwin": ("", "Library/Application Support")}
 
 
-def _application(file: str, section: str = "mcpServers") -> Place:
+def _application(file: str, section: str = "mcpServers") -> HostFile:
     """Return the place of a file in the folder where this system keeps those of applications."""
     variable, folder = _APPLICATIONS.get(sys.platform, ("XDG_CONFIG_HOME", ".config"))
-    return Place(file, variable, folder, section)
+    return HostFile(file, variable, folder, section)
 
 
 PLACES = {
-    "claude-code": Place(".claude.json", "CLAUDE_CONFIG_DIR"),
-    "hooks": Place("settings.json", "CLAUDE_CONFIG_DIR", ".claude", "hooks"),
-    "codex": Place("config.toml", "CODEX_HOME", ".codex", "mcp_servers"),
-    "cursor": Place("mcp.json", "", ".cursor"),
+    "claude-code": HostFile(".claude.json", "CLAUDE_CONFIG_DIR"),
+    "hooks": HostFile("settings.json", "CLAUDE_CONFIG_DIR", ".claude", "hooks"),
+    "codex": HostFile("config.toml", "CODEX_HOME", ".codex", "mcp_servers"),
+    "cursor": HostFile("mcp.json", "", ".cursor"),
     "claude-desktop": _application("Claude/claude_desktop_config.json"),
     "vscode": _application("Code/User/mcp.json", "servers"),
-    "windsurf": Place("mcp_config.json", "", ".codeium/windsurf"),
-    "gemini-cli": Place("settings.json", "", ".gemini"),
-    "zed": Place("zed/settings.json", "XDG_CONFIG_HOME", ".config", "context_servers"),
-    "opencode": Place("opencode/opencode.json", "XDG_CONFIG_HOME", ".config", "mcp"),
+    "windsurf": HostFile("mcp_config.json", "", ".codeium/windsurf"),
+    "gemini-cli": HostFile("settings.json", "", ".gemini"),
+    "zed": HostFile("zed/settings.json", "XDG_CONFIG_HOME", ".config", "context_servers"),
+    "opencode": HostFile("opencode/opencode.json", "XDG_CONFIG_HOME", ".config", "mcp"),
 }
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from ..context import Context
 from ..errors import InvalidInput
 from ..ingest import validation
-from ..readers import BETWEEN_PEOPLE, Found, find, read
+from ..readers import BETWEEN_PEOPLE, FilesByFormat, find, read
 from ..readers.source import How, Skipped
 from ..types import Draft, Receipt, Scope
 
@@ -105,7 +105,7 @@ def _select(
         yield item
 
 
-def _require_name(found: Found, user: str) -> None:
+def _require_name(found: FilesByFormat, user: str) -> None:
     """Raise InvalidInput unless the user of the scope is one of the speakers."""
     how = How(user=user)
     for _ in islice(read(found, how), 1000):

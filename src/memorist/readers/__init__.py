@@ -109,7 +109,7 @@ def detect(source: Source) -> str | None:
     return None
 
 
-class Found(NamedTuple):
+class FilesByFormat(NamedTuple):
     """What there is to import: the files of each format, and those of no known one."""
 
     files: dict[str, list[Source]]
@@ -120,14 +120,14 @@ class Found(NamedTuple):
         return sum(source.size for files in self.files.values() for source in files)
 
 
-def find(path: Path, named: str = "auto") -> Found:
+def find(path: Path, named: str = "auto") -> FilesByFormat:
     """Find the files to import at a path, by format.
 
     Raises InvalidInput if the format has no such name, or none of the files has a known one.
     """
     if named != "auto" and named not in FORMATS:
         raise InvalidInput(f"Unknown format {named!r}: use auto or one of {', '.join(FORMATS)}")
-    found = Found({}, [])
+    found = FilesByFormat({}, [])
     sources = find_sources(path)
     for source in sources:
         name = detect(source)
@@ -149,7 +149,7 @@ def _is_note(named: str, source: Source) -> bool:
     return named in _MARKDOWN and notes.is_markdown(source)
 
 
-def read(found: Found, how: How) -> Iterator[tuple[str, Draft | Skipped]]:
+def read(found: FilesByFormat, how: How) -> Iterator[tuple[str, Draft | Skipped]]:
     """Yield each item of the files with its format. A damaged file ends with what is damaged."""
     for _ in found.unknown:
         yield "", Skipped(UNKNOWN)

@@ -11,9 +11,7 @@ from .source import How, Items, Skipped, Source, digest, message, moment, read_j
 
 SIDE_CHAIN = "a conversation of a subagent"
 DAMAGED = "a line that is not JSON"
-_WRAPPED = re.compile(
-    r"\s*<(?:command-|local-command|system-reminder|environment_context|user_inst)"
-)
+_WRAPPED = re.compile(r"<(?:command-|local-command|system-reminder|environment_context|user_inst)")
 _REMINDER = re.compile(r"(?s)<system-reminder>.{0,20000}?</system-reminder>")
 
 
@@ -39,7 +37,7 @@ def _read_line(line: dict[str, Any], source: Source) -> Any:
     text = _REMINDER.sub("", text_of(said.get("content")))
     if not text.strip():
         return Skipped(TOOL)
-    if _WRAPPED.match(text):
+    if _WRAPPED.match(text.lstrip()):
         return Skipped("a command of the program")
     session = line.get("sessionId") or source.stem
     return message(
@@ -83,7 +81,7 @@ def _read_codex_line(line: dict[str, Any], session: str, number: int, *, has_eve
         return Skipped(f"a line of type {kind or line.get('type')!r:.40}")
     if role not in ("user", "assistant"):
         return Skipped(SYSTEM)
-    if _WRAPPED.match(text):
+    if _WRAPPED.match(text.lstrip()):
         return Skipped("a command of the program")
     return message(
         text,

@@ -33,7 +33,7 @@ _LISTS = "results memories items".split()
 _HEADING = re.compile(r"(#{1,6})\s+(.+)")
 _BULLET = re.compile(r"\s{0,12}(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?(.+)")
 _CATEGORY = re.compile(r"\[([\w -]{1,40})\]\s+(.+)")
-_RELATION = re.compile(r"([\w -]{1,40}?)\s*\[\[([^\]|]{1,200})(?:\|[^\]]{0,200})?\]\]$")
+_RELATION = re.compile(r"([\w-][\w -]{0,40})\[\[([^\]|]{1,200})(?:\|[^\]]{0,200})?\]\]$")
 _LINK = re.compile(r"!?\[\[([^\]|]{1,200})(?:\|([^\]]{1,200}))?\]\]")
 _TAG = re.compile(r"(?<!\S)#([\w/-]{1,60})")
 _FRONT = re.compile(r"---\s*\n(.{0,20000}?)\n---\s*(?:\n|\Z)", re.S)
@@ -177,8 +177,8 @@ def _read_entry(
     relation = _RELATION.fullmatch(entry)
     if category:
         entry = category[2]
-    elif relation and relation[1]:
-        entry = f"{title} {relation[1].replace('_', ' ')} {relation[2]}"
+    elif relation:
+        entry = f"{title} {relation[1].strip().replace('_', ' ')} {relation[2]}"
     found = [*tags, *_TAG.findall(entry)]
     text = _LINK.sub(lambda link: link[2] or link[1], _TAG.sub("", entry)).strip()
     return note(
