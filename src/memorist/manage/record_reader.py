@@ -108,6 +108,8 @@ def read_record(record: Mapping[str, Any], how: Import) -> Record:
         return Record(kind, None, how.scope, origin)
     value = _READERS[kind](data)
     check_sizes(value, how)
+    if isinstance(value, Memory):  # after the check: it takes long for a long text
+        value = edit.reword(value, value.text)
     scope = how.scope
     if scope is None:
         if not isinstance(origin, Mapping) or set(origin) != {"tenant", "user", "space"}:
@@ -146,7 +148,7 @@ def _read_memory(data: Mapping[str, Any]) -> Memory:
         memory = replace(memory, superseded_by=None, purge_at=None)
     if id in (memory.superseded_by, *memory.evidence_ids):
         raise InvalidInput(f"Memory {id!r:.60} names itself as its evidence or its successor")
-    return edit.reword(memory, normalize.storable(memory.text), tags=tags)
+    return replace(memory, text=normalize.storable(memory.text), tags=tags)
 
 
 def _read_message(data: Mapping[str, Any]) -> SeenMessage:
