@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import random
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import apsw
@@ -74,8 +76,8 @@ class Person:
 class Trial:
     """A crowd of people and their operations, each chosen by chance."""
 
-    def __init__(self, engine: Client, seed: int) -> None:
-        self.engine, self.chance = engine, random.Random(seed)
+    def __init__(self, engine: Client, seed: int, folder: Path) -> None:
+        self.engine, self.chance, self.folder = engine, random.Random(seed), folder
         self.people = [Person(number, engine) for number in range(20)]
         self.verbs = {
             **_verbs("", ScopedClient),
@@ -157,6 +159,7 @@ class Trial:
             ("consent.approve", "id"): lambda: self.seen(person, "proposal"),
             ("consent.deny", "id"): lambda: self.seen(person, "proposal"),
             ("list", "cursor"): lambda: None,
+            ("import_files", "since"): lambda: "2020-01-01",
         }
         general: dict[str, Callable[[], Any]] = {
             "what": lambda: self.told(person),
@@ -176,6 +179,7 @@ class Trial:
             "source_ids": lambda: [self.message_id(person)],
             "evidence": lambda: [f"https://{person.word}.example"],
             "records": lambda: self.records(person, me),
+            "path": lambda: self.file(person),
             "category": lambda: person.word,
             "tags": lambda: [person.word],
             "summary": lambda: f"In short: {person.word}.",
@@ -226,6 +230,13 @@ class Trial:
         person.messages += 1
         said = {"content": self.text(person), "id": self.message_id(person), "role": "user"}
         return [{**said, "session": f"s{self.someone(person).group}"}]
+
+    def file(self, person: Person) -> Path:
+        """A list of messages, with an id that somebody else may have."""
+        said = {"role": "user", "content": self.text(person), "id": self.message_id(person)}
+        path = self.folder / f"{person.number}.json"
+        path.write_text(json.dumps([said, said]), "utf-8")
+        return path
 
     def draft(self, person: Person) -> Draft:
         ids = tuple(self.seen(person, "id") for _ in range(self.chance.randint(0, 2)))
@@ -355,10 +366,10 @@ _COLUMNS = {
 }
 
 
-async def tried(place: str, operations: int, seed: int) -> Trial:
+async def tried(place: str, operations: int, seed: int, folder: Path) -> Trial:
     """So many operations; after each round nothing has changed for those who did nothing."""
     async with aio.open(place, embedder="hashing", spool=False) as engine:
-        trial, rows, changed = Trial(engine, seed), Rows(place), list[str]()
+        trial, rows, changed = Trial(engine, seed, folder), Rows(place), list[str]()
         before = rows.prints()
         for _ in range(operations // (AT_ONCE * EACH)):
             acting = {person.key for person in await trial.round()}
@@ -382,8 +393,10 @@ async def tried(place: str, operations: int, seed: int) -> Trial:
 
 
 @pytest.mark.spec("THE-109")
-async def test_nobody_learns_or_changes_what_belongs_to_somebody_else(place: str) -> None:
-    trial = await tried(place, 1500 if "://" not in place else 600, seed=1)
+async def test_nobody_learns_or_changes_what_belongs_to_somebody_else(
+    place: str, tmp_path: Path
+) -> None:
+    trial = await tried(place, 1500 if "://" not in place else 600, seed=1, folder=tmp_path)
     assert trial.leaks == []
     assert trial.foreign > 300
     assert set(trial.done) == set(trial.verbs)
@@ -392,9 +405,9 @@ async def test_nobody_learns_or_changes_what_belongs_to_somebody_else(place: str
 @pytest.mark.slow
 @pytest.mark.spec("THE-109")
 async def test_nobody_does_in_ten_thousand_operations(
-    place: str, capsys: pytest.CaptureFixture[str]
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trial = await tried(place, 10_000, seed=2)
+    trial = await tried(place, 10_000, seed=2, folder=tmp_path)
     with capsys.disabled():
         print(f"\n{trial.done.total()} operations, {trial.foreign} times with something foreign, "
               f"{trial.worked.total()} answered, {len(trial.leaks)} leaks")  # fmt: skip
