@@ -99,7 +99,9 @@ async def find_older(tx: Transaction, batch: Batch) -> None:
     rows: set[int] = set()
     for near in stored:
         rows.update(row for row, _ in near)
-    memories = await tx.at_rows(batch.scope, sorted(rows)) if rows else {}
+    memories = {row: batch.memories[id] for id, row in batch.rows.items() if row in rows}
+    if missing := sorted(rows - memories.keys()):
+        memories |= await tx.at_rows(batch.scope, missing)
     for row, memory in memories.items():
         batch.add(memory)
         batch.rows[memory.id] = row
