@@ -9,8 +9,9 @@ logistic model over readable measures gives the probability that it replaces one
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,6 @@ from ..index import Snapshot
 from ..index.arrays import Bools, Floats, products
 from ..ports import Vectors
 from ..storage import Relation, Save
-from ..storage.transaction import Transaction
 from ..text import authority, cues, repeats
 from ..text.changes import read
 from ..text.contradictions import contradicts_clause
@@ -80,39 +80,56 @@ _HIGHEST = {name: float(WEIGHTS[name] > 0) for name in _OF_VALUES}
 
 
 def may_change(chunk: Chunk) -> bool:
-    """Return whether a turn can replace something: a person states it."""
+    """Return whether a statement can replace something: a person makes it.
+
+    A note stands alone: it has to say that something changed.
+    """
     if chunk.vector is None or not authority.is_own_role(chunk.draft.labels.role):
         return False
-    return read(chunk.text).asks < 1 and len(chunk.text.split()) >= 2
+    parts = read(chunk.text)
+    is_note = not chunk.is_turn
+    if is_note and CHANGING.isdisjoint(parts.cues):
+        return False
+    return parts.asks < 1 and len(chunk.text.split()) >= 2
 
 
-async def find_older(tx: Transaction, batch: Batch) -> None:
-    """Find for each turn the earlier statements that it may replace."""
-    snapshot = batch.snapshot
-    turns = [chunk for chunk in batch.chunks if chunk.is_turn or _is_note(chunk)]
-    if not turns or snapshot.is_lean or not batch.policy.conflicts:
-        return
-    _find_answers(turns, snapshot)
-    asked = [i for i, chunk in enumerate(turns) if may_change(chunk)]
-    changing = [turns[i] for i in asked]
-    stored = await compute(batch.size, lambda: list(_compare_stored(changing, batch)))
-    rows: set[int] = set()
-    for near in stored:
-        rows.update(row for row, _ in near)
-    memories = {row: batch.memories[id] for id, row in batch.rows.items() if row in rows}
-    if missing := sorted(rows - memories.keys()):
-        memories |= await tx.at_rows(batch.scope, missing)
-    for row, memory in memories.items():
-        batch.add(memory)
-        batch.rows[memory.id] = row
-    said = await compute(batch.size, lambda: list(_compare_said(turns, asked, batch)))
-    for i, near, here in zip(asked, stored, said, strict=True):
+class Compared(NamedTuple):
+    """Statements of a batch, and the stored ones that they may replace."""
+
+    said: list[Chunk]
+    asked: list[int]  # places of those that can replace something
+    near: list[
+        list[tuple[int, float]]
+    ]  # rows of the most similar ones of each, with the similarity
+
+    @property
+    def rows(self) -> set[int]:
+        return {row for near in self.near for row, _ in near}
+
+
+async def compare_older(batch: Batch) -> Compared:
+    """Compare each turn or note with the earlier statements that it may replace."""
+    said = [chunk for chunk in batch.chunks if chunk.is_turn or _is_note(chunk)]
+    if not said or batch.snapshot.is_lean or not batch.policy.conflicts:
+        return Compared([], [], [])
+    _find_answers(said, batch.snapshot)
+    asked = [i for i, chunk in enumerate(said) if may_change(chunk)]
+    changing = [said[i] for i in asked]
+    near = await compute(batch.size, lambda: list(_compare_stored(changing, batch)))
+    return Compared(said, asked, near)
+
+
+async def set_older(batch: Batch, compared: Compared, at_rows: Mapping[int, Memory]) -> None:
+    """Give each statement the most similar ones before it, stored or in the same batch."""
+    said, asked, stored = compared
+    in_batch = await compute(batch.size, lambda: list(_compare_said(said, asked, batch)))
+    for i, near, here in zip(asked, stored, in_batch, strict=True):
         found: list[tuple[Memory | Chunk, float]] = []
-        found += [(memories[row], similar) for row, similar in near if row in memories]
-        found += [(turns[place], similar) for place, similar in here]
+        found += [(at_rows[row], similar) for row, similar in near if row in at_rows]
+        found += [(said[place], similar) for place, similar in here]
         found.sort(key=lambda each: -each[1])
-        turns[i].older = found[:COMPARED]
-        turns[i].earlier = snapshot.count + i
+        said[i].older = found[:COMPARED]
+        said[i].earlier = batch.snapshot.count + i
 
 
 def _is_note(chunk: Chunk) -> bool:
@@ -304,8 +321,6 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
     what was saved on purpose only by the user's own words.
     """
     since = transitions.valid_since(chunk.draft, batch.now)
-    # A note stands alone: it has to say that something changed, or to contradict.
-    may_imply = chunk.is_turn or not CHANGING.isdisjoint(read(chunk.text).cues)
     found: list[tuple[Memory, float]] = []
     for memory, measures in measure_all(chunk, batch):
         if not may_replace(memory, chunk, batch):
@@ -314,7 +329,7 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
             continue
         if not chunk.is_turn and not chunk.has_same_source(memory):
             continue
-        likely = weigh(measures | _HIGHEST) if may_imply else 0.0
+        likely = weigh(measures | _HIGHEST)
         if likely >= LIKELY:  # seldom: only then the values are read
             likely = weigh(measures | measure_values(chunk, memory))
         if likely >= LIKELY and _says_same(chunk, memory, measures["similar"], batch):

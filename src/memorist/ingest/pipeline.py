@@ -222,22 +222,22 @@ async def load(tx: Transaction, batch: Batch) -> None:
     snapshot = batch.snapshot
     policy = batch.policy
     near = await compute(batch.size, _find_near_rows, batch)
+    compared = await current.compare_older(batch)
     if policy.exact:
         for memory in await tx.same_text(scope, checks.same & hashes):
             batch.add(memory)
-    rows = set().union(*near.values())
+    rows = compared.rows.union(*near.values())
     for chunk in chunks if policy.near else ():
         positions = normalize.find_near(snapshot.simhash, chunk.simhash)
         alive = positions[snapshot.alive[positions]]
         rows.update(snapshot.row[alive].tolist())
-    if rows:
-        at_rows = await tx.at_rows(scope, sorted(rows))
-        for row, memory in at_rows.items():
-            batch.add(memory)
-            batch.rows[memory.id] = row
-        for text, cosines in near.items():
-            batch.near[text] = {at_rows[row].id: cosine for row, cosine in cosines.items()}
-    await current.find_older(tx, batch)
+    at_rows = await tx.at_rows(scope, sorted(rows)) if rows else {}
+    for row, memory in at_rows.items():
+        batch.add(memory)
+        batch.rows[memory.id] = row
+    for text, cosines in near.items():
+        batch.near[text] = {at_rows[row].id: cosine for row, cosine in cosines.items()}
+    await current.set_older(batch, compared, at_rows)
     texts = [chunk.text for chunk in chunks]
     batch.forgotten = await tx.tombstones(scope, texts, batch.now)
     if keys := [chunk.key for chunk in chunks if chunk.key is not None]:
