@@ -175,6 +175,7 @@ class Life(RuleBasedStateMachine):
     def remember(self, text: str, how: str) -> None:
         self.now += timedelta(seconds=1)
         (outcome,) = self.mine.remember(text, **({how: True} if how else {})).outcomes
+        marks = {how: True, "manually_saved": True} if how else {}  # who pins, saves on purpose
         if not how and self.is_buried(text):
             assert outcome.status == "refused"
             return
@@ -184,18 +185,12 @@ class Life(RuleBasedStateMachine):
         }
         if same:
             assert (outcome.status, id in same) == ("merged", True)
-            self.note(
-                {
-                    id: self.put(
-                        id, repeats=self.rows[id].repeats + 1, **({how: True} if how else {})
-                    )
-                }
-            )
+            self.note({id: self.put(id, repeats=self.rows[id].repeats + 1, **marks)})
             return
         assert outcome.status == "created"
         made = self.mine.get(id)
         self.rows[id] = Row(text, made.base_importance, self.now, self.now)
-        self.put(id, **({how: True} if how else {}))
+        self.put(id, **marks)
         self.note({id: {"state": ("soft_deleted", "active"), "purge_at": ("later", None)}})
 
     @precondition(lambda self: self.rows)
@@ -216,7 +211,11 @@ class Life(RuleBasedStateMachine):
         id = self.one(number)
         self.now += timedelta(seconds=1)
         (self.mine.pin if pinned else self.mine.unpin)(id)
-        self.note({id: self.put(id, pinned=pinned)})
+        row = self.rows[id]
+        marks: dict[str, Any] = {"manually_saved": True} if pinned else {}
+        if pinned and not row.is_kept:
+            marks["base"] = min(1.0, row.importance + 0.5)
+        self.note({id: self.put(id, pinned=pinned, **marks)})
 
     @precondition(lambda self: self.rows)
     @rule(

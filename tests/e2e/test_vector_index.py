@@ -173,7 +173,7 @@ async def test_chroma_keeps_the_metadata_of_each_memory_as_it_is(tmp_path: Path)
     assert {
         session: tuple(found[session][name] for name in names) for session in ("s1", "s2", "s3")
     } == {
-        "s1": ("semantic", pytest.approx(0.72), False, day),
+        "s1": ("semantic", 1.0, False, day),  # pinned, so saved on purpose
         "s2": ("episodic", pytest.approx(trip.importance), True, day),
         "s3": ("episodic", pytest.approx(later.importance), False, day),
     }

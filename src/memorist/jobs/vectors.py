@@ -204,6 +204,8 @@ async def _add_tags(ctx: Context, tx: Transaction, new: Sequence[tuple[Memory, V
         return
     saves: list[Save] = []
     vectors = [vector for _, vector in taking]
+    if snapshot.dimensions != len(vectors[0]):  # nothing has a vector of this model yet
+        return
     found = snapshot.similarities(vectors, snapshot.alive)
     for (memory, _), cosines in zip(taking, found, strict=True):
         places = np.flatnonzero(snapshot.alive & (cosines >= Bands().check_low))

@@ -262,7 +262,7 @@ async def test_progress_is_told_in_bytes(ana: ScopedClient, files: Path) -> None
 
 
 async def test_a_large_export_is_found_by_words_before_it_has_vectors(
-    ana: ScopedClient, files: Path
+    ana: ScopedClient, files: Path, tmp_path: Path
 ) -> None:
     said = formats.chatgpt_message("m1", "user", CELLO, padding="x" * 6_000_000)
     (files / "conversations.json").write_text(
@@ -271,3 +271,7 @@ async def test_a_large_export_is_found_by_words_before_it_has_vectors(
     await ana.import_files(files / "conversations.json")
     (hit,) = await ana.recall("cello")
     assert hit.memory.needs_embedding
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path / "state", extract="off") as memory:
+        await memory.index()
+        (hit,) = await memory.scope("ana").recall("Which instrument do I play?")
+    assert not hit.memory.needs_embedding
