@@ -138,11 +138,15 @@ def find(path: Path, named: str = "auto") -> FilesByFormat:
             found.unknown.append(source)
         else:
             found.files.setdefault(name, []).append(source)
-    if not found.files:
-        raise InvalidInput(
-            f"{path.name!r} has no known format: name it with --from, one of {', '.join(FORMATS)}"
-        )
-    return found
+    if found.files:
+        return found
+    if not any(source.size for source in sources):
+        raise InvalidInput(f"{path.name!r} is empty")
+    if named != "auto":
+        raise InvalidInput(f"Nothing in {path.name!r} has the format {named}: leave out --from")
+    raise InvalidInput(
+        f"{path.name!r} has no known format: name it with --from, one of {', '.join(FORMATS)}"
+    )
 
 
 def _is_note(named: str, source: Source) -> bool:

@@ -15,6 +15,8 @@ from .source import (
     Items,
     Skipped,
     Source,
+    as_list,
+    as_object,
     digest,
     message,
     moment,
@@ -43,7 +45,7 @@ def _read_chatgpt_chat(chat: dict[str, Any]) -> Items:
     id = chat.get("conversation_id") or chat.get("id") or digest(chat.get("title"), *nodes)
     branch: dict[str, Any] = {}
     current = chat.get("current_node")
-    if current not in nodes:  # the latest node
+    if not isinstance(current, str) or current not in nodes:  # the latest node
         current = next(reversed(nodes), None)
     while isinstance(current, str) and current in nodes and current not in branch:
         branch[current] = nodes[current]
@@ -64,10 +66,10 @@ def _has_message(node: object) -> bool:
 def _read_chatgpt_message(
     said: dict[str, Any], session: str, node: str, started: datetime | None
 ) -> Items:
-    author = said.get("author") or {}
+    author = as_object(said.get("author"))
     role = str(author.get("role"))
-    about = said.get("metadata") or {}
-    content = said.get("content") or {}
+    about = as_object(said.get("metadata"))
+    content = as_object(said.get("content"))
     if about.get("is_visually_hidden_from_conversation"):
         yield Skipped(HIDDEN)
     elif role in _SKIPPED_ROLES or said.get("recipient", "all") not in ("all", None):
@@ -102,7 +104,7 @@ def read_claude(sources: Sequence[Source], how: How) -> Items:
 def _read_claude_chat(chat: dict[str, Any]) -> Items:
     session = f"claude:{chat.get('uuid') or digest(chat.get('name'), chat.get('created_at'))}"
     started = moment(chat.get("created_at")) or moment(chat.get("updated_at"))
-    for number, said in enumerate(chat["chat_messages"] or ()):
+    for number, said in enumerate(as_list(chat["chat_messages"])):
         if not isinstance(said, dict):
             yield Skipped("not a message")
             continue
@@ -111,10 +113,10 @@ def _read_claude_chat(chat: dict[str, Any]) -> Items:
         if role not in ("user", "assistant"):
             yield Skipped(f"a message by {sender!r:.40}")
             continue
-        for block in said.get("content") or ():
+        for block in as_list(said.get("content")):
             if isinstance(block, dict) and block.get("type") not in (None, "text"):
                 yield Skipped(TOOL)
-        for _ in [*(said.get("attachments") or ()), *(said.get("files") or ())]:
+        for _ in [*as_list(said.get("attachments")), *as_list(said.get("files"))]:
             yield Skipped("an attached file")
         yield message(
             text_of(said.get("content")) or str(said.get("text") or ""),
@@ -133,7 +135,7 @@ def _read_claude_notes(each: dict[str, Any]) -> Items:
     files = each.get("memory_files")
     for number, file in enumerate(files if isinstance(files, list) else ()):
         texts[f"file{number}"] = file.get("content") if isinstance(file, dict) else file
-    for doc in each.get("docs") or ():
+    for doc in as_list(each.get("docs")):
         if isinstance(doc, dict):
             yield Skipped("a document of a project")
     for name, text in texts.items():
@@ -193,7 +195,9 @@ def _read_message(said: object, session: str, number: int) -> Items:
         found = read_message(said)
     except InvalidInput as error:
         found = Skipped(str(error))
-    if isinstance(found, Message) and found.role in _SKIPPED_ROLES:
+    if isinstance(found, Message) and not isinstance(found.role, str):
+        found = Skipped("a message without a role")
+    elif isinstance(found, Message) and found.role in _SKIPPED_ROLES:
         found = Skipped(_SKIPPED_ROLES[found.role])
     if isinstance(found, Skipped):
         yield found

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from .provider_messages import SYSTEM, TOOL, text_of
-from .source import How, Items, Skipped, Source, digest, message, moment, read_json_lines
+from .source import (
+    How,
+    Items,
+    Skipped,
+    Source,
+    as_object,
+    digest,
+    message,
+    moment,
+    read_json_lines,
+)
 
 SIDE_CHAIN = "a conversation of a subagent"
 DAMAGED = "a line that is not JSON"
@@ -57,19 +67,14 @@ def read_codex(sources: Sequence[Source], how: How) -> Items:
         for _ in range(len(lines) - len(found)):
             yield Skipped(DAMAGED)
         events = [line for line in found if line.get("type") == "event_msg"]
-        kinds = {_payload(line).get("type") for line in events}
+        kinds = {str(as_object(line.get("payload")).get("type")) for line in events}
         has_events = bool(kinds & {"user_message", "agent_message"})
         for number, line in enumerate(found):
             yield _read_codex_line(line, f"codex:{source.stem}", number, has_events=has_events)
 
 
-def _payload(line: dict[str, Any]) -> dict[str, Any]:
-    payload = line.get("payload")
-    return payload if isinstance(payload, dict) else {}
-
-
 def _read_codex_line(line: dict[str, Any], session: str, number: int, *, has_events: bool) -> Any:
-    payload = _payload(line)
+    payload = as_object(line.get("payload"))
     kind = payload.get("type")
     if has_events and line.get("type") == "event_msg":
         role = {"user_message": "user", "agent_message": "assistant"}.get(str(kind))

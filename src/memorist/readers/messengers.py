@@ -14,6 +14,8 @@ from .source import (
     Items,
     Skipped,
     Source,
+    as_list,
+    as_object,
     digest,
     message,
     moment,
@@ -40,18 +42,18 @@ def read_slack(sources: Sequence[Source], how: How) -> Items:
     people: dict[str, str] = {}
     for source in sources:
         if PurePosixPath(source.name).name == "users.json":
-            for user in read_items(source, how):
+            for user in map(as_object, read_items(source, how)):
                 people[str(user.get("id"))] = _slack_name(user)
     for source in sources:
         channel = PurePosixPath(source.name).parent.name
         if "ts" not in source.shape[1]:
             continue
-        for said in read_items(source, how):
+        for said in map(as_object, read_items(source, how)):
             yield _read_slack_message(said, channel, people, how)
 
 
 def _slack_name(user: dict[str, Any]) -> str:
-    profile = user.get("profile") or {}
+    profile = as_object(user.get("profile"))
     names = (profile.get("display_name"), profile.get("real_name"), user.get("name"))
     return str(next(filter(None, names), user.get("id")))
 
@@ -83,8 +85,8 @@ def read_discord(sources: Sequence[Source], how: How) -> Items:
     for source in sources:
         channel = next(read_items(source, how, "channel.id"), None)
         how.read -= source.size
-        for said in read_items(source, how, "messages.item"):
-            author = said.get("author") or {}
+        for said in map(as_object, read_items(source, how, "messages.item")):
+            author = as_object(said.get("author"))
             at = moment(said.get("timestamp"))
             if author.get("isBot"):
                 yield Skipped(BOT)
@@ -109,9 +111,9 @@ def read_telegram(sources: Sequence[Source], how: How) -> Items:
     for source in sources:
         is_whole = "chats" in source.shape[1]
         chats = read_items(source, how, "chats.list.item" if is_whole else "")
-        for chat in chats:
+        for chat in map(as_object, chats):
             name = f"telegram:{chat.get('id') or digest(chat.get('name'))}"
-            for said in chat.get("messages") or ():
+            for said in map(as_object, as_list(chat.get("messages"))):
                 yield _read_telegram_message(said, name, how)
 
 

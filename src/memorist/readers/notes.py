@@ -19,6 +19,7 @@ from .source import (
     Items,
     Skipped,
     Source,
+    as_list,
     digest,
     moment,
     note,
@@ -58,8 +59,8 @@ def _read_mem0_item(each: object) -> Items:
         yield Skipped("not a memory")
         return
     text = next((each[name] for name in _TEXTS if isinstance(each.get(name), str)), "")
-    categories = each.get("categories") or ()
-    tags = [categories] if isinstance(categories, str) else list(map(str, categories))
+    categories = each.get("categories")
+    tags = [categories] if isinstance(categories, str) else list(map(str, as_list(categories)))
     yield note(
         text,
         id=f"mem0:{each.get('id') or digest(text)}",
@@ -87,7 +88,7 @@ def read_server_memory(sources: Sequence[Source], how: How) -> Items:
                 id = f"server-memory:{digest(text)}"
                 yield note(text, id=id) if is_whole else Skipped("a relation without an end")
                 continue
-            observations = line.get("observations") or ()
+            observations = as_list(line.get("observations"))
             if not observations:
                 yield Skipped("an entity without observations")
             for said in observations:

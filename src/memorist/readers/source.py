@@ -300,6 +300,16 @@ def moment(value: object) -> datetime | None:
     return None
 
 
+def as_object(value: object) -> dict[str, Any]:
+    """Return a JSON object; an empty one in place of anything else, which has no fields to read."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """Return a JSON list; an empty one in place of anything else."""
+    return value if isinstance(value, list) else []
+
+
 def digest(*parts: object) -> str:
     """Return a short name for some values, which is the same at each import."""
     joined = "\0".join(map(str, parts))

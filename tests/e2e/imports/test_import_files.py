@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import zipfile
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -235,6 +237,63 @@ async def test_a_file_nobody_knows_is_an_error_that_names_the_formats(
         await ana.import_files(files / "broken.zip")
     with pytest.raises(InvalidInput, match="is not a time"):
         await ana.import_files(write("mem0", files), since="last week")
+
+
+async def test_an_empty_file_and_a_wrong_format_say_so(ana: ScopedClient, files: Path) -> None:
+    (files / "empty.json").touch()
+    with pytest.raises(InvalidInput, match=r"^'empty\.json' is empty$"):
+        await ana.import_files(files / "empty.json")
+    (files / "folder").mkdir()
+    with pytest.raises(InvalidInput, match=r"^'folder' is empty$"):
+        await ana.import_files(files / "folder")
+    with pytest.raises(InvalidInput, match="has the format slack: leave out --from"):
+        await ana.import_files(write("chatgpt", files), from_="slack")
+
+
+JUNK = (None, 0, -1, 3.5, True, "", "x", [], {}, [None], [1], {"a": None}, [[]])
+
+
+def spoil(value: Any, chance: random.Random) -> Any:
+    """Return a value in which some parts are of another type, or missing."""
+    if chance.random() < 0.08:
+        return chance.choice(JUNK)
+    if isinstance(value, dict):
+        kept = {name: each for name, each in value.items() if chance.random() > 0.03}
+        return {name: spoil(each, chance) for name, each in kept.items()}
+    return [spoil(each, chance) for each in value] if isinstance(value, list) else value
+
+
+def spoil_text(text: str, chance: random.Random) -> str:
+    """Return a text of JSON, or of JSON lines, that is spoiled; anything else as it is."""
+    try:
+        return json.dumps(spoil(json.loads(text), chance))
+    except ValueError:
+        if not text.startswith("{"):
+            return text
+        return "\n".join(json.dumps(spoil(json.loads(line), chance)) for line in text.splitlines())
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_values_of_the_wrong_type_are_left_out_or_refused(
+    ana: ScopedClient, files: Path, name: str
+) -> None:
+    for seed in range(40):
+        chance = random.Random(seed)
+        folder = files / str(seed)
+        folder.mkdir()
+        path = write(name, folder)
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path) as archive:
+                members = {each: archive.read(each).decode() for each in archive.namelist()}
+            with zipfile.ZipFile(path, "w") as archive:
+                for member, text in members.items():
+                    archive.writestr(member, spoil_text(text, chance))
+        elif path.suffix != ".sqlite":
+            for file in [path] if path.is_file() else filter(Path.is_file, path.rglob("*")):
+                file.write_text(spoil_text(file.read_text("utf-8"), chance), "utf-8")
+        named = {"sharegpt": "openai"}.get(name, name).replace("_", "-")
+        with suppress(InvalidInput):
+            await ana.import_files(path, from_=named, dry_run=True)
 
 
 async def test_a_text_that_is_too_long_is_left_out_and_named(tmp_path: Path, files: Path) -> None:

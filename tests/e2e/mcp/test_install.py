@@ -269,12 +269,14 @@ def test_uninstalling_removes_the_hooks_and_keeps_those_of_others(
     assert {event: groups for event, groups in hooks.items() if groups} == other
 
 
+@pytest.mark.parametrize("missing", ["mcp", "anyio"])
 def test_a_server_that_cannot_start_is_not_written(
-    install: Install, home: Path, tmp_path: Path
+    install: Install, home: Path, tmp_path: Path, missing: str
 ) -> None:
-    package = tmp_path / "without/mcp"  # found before the real one: as if the extra were missing
+    package = tmp_path / "without" / missing  # found before the real one, as if it were missing
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text("raise ImportError('No module', name='mcp')", "utf-8")
+    fails = f"raise ImportError('No module', name={missing!r})"
+    (package / "__init__.py").write_text(fails, "utf-8")
     done = install("cursor", "--yes", PYTHONPATH=str(package.parent))
     assert done.exit_code != 0
     assert "nothing was written" in done.stderr

@@ -208,7 +208,7 @@ def _serve(call: Call, agent: str | None, project: bool) -> None:
 
         server = load("interfaces.mcp")
     except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "starlette"):
+        if (error.name or "").partition(".")[0] not in ("anyio", "mcp", "mcp_types", "starlette"):
             raise
         raise Misconfigured(
             'MCP support is not installed. Run: pip install "memorist[mcp]"'
