@@ -204,12 +204,6 @@ class Snapshot(Columns):
             repeats[facts] = np.isin(sources, self.row[usable]) & ~outlives
         return repeats
 
-    def facts_of(self, positions: Sequence[int]) -> Positions:
-        """Return the positions of the active facts extracted from the turns at these positions."""
-        turns = self.row[list(positions)]
-        is_active = self.present & (self.state == ACTIVE)
-        return np.flatnonzero(is_active & (self.source >= 0) & np.isin(self.source, turns))
-
     def code(self, column: str, name: str | None) -> int:
         """Return the number of a session, speaker or channel; -1 for None, -2 if unknown."""
         return -1 if name is None else self.codes[column].get(name, -2)

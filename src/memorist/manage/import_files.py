@@ -15,7 +15,7 @@ from ..context import Context
 from ..errors import InvalidInput
 from ..ingest import validation
 from ..readers import BETWEEN_PEOPLE, FilesByFormat, find, read
-from ..readers.source import How, Skipped
+from ..readers.source import ImportRun, Skipped
 from ..types import Draft, Receipt, Scope
 
 BATCH = 128  # drafts stored together
@@ -66,7 +66,7 @@ async def import_files(
     Raises InvalidInput before anything is stored if the format is not known, or if `me` is missing.
     """
     path = Path(path)
-    how = How(me=me, since=validation.moment(since), user=mine.scope.user)
+    how = ImportRun(me=me, since=validation.moment(since), user=mine.scope.user)
     longest = mine.ctx.settings.max_text_chars
     found = await asyncio.to_thread(find, path, from_)
     if me is None and not BETWEEN_PEOPLE.isdisjoint(found.files):
@@ -107,7 +107,7 @@ def _select(
 
 def _require_name(found: FilesByFormat, user: str) -> None:
     """Raise InvalidInput unless the user of the scope is one of the speakers."""
-    how = How(user=user)
+    how = ImportRun(user=user)
     for _ in islice(read(found, how), 1000):
         pass
     if how.names and user.casefold() not in map(str.casefold, how.names):

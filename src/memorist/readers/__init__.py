@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..errors import InvalidInput
 from ..types import Draft
 from . import chats, coding, messengers, notes
-from .source import Damaged, How, Items, Skipped, Source, find_sources
+from .source import Damaged, ImportRun, Items, Skipped, Source, find_sources
 
 BETWEEN_PEOPLE = frozenset(("slack", "discord", "whatsapp", "telegram"))
 UNKNOWN = "a file of an unknown format"
@@ -23,7 +23,7 @@ class Format(NamedTuple):
     """How a format is recognized and read."""
 
     matches: Callable[[Source], bool]
-    read: Callable[[Sequence[Source], How], Items]
+    read: Callable[[Sequence[Source], ImportRun], Items]
 
 
 def _has(kinds: str, *alternatives: str) -> Callable[[Source], bool]:
@@ -153,7 +153,7 @@ def _is_note(named: str, source: Source) -> bool:
     return named in _MARKDOWN and notes.is_markdown(source)
 
 
-def read(found: FilesByFormat, how: How) -> Iterator[tuple[str, Draft | Skipped]]:
+def read(found: FilesByFormat, how: ImportRun) -> Iterator[tuple[str, Draft | Skipped]]:
     """Yield each item of the files with its format. A damaged file ends with what is damaged."""
     for _ in found.unknown:
         yield "", Skipped(UNKNOWN)

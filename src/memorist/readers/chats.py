@@ -11,7 +11,7 @@ from ..types import Message
 from .provider_messages import NOT_KEPT, ROLES, SYSTEM, TOOL, read_message, text_of
 from .source import (
     Damaged,
-    How,
+    ImportRun,
     Items,
     Skipped,
     Source,
@@ -30,7 +30,7 @@ OTHER_BRANCH = "another version of an answer"
 _SKIPPED_ROLES = {**NOT_KEPT, "tool": TOOL}
 
 
-def read_chatgpt(sources: Sequence[Source], how: How) -> Items:
+def read_chatgpt(sources: Sequence[Source], how: ImportRun) -> Items:
     """Read `conversations.json`: the branch of each conversation that was shown last."""
     for source in sources:
         for chat in read_items(source, how):
@@ -88,7 +88,7 @@ def _read_chatgpt_message(
         )
 
 
-def read_claude(sources: Sequence[Source], how: How) -> Items:
+def read_claude(sources: Sequence[Source], how: ImportRun) -> Items:
     """Read `conversations.json`, `memories.json` and `projects.json` of an export from Claude."""
     for source in sources:
         prefix = "item" if source.shape[0] == "array" else ""
@@ -152,7 +152,7 @@ def _paragraphs(text: object) -> Iterator[str]:
                 yield part.strip()
 
 
-def read_messages(sources: Sequence[Source], how: How) -> Items:
+def read_messages(sources: Sequence[Source], how: ImportRun) -> Items:
     """Read messages of the OpenAI API: a list, lists in lines, or ShareGPT's conversations."""
     for source in sources:
         kind, keys = source.shape
@@ -169,7 +169,7 @@ def read_messages(sources: Sequence[Source], how: How) -> Items:
                 yield from _read_messages_of(each, f"openai:{source.stem}:{number}")
 
 
-def _read_message_lines(source: Source, how: How) -> Items:
+def _read_message_lines(source: Source, how: ImportRun) -> Items:
     for number, line in read_json_lines(source, how):
         if line is None:
             raise Damaged(f"{source.name}: line {number} is not a JSON object")
@@ -212,7 +212,7 @@ def _read_message(said: object, session: str, number: int) -> Items:
     )
 
 
-def read_letta(sources: Sequence[Source], how: How) -> Items:
+def read_letta(sources: Sequence[Source], how: ImportRun) -> Items:
     """Read an agent file: blocks and passages as notes, messages as a conversation."""
     for source in sources:
         for file in read_items(source, how, ""):

@@ -8,7 +8,7 @@ from typing import Any
 
 from .provider_messages import SYSTEM, TOOL, text_of
 from .source import (
-    How,
+    ImportRun,
     Items,
     Skipped,
     Source,
@@ -25,7 +25,7 @@ _WRAPPED = re.compile(r"<(?:command-|local-command|system-reminder|environment_c
 _REMINDER = re.compile(r"(?s)<system-reminder>.{0,20000}?</system-reminder>")
 
 
-def read_claude_code(sources: Sequence[Source], how: How) -> Items:
+def read_claude_code(sources: Sequence[Source], how: ImportRun) -> Items:
     """Read `~/.claude/projects`: what the person and the agent wrote, without tools."""
     for source in sources:
         if "/subagents/" in f"/{source.name}":
@@ -59,7 +59,7 @@ def _read_line(line: dict[str, Any], source: Source) -> Any:
     )
 
 
-def read_codex(sources: Sequence[Source], how: How) -> Items:
+def read_codex(sources: Sequence[Source], how: ImportRun) -> Items:
     """Read `~/.codex/sessions`: messages of the person and the agent, each once."""
     for source in sources:
         lines = list(read_json_lines(source, how))

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from .source import (
-    How,
+    ImportRun,
     Items,
     Skipped,
     Source,
@@ -37,7 +37,7 @@ _OMITTED = re.compile(
 )
 
 
-def read_slack(sources: Sequence[Source], how: How) -> Items:
+def read_slack(sources: Sequence[Source], how: ImportRun) -> Items:
     """Read a workspace: a folder for each channel, with a file for each day."""
     people: dict[str, str] = {}
     for source in sources:
@@ -59,7 +59,7 @@ def _slack_name(user: dict[str, Any]) -> str:
 
 
 def _read_slack_message(
-    said: dict[str, Any], channel: str, people: dict[str, str], how: How
+    said: dict[str, Any], channel: str, people: dict[str, str], how: ImportRun
 ) -> Any:
     if said.get("type") != "message" or said.get("bot_id"):
         return Skipped(BOT if said.get("bot_id") else SERVICE)
@@ -80,7 +80,7 @@ def _read_slack_message(
     )
 
 
-def read_discord(sources: Sequence[Source], how: How) -> Items:
+def read_discord(sources: Sequence[Source], how: ImportRun) -> Items:
     """Read a channel that DiscordChatExporter saved as JSON."""
     for source in sources:
         channel = next(read_items(source, how, "channel.id"), None)
@@ -106,7 +106,7 @@ def read_discord(sources: Sequence[Source], how: How) -> Items:
                 )
 
 
-def read_telegram(sources: Sequence[Source], how: How) -> Items:
+def read_telegram(sources: Sequence[Source], how: ImportRun) -> Items:
     """Read `result.json`: one chat, or all of an account."""
     for source in sources:
         is_whole = "chats" in source.shape[1]
@@ -117,7 +117,7 @@ def read_telegram(sources: Sequence[Source], how: How) -> Items:
                 yield _read_telegram_message(said, name, how)
 
 
-def _read_telegram_message(said: dict[str, Any], chat: str, how: How) -> Any:
+def _read_telegram_message(said: dict[str, Any], chat: str, how: ImportRun) -> Any:
     if said.get("type") != "message":
         return Skipped(SERVICE)
     text = said.get("text")
@@ -136,7 +136,7 @@ def _read_telegram_message(said: dict[str, Any], chat: str, how: How) -> Any:
     )
 
 
-def read_whatsapp(sources: Sequence[Source], how: How) -> Items:
+def read_whatsapp(sources: Sequence[Source], how: ImportRun) -> Items:
     """Read chats exported as text. The order of day and month is decided over the whole file."""
     for source in sources:
         chat = f"whatsapp:{source.stem}"
@@ -212,7 +212,7 @@ def _read_stamp(stamp: re.Match[str], order: str) -> datetime | None:
 def _said_by(
     name: str,
     text: str,
-    how: How,
+    how: ImportRun,
     *,
     id: str,
     session: str,

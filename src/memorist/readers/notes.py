@@ -15,7 +15,7 @@ from typing import Any
 
 from .source import (
     Damaged,
-    How,
+    ImportRun,
     Items,
     Skipped,
     Source,
@@ -41,7 +41,7 @@ _FRONT = re.compile(r"---\s*\n(.{0,20000}?)\n---\s*(?:\n|\Z)", re.S)
 _FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
 
 
-def read_mem0(sources: Sequence[Source], how: How) -> Items:
+def read_mem0(sources: Sequence[Source], how: ImportRun) -> Items:
     """Read memories of Mem0: a list, or the list in an answer of its API."""
     for source in sources:
         kind, keys = source.shape
@@ -69,7 +69,7 @@ def _read_mem0_item(each: object) -> Items:
     )
 
 
-def read_server_memory(sources: Sequence[Source], how: How) -> Items:
+def read_server_memory(sources: Sequence[Source], how: ImportRun) -> Items:
     """Read the knowledge graph of the MCP memory server: observations and relations."""
     for source in sources:
         for _, line in read_json_lines(source, how):
@@ -98,7 +98,7 @@ def read_server_memory(sources: Sequence[Source], how: How) -> Items:
                 yield note(about, id=f"server-memory:{digest(name, text)}", tags=[name, kind])
 
 
-def read_markdown(sources: Sequence[Source], how: How) -> Items:
+def read_markdown(sources: Sequence[Source], how: ImportRun) -> Items:
     """Read notes: a bullet or paragraph is a memory, headings and tags become its tags."""
     for source in sources:
         text = read_text(source, how)
@@ -191,7 +191,7 @@ def _read_entry(
     )
 
 
-def read_langgraph(sources: Sequence[Source], how: How) -> Items:
+def read_langgraph(sources: Sequence[Source], how: ImportRun) -> Items:
     """Read the items of a store of LangGraph that is kept in an SQLite file."""
     for source in sources:
         with tempfile.TemporaryDirectory() as folder:

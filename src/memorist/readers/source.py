@@ -73,8 +73,8 @@ class Source:
 
 
 @dataclass
-class How:
-    """What to read: the person's name in chats between people, and since when."""
+class ImportRun:
+    """One import: the person's name in chats between people, since when, and what was read."""
 
     me: str | None = None
     since: datetime | None = None
@@ -87,7 +87,7 @@ class How:
         return self.since is None or (at is not None and at >= self.since)
 
     def is_me(self, name: str) -> bool:
-        """Return whether a name in a chat between people is the person's."""
+        """Count a speaker of a chat between people, and return whether it is the person."""
         self.names[name] += 1
         return name.casefold() == (self.me or self.user).casefold()
 
@@ -177,7 +177,7 @@ def _read_shape(head: bytes) -> tuple[str, frozenset[str]]:
 
 
 @contextmanager
-def opened(source: Source, how: How) -> Iterator[IO[bytes]]:
+def opened(source: Source, how: ImportRun) -> Iterator[IO[bytes]]:
     """Open a file after its byte order mark, and count the bytes that are read."""
     before = how.read
     with source.open() as file:
@@ -188,7 +188,7 @@ def opened(source: Source, how: How) -> Iterator[IO[bytes]]:
 
 
 class _Counted(io.RawIOBase):
-    def __init__(self, file: IO[bytes], how: How) -> None:
+    def __init__(self, file: IO[bytes], how: ImportRun) -> None:
         self.file = file
         self.how = how
 
@@ -202,7 +202,7 @@ class _Counted(io.RawIOBase):
         return len(found)
 
 
-def read_items(source: Source, how: How, prefix: str = "item") -> Iterator[Any]:
+def read_items(source: Source, how: ImportRun, prefix: str = "item") -> Iterator[Any]:
     """Yield the values at a place of a JSON file, one at a time. Raises Damaged."""
     with opened(source, how) as file:
         try:
@@ -211,7 +211,7 @@ def read_items(source: Source, how: How, prefix: str = "item") -> Iterator[Any]:
             raise Damaged(f"{source.name}: {str(error).splitlines()[0]}") from error
 
 
-def read_json_lines(source: Source, how: How) -> Iterator[tuple[int, dict[str, Any] | None]]:
+def read_json_lines(source: Source, how: ImportRun) -> Iterator[tuple[int, dict[str, Any] | None]]:
     """Yield the number and the object of each line; None for a line that is none."""
     with opened(source, how) as file:
         for number, line in enumerate(file, 1):
@@ -224,7 +224,7 @@ def read_json_lines(source: Source, how: How) -> Iterator[tuple[int, dict[str, A
             yield number, value if isinstance(value, dict) else None
 
 
-def read_text(source: Source, how: How) -> str:
+def read_text(source: Source, how: ImportRun) -> str:
     """Return a text file, with its characters as far as they can be read."""
     with opened(source, how) as file:
         data = file.read()

@@ -219,7 +219,7 @@ async def test_archives_in_archives_are_read(ana: ScopedClient, files: Path) -> 
     assert CELLO in await stored(ana)
 
 
-async def test_a_file_nobody_knows_is_an_error_that_names_the_formats(
+async def test_a_file_of_an_unknown_format_is_an_error_that_names_the_formats(
     ana: ScopedClient, files: Path
 ) -> None:
     (files / "table.csv").write_text("a,b\n1,2\n", "utf-8")
@@ -311,7 +311,7 @@ async def test_a_text_that_is_too_long_is_left_out_and_named(tmp_path: Path, fil
         assert list(await stored(memory.scope("ana"))) == ["I own a boat"]
 
 
-async def test_progress_is_told_in_bytes(ana: ScopedClient, files: Path) -> None:
+async def test_progress_is_reported_in_bytes(ana: ScopedClient, files: Path) -> None:
     path = write("claude_code", files)
     (file,) = path.rglob("*.jsonl")
     steps: list[tuple[int, int]] = []
