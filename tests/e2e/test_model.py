@@ -312,12 +312,14 @@ class Life(RuleBasedStateMachine):
         )
 
 
-def lives(machine: type[Life], sequences: int, steps: int) -> None:
+def lives(machine: type[Life], sequences: int, steps: int, *, repeatable: bool = True) -> None:
+    """Live random lives: the same ones in each run of the suite, new ones in the slow test."""
     quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     chosen = settings(
         max_examples=sequences,
         stateful_step_count=steps,
         deadline=None,
+        derandomize=repeatable,
         suppress_health_check=quiet,
     )
     run_state_machine_as_test(machine, settings=chosen)
@@ -333,4 +335,4 @@ def test_random_lives_in_postgresql_hold_what_is_promised(ready_database: str) -
 
 @pytest.mark.slow
 def test_two_thousand_random_lives_hold_what_is_promised() -> None:
-    lives(Life, 2000, 20)
+    lives(Life, 2000, 20, repeatable=False)

@@ -153,6 +153,19 @@ def test_changes_of_different_fields_are_undone_in_any_order(ana: Any) -> None:
     assert (ana.get(id).pinned, ana.get(id).category != "drinks") == (True, True)
 
 
+def test_a_repeat_is_undone_although_the_text_was_changed_later(ana: Any) -> None:
+    id = kept(ana, "zorbel quintam mavrik plunth")
+    ana.edit(id, "wexley fandrop ulminto keshar")
+    changed = last(ana)
+    ana.remember("wexley fandrop ulminto keshar")  # which also gives it tags
+    repeated = last(ana)
+    ana.edit(id, "drenvol hustic apalme yorrin")
+    ana.undo(repeated)
+    assert (ana.get(id).text, ana.get(id).repeat_count) == ("drenvol hustic apalme yorrin", 0)
+    with pytest.raises(RevisionConflict):
+        ana.undo(changed)
+
+
 def test_a_session_is_undone_and_what_others_did_stays(memory: Blocking, ana: Any) -> None:
     id, other = kept(ana, TEA), kept(ana, "The parrot is called Bosco.")
     chat = memory.scope("ana", session="chat-7")

@@ -177,13 +177,19 @@ def _go_back(
         if entry.event == "ADD":  # it was not there
             before = {"state": "soft_deleted", "purge_at": clock.iso(now + KEPT)}
         if entry.id in chosen:
+            reverted = dict(before)
             for name in before:
-                if getattr(past, name) != getattr(then, name):
-                    raise RevisionConflict(
-                        f"Memory {memory.id!r} was changed again since, or this is undone already:"
-                        " undo the later change first"
-                    )
-            then = tokens.with_fields(then, before)
+                if getattr(past, name) == getattr(then, name):
+                    continue
+                if name == "tags" and name not in entry.meta.get("fields", ()):
+                    if "text" not in before:
+                        del reverted[name]  # tags follow the text, which was changed later
+                    continue
+                raise RevisionConflict(
+                    f"Memory {memory.id!r} was changed again since, or this is undone already:"
+                    " undo the later change first"
+                )
+            then = tokens.with_fields(then, reverted)
             undone.append(entry)
         past = tokens.with_fields(past, before)
     return Step(now=memory, then=then, entries=tuple(undone))
