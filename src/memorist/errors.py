@@ -5,7 +5,7 @@
     ├── Refused            KeyRefused · ConsentMissing · NotAllowed
     ├── ProviderFailed     StoreUnavailable · StoreFull · Busy · StoreDamaged · EmbedderUnavailable
     │                      · IndexUnavailable · WrongDimensions · ModelUnavailable · BadModelAnswer
-    └── Misconfigured · MigrationNeeded
+    └── Misconfigured · MissingExtra · MigrationNeeded
 
 The docstring of an error is its default message. `retry`: the same call may work later.
 """
@@ -111,6 +111,10 @@ class BadModelAnswer(ProviderFailed):
 
 class Misconfigured(MemoristError):
     """A setting is missing or wrong."""
+
+
+class MissingExtra(Misconfigured, ImportError):
+    """An optional package is not installed."""
 
 
 class MigrationNeeded(MemoristError):

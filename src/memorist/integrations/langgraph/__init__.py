@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from ...errors import InvalidInput, Misconfigured, StoreDamaged
+from ...errors import InvalidInput, MissingExtra, StoreDamaged
 from ...manage.checkpoints import thread_name
 from ...scoped import ScopedClient
 from ...storage.graph_checkpoints import (
@@ -32,7 +32,7 @@ from .. import Bridge
 try:
     import langgraph.checkpoint  # noqa: F401
 except ModuleNotFoundError as error:
-    raise Misconfigured('LangGraph is not installed: pip install "memorist[langgraph]"') from error
+    raise MissingExtra('LangGraph is not installed: pip install "memorist[langgraph]"') from error
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
