@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mcp import Client, StdioServerParameters
 from mcp_types import ElicitResult
@@ -64,15 +65,43 @@ async def over_stdio(
         yield client
 
 
-async def call(client: Client, tool: str, **arguments: Any) -> Any:
-    """What a tool answers, which has to fit the schema it declares."""
+class Line(NamedTuple):
+    """A memory as a tool writes it."""
+
+    id: str
+    label: str  # category, day, and whether it is pinned
+    text: str  # with its speaker
+
+
+def lines(text: str) -> list[Line]:
+    """The memories that a tool wrote."""
+    return [Line(*found) for found in re.findall(r"(?m)^(?:\w+ )*- (\S+) \[(.*?)\] (.*)$", text)]
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> str:
+    """What a model reads of the answer of a tool."""
     done = await client.call_tool(tool, arguments)
     assert not done.is_error, done.content
-    return done.structured_content
+    assert done.structured_content is None  # hosts would show it to the model instead of the text
+    (block,) = done.content
+    return str(block.text)  # type: ignore[union-attr]
+
+
+async def recalled(client: Client, query: str, **arguments: Any) -> list[Line]:
+    """The memories that answer a question."""
+    return lines(await call(client, "memory_query", query=query, **arguments))
+
+
+async def remembered(client: Client, text: str, **arguments: Any) -> str:
+    """The id of a new memory of the user."""
+    said = await call(client, "memory_remember", text=text, said_by="user", **arguments)
+    status, id = said.partition(":")[0].split()
+    assert status == "created"
+    return id
 
 
 async def refused(client: Client, tool: str, **arguments: Any) -> str:
     """Why a tool does not do it."""
     done = await client.call_tool(tool, arguments)
-    assert done.is_error, done.structured_content
+    assert done.is_error, done.content
     return str(done.content[0].text)  # type: ignore[union-attr]

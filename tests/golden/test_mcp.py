@@ -35,9 +35,9 @@ TOOLS: dict[str, list[Arguments]] = {
     ],
     "memory_context": [
         {"about": QUESTION},
-        {"about": QUESTION, "min_confidence": 0.99},
-        {"about": QUESTION, "session": "chat-1", "since": 2},
+        {"about": QUESTION, "session": "chat-1"},
     ],
+    "memory_list": [{"limit": 2}, {"show": "hidden"}],
     "memory_remember": [
         {"text": "I collect stamps from Peru.", "said_by": "user", "tags": ["hobby"]},
         {"text": "My password is hunter2-Xy77!"},
@@ -47,6 +47,7 @@ TOOLS: dict[str, list[Arguments]] = {
         {"id": "nothing", "text": "a"},
     ],
     "memory_pin": [{"id": "{bees}"}, {"id": "{peanuts}", "pinned": False}],
+    "memory_restore": [{"id": "{locker}"}, {"id": "{bees}"}],
     "memory_forget": [{"ids": ["{cello}"]}, {"about": "sister Marta"}, {}],
     "memory_history": [{"id": "{tea}"}, {"id": "{gone}"}],
     "memory_conflicts": [{}],
@@ -88,8 +89,6 @@ async def answered(call: Any, normal: Normalizer) -> str:
     except MCPError as error:
         return f"error {error.error.code}: {normal.text(error.error.message)}"
     sent.pop("_meta", None)  # about the server, in every answer
-    if sent.get("structuredContent"):
-        sent.pop("content", None)  # the same again, as text
     return normal.json(sent)
 
 

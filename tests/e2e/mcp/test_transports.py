@@ -24,7 +24,7 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 import memorist
-from mcp_support import Person, call, over_stdio, refused
+from mcp_support import Person, call, over_stdio, recalled, refused, remembered
 from memorist.client import Client as MemoryClient
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.rest.auth import Caller
@@ -39,8 +39,8 @@ HELLO = {
 async def test_a_host_starts_it_and_talks_to_it(tmp_path: Path, revision: str) -> None:
     async with over_stdio(str(tmp_path / "m.db"), mode=revision) as client:
         await call(client, "memory_remember", text="Ana drinks green tea.", said_by="user")
-        (found,) = (await call(client, "memory_query", query="green tea"))["memories"]
-        assert found["text"] == "Ana drinks green tea."
+        (found,) = await recalled(client, "green tea")
+        assert found.text == "Ana drinks green tea."
 
 
 async def test_a_client_is_told_how_to_use_it_and_picks_the_newest_revision(tmp_path: Path) -> None:
@@ -53,9 +53,8 @@ async def test_the_person_is_asked_through_the_host(tmp_path: Path, revision: st
     person = Person("accept", forget=True)
     db = str(tmp_path / "m.db")
     async with over_stdio(db, mode=revision, elicitation_callback=person.answer) as client:
-        made = await call(client, "memory_remember", text="Ana drinks green tea.", said_by="user")
-        ids = made["outcomes"][0]["ids"]
-        assert (await call(client, "memory_forget", ids=ids))["forgotten"] == ids
+        id = await remembered(client, "Ana drinks green tea.")
+        assert await call(client, "memory_forget", ids=[id]) == f"Forgotten: {id}"
         assert "Ana drinks green tea." in person.asked[0]
 
 
@@ -65,14 +64,14 @@ async def test_options_say_whose_memory_it_is(tmp_path: Path) -> None:
     async with over_stdio(db, "--user", "bo", "--space", "shop") as bo:
         await call(bo, "memory_remember", text="Bo keeps bees.", said_by="user")
     async with over_stdio(db, "--user", "bo") as elsewhere:
-        assert (await call(elsewhere, "memory_query", query="bees"))["memories"] == []
+        assert await recalled(elsewhere, "bees") == []
     async with over_stdio(db, "--user", "bo", "--project", cwd=folder) as inside:
-        assert (await call(inside, "memory_query", query="bees"))["memories"] == []
+        assert await recalled(inside, "bees") == []
     (folder / ".memorist").write_text('space = "shop"', "utf-8")
     async with over_stdio(db, "--user", "bo", "--project", cwd=folder) as inside:
-        assert len((await call(inside, "memory_query", query="bees"))["memories"]) == 1
+        assert len(await recalled(inside, "bees")) == 1
     async with over_stdio(db, "--user", "bo", "--space", "shop", "--tenant", "acme") as other:
-        assert (await call(other, "memory_query", query="bees"))["memories"] == []
+        assert await recalled(other, "bees") == []
         await call(other, "memory_remember", text="Bo keeps goats.", said_by="user")
     with memorist.open(db, run_jobs=False) as memory:
         told = {
@@ -87,7 +86,7 @@ async def test_options_say_whose_memory_it_is(tmp_path: Path) -> None:
 async def test_a_memory_that_cannot_be_opened_is_an_error_of_the_tool(tmp_path: Path) -> None:
     (tmp_path / "m.db").write_bytes(b"no database " * 500)
     async with over_stdio(str(tmp_path / "m.db")) as client:
-        assert len((await client.list_tools()).tools) == 10
+        assert len((await client.list_tools()).tools) == 12
         assert "database" in await refused(client, "memory_query", query="tea")
 
 
@@ -200,18 +199,14 @@ async def test_the_key_says_whose_memory_it_is(engine: MemoryClient, revision: s
     _, bo = await engine.create_key("phone", user="bo", rights=["read"])
     async with served(engine) as url:
         async with connected(url, ana, mode=revision) as client:
-            made = await call(
-                client, "memory_remember", text="Ana drinks green tea.", said_by="user"
-            )
-            assert len((await call(client, "memory_query", query="green tea"))["memories"]) == 1
+            id = await remembered(client, "Ana drinks green tea.")
+            assert len(await recalled(client, "green tea")) == 1
             assert (
                 "Ana drinks" in (await client.read_resource("memory://snapshot")).contents[0].text
             )  # type: ignore[union-attr]
         async with connected(url, bo, mode=revision) as client:
-            assert (await call(client, "memory_query", query="green tea"))["memories"] == []
-            assert "the right 'owner'" in await refused(
-                client, "memory_pin", id=made["outcomes"][0]["ids"][0]
-            )
+            assert await recalled(client, "green tea") == []
+            assert "the right 'owner'" in await refused(client, "memory_pin", id=id)
 
 
 async def test_a_service_key_acts_for_the_user_in_the_header(
@@ -225,12 +220,12 @@ async def test_a_service_key_acts_for_the_user_in_the_header(
             async with connected(url, service, headers=headers, mode=revision) as client:
                 if user == "ana":
                     await call(client, "memory_remember", text="Ana drinks green tea.")
-                memories = (await call(client, "memory_query", query="green tea"))["memories"]
+                memories = await recalled(client, "green tea")
                 snapshot = await client.read_resource("memory://snapshot")
             assert len(memories) == found
             assert snapshot.contents[0].text.count("green tea") == found  # type: ignore[union-attr]
         async with connected(f"{url}?user=ana", service, mode=revision) as client:
-            assert (await call(client, "memory_query", query="green tea"))["memories"]
+            assert await recalled(client, "green tea")
         async with connected(url, service, mode=revision) as client:
             assert "X-Memorist-User" in await refused(client, "memory_query", query="green tea")
 
@@ -262,9 +257,9 @@ async def test_the_person_is_asked_over_http_too(engine: MemoryClient, revision:
         served(engine) as url,
         connected(url, ana, mode=revision, elicitation_callback=person.answer) as client,
     ):
-        made = await call(client, "memory_remember", text="I live in Lisbon.", said_by="user")
-        given = {"field": "city", "value": "Lisbon", "evidence": made["outcomes"][0]["ids"]}
-        assert (await call(client, "memory_propose", **given))["status"] == "approved"
+        id = await remembered(client, "I live in Lisbon.")
+        given = {"field": "city", "value": "Lisbon", "evidence": [id]}
+        assert await call(client, "memory_propose", **given) == "approved: city: Lisbon"
         assert len(person.asked) == 1
 
 
@@ -275,9 +270,9 @@ async def test_a_key_for_one_space_stays_in_it_and_others_name_theirs(engine: Me
         async with connected(url, bound) as client:
             await call(client, "memory_remember", text="The office has a piano.", said_by="user")
         async with connected(f"{url}?space=work", free) as client:
-            assert len((await call(client, "memory_query", query="piano"))["memories"]) == 1
+            assert len(await recalled(client, "piano")) == 1
         async with connected(url, free) as client:
-            assert (await call(client, "memory_query", query="piano"))["memories"] == []
+            assert await recalled(client, "piano") == []
         async with connected(f"{url}?space=home", bound) as client:
             assert "only for the space 'work'" in await refused(
                 client, "memory_query", query="piano"
@@ -291,8 +286,8 @@ async def test_an_agent_with_an_allowlist_is_held_to_it_by_its_key(engine: Memor
     ).ids
     _, key = await engine.create_key("planner", user="ana", agent="planner")
     async with served(engine) as url, connected(url, key) as client:
-        (found,) = (await call(client, "memory_query", query="the shop"))["memories"]
-        assert found["category"] == "goals"
+        (found,) = await recalled(client, "the shop")
+        assert found.label.startswith("goals, ")
         assert "the right 'read'" in await refused(client, "memory_conflicts")
         assert "the right 'write'" in await refused(
             client, "memory_edit", id=made, text="Ana gave up the shop."

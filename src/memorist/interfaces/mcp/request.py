@@ -1,20 +1,21 @@
 """A tool call: its caller, the scope it may use, and what it returns.
 
-The client is opened when it is first needed. Results are typed dictionaries with a schema. The
-texts in them are neutralized: they are data, never instructions.
+The client is opened when it is first needed. Results are short texts, because models read them:
+hosts show structured content instead of the text, if there is any. The texts of memories are
+neutralized: they are data, never instructions.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from typing_extensions import TypedDict
 
 from ... import aio
 from ...client import Client
@@ -100,7 +101,7 @@ class ToolCall:
         limit: int,
         budget: int,
         min_confidence: float | None,
-    ) -> QueryResult:
+    ) -> str:
         """Search memory; for an agent, what its allowlist names."""
         scope = self.scope()
         if self.agent is None:
@@ -108,10 +109,9 @@ class ToolCall:
             recall = await scope.recall(
                 query, limit=limit, budget=budget, where=where, min_confidence=min_confidence
             )
-            notes = [NO_ANSWER] if recall.is_unanswered else []
-            notes += [f"{leg}: {state}" for leg, state in recall.legs.items() if state != "ok"]
-            found = list(map(memory_item, recall.memories))
-            return QueryResult(memories=found, confidence=recall.confidence, note="; ".join(notes))
+            lines = list(map(memory_line, recall.memories))
+            lines += [NO_ANSWER] if recall.is_unanswered else []
+            return "\n".join([*lines, *_notes(recall.confidence, recall.legs)])
         rows = await scope.query(
             query,
             agent=self.agent,
@@ -120,50 +120,33 @@ class ToolCall:
             budget_tokens=budget,
             return_="full",
         )
-        result = QueryResult(memories=[], confidence=None, note="")
-        if not rows:
-            result["note"] = await scope.privacy.disabled_reason() or NO_ANSWER
+        lines = []
         for row in rows:
             text = f"{row['text']}: {row['steps_text']}" if row["steps_text"] else row["text"]
-            item = ToolMemory(
-                id=row["id"],
-                text=render.safe(text),
-                category=row["category"],
-                kind=row["kind"],
-                told_by=row["told_by"],
-                told_at=row["created_at"],
-                pinned=row["pinned"],
-            )
-            result["memories"].append(item)
-        return result
+            facts = [row["category"], row["created_at"][:10]]
+            lines.append(_line(row["id"], facts, row["told_by"], text))
+        return "\n".join(lines) or await scope.privacy.disabled_reason() or NO_ANSWER
 
-    async def load_context(
-        self,
-        message: str,
-        budget: int,
-        min_confidence: float | None = None,
-        session: str | None = None,
-        since: int | None = None,
-    ) -> ContextResult:
+    async def load_context(self, message: str, budget: int, session: str | None = None) -> str:
         """Return what to read before a message is answered."""
-        found = await self.scope(session=session).context(
-            message,
-            since=since,
-            agent=self.agent,
-            budget=budget,
-            min_confidence=min_confidence,
-        )
-        states = {leg: state for leg, state in found.legs.items() if state != "ok"}
-        notes = [state if leg == "memory" else f"{leg}: {state}" for leg, state in states.items()]
+        scope = self.scope(session=session)
+        found = await scope.context(message, agent=self.agent, budget=budget)
+        lines = [found.prompt()] if found.prompt() else []
+        lines += _notes(found.confidence, found.legs)
         if found.cut:
-            notes.append(f"{len(found.cut)} memories did not fit into the budget")
-        return ContextResult(
-            context=found.prompt(),
-            sources=[ContextSource(source=line.source, id=line.id or "") for line in found.lines],
-            confidence=found.confidence,
-            revision=found.revision,
-            note="; ".join(notes),
-        )
+            lines.append(f"{len(found.cut)} memories did not fit into the budget.")
+        return "\n".join(lines)
+
+
+def _notes(confidence: float | None, legs: Mapping[str, str]) -> list[str]:
+    """Return the confidence of an answer, and what is missing from it, as lines."""
+    lines = []
+    if confidence is not None:
+        lines.append(f"Confidence: {min(confidence, 0.99):.2f}")  # it is never certain
+    for leg, state in legs.items():
+        if state != "ok":
+            lines.append(state if leg == "memory" else f"{leg}: {state}")
+    return lines
 
 
 async def authorize(right: str) -> ToolCall:
@@ -186,92 +169,20 @@ def can_elicit() -> bool:
     return session.can_send_request or request.protocol_version >= ELICITS_IN_RESPONSE
 
 
-class ToolMemory(TypedDict):
-    """A memory."""
-
-    id: str
-    text: str
-    category: str
-    kind: str
-    told_by: str  # empty: the user
-    told_at: str
-    pinned: bool
+def memory_line(memory: Memory) -> str:
+    """Return a memory as a line for a model: its id, category, day, and text with its speaker."""
+    facts = [memory.category or memory.kind, _day(memory.occurred_at or memory.created_at)]
+    if memory.state != "active":
+        facts.append(memory.state)
+    if memory.pinned:
+        facts.append("pinned")
+    return _line(memory.id, facts, render.credit(memory), render.concise(memory))
 
 
-class QueryResult(TypedDict):
-    memories: list[ToolMemory]
-    confidence: float | None  # probability that they contain the answer, if known
-    note: str
+def _line(id: str, facts: Sequence[str], who: str, text: str) -> str:
+    label = render.safe(", ".join(facts)).translate(render.IN_NAMES)
+    return f"- {id} [{label}] {render.prefix(who, text)}"
 
 
-class ContextSource(TypedDict):
-    source: str  # change, profile, pinned, category, recalled or related
-    id: str  # of the memory; empty for a field of the profile
-
-
-class ContextResult(TypedDict):
-    context: str
-    sources: list[ContextSource]  # of the lines of the context, in order
-    confidence: float | None  # probability that the context contains the answer, if known
-    revision: int | None  # of the session, to pass as `since`
-    note: str
-
-
-class OutcomeItem(TypedDict):
-    status: str
-    ids: list[str]
-    reason: str
-    supersedes: str | None
-
-
-class RememberResult(TypedDict):
-    outcomes: list[OutcomeItem]
-
-
-class ForgetResult(TypedDict):
-    forgotten: list[str]
-    would_forget: list[ToolMemory]
-    note: str
-
-
-class HistoryItem(TypedDict):
-    event: str
-    at: str
-    by: str
-
-
-class HistoryResult(TypedDict):
-    memory: ToolMemory | None
-    history: list[HistoryItem]
-    rests_on: list[ToolMemory]
-    said: list[str]
-
-
-class ConflictItem(TypedDict):
-    id: str
-    newer: ToolMemory
-    older: ToolMemory
-
-
-class ConflictsResult(TypedDict):
-    conflicts: list[ConflictItem]
-
-
-class ProposalResult(TypedDict):
-    field: str
-    value: str
-    status: str
-    note: str
-
-
-def memory_item(memory: Memory) -> ToolMemory:
-    """Return a memory in the format of the tools."""
-    return ToolMemory(
-        id=memory.id,
-        text=render.safe(render.concise(memory)),
-        category=render.safe(memory.category or memory.kind),
-        kind=memory.kind,
-        told_by=render.credit(memory),
-        told_at=(memory.occurred_at or memory.created_at).isoformat(),
-        pinned=memory.pinned,
-    )
+def _day(at: datetime) -> str:
+    return at.date().isoformat()
