@@ -116,6 +116,7 @@ class BlockingCheckpoints(Facade):
 
     save = verb(Checkpoints.save)
     load = verb(Checkpoints.load)
+    load_json = verb(Checkpoints.load_json)
     list = verb(Checkpoints.list)
     delete = verb(Checkpoints.delete)
 

@@ -109,8 +109,11 @@ class Life(RuleBasedStateMachine):
             for name, value in fields.items()
             if getattr(row, name) != value
         }
+        importance = row.importance
         for name, value in fields.items():
             setattr(row, name, value)
+        if row.importance != importance:
+            changed["importance"] = (importance, row.importance)
         row.changed = self.now
         row.texts.add(row.text)
         if row.state == "active" and (row.is_kept or restores):
@@ -280,6 +283,7 @@ class Life(RuleBasedStateMachine):
         before = {
             name: self.now + KEPT if value == "later" else value
             for name, (value, _) in fields.items()
+            if name != "importance"  # it follows from the others
         }
         hidden = self.rows[id].state != "active"
         return self.put(id, restores=hidden and before.get("state") == "active", **before)

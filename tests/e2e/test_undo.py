@@ -166,6 +166,17 @@ def test_a_repeat_is_undone_although_the_text_was_changed_later(ana: Any) -> Non
         ana.undo(changed)
 
 
+def test_a_pin_is_undone_and_a_later_repeat_still_counts(ana: Any) -> None:
+    id = kept(ana, TEA)
+    assert ana.get(id).importance == pytest.approx(0.6)
+    ana.pin(id)
+    pinned = last(ana)
+    ana.remember(TEA)
+    assert ana.get(id).importance == pytest.approx(1.0)
+    ana.undo(pinned)
+    assert (ana.get(id).pinned, ana.get(id).importance) == (False, pytest.approx(0.7))
+
+
 def test_a_session_is_undone_and_what_others_did_stays(memory: Blocking, ana: Any) -> None:
     id, other = kept(ana, TEA), kept(ana, "The parrot is called Bosco.")
     chat = memory.scope("ana", session="chat-7")

@@ -25,6 +25,7 @@ PARTS: dict[str, type] = {
 }
 # Texts too, to leave them alone.
 _LARGE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|-?\b\d(?:\.\d{1,17})?e\+\d{1,3}')
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # not where its backslash is escaped
 
 
@@ -48,11 +49,15 @@ class Checkpoints(Place):
 
     async def load(self, thread: str) -> dict[str, Any]:
         """Return the state of a thread as it was saved last. Raises NotFound."""
+        data: dict[str, Any] = await asyncio.to_thread(json.loads, await self.load_json(thread))
+        return data
+
+    async def load_json(self, thread: str) -> str:
+        """Return the state of a thread as the JSON text that was saved last. Raises NotFound."""
         text = await self._table.load(thread_name(thread))
         if text is None:
             raise NotFound(f"No checkpoint of thread {thread!r} in this scope")
-        data: dict[str, Any] = await asyncio.to_thread(json.loads, text)
-        return data
+        return text
 
     async def list(self, *, limit: int = 50) -> builtins.list[SavedCheckpoint]:
         """Return which threads have a checkpoint, the one saved last first."""
@@ -90,7 +95,8 @@ def to_json(data: Mapping[str, Any], most_mb: int) -> str:
             given = type(whole[part]).__name__
             raise InvalidInput(f"{part} of a checkpoint is a {kind.__name__}, not {given}")
     try:
-        text = json.dumps(whole, ensure_ascii=False, allow_nan=False)
+        # in pieces: one long call would keep other threads waiting
+        text = "".join(_ENCODER.iterencode(whole))
         if "e+" in text:
             text = _LARGE.sub(lambda m: m[0] if m[0][0] == '"' else f"{Decimal(m[0]):f}.0", text)
         size = len(text.encode())

@@ -190,6 +190,10 @@ def _go_back(
                     " undo the later change first"
                 )
             then = tokens.with_fields(then, reverted)
+            if "importance" in reverted and past.repeat_count != then.repeat_count:
+                count = then.repeat_count  # it was repeated later
+                importance = transitions.repeated_importance(then.base_importance, count)
+                then = replace(then, importance=importance)
             undone.append(entry)
         past = tokens.with_fields(past, before)
     return Step(now=memory, then=then, entries=tuple(undone))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -15,6 +16,8 @@ from ...errors import InvalidInput
 from .. import FAILED, Blocking, BlockingScope, Call, load, plain
 from .app import Words, command
 from .output import progress
+
+NICENESS = 10  # of workers: servers on the same machine come first
 
 
 @command("db migrate")
@@ -234,6 +237,8 @@ def worker(call: Call, *, batch_size: int = 32) -> object:
     Args:
         batch_size: <1..1024> Memories per batch.
     """
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
 
     async def work() -> Any:
         async with memorist.aio.open(call.db, run_jobs=False) as memory:

@@ -24,6 +24,7 @@ from .database import on_signals
 from .output import as_json, line, note
 
 DRAIN_SECONDS = 10  # for requests in flight when the server stops
+KEEP_ALIVE_SECONDS = 75  # longer than clients keep an idle connection, so that they close it
 SWITCH_SECONDS = 0.001  # after which a thread that computes lets the event loop go on
 Hosts = Literal[
     "claude-code",
@@ -93,6 +94,7 @@ def serve(
                 log_level="warning",
                 access_log=False,
                 server_header=False,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=DRAIN_SECONDS,
             )
             address = f"[{host}]" if ":" in host else host

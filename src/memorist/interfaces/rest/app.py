@@ -76,6 +76,7 @@ OWNERS: dict[str, Any] = {
 }
 SHOWN: dict[Any, Any] = {  # response models of results that are returned in another form
     type(None): None,
+    Response: dict[str, Any],
     Proposal: bodies.Decision,
     list[Event]: list[Annotated[dict[str, Any], BeforeValidator(asdict)]],
 }
@@ -238,6 +239,11 @@ async def memory_history(mine: ScopedClient, *, id: str, limit: int) -> list[His
     if not entries:
         raise NotFound(f"No memory with id {id!r} in your spaces")
     return entries
+
+
+async def load_checkpoint(mine: ScopedClient, *, thread: str) -> Response:
+    """Return the last checkpoint of a thread, as it is stored."""
+    return Response(await mine.checkpoints.load_json(thread), media_type="application/json")
 
 
 @memories.patch("/v1/memory/entries/{id}", responses=declare(404, 409, 412))
