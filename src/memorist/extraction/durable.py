@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple, get_args
 
-from ..text import prompts
+from ..text import cues, prompts
 from ..text.normalize import LINK, one_line
 from ..text.tokens import ENGLISH, load_patterns
 from .dates import TIME, date
@@ -93,6 +93,24 @@ def propose(
             if stated := state(told, who, at):
                 is_own = is_own or PATTERNS["myself"].search(told) is not None
                 yield LastingStatement(stated, source, probability, is_own)
+
+
+def is_worth_keeping(text: str) -> bool:
+    """Return whether a turn states something, a rule or a decision, and does not only ask.
+
+    Of a text in another language than English, only questions are recognized.
+
+    >>> is_worth_keeping("We deploy with Ansible. Fix the playbook."), is_worth_keeping("fix it")
+    (True, False)
+    """
+    if cues.asking_share(text) == 1:
+        return False
+    if not cues.is_english(text) or cues.tells_rule(text):
+        return True
+    if CUES["rule"].search(text) or CUES["decision"].search(text):
+        return True
+    any_day = datetime(2000, 1, 1)
+    return any(propose(text, _WITH_ASSISTANT, any_day, keeps_all=True))
 
 
 def _add_subject(source: str, *, is_first: bool) -> str:

@@ -1,10 +1,11 @@
 """The hooks that hosts of coding agents call.
 
 A host calls a hook on certain events with a JSON object on stdin. A hook prints context for the
-model and stores the user's prompt. It is limited in time and never makes the host fail: errors go
-to stderr. Each prompt of a session is stored once, whether the host passes it or it is read from
-the transcript; replies are stored only with the setting `memory_store_responses`. Only the last
-turn of a transcript is read: earlier ones were stored before, or must not be.
+model and stores the user's prompt, if it states something: "commit this please" does not. It is
+limited in time and never makes the host fail: errors go to stderr. Each prompt of a session is
+stored once, whether the host passes it or it is read from the transcript; replies are stored only
+with the setting `memory_store_responses`. Only the last turn of a transcript is read: earlier ones
+were stored before, or must not be.
 """
 
 from __future__ import annotations
@@ -12,22 +13,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from pydantic import BaseModel, Field, ValidationError
+from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput, NotFound, StoreUnavailable
-from ..ingest.validation import moment as parse_time
+from ..extraction.durable import is_worth_keeping
 from ..manage.turn_context import TurnContext
+from ..readers.coding import is_by_program, read_line
 from ..retrieve import render
 from ..settings import Settings
-from ..types import Filter, Message
+from ..types import Draft, Filter, Message
 from . import Call
 from .projects import Project, find_project
 
@@ -46,11 +45,6 @@ MAX_TRANSCRIPT = 2 << 20  # bytes read from the end of a transcript
 MAX_TEXT = 20_000  # characters of one message
 AWAITING = "hook: "  # prefix of the checkpoint with what was recalled for the last prompt
 CANDIDATES = 200  # recent memories from which the most important are chosen
-_FROM_HOST = re.compile(
-    r"/[a-z][\w:-]*(?:\s|$)|\[Request interrupted"
-    r"|<(?:command-|local-command-|bash-|system-reminder|user-memory-input"
-    r"|user-prompt-submit-hook|task-notification)"
-)  # slash commands, and text that a host writes in place of the user
 
 
 def answer(moment: str, call: Call, given: str) -> str:
@@ -79,9 +73,9 @@ def answer(moment: str, call: Call, given: str) -> str:
         if moment == "prompt":
             context = _handle_prompt(mine, settings, event["prompt"][:MAX_TEXT])
         elif moment != "session-start":
-            turn = _last_turn(mine, event["transcript_path"])
+            turn = _read_last_turn(mine, event["transcript_path"])
             keeps_replies = settings.memory_store_responses
-            mine.remember([each for each in turn if each.role == "user" or keeps_replies])
+            mine.remember([each for each in turn if _is_kept(each, keeps_replies)])
             _mark_known(mine)
             if moment == "stop":
                 _compare_reply(mine, turn)
@@ -102,7 +96,7 @@ def answer(moment: str, call: Call, given: str) -> str:
 
 def _handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
     """Return context for a prompt and store the prompt, in this order: it must not find itself."""
-    if not text.strip() or _FROM_HOST.match(text):
+    if not text.strip() or is_by_program(text):
         return ""
     reply = mine.command(text)
     if reply and (reply.done or reply.ids):  # else it was hardly meant for the memory
@@ -115,9 +109,16 @@ def _handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
         found = mine.context(text, limit=limit, max_chars=max_chars, budget=max_chars)
         context = found.text
         _await_reply(mine, found)
-    mine.remember(_prompt_message(mine, text))
-    _mark_known(mine)
+    prompt = _prompt_message(mine, text)
+    if _is_kept(prompt):
+        mine.remember(prompt)
+        _mark_known(mine)
     return context
+
+
+def _is_kept(message: Message, keeps_replies: bool = False) -> bool:
+    """Return whether a message is stored: what the person states, not what they only ask for."""
+    return is_worth_keeping(message.content) if message.role == "user" else keeps_replies
 
 
 def _mark_known(mine: BlockingScope) -> None:
@@ -156,27 +157,7 @@ def _prompt_message(mine: BlockingScope, text: str, at: datetime | None = None) 
     return Message(id=f"prompt-{digest}", content=text, role="user", at=at)
 
 
-class _Part(BaseModel):
-    type: str = ""
-    text: str = ""
-
-
-class _Content(BaseModel):
-    content: str | list[_Part]
-
-
-class _Record(BaseModel):
-    """A message in a transcript."""
-
-    type: Literal["user", "assistant"]
-    message: _Content
-    uuid: str = ""
-    timestamp: str | None = None
-    is_meta: Annotated[bool, Field(alias="isMeta")] = False  # written by the host
-    is_sidechain: Annotated[bool, Field(alias="isSidechain")] = False  # of a subagent
-
-
-def _last_turn(mine: BlockingScope, path: str) -> list[Message]:
+def _read_last_turn(mine: BlockingScope, path: str) -> list[Message]:
     """Return the last prompt in a transcript, and the replies to it."""
     turn: list[Message] = []
     if not path:
@@ -187,21 +168,16 @@ def _last_turn(mine: BlockingScope, path: str) -> list[Message]:
         lines = file.read().splitlines()
     for line in lines:
         try:
-            record = _Record.model_validate_json(line)
-        except ValidationError:  # cut off, damaged, or not a message
+            record = json.loads(line)
+        except (ValueError, RecursionError):  # cut off or damaged
             continue
-        text = record.message.content
-        if not isinstance(text, str):
-            text = "\n".join(part.text for part in text if part.type == "text")
-        text = text[:MAX_TEXT].strip()
-        if not text or record.is_meta or record.is_sidechain:  # without text: a tool result
+        said = read_line(record) if isinstance(record, dict) else None
+        if not isinstance(said, Draft):
             continue
-        if _FROM_HOST.match(text):
-            continue
-        at = parse_time(record.timestamp)
-        if record.type == "user":
-            turn = [_prompt_message(mine, text, at)]
-        elif record.uuid:
-            reply = Message(id=record.uuid, content=text, role="assistant", at=at)
+        text = said.text[:MAX_TEXT]
+        if said.labels.role == "user":
+            turn = [_prompt_message(mine, text, said.at)]
+        else:
+            reply = Message(id=said.message_id, content=text, role="assistant", at=said.at)
             turn.append(reply)
     return turn

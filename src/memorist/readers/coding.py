@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..types import Draft
 from .provider_messages import SYSTEM, TOOL, text_of
 from .source import (
     ImportRun,
@@ -21,7 +22,13 @@ from .source import (
 
 SIDE_CHAIN = "a conversation of a subagent"
 DAMAGED = "a line that is not JSON"
-_WRAPPED = re.compile(r"<(?:command-|local-command|system-reminder|environment_context|user_inst)")
+COMMAND = "a command of the program"
+# Slash commands, and text that a program writes in place of the person.
+_BY_PROGRAM = re.compile(
+    r"/[a-z][\w:-]*(?:\s|$)|\[Request interrupted"
+    r"|<(?:command-|local-command|bash-|system-reminder|user-memory-input|user-prompt-submit-hook"
+    r"|task-notification|environment_context|user_inst)"
+)
 _REMINDER = re.compile(r"(?s)<system-reminder>.{0,20000}?</system-reminder>")
 
 
@@ -32,10 +39,14 @@ def read_claude_code(sources: Sequence[Source], how: ImportRun) -> Items:
             yield Skipped(SIDE_CHAIN)
             continue
         for _, line in read_json_lines(source, how):
-            yield Skipped(DAMAGED) if line is None else _read_line(line, source)
+            yield Skipped(DAMAGED) if line is None else read_line(line, source.stem)
 
 
-def _read_line(line: dict[str, Any], source: Source) -> Any:
+def read_line(line: Mapping[str, Any], name: str = "") -> Draft | Skipped:
+    """Return a line of a transcript of Claude Code as a draft, or why it is left out.
+
+    `name` is that of the session, if the line does not say it.
+    """
     kind = line.get("type")
     said = line.get("message")
     if kind not in ("user", "assistant") or not isinstance(said, dict):
@@ -47,9 +58,9 @@ def _read_line(line: dict[str, Any], source: Source) -> Any:
     text = _REMINDER.sub("", text_of(said.get("content")))
     if not text.strip():
         return Skipped(TOOL)
-    if _WRAPPED.match(text.lstrip()):
-        return Skipped("a command of the program")
-    session = line.get("sessionId") or source.stem
+    if is_by_program(text):
+        return Skipped(COMMAND)
+    session = line.get("sessionId") or name
     return message(
         text,
         id=f"claude-code:{line.get('uuid') or digest(session, line.get('timestamp'), text)}",
@@ -57,6 +68,11 @@ def _read_line(line: dict[str, Any], source: Source) -> Any:
         role=kind,
         at=moment(line.get("timestamp")),
     )
+
+
+def is_by_program(text: str) -> bool:
+    """Return whether a prompt is a command of the program, or was written by it."""
+    return _BY_PROGRAM.match(text.lstrip()) is not None
 
 
 def read_codex(sources: Sequence[Source], how: ImportRun) -> Items:
@@ -86,8 +102,8 @@ def _read_codex_line(line: dict[str, Any], session: str, number: int, *, has_eve
         return Skipped(f"a line of type {kind or line.get('type')!r:.40}")
     if role not in ("user", "assistant"):
         return Skipped(SYSTEM)
-    if _WRAPPED.match(text.lstrip()):
-        return Skipped("a command of the program")
+    if is_by_program(text):
+        return Skipped(COMMAND)
     return message(
         text,
         id=f"codex:{digest(session, number)}",

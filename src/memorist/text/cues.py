@@ -114,6 +114,15 @@ def kinds_asked(question: str) -> int:
     return asked
 
 
+def tells_rule(text: str) -> bool:
+    """Return whether a text says what always or never applies.
+
+    >>> tells_rule("don't push to main"), tells_rule("push it to main")
+    (True, False)
+    """
+    return _TELLS[HAS_RULE].search(text) is not None
+
+
 def is_personal(question: str) -> bool:
     """Return whether a question is about the person or the assistant.
 

@@ -71,7 +71,7 @@ def test_a_prompt_is_kept_and_what_fits_the_next_one_is_told(hook: Hook) -> None
     assert "The shop is deployed with Ansible." in told
     assert told.startswith("<memory>")
     assert "How is" not in told
-    first, _ = kept()
+    (first,) = kept()
     assert first.labels.session == SESSION
     assert first.labels.role == "user"
 
@@ -133,7 +133,7 @@ def test_of_a_transcript_the_last_turn_is_kept_without_tools_and_marks_of_the_ho
     ]
     asked = [
         {"type": "document", "text": "a log file"},
-        {"type": "text", "text": "Please move the shop to port 8080."},
+        {"type": "text", "text": "The shop moves to port 8080 today."},
     ]
     result = [{"type": "tool_result", "tool_use_id": "t1", "content": "root:x:0:0"}]
     lines = [
@@ -152,7 +152,7 @@ def test_of_a_transcript_the_last_turn_is_kept_without_tools_and_marks_of_the_ho
     assert hook("pre-compact", trigger="auto").exit_code == 0
     assert hook("stop").exit_code == 0
     assert {each.labels.role: each.text for each in kept()} == {
-        "user": "Please move the shop to port 8080.", "assistant": "Done: it runs on port 8080.",
+        "user": "The shop moves to port 8080 today.", "assistant": "Done: it runs on port 8080.",
     }  # fmt: skip
     assert len(kept()) == 2
 
@@ -160,33 +160,33 @@ def test_of_a_transcript_the_last_turn_is_kept_without_tools_and_marks_of_the_ho
 def test_a_line_that_says_nothing_of_helpers_and_hosts_is_the_persons(
     hook: Hook, tmp_path: Path
 ) -> None:
-    line = {"type": "user", "message": {"content": "Please move the shop to port 8080."}}
+    line = {"type": "user", "message": {"content": "The shop moves to port 8080 today."}}
     (tmp_path / "transcript.jsonl").write_text(json.dumps(line) + "\n")
     assert hook("stop").exit_code == 0
-    assert [each.text for each in kept()] == ["Please move the shop to port 8080."]
+    assert [each.text for each in kept()] == ["The shop moves to port 8080 today."]
 
 
 def test_replies_are_not_kept_unless_that_is_wanted(hook: Hook, tmp_path: Path) -> None:
-    lines = record("user", "Please move the shop.", "u1"), record("assistant", "It is moved.", "a1")
+    lines = record("user", "The shop moved.", "u1"), record("assistant", "It did move.", "a1")
     (tmp_path / "transcript.jsonl").write_text("".join(lines))
     hook("stop")
-    assert [each.text for each in kept()] == ["Please move the shop."]
+    assert [each.text for each in kept()] == ["The shop moved."]
 
 
 def test_the_space_is_the_folder_of_the_project_or_the_one_that_is_named(
     hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hook("prompt", prompt="This is about the shop.")
-    hook("prompt", "--space", "work", prompt="This is about work.")
+    hook("prompt", prompt="Our topic is the shop.")
+    hook("prompt", "--space", "work", prompt="Our topic is work.")
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", "/home/ana/code/garden")
-    hook("prompt", prompt="This is about the garden.")
+    hook("prompt", prompt="Our topic is the garden.")
     monkeypatch.setenv("MEMORIST_SPACE", "set")
-    hook("prompt", prompt="This is about a setting.")
+    hook("prompt", prompt="Our topic is a setting.")
     garden = "garden-9d1356"
     told = {space: [each.text for each in kept(space)] for space in (SHOP, "work", garden, "set")}
     assert told == {
-        SHOP: ["This is about the shop."], "work": ["This is about work."],
-        garden: ["This is about the garden."], "set": ["This is about a setting."],
+        SHOP: ["Our topic is the shop."], "work": ["Our topic is work."],
+        garden: ["Our topic is the garden."], "set": ["Our topic is a setting."],
     }  # fmt: skip
 
 
@@ -302,6 +302,29 @@ def test_a_transcript_that_is_gone_or_huge_does_no_harm(hook: Hook, tmp_path: Pa
     assert [each.text for each in kept()] == ["The shop moved."]
 
 
+@pytest.mark.parametrize(
+    ("prompt", "is_kept"),
+    [
+        ("commit this please", False),
+        ("looks good, push it", False),
+        ("fix the failing test in auth.py", False),
+        ("Why does the login break?", False),
+        ("We use pnpm, never npm.", True),
+        ("don't touch the migrations folder", True),
+        ("Let's go with option B.", True),
+        ("Fix the client. The API answers 429 after ten requests a second.", True),
+        ("Wir verwenden pnpm.", True),
+    ],
+)
+def test_only_a_prompt_that_states_something_is_kept(
+    hook: Hook, tmp_path: Path, prompt: str, is_kept: bool
+) -> None:
+    hook("prompt", prompt=prompt)
+    (tmp_path / "transcript.jsonl").write_text(record("user", prompt, "u1"))
+    hook("stop")
+    assert [each.text for each in kept() if not each.evidence_ids] == [prompt] * is_kept
+
+
 HOSTS_OWN = [
     "/clear",
     "/mcp:shop:deploy now",
@@ -311,7 +334,7 @@ HOSTS_OWN = [
 SAID = [
     "/etc/hosts is wrong because of the VPN.",
     "<div> tags are never closed in the shop.",
-    "/ is full again.",
+    "/ must never be full again.",
 ]
 
 
@@ -372,7 +395,7 @@ def test_a_prompt_is_told_what_others_changed_once_and_not_what_it_said_itself(h
         shop = memory.scope("ana", SHOP)
         shop.edit(kept()[0].id, "The shop is deployed with Terraform.")
     told = context(hook("prompt", prompt="How is the shop deployed?")).splitlines()
-    assert told[0] == "Memory updates since rev 2:"
+    assert told[0] == "Memory updates since rev 1:"
     assert told[1].startswith("- ↑updated: ")
     assert told[1].endswith("The shop is deployed with Terraform.")
     assert context(hook("prompt", prompt="Is the shop deployed?")).startswith("<memory>")
