@@ -10,11 +10,11 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from pydantic import SecretStr
 
-from . import dialects
+from . import custom, dialects
 from .client import Client
 from .context import Context
 from .embedders import Cached, Hashing
@@ -28,7 +28,7 @@ from .llms import Breaker, MeteredModel
 from .offline import Offline
 from .offline.spool import Spool
 from .offline.switch import Down, Switch
-from .ports import Embedder, NearestRows, Reranker
+from .ports import Embedder, EntityDetector, NearestRows, Reranker
 from .retrieve import profiles
 from .scoped import ScopedClient
 from .settings import Options, Settings, allowlists, load
@@ -54,7 +54,10 @@ async def open(
     count_tokens: Callable[[str], int] | None = None,
     **settings: Unpack[Options],
 ) -> AsyncIterator[Client]:
-    """Open a memory for the duration of a block. Every setting can be given by name."""
+    """Open a memory for the duration of a block. Every setting can be given by name.
+
+    `embedder`, `llm`, `reranker` and `entities` also take your own model; see `memorist.open`.
+    """
     async with await open_client(db, count_tokens=count_tokens, **settings) as memory:
         yield memory
 
@@ -69,12 +72,16 @@ async def open_client(
 
     Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded.
     """
-    chosen = load(db=None if db is None else str(db), **settings)
+    given: dict[str, Any] = {**settings}
+    own = {name: given.pop(name) for name in custom.METHODS if _is_own(given.get(name))}
+    chosen = load(db=None if db is None else str(db), **given)
     _check(chosen)
-    embedder = _embedder(chosen)
-    multilingual = _multilingual(chosen)
-    reranker = _reranker(chosen, embedder)
-    model = language_model(chosen)
+    calls = {name: custom.find_call(name, value) for name, value in own.items()}
+    chosen = chosen.model_copy(update={name: call.name for name, call in calls.items()})
+    embedder = await _embedder(chosen, calls.get("embedder"))
+    multilingual = None if "embedder" in calls else _multilingual(chosen)
+    reranker = _reranker(chosen, embedder, calls.get("reranker"))
+    model = language_model(chosen, calls.get("llm"))
     observers = [span_observer()] if chosen.otel else []
     down: Down = {}
     spool = Spool.of(chosen)
@@ -112,6 +119,7 @@ async def open_client(
         multilingual=multilingual,
         reranker=reranker,
         llm=llm,
+        entities=_entities(chosen, calls.get("entities")),
         external_index=external_index,
         has_spool=spool is not None,
         count_tokens=count_tokens or tokens.count_tokens,
@@ -269,14 +277,23 @@ def needs_postgres() -> Iterator[None]:
         ) from error
 
 
-def _embedder(settings: Settings) -> Embedder | None:
+def _is_own(given: object) -> bool:
+    """Return whether a setting is a model of the caller, not the name of one."""
+    return given is not None and not isinstance(given, str)
+
+
+async def _embedder(settings: Settings, own: custom.Call | None) -> Embedder | None:
     kind, _, name = settings.embedder.partition(":")
     model: Embedder
-    match kind:
+    match "own" if own else kind:
         case "none":
             return None
         case "hashing":
             return Hashing()
+        case "minilm":
+            from .embedders.minilm import MiniLM
+
+            model = MiniLM()
         case "openai":
             from .embedders.openai import MODEL, VARIABLE, OpenAIEmbedder
 
@@ -286,9 +303,8 @@ def _embedder(settings: Settings) -> Embedder | None:
             named = name or os.environ.get(VARIABLE, "").strip() or MODEL
             model = OpenAIEmbedder(named, url=url, key=key, dimensions=size)
         case _:
-            from .embedders.minilm import MiniLM
-
-            model = MiniLM()
+            call = own or custom.find_call("embedder", settings.embedder)
+            model = await custom.CustomEmbedder.open(call)
     if settings.cache_mb == 0:
         return model
     directory = settings.state_dir / "embeddings_cache"
@@ -303,9 +319,12 @@ def _multilingual(settings: Settings) -> Embedder | None:
     return Multilingual()
 
 
-def language_model(settings: Settings) -> Breaker | None:
+def language_model(settings: Settings, own: custom.Call | None = None) -> Breaker | None:
     """Return the language model behind a circuit breaker. Raises Misconfigured."""
     kind, _, named = settings.llm.partition(":")
+    if own or kind not in ("none", "openai", "anthropic"):
+        call = own or custom.find_call("llm", settings.llm)
+        return Breaker(custom.CustomModel(call, settings.llm_timeout))
     if kind == "none":
         return None
     from .llms.servers import AnthropicModel, OpenAIModel
@@ -326,7 +345,17 @@ def _key(setting: str, given: SecretStr | None, url: str | None, variable: str) 
     return os.environ[variable]
 
 
-def _reranker(settings: Settings, embedder: Embedder | None) -> Reranker | None:
+def _entities(settings: Settings, own: custom.Call | None) -> EntityDetector | None:
+    if own is None and settings.entities == "rules":
+        return None
+    return custom.CustomDetector(own or custom.find_call("entities", settings.entities))
+
+
+def _reranker(
+    settings: Settings, embedder: Embedder | None, own: custom.Call | None
+) -> Reranker | None:
+    if own or settings.reranker not in ("none", "maxsim", "cross-encoder"):
+        return custom.CustomReranker(own or custom.find_call("reranker", settings.reranker))
     if settings.reranker == "maxsim":
         from .embedders.minilm import MiniLM
         from .rerankers import MaxSim

@@ -322,6 +322,7 @@ class Client:
                 ctx.embedder,
                 ctx.multilingual,
                 ctx.llm,
+                ctx.entities,
                 ctx.external_index,
                 ctx.access_log,
                 ctx.filler,

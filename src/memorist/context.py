@@ -8,7 +8,7 @@ from datetime import datetime
 
 from .index import SnapshotCache
 from .ingest.policies import Policy
-from .ports import BudgetedModel, Embedder, IdleWork, NearestRows, Reranker, Starter
+from .ports import BudgetedModel, Embedder, EntityDetector, IdleWork, NearestRows, Reranker, Starter
 from .retrieve.profiles import Profile
 from .settings import Settings
 from .settings.allowlists import Access
@@ -37,6 +37,7 @@ class Context:
     extractor: IdleWork | None = None  # extracts facts soon after turns were stored
     reranker: Reranker | None = None
     llm: BudgetedModel | None = None  # None: rules do what a language model would
+    entities: EntityDetector | None = None  # None: rules find names
     external_index: NearestRows | None = None
     has_spool: bool = False  # writes are spooled while the store is unavailable
     clock: Callable[[], datetime] = utcnow

@@ -3,17 +3,19 @@ against it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .text.entities import Entity
 from .text.prompts import ModelAnswer, Prompt
 from .types import Scope, frozen
 
 Vectors = NDArray[np.float32]
+FindNames = Callable[[str], list[Entity]]
 
 
 class Closable(Protocol):
@@ -88,6 +90,17 @@ class LanguageModel(Closable, Protocol):
 
         Raises ModelUnavailable if none arrives in time, BadModelAnswer if none can be used.
         """
+        ...
+
+
+class EntityDetector(Closable, Protocol):
+    """Finds the names of people, places and things in texts."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def detect(self, texts: Sequence[str]) -> list[list[Entity]]:
+        """Return the names in each text, as they are written there. Raises ProviderFailed."""
         ...
 
 

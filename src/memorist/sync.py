@@ -223,7 +223,9 @@ class Blocking(Facade):
         """Open a memory: a file, `:memory:`, a PostgreSQL URL, or by default the setting `db`.
 
         Use it in a `with` block, or close it. Every setting can be given by name. `count_tokens`
-        counts the tokens of a text exactly; by default they are estimated.
+        counts the tokens of a text exactly; by default they are estimated. `embedder`, `llm`,
+        `reranker` and `entities` also take your own model: an object with the methods of the port
+        (`memorist.ports`), or a function, which runs in a thread unless it is async.
         Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded.
         """
         loop = Loop()

@@ -14,7 +14,7 @@ ROOT = Path(memorist.__file__).parent
 # Each layer may import the ones below it; parts of one layer do not know each other, except manage and jobs.
 LAYERS = [
     {"__main__"},
-    {"interfaces", "dialects", "integrations", "evals"},
+    {"interfaces", "dialects", "integrations", "evals", "conformance"},
     {"", "sync"},
     {"aio"},
     {"client"},
@@ -25,7 +25,7 @@ LAYERS = [
     {"extraction"},
     {"ingest", "retrieve"},
     {"context"},
-    {"settings"},
+    {"settings", "custom"},
     {"index", "storage", "embedders", "rerankers", "llms", "vector_indexes"},
     {"ports", "providers", "telemetry", "readers"},
     {"text"},

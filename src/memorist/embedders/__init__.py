@@ -9,7 +9,7 @@ but never raises.
 import asyncio
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import blake2b, sha256
@@ -22,7 +22,7 @@ import apsw
 import numpy as np
 
 from ..errors import EmbedderUnavailable, WrongDimensions
-from ..ports import Embedder, Vectors
+from ..ports import Embedder, Forgetful, Vectors
 from ..providers.onnx import WorkerThread
 from ..text.offload import compute, length
 
@@ -60,24 +60,34 @@ async def encode(embedder: Embedder, texts: Sequence[str]) -> Vectors:
     if not texts:
         return np.empty((0, embedder.dimensions), np.float32)
     seconds = PATIENCE * (1 + len(texts) / 16)
-    name = f"The model {embedder.model!r}"
     try:
         async with asyncio.timeout(seconds):
-            made = np.asarray(await embedder.encode_batch(texts), np.float32)
+            made = await embedder.encode_batch(texts)
     except TimeoutError as error:
+        name = f"The model {embedder.model!r}"
         raise EmbedderUnavailable(f"{name} did not answer within {seconds:.0f} s") from error
-    if made.shape != (len(texts), embedder.dimensions):
-        wanted = f"{len(texts)} vectors of {embedder.dimensions} numbers"
-        raise WrongDimensions(f"{name} returned an array of shape {made.shape}, not {wanted}")
-    squares = np.einsum("ij,ij->i", made, made)
+    return check_vectors(made, len(texts), embedder)
+
+
+def check_vectors(made: object, count: int, embedder: Embedder) -> Vectors:
+    """Return what an embedder made as rows of length 1. Raises EmbedderUnavailable, WrongDimensions."""
+    name = f"The model {embedder.model!r}"
+    wanted = f"{count} vectors of {embedder.dimensions} numbers"
+    try:
+        rows = np.asarray(made, np.float32)
+    except (TypeError, ValueError) as error:
+        raise WrongDimensions(f"{name} returned something else than {wanted}") from error
+    if rows.shape != (count, embedder.dimensions):
+        raise WrongDimensions(f"{name} returned an array of shape {rows.shape}, not {wanted}")
+    squares = np.einsum("ij,ij->i", rows, rows)
     lengths = np.sqrt(squares)
     errors = np.abs(lengths - 1)
     if (errors < _NEAR).all():
-        return made
-    if not np.isfinite(made).all():
+        return rows
+    if not np.isfinite(rows).all():
         raise EmbedderUnavailable(f"{name} returned NaN or infinite numbers")
     lengths[lengths == 0] = 1
-    return np.asarray(made / lengths[:, None], np.float32)
+    return np.asarray(rows / lengths[:, None], np.float32)
 
 
 class Cached:
@@ -137,8 +147,10 @@ class Cached:
         rows = np.array([found[name] for name in names], dtype=np.float32)
         return rows.reshape(len(texts), self.dimensions)
 
-    async def forget(self, texts: Iterable[str]) -> None:
+    async def forget(self, texts: Sequence[str]) -> None:
         """Delete the vectors of these texts, in memory and on disk."""
+        if isinstance(self.inner, Forgetful):
+            await self.inner.forget(texts)
         names = [key(self.model, text) for text in texts]
         with self._lock:
             for name in names:

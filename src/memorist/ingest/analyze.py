@@ -19,7 +19,7 @@ from typing import cast
 import numpy as np
 
 from ..errors import InvalidInput
-from ..ports import Vectors
+from ..ports import FindNames, Vectors
 from ..text import clock, entities, normalize
 from ..text.entities import Entity, rarity
 from ..text.statements import ClauseParts, Statement, parse, split_clause
@@ -125,11 +125,11 @@ def is_turn(of: Draft | Memory) -> bool:
     return of.labels.session is not None and of.speaker is not None
 
 
-def analyze(draft: Draft, policy: Policy) -> list[Chunk]:
-    """Split a draft into chunks, and classify each by its words."""
+def analyze(draft: Draft, policy: Policy, find: FindNames = entities.entities) -> list[Chunk]:
+    """Split a draft into chunks, and classify each by its words and the names in it."""
     is_said = is_turn(draft)
     chunks = []
-    for text in _split(draft.text, policy):
+    for text in split(draft.text, policy):
         item_type = draft.item_type
         kind: str | None = draft.kind
         if policy.route == "item_type":
@@ -162,7 +162,7 @@ def analyze(draft: Draft, policy: Policy) -> list[Chunk]:
             chunk.key = f"preference_{hashlib.sha256(line).hexdigest()[:12]}"
         if policy.score == "given":
             continue
-        names = entities.entities(text)
+        names = find(text)
         chunk.takes_tags = policy.score != "novelty"
         chunk.about = entities.about(text, names) if chunk.takes_tags else []
         chunk.tags, chunk.confidence = entities.tags(chunk.about)
@@ -178,7 +178,7 @@ def analyze(draft: Draft, policy: Policy) -> list[Chunk]:
     return chunks
 
 
-def _split(text: str, policy: Policy) -> list[str]:
+def split(text: str, policy: Policy) -> list[str]:
     """Return the cleaned text, split as the policy or the model requires."""
     text = normalize.clean(text)
     if policy.longest is not None:

@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 
 from ..context import Context
+from ..errors import ProviderFailed
 from ..index import Snapshot
 from ..index.arrays import Matrix, products
+from ..ports import FindNames
 from ..storage import Change, Checks, Save, SeenMessage
 from ..text import normalize
+from ..text.entities import entities
 from ..text.offload import length
 from ..types import Memory, Scope
-from .analyze import Chunk, is_turn
+from .analyze import Chunk, is_turn, split
 from .guard import Item
 from .policies import Policy
 
@@ -121,3 +124,16 @@ def _forms(of: Chunk | Memory) -> Iterator[object]:
     """Yield the hash and the parts of the fingerprint: near ones have a part in common."""
     yield of.content_hash
     yield from enumerate(normalize.split_fingerprint(of.simhash))
+
+
+async def find_names(ctx: Context, item: Item, policy: Policy) -> FindNames:
+    """Return what finds the names in a chunk: rules, or the caller's detector while it works."""
+    if ctx.entities is None:
+        return entities
+    texts = split(item.draft.text, policy)
+    try:
+        found = await ctx.entities.detect(texts)
+    except ProviderFailed as error:
+        item.note = item.note or f"names were found by rules: {error}"
+        return entities
+    return dict(zip(texts, found, strict=True)).__getitem__

@@ -31,7 +31,7 @@ from ..text.statements import ClauseParts
 from ..types import Draft, Message, Outcome, Scope, Status
 from . import current, guard, links, outdated, queue, trim, validation
 from .analyze import Chunk, analyze
-from .batch import MOST, Batch
+from .batch import MOST, Batch, find_names
 from .decide import FORGOTTEN, decide
 from .guard import Item
 from .policies import Bands, Policy
@@ -81,7 +81,8 @@ async def prepare(
     seen = await load_seen(ctx.store, scope, items)
     for item in items:
         if item.outcome is None and item.draft.message_id not in seen:
-            item.chunks = await compute(len(item.draft.text), analyze, item.draft, policy)
+            find = await find_names(ctx, item, policy)
+            item.chunks = await compute(len(item.draft.text), analyze, item.draft, policy, find)
     chunks = batch.chunks
     if not chunks or policy.embed == "deferred":
         return batch

@@ -220,6 +220,8 @@ async def _add_tags(ctx: Context, tx: Transaction, new: Sequence[tuple[Memory, V
         proposed = decide.vote(near[:MOST])
         if proposed:
             about = entities.about(memory.text, entities.entities(memory.text))
+            if ctx.entities is not None:  # its names are tags already
+                about = [entities.Entity(tag, memory.metadata_confidence) for tag in memory.tags]
             tags, confidence = entities.tags([*about, *proposed])
             tagged = replace(
                 memory,

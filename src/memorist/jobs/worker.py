@@ -109,7 +109,7 @@ def list_jobs(ctx: Context) -> Iterator[Job]:
         yield Job(backfill.NAME, backfill.run, derives=True)  # queued on request
     if policy.bands is not None:
         yield Job("consolidate", consolidate.run, DAILY, derives=True)
-    if settings.llm != "none" and settings.reflect_hours:
+    if ctx.llm is not None and settings.reflect_hours:
         yield Job("reflect", reflect.run, DAILY, derives=True)
     compresses = policy.job == "compress" or "compression_threshold" in settings.model_fields_set
     where: Where = "each" if compresses else "queued"

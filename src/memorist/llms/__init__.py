@@ -5,14 +5,16 @@ calls do not wait for a timeout. The maximum cost of a call is reserved first, s
 exceeded. The output of a model is not trusted: the JSON in it has to fit the schema of the prompt.
 """
 
+import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, ProviderFailed
 from ..ports import LanguageModel, LlmUsage, TokenLedger
@@ -32,8 +34,14 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "integer": (int,),
     "number": (int, float),
 }
+_SCHEMA = "\n\nAnswer with one JSON object that fits this JSON schema, and with nothing else:\n"
+_RETRY = (
+    "\n\nAn answer that was given before cannot be used: {:.200}."
+    " Give one that fits, and nothing else."
+)
 _NO_TEXT = re.compile("[\x00\ud800-\udfff]")
 _LARGEST = 2**53
+Tries = list[tuple[int, int]]  # the input and output tokens of each try
 
 
 def max_cost(ask: Prompt) -> tuple[int, int]:
@@ -62,6 +70,75 @@ def likely_cost(
     min_in = count_tokens(ask.system) + count_tokens(ask.user)
     tokens_in = min(max_in, max(reported[0], min_in))
     return tokens_in, min(max_out, max(reported[1], count_tokens(reply)))
+
+
+class ModelReply(NamedTuple):
+    """The reply of a server."""
+
+    text: str
+    tokens: tuple[int, int]  # in and out, as reported; 0 if it does not report them
+    is_cut: bool  # it stopped at the token limit
+
+
+class CheckedModel(ABC):
+    """A LanguageModel whose replies are text: the JSON in them is parsed and validated, and
+    requested once more if it does not fit the schema.
+    """
+
+    def __init__(self, name: str, timeout: float) -> None:
+        self.name = name
+        self._timeout = timeout
+
+    async def answer(self, ask: Prompt) -> ModelAnswer:
+        """Return an answer that fits the schema; the timeout covers all tries.
+
+        Raises ModelUnavailable, BadModelAnswer.
+        """
+        ask = replace(ask, system=_encodable(ask.system), user=_encodable(ask.user))
+        tries: Tries = []
+        retry = ask
+        problem = ""
+        error: ModelUnavailable | BadModelAnswer
+        try:
+            async with asyncio.timeout(self._timeout):
+                for _ in range(TRIES):
+                    reply = await self.send(retry, tries)
+                    problem = "it is too long, be brief"
+                    if not reply.is_cut:
+                        try:
+                            value = find_object(reply.text)
+                            if ask.keeps_items:
+                                value = drop_misfits(value, ask.schema)
+                            problem = next(find_problems(value, ask.schema), "")
+                        except ValueError as wrong:
+                            problem = str(wrong)
+                    if not problem:
+                        tokens_in, tokens_out = _sum(tries)
+                        return ModelAnswer(
+                            value=value,
+                            model=self.name,
+                            tokens_in=tokens_in,
+                            tokens_out=tokens_out,
+                        )
+                    retry = replace(ask, system=ask.system + _RETRY.format(problem))
+            error = BadModelAnswer(f"The answer of {self.name} could not be used: {problem}")
+        except TimeoutError:
+            tries.append(max_cost(ask))
+            error = self.unavailable(f"did not answer within {self._timeout:g} seconds")
+        except ModelUnavailable as failure:
+            error = failure
+        error.cost = _sum(tries)
+        raise error from None
+
+    @abstractmethod
+    async def send(self, ask: Prompt, tries: Tries) -> ModelReply:
+        """Return the reply to a prompt, and add what it cost to `tries`. Raises ModelUnavailable."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    def unavailable(self, why: str) -> ModelUnavailable:
+        return ModelUnavailable(f"The language model {self.name} {why}")
 
 
 class Breaker:
@@ -269,3 +346,17 @@ def drop_keywords(schema: Any, keywords: Collection[str]) -> Any:
         elif name not in keywords:
             kept[name] = drop_keywords(part, keywords)
     return kept
+
+
+def with_schema(ask: Prompt) -> str:
+    """Return the instructions with the schema, for a server that has no parameter for it."""
+    return f"{ask.system}{_SCHEMA}{json.dumps(dict(ask.schema))}"
+
+
+def _sum(tries: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    tokens_in, tokens_out = zip((0, 0), *tries, strict=True)
+    return sum(tokens_in), sum(tokens_out)
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate cannot be sent

@@ -1,48 +1,23 @@
 """Language models on servers that speak OpenAI's or Anthropic's protocol.
 
-Each is asked for structured output in the best way that it supports. The answer is validated, and
-requested once more if it does not fit the schema.
+Each is asked for structured output in the best way that it supports.
 """
 
-import asyncio
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from ..errors import BadModelAnswer, ModelUnavailable
 from ..providers import Failed, ModelServer, at
 from ..text.prompts import ModelAnswer, Prompt
-from . import (
-    TRIES,
-    drop_keywords,
-    drop_misfits,
-    find_object,
-    find_problems,
-    likely_cost,
-    max_cost,
-)
+from . import CheckedModel, ModelReply, Tries, drop_keywords, likely_cost, max_cost, with_schema
 
 MAX_BYTES = 1 << 20  # of a response
 TOOL = "answer"
 _UNSUPPORTED = (400, 422, 501)
-_SCHEMA = "\n\nAnswer with one JSON object that fits this JSON schema, and with nothing else:\n"
-_RETRY = (
-    "\n\nAn answer that was given before cannot be used: {:.200}."
-    " Give one that fits, and nothing else."
-)
 
 
-class ModelReply(NamedTuple):
-    """The reply of a server."""
-
-    text: str
-    tokens: tuple[int, int]  # in and out, as reported; 0 if it does not report them
-    is_cut: bool  # it stopped at the token limit
-
-
-class StructuredModel(ABC):
+class StructuredModel(CheckedModel):
     """A LanguageModel over a server with several ways to ask for structured output, best first.
 
     A way that the server rejected is not tried again. Belongs to the event loop that first uses it.
@@ -69,10 +44,9 @@ class StructuredModel(ABC):
         """
         self._model = model
         self._own_url = url
-        self._timeout = timeout
         self._mode = 0
         self._without = frozenset[str]()
-        self.name = f"{self.library}:{model}"
+        super().__init__(f"{self.library}:{model}", timeout)
         self._server = ModelServer(
             self.library,
             self.client,
@@ -84,46 +58,9 @@ class StructuredModel(ABC):
         )
 
     async def answer(self, ask: Prompt) -> ModelAnswer:
-        """Return an answer that fits the schema; the timeout covers all tries.
-
-        Raises ModelUnavailable, BadModelAnswer.
-        """
-        await self._server.ready()
-        ask = replace(ask, system=_encodable(ask.system), user=_encodable(ask.user))
-        tries: list[tuple[int, int]] = []  # what each cost
-        retry = ask
-        problem = ""
-        error: ModelUnavailable | BadModelAnswer
-        try:
-            async with asyncio.timeout(self._timeout):
-                for _ in range(TRIES):
-                    reply = await self._ask(retry, tries)
-                    problem = "it is too long, be brief"
-                    if not reply.is_cut:
-                        try:
-                            value = find_object(reply.text)
-                            if ask.keeps_items:
-                                value = drop_misfits(value, ask.schema)
-                            problem = next(find_problems(value, ask.schema), "")
-                        except ValueError as wrong:
-                            problem = str(wrong)
-                    if not problem:
-                        tokens_in, tokens_out = _sum(tries)
-                        return ModelAnswer(
-                            value=value,
-                            model=self.name,
-                            tokens_in=tokens_in,
-                            tokens_out=tokens_out,
-                        )
-                    retry = replace(ask, system=ask.system + _RETRY.format(problem))
-            error = BadModelAnswer(f"The answer of {self.name} could not be used: {problem}")
-        except TimeoutError:
-            tries.append(max_cost(ask))
-            error = self._unavailable(f"did not answer within {self._timeout:g} seconds")
-        except ModelUnavailable as failure:
-            error = failure
-        error.cost = _sum(tries)
-        raise error from None
+        """Return an answer that fits the schema. Raises ModelUnavailable, BadModelAnswer."""
+        await self._server.ready()  # before the timeout begins
+        return await super().answer(ask)
 
     async def close(self) -> None:
         await self._server.close()
@@ -141,7 +78,7 @@ class StructuredModel(ABC):
     def read_reply(self, data: Any) -> ModelReply:
         """Return the reply in the JSON of a response. Raises Failed if there is none."""
 
-    async def _ask(self, ask: Prompt, tries: list[tuple[int, int]]) -> ModelReply:
+    async def send(self, ask: Prompt, tries: Tries) -> ModelReply:
         """Return the reply of the server in the best format that it supports, and note the cost.
 
         Raises ModelUnavailable.
@@ -155,7 +92,7 @@ class StructuredModel(ABC):
             except Failed as error:
                 if error.status not in _UNSUPPORTED:
                     tries.append((0, 0) if error.is_free else max_cost(ask))
-                    raise self._unavailable(f"failed: {error}") from None
+                    raise self.unavailable(f"failed: {error}") from None
                 rejected = {name for word, name in self.quirks.items() if word in error.said}
                 if rejected - without:
                     without |= rejected
@@ -167,12 +104,9 @@ class StructuredModel(ABC):
                 self._without = without
                 tries.append(likely_cost(ask, reply.text, reply.tokens))
                 return reply
-        raise self._unavailable(
+        raise self.unavailable(
             "rejected every request format: is the address right, is the text too long?"
         )
-
-    def _unavailable(self, why: str) -> ModelUnavailable:
-        return ModelUnavailable(f"The language model {self.name} {why}")
 
 
 class OpenAIModel(StructuredModel):
@@ -292,11 +226,6 @@ class AnthropicModel(StructuredModel):
         )
 
 
-def with_schema(ask: Prompt) -> str:
-    """Return the instructions with the schema, for a server that has no parameter for it."""
-    return f"{ask.system}{_SCHEMA}{json.dumps(dict(ask.schema))}"
-
-
 def token_count(usage: Any, name: str) -> int:
     """Return a number of tokens as a server reported it; 0 if it is not valid.
 
@@ -305,12 +234,3 @@ def token_count(usage: Any, name: str) -> int:
     """
     figure = at(usage, name)
     return figure if type(figure) is int and figure > 0 else 0
-
-
-def _sum(tries: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    tokens_in, tokens_out = zip((0, 0), *tries, strict=True)
-    return sum(tokens_in), sum(tokens_out)
-
-
-def _encodable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate cannot be sent

@@ -1,5 +1,5 @@
-"""Call model servers over HTTP through their client libraries, with a size limit and a circuit
-breaker.
+"""Find models that other packages provide, and call model servers over HTTP through their client
+libraries, with a size limit and a circuit breaker.
 
 The text of a server's error may quote the request, so no part of it appears in our messages.
 """
@@ -12,11 +12,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.metadata import EntryPoint, entry_points
 from operator import attrgetter
 from typing import Any
 
 from ..errors import Misconfigured
 
+# The entry points that provide a model, by the setting that names it.
+GROUPS = {
+    "embedder": "memorist.embedders",
+    "llm": "memorist.llms",
+    "reranker": "memorist.rerankers",
+    "entities": "memorist.entities",
+}
 FAILURES = 3  # in a row, after which no call is made for a while
 FIRST_PAUSE = 30.0
 LONGEST_PAUSE = 600.0  # seconds
@@ -39,6 +47,11 @@ class Failed(Exception):
         self.status = status
         self.said = said
         self.is_free = is_free  # the server did no work, so nothing is charged
+
+
+def list_plugins(setting: str) -> dict[str, EntryPoint]:
+    """Return the installed entry points that provide a model for a setting, by name."""
+    return {each.name: each for each in entry_points(group=GROUPS[setting])}
 
 
 class ModelServer:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
 from platformdirs import user_config_path, user_data_path, user_state_path
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     Field,
     NonNegativeFloat,
@@ -26,6 +28,8 @@ from pydantic_settings import (
 )
 
 from ..errors import Misconfigured
+from ..ports import Embedder, EntityDetector, LanguageModel, Reranker
+from ..providers import list_plugins
 from . import upgrade
 
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -35,6 +39,20 @@ Url = Annotated[str, Field(pattern="^https?://[^ ]+$")]
 def _milton(name: str) -> AliasChoices:
     """Return both variables of a setting; ours takes precedence."""
     return AliasChoices(f"MEMORIST_{name}", f"MILTON_{name}")
+
+
+def _model(setting: str, known: str) -> AfterValidator:
+    """Return a check that a name is one of ours or that of an installed plug-in."""
+    names = known.split(", ")
+
+    def check(value: str) -> str:
+        kind, _, rest = value.partition(":")
+        if value in names or (rest and f"{kind}:MODEL" in names) or kind in list_plugins(setting):
+            return value
+        listed = ", ".join([*names, *sorted(list_plugins(setting))])
+        raise ValueError(f"there is no {value!r}; choose one of {listed}, or install a plug-in")
+
+    return AfterValidator(check)
 
 
 class Settings(BaseSettings):
@@ -64,9 +82,13 @@ class Settings(BaseSettings):
     """Default space of a scope."""
     language: str = "english"
     """Language of texts in Latin script whose words do not tell it, used for stemming."""
-    embedder: str = Field("minilm", pattern=r"^(minilm|hashing|none|openai(:.+)?)$")
+    embedder: Annotated[str, _model("embedder", "minilm, hashing, none, openai, openai:MODEL")] = (
+        "minilm"
+    )
     """Embedding model: `minilm`, `hashing`, `none`, or `openai:MODEL` (texts are sent to the
-    server); `openai` alone is the model of `DEFAULT_MEMORY_EMBEDDING_MODEL`."""
+    server); `openai` alone is the model of `DEFAULT_MEMORY_EMBEDDING_MODEL`. `open` takes your own
+    model here and for `reranker`, `llm` and `entities`: an object, a function, or the name of an
+    installed plug-in."""
     multilingual: bool = True
     """Whether the packaged multilingual model is used beside `minilm`, to find memories in other
     languages."""
@@ -86,11 +108,11 @@ class Settings(BaseSettings):
     vector_index_from: NonNegativeInt | None = None
     """Number of memories in a scope from which the vector index is used; default: always, with
     pgvector 250,000."""
-    reranker: Literal["none", "maxsim", "cross-encoder"] = "none"
+    reranker: Annotated[str, _model("reranker", "none, maxsim, cross-encoder")] = "none"
     """Model that re-ranks the best candidates, where a profile or a call asks for it."""
     cross_encoder: Path | None = None
     """Folder of a cross-encoder with `model.onnx` and `vocab.txt`."""
-    llm: str = Field("none", pattern=r"^(none|(openai|anthropic):.+)$")
+    llm: Annotated[str, _model("llm", "none, openai:MODEL, anthropic:MODEL")] = "none"
     """Language model: `openai:MODEL` (also Ollama, vLLM, llama.cpp) or `anthropic:MODEL`."""
     llm_url: Url | None = None
     """Base URL of the language model, for example `http://localhost:11434/v1`."""
@@ -103,6 +125,8 @@ class Settings(BaseSettings):
     limit."""
     llm_daily_tokens_per_tenant: NonNegativeInt = 2_000_000
     """Tokens per tenant and day."""
+    entities: Annotated[str, _model("entities", "rules")] = "rules"
+    """How names of people, places and things are found in a text, for tags and importance."""
     memory_enabled: bool = True
     """If off, nothing is stored automatically and nothing is recalled; viewing, editing and
     forgetting still work."""
@@ -281,7 +305,8 @@ def load(**given: Any) -> Settings:
         name = ".".join(map(str, first["loc"])) or "settings"
         if first["type"] == "extra_forbidden":
             raise Misconfigured(f"There is no setting {name!r}.{suggest(name)}") from error
-        raise Misconfigured(f"Setting {name!r}: {first['msg']}. See `memorist doctor`") from error
+        why = first["msg"].removeprefix("Value error, ")
+        raise Misconfigured(f"Setting {name!r}: {why}. See `memorist doctor`") from error
     except ValueError as error:  # a TOML file that cannot be read
         raise Misconfigured(f"The configuration file cannot be read: {error}") from error
 
@@ -295,7 +320,7 @@ class Options(TypedDict, total=False):
     user: str | None
     space: str
     language: str
-    embedder: str
+    embedder: str | Embedder | Callable[..., Any]
     multilingual: bool
     embedder_url: str | None
     embedder_key: str | None
@@ -304,14 +329,15 @@ class Options(TypedDict, total=False):
     index_cache_mb: int
     vector_index: str | None
     vector_index_from: int | None
-    reranker: Literal["none", "maxsim", "cross-encoder"]
+    reranker: str | Reranker | Callable[..., Any]
     cross_encoder: str | Path | None
-    llm: str
+    llm: str | LanguageModel | Callable[..., Any]
     llm_url: str | None
     llm_key: str | None
     llm_timeout: float
     llm_daily_tokens_per_user: int
     llm_daily_tokens_per_tenant: int
+    entities: str | EntityDetector | Callable[..., Any]
     memory_enabled: bool
     memory_store_responses: bool
     memory_context_limit: int

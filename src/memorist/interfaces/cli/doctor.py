@@ -138,6 +138,8 @@ def check_model(settings: Settings) -> Findings:
     elif kind == "openai":
         where = _without_password(settings.embedder_url or "OpenAI")
         yield "model", "good", f"{name or kind}, remote: every text is sent to {where}"
+    elif kind != "minilm":
+        yield "model", "good", f"{settings.embedder}, an installed plug-in"
     else:
         minilm = load("embedders.minilm")
         try:
