@@ -156,7 +156,7 @@ def fingerprint(vector: Vectors) -> str:
     Rounding does not change it, as a hash of all numbers would.
 
     >>> fingerprint(np.array([0.1, -0.9, 0.3], np.float32))
-    '3-49eec3fd'
+    '3-fbf99100'
     """
     largest = np.argsort(-np.abs(vector), kind="stable")[:LARGEST]
     signed = [f"{place}{'-' if vector[place] < 0 else '+'}" for place in sorted(largest)]
