@@ -230,6 +230,11 @@ async def _open_store(settings: Settings, *, unfinished: bool = False) -> Store:
         database = await PostgresDatabase.open(settings.db)
     elif "://" in settings.db:
         kind = settings.db.partition("://")[0]
+        if kind in ("http", "https"):
+            raise Misconfigured(
+                f"This needs a database, and {settings.db} is a server: run it where the database "
+                "is, or name a file or postgresql://…"
+            )
         raise Misconfigured(
             f"Memorist cannot open {kind}://: name a file, :memory:, or postgresql://…"
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
@@ -19,7 +21,7 @@ from memorist.client import Client
 from memorist.context import Context
 from memorist.embedders import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, ProviderFailed
-from memorist.interfaces.cli import app
+from memorist.interfaces.cli import app, database
 from memorist.jobs import backoff, next_due, next_turn
 from memorist.jobs.worker import Job, JobResult, Worker, list_jobs
 from memorist.manage import privacy
@@ -542,3 +544,25 @@ async def test_each_job_has_its_period(tmp_path: Path) -> None:
             "rollup": 7 * DAY,
             "shorten": DAY,
         }
+
+
+def test_the_command_says_what_it_waits_for_and_how_often_each_job_ran(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said: list[str] = []
+
+    def note(text: str) -> None:
+        said.append(text)
+        if "embed: 1 done" in text:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(database, "note", note)
+    monkeypatch.setattr(database, "REPORT_SECONDS", 0.05)
+    place = str(tmp_path / "memory.db")
+    with memorist.open(place, embedder="none", state_dir=tmp_path) as memory:
+        memory.scope("ana").remember("The heron stands in the river.")
+    environment = {"MEMORIST_EMBEDDER": "hashing", "MEMORIST_STATE_DIR": str(tmp_path)}
+    done = CliRunner().invoke(app, ["jobs", "worker", "--db", place], env=environment)
+    assert said[0].startswith("Waiting for jobs: embed, purge, ")
+    assert said[1:] == ["embed: 1 done, 1 changed, 0 failed, 0 postponed"]
+    assert done.stdout == "embed: 1 done, 1 changed, 0 failed, 0 postponed\n"

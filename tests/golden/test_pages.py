@@ -199,7 +199,8 @@ async def test_headers_of_static_files_are_frozen(golden: Golden, place: Path) -
 async def test_every_route_of_the_pages_is_recorded(place: Path) -> None:
     async with serving(place) as (engine, _):
         known = {route for route in routes_of(engine) if not route.startswith(STATIC)}
-    assert known == {*VIEWS, *ACTS, "GET /openapi.json"}
+    # the page of the API says what `docs/openapi.json` does, which is frozen
+    assert known == {*VIEWS, *ACTS, "GET /openapi.json", "GET /docs"}
 
 
 def test_every_template_is_in_a_recorded_page(request: pytest.FixtureRequest) -> None:
@@ -210,4 +211,4 @@ def test_every_template_is_in_a_recorded_page(request: pytest.FixtureRequest) ->
     ]
     if len(tests) < sum(map(len, VIEWS.values())) + len(ACTS):
         pytest.skip("only some pages were recorded")
-    assert rendered == {path.name for path in TEMPLATES.glob("*.html")}
+    assert rendered == {path.name for path in TEMPLATES.glob("*.html")} - {"docs.html"}

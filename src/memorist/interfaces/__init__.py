@@ -39,6 +39,7 @@ else:  # slow to import, and commands are typed with them
 OK, FAILED, USAGE, NOT_FOUND, REFUSED, UNAVAILABLE = range(6)
 INTERRUPTED = 130
 PIPE_CLOSED = 141  # 128 + the number of the signal, as shells expect
+SERVER = ("http://", "https://")  # beginning of the address of a server, in place of a database
 _JOINERS = "\u200c\u200d"  # parts of emoji and of Indic scripts
 
 
@@ -87,7 +88,11 @@ class Call:
     @contextmanager
     def memory(self) -> Iterator[Blocking]:
         """Open the memory. Raises NotFound if the command needs an existing one."""
-        place = load("settings").load(db=self.db).db
+        settings = load("settings").load(db=self.db)
+        place = settings.db
+        if place.startswith(SERVER):
+            yield load("interfaces.remote").Remote(settings)
+            return
         # The store reports invalid paths, and URLs that cannot be reached.
         is_file = place != ":memory:" and "://" not in place and "\0" not in place
         if is_file and not self.creates and not os.path.lexists(place):
@@ -108,8 +113,8 @@ class Call:
     def scope(self, memory: Blocking) -> BlockingScope:
         """Return the scope of the command."""
         user = self.user if self.user is not None else memory.settings.user
-        if user is None:
-            user = login()
+        if user is None:  # a server knows the user by the key
+            user = "" if memory.settings.db.startswith(SERVER) else login()
         return memory.scope(user, self.space, self.tenant, session=self.session)
 
 

@@ -1,4 +1,5 @@
-"""Prometheus metrics at `/metrics`: latencies of this process, and counts from the shared store.
+"""What operators ask a server: whether it works, and its metrics for Prometheus at `/metrics`, which are
+latencies of this process and counts from the shared store.
 
 Nothing is pushed anywhere. No label contains a user, a session or the text of a memory.
 """
@@ -17,12 +18,13 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from prometheus_client import generate_latest as render_registry
 
 from ..client import Client
-from ..errors import MemoristError, ProviderFailed
+from ..errors import MemoristError, ProviderFailed, StoreUnavailable
 from ..storage.tasks import Backlog
 from ..telemetry import JOB, ReportCount
 from ..types import frozen
 from .rest.request import Admin, AuthenticatedRoute
 
+READY_SECONDS = 5  # for the store to answer whether it can be reached
 MAX_AGE_SECONDS = 10.0  # the store is not queried more often than this
 WINDOW = timedelta(hours=1)  # of events that are counted again at each scrape
 OVERLAP = timedelta(minutes=1)  # for events that are written with a delay
@@ -55,6 +57,23 @@ _EVENTS = """
     episodic delete ok, worker embed error, context search ok, context use ok, context use skipped
 """
 routes = APIRouter(route_class=AuthenticatedRoute)
+
+
+@routes.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """Report that the server is running."""
+    return {"status": "ok"}
+
+
+@routes.get("/readyz")
+async def readyz(request: Request) -> dict[str, str]:
+    """Report that the store answers."""
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            await request.app.state.engine.ctx.store.database.ping()
+    except TimeoutError as error:
+        raise StoreUnavailable(f"The store did not answer in {READY_SECONDS} s") from error
+    return {"status": "ready"}
 
 
 @routes.get(

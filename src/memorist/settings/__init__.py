@@ -68,7 +68,10 @@ class Settings(BaseSettings):
     )
 
     db: str = Field(default_factory=lambda: str(user_data_path("memorist") / "memory.db"))
-    """Database: a file, `:memory:`, or `postgresql://…`."""
+    """Database: a file, `:memory:`, or `postgresql://…`. For the command line and hooks also the
+    address of a server: `https://…`."""
+    key: SecretStr | None = None
+    """API key of the server that `db` names."""
     state_dir: Path = Field(default_factory=lambda: user_state_path("memorist"))
     """Folder for caches and spooled writes."""
     journal_dir: Path | None = None
@@ -314,6 +317,7 @@ def load(**given: Any) -> Settings:
 class Options(TypedDict, total=False):
     """The keyword arguments of `memorist.open`, for editors and type checkers; see `Settings`."""
 
+    key: str | None
     state_dir: str | Path
     journal_dir: str | Path | None
     tenant: str

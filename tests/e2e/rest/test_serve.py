@@ -71,6 +71,27 @@ def test_on_this_machine_it_needs_no_key_and_ends_when_told(environment: dict[st
     assert "Lisbon" in run(environment, "recall", "Lisbon").stdout
 
 
+def test_it_says_that_it_listens_only_when_it_does_and_where(environment: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "memorist", "serve", "--port", "0"]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert said.startswith("Listening on http://127.0.0.1:")
+        url = said.removeprefix("Listening on ").partition(";")[0]
+        assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}
+        port = url.rpartition(":")[2]
+        second = subprocess.run(
+            [*command[:-1], port], env=environment, capture_output=True, text=True, check=False
+        )
+        assert second.returncode != 0
+        assert "address already in use" in second.stderr
+        assert "Listening" not in second.stderr
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_any_other_address_needs_a_key_and_says_how_to_make_one(
     environment: dict[str, str],
 ) -> None:

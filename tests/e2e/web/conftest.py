@@ -53,7 +53,7 @@ class Stage:
             "forget": f"/m/{tea}/forget", "threads": "/threads", "thread": "/threads?thread=chat-1",
             "relations": "/relations", "around": f"/relations?id={self.ids['honey']}", "decide": "/decide",
             "trash": "/trash", "figures": "/figures", "settings": "/settings", "keys": "/keys", "login": "/login",
-            "error": "/m/nothing",
+            "error": "/m/nothing", "docs": "/docs",
         }  # fmt: skip
 
 

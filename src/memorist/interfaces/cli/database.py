@@ -15,7 +15,9 @@ from ... import telemetry
 from ...errors import InvalidInput
 from .. import FAILED, Blocking, BlockingScope, Call, load, plain
 from .app import Words, command
-from .output import progress
+from .output import note, progress
+
+REPORT_SECONDS = 60.0  # between two reports of a worker
 
 NICENESS = 10  # of workers: servers on the same machine come first
 
@@ -234,6 +236,8 @@ def backfill(call: Call, memory: Blocking) -> object:
 def worker(call: Call, *, batch_size: int = 32) -> object:
     """Run jobs as they become due, until stopped. Any number of workers can share the work.
 
+    It prints which jobs it waits for, and at most once a minute how often each has run.
+
     Args:
         batch_size: <1..1024> Memories per batch.
     """
@@ -243,9 +247,26 @@ def worker(call: Call, *, batch_size: int = 32) -> object:
     async def work() -> Any:
         async with memorist.aio.open(call.db, run_jobs=False) as memory:
             telemetry.configure_log(memory.settings.log, memory.ctx.observers)
-            working = load("jobs.worker").Worker(memory.ctx, batch_size=batch_size)
+            jobs = load("jobs.worker")
+            working = jobs.Worker(memory.ctx, batch_size=batch_size)
             on_signals(working.stop)
-            return await working.run()
+            names = [jobs.EMBED, *(job.name for job in jobs.list_jobs(memory.ctx))]
+            announce(memory.settings, f"Waiting for jobs: {', '.join(names)}")
+            reporting = asyncio.create_task(report(working))
+            try:
+                return await working.run()
+            finally:
+                reporting.cancel()
+
+    async def report(working: Any) -> None:
+        """Print how often each job has run, whenever that has changed."""
+        shown = ""
+        while True:
+            await asyncio.sleep(REPORT_SECONDS)
+            counts = "; ".join(_count_jobs(working.report.jobs).splitlines())
+            if counts != shown and working.ctx.settings.log == "off":
+                note(counts)
+            shown = counts
 
     jobs = asyncio.run(work()).jobs
     return jobs, _count_jobs(jobs)
@@ -314,6 +335,14 @@ def llm_usage(
             words.append(f"{usage.reserved:,} reserved")
         lines.append("  ".join(words))
     return found, "\n".join(lines)
+
+
+def announce(settings: Any, text: str) -> None:
+    """Say that a server or worker has started, on stderr: in the log, if there is one."""
+    if settings.log == "off":
+        note(f"{text}; press Ctrl-C to stop.")
+    else:
+        telemetry.log.info(text)
 
 
 def on_signals(stop: Callable[[], None]) -> None:

@@ -22,7 +22,7 @@ from rich.text import Text
 import memorist
 
 from ...errors import MemoristError
-from .. import FAILED, OK, Call, load, plain
+from .. import FAILED, OK, SERVER, Call, load, plain
 from .app import command
 from .output import grid
 
@@ -199,6 +199,9 @@ def _is_writable(path: Path) -> bool:
 
 def check_file(settings: Settings) -> Findings:
     place = settings.db
+    if place.startswith(SERVER):
+        yield from _check_server(settings)
+        return
     path = Path(place)
     is_file = place != ":memory:" and "://" not in place
     if is_file and not path.exists():
@@ -240,6 +243,15 @@ def check_file(settings: Settings) -> Findings:
         yield "index", "poor", seen, "run `memorist index`"
     else:
         yield "index", "good", f"every memory is embedded by {counts['model']}"
+
+
+def _check_server(settings: Settings) -> Findings:
+    try:
+        load("interfaces.remote").Remote(settings).send("GET /v1/memory/settings")
+    except MemoristError as error:  # its message says what to do
+        yield "server", "bad", str(error)
+    else:
+        yield "server", "good", f"{settings.db} answers and accepts the key"
 
 
 def check_spool(settings: Settings) -> Findings:

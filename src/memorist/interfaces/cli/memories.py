@@ -203,9 +203,9 @@ def list_(
         return None
     if memories or call.json:
         return memories
-    if where != Filter():
-        return memories, "", ["No memories match."]
     own = mine.scope
+    if where != Filter() or not own.user:
+        return memories, "", ["No memories match."]
     elsewhere = []
     for scope in memory.scopes(user=own.user, tenant=own.tenant):
         if scope.space != own.space:

@@ -20,7 +20,7 @@ from ... import telemetry
 from ...errors import Misconfigured
 from .. import Blocking, BlockingScope, Call, load, login, plain
 from .app import Words, command, memory_id, read_text, report
-from .database import on_signals
+from .database import announce, on_signals
 from .output import as_json, line, note
 
 DRAIN_SECONDS = 10  # for requests in flight when the server stops
@@ -97,10 +97,15 @@ def serve(
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=DRAIN_SECONDS,
             )
-            address = f"[{host}]" if ":" in host else host
-            message = f"Listening on http://{address}:{port}; press Ctrl-C to stop."
-            note(message) if settings.log == "off" else telemetry.log.info(message)
             server = uvicorn.Server(config)
+            begin = server.startup
+
+            async def startup(**options: Any) -> None:
+                await begin(**options)
+                if server.started:
+                    name, bound, *_ = server.servers[0].sockets[0].getsockname()
+                    address = f"[{name}]" if ":" in name else name
+                    announce(settings, f"Listening on http://{address}:{bound}")
 
             def stop() -> None:
                 server.force_exit = server.should_exit  # a second signal stops at once
@@ -109,6 +114,7 @@ def serve(
             on_signals(stop)
             # uvicorn's own handlers would end the process before the memory is closed.
             server.capture_signals = nullcontext  # type: ignore
+            server.startup = startup  # type: ignore
             await server.serve()
 
     sys.setswitchinterval(SWITCH_SECONDS)

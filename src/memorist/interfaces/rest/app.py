@@ -6,7 +6,6 @@ result. The others are written by hand.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import inspect
@@ -27,7 +26,7 @@ from starlette.exceptions import HTTPException
 
 from ... import __version__
 from ...client import Client
-from ...errors import MemoristError, NotFound, RevisionConflict, StoreUnavailable
+from ...errors import MemoristError, NotFound, RevisionConflict
 from ...manage.chat_list import Reply
 from ...manage.checkpoints import Checkpoints
 from ...manage.privacy import Consent, Privacy
@@ -54,7 +53,6 @@ from .request import (
     problem,
 )
 
-READY_SECONDS = 5  # for the store to answer whether it can be reached
 _NO_TELEMETRY: Any = dict.fromkeys(
     "tracing metrics logs operation_spans auto_configure".split(), False
 )
@@ -214,6 +212,13 @@ async def list_entries(
         pinned=pinned,
         manually_saved=manually_saved,
     )
+    return await list_where(mine, where=where, limit=limit, cursor=cursor)
+
+
+async def list_where(
+    mine: ScopedClient, *, where: Filter | None, limit: int, cursor: str | None
+) -> bodies.MemoryPage:
+    """List the memories that a filter matches, newest first, with `cursor` for the next page."""
     # A cursor is only valid for the list it came from.
     digest = hashlib.sha256(f"{mine.scope}{where}".encode()).hexdigest()[:16]
     start = None
@@ -325,23 +330,6 @@ _table = tomllib.loads(Path(__file__).with_name("routes.toml").read_text("utf-8"
 for _verb in (*VERBS, *read_verbs(_table)):
     if _verb.route:
         add(_verb)
-
-
-@memories.get("/healthz")
-async def healthz() -> dict[str, str]:
-    """Report that the server is running."""
-    return {"status": "ok"}
-
-
-@memories.get("/readyz")
-async def readyz(request: Request) -> dict[str, str]:
-    """Report that the store answers."""
-    try:
-        async with asyncio.timeout(READY_SECONDS):
-            await request.app.state.engine.ctx.store.database.ping()
-    except TimeoutError as error:
-        raise StoreUnavailable(f"The store did not answer in {READY_SECONDS} s") from error
-    return {"status": "ready"}
 
 
 def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:

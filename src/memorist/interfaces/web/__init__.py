@@ -321,6 +321,12 @@ async def show_login(page: PageRequest) -> Response:
     return page.respond("login.html")
 
 
+@route("GET", "/docs")
+async def show_api(page: PageRequest) -> Response:
+    """Show the OpenAPI document as a page, without scripts of others."""
+    return page.respond("docs.html", api=page.app.openapi())
+
+
 @route("POST", "/login")
 async def sign_in(page: PageRequest) -> Response:
     """Start a session for a valid key."""

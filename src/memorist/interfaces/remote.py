@@ -1,0 +1,307 @@
+"""A memory on a server, for the command line and hooks: the verbs of `sync.py` as REST requests.
+
+Most verbs are sent to the route that the verb table names. A verb without a route needs the
+database itself, and says so.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields
+from datetime import datetime
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, get_type_hints
+from urllib.error import HTTPError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+
+from .. import errors, storage
+from ..errors import InvalidInput, KeyRefused, MemoristError, ProviderFailed, StoreUnavailable
+from ..manage.chat_list import Reply
+from ..manage.checkpoints import Checkpoints
+from ..manage.privacy import Consent, Privacy
+from ..scoped import ScopedClient
+from ..settings import Settings
+from ..types import Filter, Labels, Memory, Message, Page, Receipt, Scope
+from . import VERBS, Verb, read_verbs
+
+TIMEOUT = 30.0  # seconds without an answer
+GROUPS: dict[str, Any] = {
+    "": ScopedClient,
+    "privacy": Privacy,
+    "consent": Consent,
+    "checkpoints": Checkpoints,
+}
+_LOCAL = ("consent.approve", "consent.deny", "consent.withdraw")  # routes answer in another form
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def _read_routes() -> dict[str, Verb]:
+    """Return the verbs that have a route, by the name of their method."""
+    table = tomllib.loads(
+        Path(__file__).with_name("rest").joinpath("routes.toml").read_text("utf-8")
+    )
+    found = {}
+    for verb in (*VERBS, *read_verbs(table)):
+        if verb.route and not verb.whole_client and verb.method not in _LOCAL:
+            found[verb.method.removeprefix("agents.")] = verb
+    return found
+
+
+ROUTES = _read_routes()
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Follows no redirect: it would send the key to another server."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+class Remote:
+    """The memory of a server. The key, not the caller, names tenant and user."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.url = settings.db.rstrip("/")
+        is_local = urlsplit(self.url).hostname in _LOOPBACK
+        self._open = build_opener(_NoRedirects, *([ProxyHandler({})] if is_local else [])).open
+
+    def scope(
+        self, user: str, space: str | None = None, tenant: str | None = None, **labels: str | None
+    ) -> RemoteScope:
+        """Return the memory of the owner of the key, or of the user that a service key acts for."""
+        if tenant is not None:
+            raise InvalidInput(f"--tenant is not for a server: the key of {self.url} decides it")
+        if space is None and "space" in self.settings.model_fields_set:
+            space = self.settings.space
+        return RemoteScope(self, user, space, Labels(**labels))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise needs_database(self.url)
+
+    def send(
+        self,
+        route: str,
+        *,
+        user: str = "",
+        query: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Send a request and return the JSON of the answer.
+
+        Raises the error that the server reports; StoreUnavailable if there is no answer.
+        """
+        method, path = route.split(maxsplit=1)
+        headers = {"Accept": "application/json"}
+        if self.settings.key is not None:
+            headers["Authorization"] = f"Bearer {self.settings.key.get_secret_value()}"
+        if user:
+            headers["X-Memorist-User"] = quote(user, safe="")
+        data = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            data = json.dumps(body, default=_to_json).encode()
+        given = {name: _to_query(value) for name, value in (query or {}).items()}
+        url = f"{self.url}{path}"
+        if given:
+            url += f"?{urlencode(given, doseq=True)}"
+        try:
+            request = Request(url, data, headers, method=method)
+            with self._open(request, timeout=TIMEOUT) as answer:
+                content = answer.read()
+            return json.loads(content) if content else None
+        except HTTPError as error:
+            raise self._translate(error) from error
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            raise StoreUnavailable(f"Cannot reach the server {self.url}: {reason}") from error
+        except ValueError as error:  # not a URL, or not JSON
+            raise ProviderFailed(f"{self.url} is not the address of a Memorist server") from error
+
+    def _translate(self, error: HTTPError) -> MemoristError:
+        """Return the error that a server reports as `application/problem+json`."""
+        where = f"{self.url} answered {error.code} {error.reason}"
+        unknown = ProviderFailed(f"{where}: is it the address of a Memorist server?")
+        try:
+            problem = json.loads(error.read())
+            name = problem["type"].removeprefix("urn:memorist:").title().replace("-", "")
+            detail = str(problem["detail"])
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return unknown
+        if error.code == 401:
+            fault = "not valid" if self.settings.key else "missing"
+            return KeyRefused(f"{self.url}: the API key is {fault}. Set MEMORIST_KEY")
+        if error.code == 404 and detail == problem["title"]:  # no such route
+            return unknown
+        kind: type[MemoristError] | None = getattr(errors, name, None)
+        if kind is None:
+            kind = StoreUnavailable if error.code >= 500 else InvalidInput
+        return kind(detail)
+
+
+class RemoteVerbs:
+    """Verbs of one scope, or of a group of it such as `privacy`, sent to the routes of a server."""
+
+    def __init__(self, place: RemoteScope, group: str = "") -> None:
+        self._place = place
+        self._group = group
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        verb = ROUTES.get(f"{self._group}.{name}".lstrip("."))
+        if verb is None:
+            raise needs_database(self._place.server.url)
+        function = getattr(GROUPS[self._group], name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            given = inspect.signature(function).bind(None, *args, **options).arguments
+            given |= given.pop("options", {})
+            values = dict(list(given.items())[1:])  # without the scope
+            answer = self._place.send(verb, values)
+            result = get_type_hints(function)["return"]
+            return None if result is type(None) else storage.load(result, answer)
+
+        return call
+
+
+class RemotePrivacy(RemoteVerbs):
+    """The verbs for privacy. Their routes also answer whether memory is on."""
+
+    def settings(self) -> storage.SpaceSettings:
+        return _settings(self._place.send(ROUTES["privacy.settings"], {}))
+
+    def set(self, **changes: Any) -> storage.SpaceSettings:
+        return _settings(self._place.send(ROUTES["privacy.set"], changes))
+
+    def disabled_reason(self) -> str:
+        reason: str = self._place.send(ROUTES["privacy.settings"], {})["reason"]
+        return reason
+
+
+class RemoteCheckpoints(RemoteVerbs):
+    """The verbs for checkpoints. `save` has a body of its own."""
+
+    def save(self, thread: str, data: Mapping[str, Any]) -> None:
+        path = f"/v1/memory/checkpoints/{quote(thread, safe='')}"
+        self._place.request(f"PUT {path}", query=self._place.names, body=data)
+
+
+class RemoteScope(RemoteVerbs):
+    """One scope of a server, with the verbs that need more than their route."""
+
+    def __init__(self, server: Remote, user: str, space: str | None, labels: Labels) -> None:
+        super().__init__(self)
+        self.server = server
+        self.labels = labels
+        self.scope = Scope(user=user, space=space or "default")
+        given = {"space": space, "session": labels.session}
+        self.names = {name: value for name, value in given.items() if value is not None}
+        self.privacy = RemotePrivacy(self, "privacy")
+        self.checkpoints = RemoteCheckpoints(self, "checkpoints")
+        self.consent = RemoteVerbs(self, "consent")
+
+    def request(self, route: str, **given: Any) -> Any:
+        """Send a request for this user."""
+        return self.server.send(route, user=self.scope.user, **given)
+
+    def send(self, verb: Verb, values: Mapping[str, Any]) -> Any:
+        """Send the arguments of a verb to its route, in the path, the query or the body."""
+        method, path = verb.route.split()
+        rest = {}
+        for name, value in values.items():
+            if f"{{{name}}}" in path:
+                path = path.replace(f"{{{name}}}", quote(str(value), safe=""))
+            elif value is not None and name != "actor":  # the server takes it from the key
+                rest[name.rstrip("_")] = value
+        names = self.names
+        if method in ("GET", "DELETE"):
+            return self.request(f"{method} {path}", query=names | rest)
+        if path != verb.route.split()[1]:  # it names something in the space
+            return self.request(f"{method} {path}", query=names, body=rest or None)
+        if not (verb.has_labels or verb.body == "SessionBody" or verb.method == "agents.query"):
+            names = {name: value for name, value in names.items() if name == "space"}
+        return self.request(f"{method} {path}", body=names | rest)
+
+    def remember(self, what: Any, **options: Any) -> Receipt:
+        """Store a text or messages."""
+        given = {name: value for name, value in options.items() if value is not None}
+        route, body = "POST /v1/memory/entries", {"text": what}
+        if not isinstance(what, str):
+            route = "POST /v1/memory/messages"
+            single = isinstance(what, (Message, Mapping))
+            messages = [_message(each) for each in ([what] if single else what)]
+            if not messages:
+                return Receipt(())
+            body = {"messages": messages}
+        return storage.load(Receipt, self.request(route, body=self.names | given | body))
+
+    def list(
+        self, where: Filter | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> Page:
+        """Return a page of memories."""
+        given = {"where": where, "limit": min(limit, 1000), "cursor": cursor}
+        page = self.send(ROUTES["rest.list_where"], given)
+        return storage.load(Page, {"memories": page["entries"], "cursor": page["cursor"]})
+
+    def delta(self, since: int | None = None, *, thread: str | None = None) -> Any:
+        """Return what changed in a thread."""
+        values = {"since": since, "thread": thread or self.labels.session}
+        return super().__getattr__("delta")(**values)
+
+    def history(self, id: str | None = None, *, limit: int = 100) -> Any:
+        """Return the history of a memory, or of all."""
+        verb = ROUTES["history" if id is None else "rest.memory_history"]
+        answer = self.send(verb, {"id": id, "limit": min(limit, 1000)})
+        return storage.load(get_type_hints(ScopedClient.history)["return"], answer)
+
+    def edit(self, id: str, *, actor: str | None = None, **changes: Any) -> Memory:
+        """Edit a memory."""
+        path = f"/v1/memory/entries/{quote(id, safe='')}"
+        answer = self.request(f"PATCH {path}", query=self.names, body=changes)
+        return storage.load(Memory, answer)
+
+    def command(self, text: str, *, about: Sequence[str] = (), **_: Any) -> Reply | None:
+        """Carry out a chat command; None if the text is not one."""
+        body = {**self.names, "text": text, "about": list(about)}
+        answer = self.request("POST /v1/memory/say", body=body)
+        return storage.load(Reply, answer) if answer["command"] else None
+
+
+def needs_database(url: str) -> InvalidInput:
+    """Return the error of a command that a server does not offer."""
+    return InvalidInput(f"This command needs the database: run it there, not through {url}")
+
+
+def _settings(answer: Mapping[str, Any]) -> storage.SpaceSettings:
+    names = [each.name for each in fields(storage.SpaceSettings)]
+    return storage.SpaceSettings(**{name: answer[name] for name in names})
+
+
+def _message(given: Message | Mapping[str, Any]) -> dict[str, Any]:
+    values = asdict(given) if isinstance(given, Message) else given
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _to_query(value: Any) -> Any:
+    """Return a value for a query: booleans as JSON has them."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _to_json(value: Any) -> Any:
+    """Return a time as text, and a filter as the fields that restrict something."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if not isinstance(value, Filter):
+        raise TypeError(f"{type(value).__name__} cannot be sent to a server")
+    usual = asdict(Filter())
+    given = {name: each for name, each in asdict(value).items() if each != usual[name]}
+    labels = given.pop("labels", {})
+    return given | {name: each for name, each in labels.items() if each is not None}
