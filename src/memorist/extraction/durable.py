@@ -103,14 +103,12 @@ def is_worth_keeping(text: str) -> bool:
     >>> is_worth_keeping("We deploy with Ansible. Fix the playbook."), is_worth_keeping("fix it")
     (True, False)
     """
-    if cues.asking_share(text) == 1:
-        return False
-    if not cues.is_english(text) or cues.tells_rule(text):
-        return True
-    if CUES["rule"].search(text) or CUES["decision"].search(text):
-        return True
     any_day = datetime(2000, 1, 1)
-    return any(propose(text, _WITH_ASSISTANT, any_day, keeps_all=True))
+    is_english = cues.is_english(text)
+    if is_english and any(propose(text, _WITH_ASSISTANT, any_day, keeps_all=True)):
+        return True
+    is_rule = cues.tells_rule(text) or CUES["rule"].search(text) or CUES["decision"].search(text)
+    return cues.asking_share(text) < 1 and bool(is_rule or not is_english)
 
 
 def _add_subject(source: str, *, is_first: bool) -> str:
