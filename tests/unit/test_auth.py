@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import jwt
 import pytest
 import pytest_asyncio
@@ -31,6 +32,7 @@ from memorist.errors import (
     ProviderFailed,
 )
 from memorist.interfaces.rest import auth as tokens
+from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.rest.auth import Authenticator, Caller
 
 SIGNER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -357,3 +359,34 @@ async def test_who_shows_nothing_is_told_how_and_a_missing_right_is_one_that_can
     for needed, granted in {"remember": "write", "ask": "read", "admin": "admin"}.items():
         with pytest.raises(NotAllowed, match=f"needs the right '{granted}'"):
             nobody.require(needed)
+
+
+@pytest.mark.parametrize("path", ["", "/mcp"])
+async def test_a_client_without_a_token_is_told_who_issues_them(memory: Client, path: str) -> None:
+    app = create_app(memory)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="https://memory.example") as client,
+    ):
+        refused = await client.get(path or "/v1/memory/stats")
+        challenge = refused.headers["www-authenticate"]
+        url = f"https://memory.example/.well-known/oauth-protected-resource{path}"
+        assert (refused.status_code, challenge) == (401, f'Bearer resource_metadata="{url}"')
+        described = (await client.get(url)).json()
+    assert described == {
+        "resource": f"https://memory.example{path}",
+        "resource_name": "Memorist",
+        "authorization_servers": [ISSUER],
+        "scopes_supported": ["read", "write", "owner", "admin", "service"],
+        "bearer_methods_supported": ["header"],
+    }
+
+
+async def test_a_server_of_keys_alone_names_no_issuer() -> None:
+    async with memorist.aio.open(":memory:", embedder="none") as memory:
+        transport = httpx.ASGITransport(create_app(memory))
+        async with httpx.AsyncClient(transport=transport, base_url="https://m.example") as client:
+            assert (await client.get("/v1/memory/stats")).headers["www-authenticate"] == "Bearer"
+            found = await client.get("/.well-known/oauth-protected-resource")
+    assert found.status_code == 404

@@ -224,7 +224,8 @@ def _serve(call: Call, agent: str | None, project: bool) -> None:
     gc.enable()
     gc.freeze()
     if project and not call.space:
-        found = load("interfaces.projects").find_project(os.getcwd())
+        folder = os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd()  # as the hooks do
+        found = load("interfaces.projects").find_project(folder)
         call = replace(call, space=found.space)
         if found.memory is not None:
             with call.mine() as mine:

@@ -38,7 +38,7 @@ from ...types import Filter, Memory, Receipt
 from .. import VERBS, Verb, metrics, read_verbs
 from ..mcp import build_http_server, serve_http
 from ..web import pages
-from . import agents, bodies, dialects, users
+from . import agents, bodies, dialects, oauth, users
 from .auth import LABELS, Authenticator, Caller, ClientAccess, RateLimiter, Requires
 from .bodies import Id, Name, ScopeParams
 from .request import (
@@ -354,6 +354,7 @@ def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:
     app.state.rate_limiter = RateLimiter(engine.settings.rate_limit)
     app.state.metrics = metrics.Metrics(engine)
     pages.mount(app)
+    app.include_router(oauth.routes)
     for router in ROUTERS:
         app.include_router(router)
     for kind in (MemoristError, HTTPException, RequestValidationError):

@@ -39,6 +39,7 @@ from ...errors import Busy, KeyRefused, MemoristError
 from ...telemetry import request_id
 from ...types import Memory
 from .. import codes
+from . import oauth
 from .auth import Caller, ClientAccess, Requires, authenticate, is_loopback
 from .bodies import PATTERN_ERRORS
 
@@ -136,7 +137,7 @@ def answer_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, MemoristError):
         return problem(request, 500, "Internal error. The server log has the details for this id.")
     if isinstance(error, KeyRefused):
-        headers["WWW-Authenticate"] = "Bearer"
+        headers["WWW-Authenticate"] = oauth.challenge(request)
     if error.retry:
         headers["Retry-After"] = "1"
     return problem(request, status, detail, kind=type(error).__name__, headers=headers)
