@@ -183,7 +183,7 @@ class ManagedScope(Place):
         memory = await self.get(id)
         ctx = self.ctx
         if why := await self.privacy.disabled_reason(memory.labels.session):
-            return Extracted(by="nobody", why=why)
+            return Extracted(by="none", why=why)
         settings = ctx.settings
         policy = validation.policy(ctx.policies, settings.policy, settings.capacity)
         if ctx.extractor is not None:

@@ -536,7 +536,7 @@ async def test_where_memory_is_off_nothing_is_drawn(tmp_path: Path) -> None:
         await ana.privacy.start_incognito("s1")
         await tended(engine)
         assert await facts(ana, Filter(states=STATES, tags=(job.TAG,))) == []
-        assert (await ana.extract(id)).by == "nobody"
+        assert (await ana.extract(id)).by == "none"
 
 
 async def test_it_is_off_unless_it_is_asked_for(tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ import pytest
 
 import memorist
 from faults.witness import CHILDREN, Told, half_written, lost, whole_lines
+from memorist.errors import Misconfigured
+from version_0_1 import ALIVE, unpack
 
 
 def killed(path: Path | str, seed: int) -> Iterable[list[Any]]:
@@ -61,3 +66,111 @@ def test_what_was_acknowledged_survives_being_killed_200_times(
         print(f"\nkills 200, acknowledged {told.acks}, lost {len(missing)}, half written {len(halves)}, "
               f"slowest reopening {slowest * 1000:.0f} ms")  # fmt: skip
     assert (missing, halves) == ([], [])
+
+
+BOXES = [f"Box {n} holds {n * 7919} letters." for n in range(400)]
+
+
+def run_command(folder: Path, *words: str, kill_after: float | None = None) -> float:
+    """Run the command line, and kill it after so many seconds; return how long it ran."""
+    places = {f"MEMORIST_{name}_DIR": str(folder) for name in ("STATE", "SPOOL", "DATA")}
+    environment = {**os.environ, **places, "MEMORIST_EMBEDDER": "hashing"}
+    command = [sys.executable, "-m", "memorist", *words, "--user", "ana"]
+    start = time.monotonic()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+    ) as child:
+        try:
+            out, _ = child.communicate(timeout=kill_after)
+            assert child.returncode == 0, out
+        except subprocess.TimeoutExpired:
+            child.kill()
+    return time.monotonic() - start
+
+
+def read_texts(path: Path) -> list[str]:
+    with memorist.open(path, embedder="hashing", state_dir=path.parent, spool=False) as memory:
+        ana = memory.scope("ana")
+        assert half_written(memory, ana) == []
+        return sorted(each.text for each in ana.list(limit=1000))
+
+
+def lay_boxes(path: Path) -> None:
+    with memorist.open(path, embedder="hashing", state_dir=path.parent, spool=False) as memory:
+        messages = [{"content": text, "id": text} for text in BOXES]
+        memory.scope("ana").remember(messages, policy="milton", tags=["box"])
+
+
+class Backup:
+    """A backup is whole, or is not there."""
+
+    words = ("db", "backup", "{target}", "--db", "{source}")
+
+    @staticmethod
+    def check(source: Path, target: Path) -> None:
+        assert not target.exists() or read_texts(target) == sorted(BOXES)
+        assert read_texts(source) == sorted(BOXES)
+
+
+class Copy:
+    """A copy that was begun is refused until it is complete."""
+
+    words = ("db", "copy", "{source}", "{target}")
+
+    @staticmethod
+    def check(source: Path, target: Path) -> None:
+        if target.exists():
+            with suppress(Misconfigured):  # interrupted: run the same command again
+                assert read_texts(target) == sorted(BOXES)
+        assert read_texts(source) == sorted(BOXES)
+
+
+class Migrate:
+    """A file of version 0.1 is that or migrated."""
+
+    words = ("db", "migrate", "--db", "{source}")
+
+    @staticmethod
+    def check(source: Path, target: Path) -> None:
+        assert set(read_texts(source)) >= ALIVE
+
+
+class Forget:
+    """What is left is whole."""
+
+    words = ("forget", "--tag", "box", "--yes", "--db", "{source}")
+
+    @staticmethod
+    def check(source: Path, target: Path) -> None:
+        assert set(read_texts(source)) <= set(BOXES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [Backup, Copy, Migrate, Forget])
+def test_commands_survive_being_killed_75_times(tmp_path: Path, command: Any) -> None:
+    chance, seconds, ended = random.Random(1), 0.0, 0
+    for number in range(76):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        places = {"source": str(folder / "a.db"), "target": str(folder / "b.db")}
+        source, target = map(Path, places.values())
+        if command is Migrate:
+            unpack("memory.db", source)
+        else:
+            lay_boxes(source)
+        words = [word.format(**places) for word in command.words]
+        if not number:  # how long it takes
+            seconds = run_command(folder, *words)
+            shutil.rmtree(folder)
+            continue
+        ran = run_command(folder, *words, kill_after=chance.uniform(0.4, 1.0) * seconds)
+        ended += ran < 0.4 * seconds
+        command.check(source, target)
+        if number % 10 == 0:  # it can be repeated
+            if command is Backup:
+                target.unlink(missing_ok=True)
+            run_command(folder, *words)
+            command.check(source, target)
+            assert command is not Forget or read_texts(source) == []
+        shutil.rmtree(folder)
+    assert ended < 30

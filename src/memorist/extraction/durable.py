@@ -82,16 +82,16 @@ def propose(
         end = signed.start() if signed else len(line)
         for span in _find_spans(line[:end], known):
             source = line[span.start : span.end].strip(" ,;:–—-")
-            told = _add_subject(source, is_first=not line[: span.start].strip())
-            is_own = PATTERNS["own_subject"].match(told) is not None
+            statement = _add_subject(source, is_first=not line[: span.start].strip())
+            is_own = PATTERNS["own_subject"].match(statement) is not None
             is_after_question = line[: span.start].rstrip().endswith("?")
-            if is_after_question and not (is_own or CUES["rule"].search(told)):
+            if is_after_question and not (is_own or CUES["rule"].search(statement)):
                 continue  # it says what is asked for
-            probability = estimate(told)
+            probability = estimate(statement)
             if probability < (LEAST if is_own else LEAST_QUOTED) and not keeps_all:
                 continue
-            if stated := state(told, who, at):
-                is_own = is_own or PATTERNS["myself"].search(told) is not None
+            if stated := state(statement, who, at):
+                is_own = is_own or PATTERNS["myself"].search(statement) is not None
                 yield LastingStatement(stated, source, probability, is_own)
 
 
@@ -117,12 +117,14 @@ def _add_subject(source: str, *, is_first: bool) -> str:
     >>> _add_subject("got a cat", is_first=True), _add_subject("Faro it is", is_first=False)
     ('I got a cat', 'I chose Faro')
     """
-    told = PATTERNS["lead"].sub("", PATTERNS["image"].sub("", source).strip(" ,;:–—-"))
-    told = PATTERNS["it_is"].sub(r"I chose \g<choice>", told)
-    verb = PATTERNS["subjectless"].match(told)
+    statement = PATTERNS["lead"].sub("", PATTERNS["image"].sub("", source).strip(" ,;:–—-"))
+    statement = PATTERNS["it_is"].sub(r"I chose \g<choice>", statement)
+    verb = PATTERNS["subjectless"].match(statement)
     if verb is None:
-        return told
-    return f"{_SUBJECTS[verb.lastgroup or '']} {told[0].lower()}{told[1:]}" if is_first else ""
+        return statement
+    if not is_first:
+        return ""
+    return f"{_SUBJECTS[verb.lastgroup or '']} {statement[0].lower()}{statement[1:]}"
 
 
 def estimate(source: str) -> float:
@@ -277,8 +279,8 @@ def states(clause: str, before: str = "") -> bool:
     if is_passing and not (TIME.search(bare) or CUES["number"].search(bare)):
         return False
     bare = replace_that(PATTERNS["this"].sub("the", bare))
-    told = resolve(f"{before}\n{bare}")
-    return not PATTERNS["outside"].search(told.rpartition("\n")[2])
+    statement = resolve(f"{before}\n{bare}")
+    return not PATTERNS["outside"].search(statement.rpartition("\n")[2])
 
 
 def is_speech(quoted: str) -> bool:
@@ -290,37 +292,37 @@ def is_speech(quoted: str) -> bool:
     return bool(PATTERNS["person"].search(quoted)) or quoted.count(" ") > 5
 
 
-def resolve(told: str) -> str:
+def resolve(statement: str) -> str:
     """Replace "he", "she" and "they" by the only person or people that are named before.
 
     >>> resolve("My son Leo is six, he loves his bike; they race")
     "My son Leo is six, Leo loves Leo's bike; they race"
     """
-    told = _replace_pronouns(told, PATTERNS["one_person"], PATTERNS["he_or_she"])
-    return _replace_pronouns(told, PATTERNS["people"], PATTERNS["they"])
+    statement = _replace_pronouns(statement, PATTERNS["one_person"], PATTERNS["he_or_she"])
+    return _replace_pronouns(statement, PATTERNS["people"], PATTERNS["they"])
 
 
-def _replace_pronouns(told: str, people: re.Pattern[str], pronouns: re.Pattern[str]) -> str:
-    first = pronouns.search(told)
+def _replace_pronouns(statement: str, people: re.Pattern[str], pronouns: re.Pattern[str]) -> str:
+    first = pronouns.search(statement)
     if first is None:
-        return told
-    named = people.finditer(told, 0, first.start())
+        return statement
+    named = people.finditer(statement, 0, first.start())
     names = {match[match.lastgroup or 0] for match in named}
     if len(names) != 1:
-        return told
+        return statement
     (name,) = names
-    return pronouns.sub(lambda match: possessive(name) if match["of"] else name, told)
+    return pronouns.sub(lambda match: possessive(name) if match["of"] else name, statement)
 
 
-def _join_sentences(told: str) -> str:
+def _join_sentences(statement: str) -> str:
     """Separate the sentences of a candidate by semicolons, without empty words such as "ok".
 
     >>> _join_sentences("Ok. No. My cat is 11! Good news.")
     'my cat is 11'
     """
     parts: list[str] = []
-    for start, end, _ in _split_sentences(told):
-        part = PATTERNS["lead"].sub("", told[start:end]).strip(" .!…")
+    for start, end, _ in _split_sentences(statement):
+        part = PATTERNS["lead"].sub("", statement[start:end]).strip(" .!…")
         if PATTERNS["own"].match(part):
             part = part[0].lower() + part[1:]
         if part:
@@ -328,25 +330,25 @@ def _join_sentences(told: str) -> str:
     return "; ".join(parts)
 
 
-def _is_complete(told: str, *, is_own: bool) -> bool:
+def _is_complete(statement: str, *, is_own: bool) -> bool:
     """Return whether a statement has a verb, or says what it is about.
 
-    >>> [_is_complete(told, is_own=False) for told in ("paid to Ana, 20", "20 birds", "rent: 20")]
+    >>> [_is_complete(text, is_own=False) for text in ("paid to Ana, 20", "20 birds", "rent: 20")]
     [False, False, True]
     """
     if is_own:
-        return PATTERNS["predicate"].search(told) is not None
-    is_answer = PATTERNS["answer"].match(told) and not PATTERNS["finite"].search(told)
-    return not is_answer and PATTERNS["elliptic"].match(told) is None
+        return PATTERNS["predicate"].search(statement) is not None
+    is_answer = PATTERNS["answer"].match(statement) and not PATTERNS["finite"].search(statement)
+    return not is_answer and PATTERNS["elliptic"].match(statement) is None
 
 
-def _lists_words(told: str) -> bool:
+def _lists_words(statement: str) -> bool:
     """Return whether a text is many words in a row that form no sentence.
 
     >>> _lists_words("tea milk kettle train ship water violin garden"), _lists_words("no gluten")
     (True, False)
     """
-    words = told.lower().split()
+    words = statement.lower().split()
     is_plain = all(word.isalnum() for word in words)
     return is_plain and len(words) >= MANY_WORDS and ENGLISH.isdisjoint(words)
 
@@ -359,23 +361,23 @@ def state(source: str, who: str, at: datetime) -> str:
     ('The user said: always pnpm.', '')
     """
     line = LINK.sub(" ", one_line(source))
-    told = PATTERNS["lead"].sub("", line)
-    told = PATTERNS["tail"].sub("", PATTERNS["filler"].sub("", told))
-    told = PATTERNS["this"].sub("the", told)
-    told = resolve(_join_sentences(told))
-    is_cut = told.count('"') % 2 or PATTERNS["hanging"].search(told)
-    is_short = len(told.split()) < 3 and not PATTERNS["rule"].search(told)
-    if is_cut or is_short or _lists_words(told):
+    statement = PATTERNS["lead"].sub("", line)
+    statement = PATTERNS["tail"].sub("", PATTERNS["filler"].sub("", statement))
+    statement = PATTERNS["this"].sub("the", statement)
+    statement = resolve(_join_sentences(statement))
+    is_cut = statement.count('"') % 2 or PATTERNS["hanging"].search(statement)
+    is_short = len(statement.split()) < 3 and not PATTERNS["rule"].search(statement)
+    if is_cut or is_short or _lists_words(statement):
         return ""
-    is_own = PATTERNS["own_subject"].match(told) is not None
-    if not _is_complete(told, is_own=is_own):
+    is_own = PATTERNS["own_subject"].match(statement) is not None
+    if not _is_complete(statement, is_own=is_own):
         return ""
-    said = replace_first_person(told, who)
-    if who == _WITH_ASSISTANT and PATTERNS["rule"].search(told):
+    said = replace_first_person(statement, who)
+    if who == _WITH_ASSISTANT and PATTERNS["rule"].search(statement):
         said = replace_second_person(said, "the assistant")
     if not is_own:
         said = f"{who} said: {said}"
-    is_rule = CUES["rule"].search(told) is not None
+    is_rule = CUES["rule"].search(statement) is not None
     parts = said.split("; ")
     for number, part in enumerate(parts):
         if not (is_rule and PATTERNS["weekday"].search(part)):  # "never on Friday" is every Friday

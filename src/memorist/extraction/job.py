@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 NAME = queue.EXTRACT
 TAG = "extracted"  # of facts extracted from a turn
 BY_MODEL = "extracted:model"  # of those that a language model found
-_METHODS = ("nobody", "rules", "model")
+_METHODS = ("none", "rules", "model")
 
 
 @frozen
 class Extracted:
     """What was extracted from some turns, and how."""
 
-    by: Literal["model", "rules", "nobody"]
+    by: Literal["model", "rules", "none"]
     why: str = ""  # why only rules were used and no model, or why nothing was extracted
     outcomes: tuple[Outcome, ...] = ()  # of the stored facts
     dropped: tuple[str, ...] = ()  # why each of the other facts was not stored
@@ -106,7 +106,7 @@ async def draw(
             again = await _restate(ctx, turn[0], older, drafts, limits)
             by_rules = [again, *_find_other(by_rules, again, older)]
             by_model = _find_other(by_model, again, older)
-            if found.by == "nobody":
+            if found.by == "none":
                 found = Extracted(by="rules")
         counted = [draft for draft in drafts if limits.caps_rules or BY_MODEL in draft.tags]
         chosen, dropped = _choose(ctx, by_rules, by_model, turn, limits, left - len(counted))
@@ -147,7 +147,7 @@ async def draw(
 
 def _combine(results: Sequence[Extracted]) -> Extracted:
     """Return the result of several turns: that of the best method, with everything dropped."""
-    best = Extracted(by="nobody", why="there is no turn")
+    best = Extracted(by="none", why="there is no turn")
     for found in results:
         is_better = _METHODS.index(found.by) > _METHODS.index(best.by)
         if found is results[0] or is_better or (found.by == best.by == "rules" and found.why):
@@ -191,11 +191,11 @@ async def _read(
     from . import languages, llm, rules  # compiling their patterns takes 100 ms
 
     if not turn:
-        return Extracted(by="nobody", why="the turn no longer exists"), (), ()
+        return Extracted(by="none", why="the turn no longer exists"), (), ()
     first = turn[0]
     if not _may_have_facts(first):
         why = "facts are extracted only from what people say themselves"
-        return Extracted(by="nobody", why=why), (), ()
+        return Extracted(by="none", why=why), (), ()
     text = "\n".join(_texts(turn))
     is_own = authority.is_persons(first)
     who = rules.name_speaker(first.speaker, is_own=is_own)
@@ -207,11 +207,11 @@ async def _read(
     is_short = len(text) <= limits.longer and not is_sure
     if is_short and limits.caps_rules:
         why = "the turn is short and contains no lasting fact"
-        return Extracted(by="nobody", why=why), (), ()
+        return Extracted(by="none", why=why), (), ()
     if ctx.settings.extract != "model" or ctx.llm is None or is_short:
         if facts:
             return Extracted(by="rules"), facts, ()
-        return Extracted(by="nobody", why="the turn contains no lasting fact"), (), ()
+        return Extracted(by="none", why="the turn contains no lasting fact"), (), ()
     try:
         found, dropped = await llm.find_facts(
             ctx.llm,

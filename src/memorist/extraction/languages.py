@@ -73,12 +73,12 @@ def find_facts(
 ) -> list[Fact]:
     """Return the distinct facts in a turn, in order, by the rules of its language.
 
-    >>> told = "Ich wohne in Kiel und bin Lehrerin. Magst du Tee? Meine Schwester Eva hasst Tee."
-    >>> [(fact.type, fact.text) for fact in find_facts(told, who="Ana", at=datetime(2026, 5, 8))]
+    >>> text = "Ich wohne in Kiel und bin Lehrerin. Magst du Tee? Meine Schwester Eva hasst Tee."
+    >>> [(fact.type, fact.text) for fact in find_facts(text, who="Ana", at=datetime(2026, 5, 8))]
     [('profile', 'Ana wohnt in Kiel.'), ('profile', 'Ana ist Lehrerin.'),
      ('relationship', 'Anas Schwester Eva hasst Tee.')]
-    >>> told = "Me mudé a Quito ayer. Ya no como carne. Quizás me case."
-    >>> [fact.text for fact in find_facts(told, who="The user", at=datetime(2026, 5, 8))]
+    >>> text = "Me mudé a Quito ayer. Ya no como carne. Quizás me case."
+    >>> [fact.text for fact in find_facts(text, who="The user", at=datetime(2026, 5, 8))]
     ['El usuario se mudó a Quito el 2026-05-07.', 'El usuario ya no come carne.']
     """
     name = choose_language(text)
@@ -130,13 +130,13 @@ def _read(
     """Return the fact that a clause states."""
     if len(clause) > LONGEST_CLAUSE or guard.find_injection(clause, "contextual"):
         return None
-    told = LINK.sub(" ", one_line(clause))
+    statement = LINK.sub(" ", one_line(clause))
     for name in ("lead", "filler", "tail"):
-        told = _EDGES.sub("", told)
-        told = _replace({language.patterns[name]: ""}, told)
-    told = _EDGES.sub("", told)
-    speech = Speech(language, _name(language, who, told), at)
-    for part in _shorten(told, language):
+        statement = _EDGES.sub("", statement)
+        statement = _replace({language.patterns[name]: ""}, statement)
+    statement = _EDGES.sub("", statement)
+    speech = Speech(language, _name(language, who, statement), at)
+    for part in _shorten(statement, language):
         found = _read_call(part, speech) or _read_owned(part, speech) or _read_own(part, speech)
         if found and len(found.text) < prompts.LONGEST:
             return Fact(
@@ -157,9 +157,9 @@ def _replace(table: Mapping[re.Pattern[str], str], text: str) -> str:
     return text
 
 
-def _shorten(told: str, language: Language) -> Iterator[str]:
+def _shorten(statement: str, language: Language) -> Iterator[str]:
     """Yield the clause if it is one statement or ends with a list, and its first parts."""
-    plain = strip_accents(told)
+    plain = strip_accents(statement)
     comma = plain.find(",")
     if language.patterns["front"].fullmatch(plain[: max(comma, 0)]):
         comma = plain.find(",", comma + 1)
@@ -173,15 +173,15 @@ def _shorten(told: str, language: Language) -> Iterator[str]:
     for end in ends:
         is_short = plain.count(" ", end) <= _AFTERTHOUGHT
         if not language.patterns["unsure"].search(plain if is_short else plain[:end]):
-            yield told[:end]
+            yield statement[:end]
 
 
-def _name(language: Language, who: str, told: str) -> Names:
+def _name(language: Language, who: str, statement: str) -> Names:
     """Return the forms of a name; a clause may tell that the unnamed user is a woman."""
     if who == THE_SPEAKER:
         return Names(**language.names["speaker"])
     if who == THE_USER:
-        is_woman = language.patterns["feminine"].search(strip_accents(told))
+        is_woman = language.patterns["feminine"].search(strip_accents(statement))
         return Names(**language.names["woman" if is_woman else "user"])
     owner = f"{language.names['of']} {who}"
     if language.name == "german":

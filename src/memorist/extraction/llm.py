@@ -190,8 +190,8 @@ def _check_claim(
         return "its evidence is not a statement"
     if by_words and bool(read_values(text).negations) != bool(read_values(quote).negations):
         return grounding.OTHER_MEANING
-    told = [SourceText(". ".join(stated))]
-    if why := grounding.find_fault(text, told, who, by_words=by_words):
+    statement = [SourceText(". ".join(stated))]
+    if why := grounding.find_fault(text, statement, who, by_words=by_words):
         return why
     text = date(text, said_at)
     if TIME.search(text):

@@ -110,8 +110,8 @@ def find_facts(
 ) -> list[Fact]:
     """Return the distinct facts in a turn, in order.
 
-    >>> told = "I'm a nurse and I moved to Porto yesterday. Would I? My sister Eva hates tea."
-    >>> [(fact.type, fact.text) for fact in find_facts(told, who="Ana", at=datetime(2026, 5, 8))]
+    >>> text = "I'm a nurse and I moved to Porto yesterday. Would I? My sister Eva hates tea."
+    >>> [(fact.type, fact.text) for fact in find_facts(text, who="Ana", at=datetime(2026, 5, 8))]
     [('profile', 'Ana is a nurse.'), ('event', 'Ana moved to Porto on 2026-05-07.'),
      ('relationship', "Ana's sister Eva hates tea.")]
     """
@@ -131,22 +131,22 @@ def _find_by_patterns(own: str, who: str, at: datetime) -> Iterator[Fact]:
     for clause in split_clauses(own):
         if len(clause) > LONGEST_CLAUSE:
             continue
-        told = strip_clause(clause)
-        least = 2 if told[1:2] in "'’" else 3  # "I'm" counts as two words
-        if len(told.split()) < least:
+        statement = strip_clause(clause)
+        least = 2 if statement[1:2] in "'’" else 3  # "I'm" counts as two words
+        if len(statement.split()) < least:
             continue
         rules = list(RULES)
-        if TIME.search(told) or clock.intervals(told):
+        if TIME.search(statement) or clock.intervals(statement):
             rules += TIMED
         if PATTERNS["asked"].match(clause):
             rules += ASKED
         for rule in rules:
-            if match := rule.pattern.match(told):
+            if match := rule.pattern.match(statement):
                 break
         else:
             continue
-        stated = _state(told, rule, match.end(), who, at)
-        if not stated or guard.find_injection(told, "contextual"):
+        stated = _state(statement, rule, match.end(), who, at)
+        if not stated or guard.find_injection(statement, "contextual"):
             continue
         yield _fact(stated, rule.type, rule.confidence, clause)
 
@@ -225,13 +225,13 @@ def strip_clause(clause: str) -> str:
     """Remove what precedes the subject, filler words, links and images."""
     line = LINK.sub(" ", one_line(clause))
     bare = strip_preface(_IMAGE.sub("", line))
-    told = PATTERNS["lead"].sub("", bare, count=1)
-    told = PATTERNS["filler"].sub("", told)
-    return PATTERNS["tail"].sub("", told)
+    statement = PATTERNS["lead"].sub("", bare, count=1)
+    statement = PATTERNS["filler"].sub("", statement)
+    return PATTERNS["tail"].sub("", statement)
 
 
 def _state(
-    told: str,
+    statement: str,
     rule: ClauseRule,
     start: int,
     who: str,
@@ -245,11 +245,11 @@ def _state(
     cut_patterns = [PATTERNS["cut"]]
     if rule.type == "relationship":
         cut_patterns.append(PATTERNS["with_theirs"])
-    ends = {len(told)}
+    ends = {len(statement)}
     for pattern in cut_patterns:
-        ends.update(match.start() for match in pattern.finditer(told, least))
+        ends.update(match.start() for match in pattern.finditer(statement, least))
     for end in sorted(ends, reverse=True):
-        part = told[:end].rstrip(" ,")
+        part = statement[:end].rstrip(" ,")
         is_vague = PATTERNS["vague"].search(part, start) or PATTERNS["hanging"].search(part)
         is_seen = rule.type == "preference" and PATTERNS["likes_the"].match(part)
         if end < least or is_vague or is_seen:

@@ -23,7 +23,7 @@ _SAME, _PAST, _VERBLESS = (
 _PLURAL = {"am": "are", "was": "were"}
 
 
-def to_third_person(told: str, who: str) -> str:
+def to_third_person(statement: str, who: str) -> str:
     """Replace the first person in a sentence, and write its first letter as a capital.
 
     >>> to_third_person("I don't eat my sister's soup", "Ana")
@@ -31,14 +31,14 @@ def to_third_person(told: str, who: str) -> str:
     >>> to_third_person("My cat hates me, so im out and we sold the sofa", "The user")
     "The user's cat hates the user, so the user is out and the user's group sold the sofa"
     """
-    if match := PATTERNS["call"].match(told):
-        name = told[match.end() :].strip()
+    if match := PATTERNS["call"].match(statement):
+        name = statement[match.end() :].strip()
         return f"{who} is called {name}"
-    said = replace_first_person(told, who)
+    said = replace_first_person(statement, who)
     return said[:1].upper() + said[1:]
 
 
-def replace_first_person(told: str, who: str) -> str:
+def replace_first_person(statement: str, who: str) -> str:
     """Replace "I", "my", "we" and so on by the name of the speaker, and conjugate their verbs.
 
     >>> replace_first_person("later i go to my aunt", "The user")
@@ -46,7 +46,7 @@ def replace_first_person(told: str, who: str) -> str:
     """
     name = inside(who)
     group = f"{possessive(name)} group"
-    said = _replace_subjects(told, "first", name, group)
+    said = _replace_subjects(statement, "first", name, group)
     said = PATTERNS["me"].sub(name, said)
     said = PATTERNS["us"].sub(group, said)
     said = PATTERNS["mine"].sub(possessive(name), said)
@@ -54,27 +54,27 @@ def replace_first_person(told: str, who: str) -> str:
     return PATTERNS["going_to"].sub("going to", said)
 
 
-def replace_that(told: str) -> str:
+def replace_that(statement: str) -> str:
     """Write "which" where "that" is a relative pronoun, since it does not point outside.
 
     >>> replace_that("a bag that has wheels, and I know that"), replace_that("I think that is old")
     ('a bag which has wheels, and I know that', 'I think that is old')
     """
-    return PATTERNS["relative"].sub(" which", told)
+    return PATTERNS["relative"].sub(" which", statement)
 
 
-def replace_second_person(told: str, name: str) -> str:
+def replace_second_person(statement: str, name: str) -> str:
     """Replace "you" and "your" by the name of the hearer, and conjugate the verbs.
 
     >>> replace_second_person("always say so when you're done with your work", "the assistant")
     "always say so when the assistant is done with the assistant's work"
     """
-    said = _replace_subjects(told, "second", name, name)
+    said = _replace_subjects(statement, "second", name, name)
     said = PATTERNS["yours"].sub(possessive(name), said)
     return PATTERNS["you"].sub(name, said)
 
 
-def _replace_subjects(told: str, person: str, name: str, group: str) -> str:
+def _replace_subjects(statement: str, person: str, name: str, group: str) -> str:
     """Replace the subjects of a person, together with the verbs that follow them."""
 
     def write(match: re.Match[str]) -> str:
@@ -83,14 +83,14 @@ def _replace_subjects(told: str, person: str, name: str, group: str) -> str:
             verb = _SHORT[match["short"].lstrip("'’").lower()]
             return f"{subject} {verb}"
         verb = match["verb"].lower()
-        if PATTERNS["joined"].search(told[max(0, match.start() - 80) : match.start()]):
+        if PATTERNS["joined"].search(statement[max(0, match.start() - 80) : match.start()]):
             verb = _PLURAL.get(verb, verb)
         else:
             verb = conjugate(verb)
         adverbs = match["adverbs"].lower()
         return f"{subject}{adverbs} {verb}"
 
-    return PATTERNS[person].sub(write, told)
+    return PATTERNS[person].sub(write, statement)
 
 
 def inside(who: str) -> str:

@@ -246,7 +246,7 @@ def build_memory(chunk: Chunk, batch: Batch) -> Memory:
     """Return a new memory built from a chunk."""
     draft = chunk.draft
     policy = batch.policy
-    told = draft.told_at or batch.now
+    submitted = draft.told_at or batch.now
     importance, parts = _score(chunk, batch)
     tags = chunk.tags
     confidence = chunk.confidence
@@ -270,8 +270,8 @@ def build_memory(chunk: Chunk, batch: Batch) -> Memory:
         scope=batch.scope,
         text=chunk.text,
         kind=chunk.kind,
-        created_at=draft.at if policy.dated and draft.at else told,
-        updated_at=told,
+        created_at=draft.at if policy.dated and draft.at else submitted,
+        updated_at=submitted,
         item_type=chunk.item_type,
         category=chunk.category,
         steps_text=draft.steps_text if form else None,
@@ -287,7 +287,7 @@ def build_memory(chunk: Chunk, batch: Batch) -> Memory:
         content_hash=chunk.content_hash,
         sequence=sequence,
         occurred_at=draft.at,
-        valid_from=draft.at or told,
+        valid_from=draft.at or submitted,
         needs_embedding=chunk.vector is None,
         **copied,
     )

@@ -333,8 +333,8 @@ def is_grounded(
 def invents(made: Statement, source: Statement) -> bool:
     """Return whether a text has a number, a date or a name that its source does not have.
 
-    >>> told = parse("I told Ana everything")
-    >>> invents(parse("The user trusts Ana"), told), invents(parse("The user trusts Bo"), told)
+    >>> source = parse("I told Ana everything")
+    >>> invents(parse("The user trusts Ana"), source), invents(parse("The user trusts Bo"), source)
     (False, True)
     """
     for name in _MEASURED:

@@ -316,22 +316,22 @@ def split_clause(text: str) -> ClauseParts | None:
     >>> split_clause("My phone number is 555 0199")[1:4]
     ('My phone number', 'is', '555 0199')
     """
-    told = strip_preface(text.strip())
-    if len(told.split()) > LONGEST_CLAUSE or "?" in told or _SENTENCES.search(told):
+    statement = strip_preface(text.strip())
+    if len(statement.split()) > LONGEST_CLAUSE or "?" in statement or _SENTENCES.search(statement):
         return None
 
     def in_figures(date: re.Match[str]) -> str:
         month = MONTH_NUMBERS[(date["month"] or date["month2"]).lower()[:3]]
         return f"1-{month}-{date['day'] or date['day2']}"
 
-    told = _CLOCK.sub(lambda match: f"at {_HOURS.index(match[1])}:00", told)
-    told = _DATE.sub(in_figures, told)
-    told = _JOINED.sub(" works at", told)
-    told = _RECENTLY.sub(r"\g<moved>", told)
-    told, moves = _MOVED.subn(r"\g<who> lives in", told)
+    statement = _CLOCK.sub(lambda match: f"at {_HOURS.index(match[1])}:00", statement)
+    statement = _DATE.sub(in_figures, statement)
+    statement = _JOINED.sub(" works at", statement)
+    statement = _RECENTLY.sub(r"\g<moved>", statement)
+    statement, moves = _MOVED.subn(r"\g<who> lives in", statement)
     if moves:
-        told = told.partition(",")[0]
-    kept = [word for word in told.split() if word.strip(",.!").lower() not in _CHANGE]
+        statement = statement.partition(",")[0]
+    kept = [word for word in statement.split() if word.strip(",.!").lower() not in _CHANGE]
     bare = " ".join(kept)
     match = _VERB.search(f" {bare}")
     start, end = match.span() if match else (len(bare), len(bare) + 1)
@@ -340,7 +340,7 @@ def split_clause(text: str) -> ClauseParts | None:
         subject=bare[:start].strip(" ,."),
         verb=match[0].strip().lower() if match else "",
         rest=bare[end - 1 :].strip(" ,."),
-        says_changed=bare != told,
+        says_changed=bare != statement,
     )
 
 

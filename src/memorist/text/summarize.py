@@ -100,8 +100,8 @@ class _Sentence(NamedTuple):
 def extract(turns: Sequence[Turn], *, longest: int = LONGEST) -> str:
     """Return the sentences that cover most of a conversation, in order, up to a length.
 
-    >>> told = Turn("We moved the launch to 12 May. Great, isn't it?")
-    >>> extract([Turn("Hi! How are you?"), told, Turn("Yes.")])
+    >>> turn = Turn("We moved the launch to 12 May. Great, isn't it?")
+    >>> extract([Turn("Hi! How are you?"), turn, Turn("Yes.")])
     'We moved the launch to 12 May.'
     >>> extract([Turn("I chose Rust.", "Ana"), Turn("SAP pays 3 servers.", "Bo")])
     'Ana: I chose Rust. Bo: SAP pays 3 servers.'
@@ -219,13 +219,13 @@ def ask(turns: Sequence[Turn], *, as_episode: bool = False) -> Prompt:
     """Return the prompt for a language model that summarizes a conversation, or tells it as an
     episode.
     """
-    told = "\n".join(f"{turn.lead}{one_line(turn.text)}" for turn in turns)
-    if len(told) > MOST_ASKED:
-        told = extract(turns, longest=MOST_ASKED)
+    transcript = "\n".join(f"{turn.lead}{one_line(turn.text)}" for turn in turns)
+    if len(transcript) > MOST_ASKED:
+        transcript = extract(turns, longest=MOST_ASKED)
     return Prompt(
         task="summarise",
         system=EPISODE if as_episode else SYSTEM,
-        user=f"Conversation:\n{told}",
+        user=f"Conversation:\n{transcript}",
         schema=SCHEMA,
         max_tokens=400,
     )
