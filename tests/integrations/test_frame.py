@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 # Each module of `memorist.integrations`: the package that its framework is imported as, and the extra.
 ADAPTERS = {
     "langgraph": ("langgraph.checkpoint", "langgraph"),
+    "llama_index": ("llama_index.core", "llama-index"),
 }
 
 
@@ -42,11 +43,13 @@ def test_without_its_framework_an_adapter_says_what_to_install(
     "name", sorted(set(ADAPTERS) - {"langgraph"})
 )  # docs/how-to.md has that one
 def test_an_adapter_has_an_extra_a_section_and_an_example(name: str) -> None:
-    _, extra = ADAPTERS[name]
+    framework, extra = ADAPTERS[name]
+    # A script may not have the name of a package that it imports.
+    example = f"{name}_example" if framework.startswith(name) else name
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert extra in project["optional-dependencies"]
     page = (ROOT / "docs/integrations.md").read_text("utf-8")
     assert f"from memorist.integrations.{name} import" in page
     assert f'pip install "memorist[{extra}]"' in page
-    assert f"(../examples/integrations/{name}.py)" in page
-    assert (ROOT / f"examples/integrations/{name}.py").exists()
+    assert f"(../examples/integrations/{example}.py)" in page
+    assert (ROOT / f"examples/integrations/{example}.py").exists()

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from ..errors import MemoristError
+from ..errors import InvalidInput, MemoristError
 from ..scoped import ScopedClient
 from ..sync import BlockingScope, few
 
@@ -23,6 +23,10 @@ class Bridge:
         if isinstance(scope, BlockingScope):
             self.scope = scope._inner
             self._loop = scope._loop.inner
+        elif not isinstance(scope, ScopedClient):
+            raise InvalidInput(
+                f"An adapter takes a scope, memory.scope(user=…), not {type(scope).__name__}"
+            )
         else:
             self.scope = scope
             self._loop = asyncio.get_running_loop()
