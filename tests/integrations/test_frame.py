@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 ADAPTERS = {
     "langgraph": ("langgraph.checkpoint", "langgraph"),
     "llama_index": ("llama_index.core", "llama-index"),
+    "openai_agents": ("agents", "openai-agents"),
 }
 
 
@@ -43,9 +44,8 @@ def test_without_its_framework_an_adapter_says_what_to_install(
     "name", sorted(set(ADAPTERS) - {"langgraph"})
 )  # docs/how-to.md has that one
 def test_an_adapter_has_an_extra_a_section_and_an_example(name: str) -> None:
-    framework, extra = ADAPTERS[name]
-    # A script may not have the name of a package that it imports.
-    example = f"{name}_example" if framework.startswith(name) else name
+    _, extra = ADAPTERS[name]
+    example = f"{name}_example"  # a script may not have the name of a package that it imports
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert extra in project["optional-dependencies"]
     page = (ROOT / "docs/integrations.md").read_text("utf-8")

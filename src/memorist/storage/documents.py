@@ -1,5 +1,5 @@
-"""JSON documents that agents store: checkpoints of threads, and documents with a namespace and a
-key (LangGraph calls them items)."""
+"""JSON documents that agents store: checkpoints of threads, documents with a namespace and a key
+(LangGraph calls them items), and transcripts, which are documents in an order."""
 
 from __future__ import annotations
 
@@ -155,6 +155,52 @@ class Documents:
         async with self.store.transaction(self.scope) as tx:
             await tx.create_scope()
             return await _delete_expired(tx, now)
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """The documents of one namespace in the order in which they were appended."""
+
+    store: Store
+    scope: Scope
+    namespace: str
+
+    async def append(self, values: Sequence[str], now: datetime) -> None:
+        """Append documents, all or none. Those of another call do not come between them."""
+        sql = "SELECT max(key) FROM items WHERE scope = ? AND namespace = ?"
+        at = clock.iso(now)
+        async with self.store.transaction(self.scope) as tx:
+            await tx.create_scope()
+            ((newest,),) = await tx.rows(self.scope, sql, (self.namespace,))
+            first = int(newest or 0) + 1
+            puts = []
+            for number, value in enumerate(values, first):
+                puts.append((self.namespace, f"{number:012}", value, at, at, None, None))
+            await tx.write_each(_PUT, puts)
+
+    async def last(self, limit: int | None = None) -> list[str]:
+        """Return the last documents, or all, oldest first."""
+        sql = "SELECT value FROM items WHERE scope = ? AND namespace = ? ORDER BY key DESC"
+        if limit is not None:
+            sql += f" LIMIT {int(limit)}"
+        found = await self.store.rows(self.scope, sql, (self.namespace,))
+        return [value for (value,) in reversed(found)]
+
+    async def pop(self) -> str | None:
+        """Delete the last document and return it; None if there is none."""
+        sql = """DELETE FROM items WHERE scope = ? AND namespace = ? AND key = (SELECT max(key)
+        FROM items i WHERE i.scope = items.scope AND i.namespace = items.namespace) RETURNING value"""
+        found = await self._delete(sql)
+        return found[0] if found else None
+
+    async def clear(self) -> None:
+        """Delete all documents."""
+        await self._delete("DELETE FROM items WHERE scope = ? AND namespace = ? RETURNING ''")
+
+    async def _delete(self, sql: str) -> list[str]:
+        async with self.store.transaction(self.scope) as tx:
+            tx.connection.wipe_after_commit()
+            return [value for (value,) in await tx.rows(self.scope, sql, (self.namespace,))]
 
 
 async def _delete_expired(tx: Transaction, now: datetime) -> int:
