@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Unpack
 
 from .context import Context, Place
 from .errors import InvalidInput
 from .extraction import job
 from .extraction.job import Extracted
 from .ingest import links, validation
+from .ingest.links import Related
 from .jobs import expire, summarize
 from .jobs.expire import Purged
 from .jobs.summarize import SummaryReport
-from .manage import edit
+from .manage import edit, forget
 from .manage.checkpoints import Checkpoints
 from .manage.edit import edit_memory
+from .manage.forget import ForgetOptions, Manner
+from .manage.forget_plan import Forgotten, make_plan
 from .manage.privacy import Consent, Privacy
 from .manage.undo import undo_changes
 from .offline import Offline
@@ -24,10 +28,15 @@ from .ports import LlmUsage
 from .retrieve import render
 from .storage import Event, HistoryEntry
 from .storage.history import EventCount
-from .storage.scan import export
-from .types import Conflict, Evidence, Filter, Labels, Memory, Page, Related, Scope
+from .storage.scan import export, find_evidence
+from .telemetry import observed
+from .types import Conflict, Evidence, Filter, Labels, Memory, Page, Scope, Where
 
 OVERVIEW = 40  # memories that an overview shows
+
+
+def _count_forgotten(done: Forgotten) -> int:
+    return 0 if done.dry_run else len(done.ids) + len(done.derived)
 
 
 class ManagedScope(Place):
@@ -66,7 +75,7 @@ class ManagedScope(Place):
 
     async def why(self, id: str) -> Evidence:
         """Return the messages and memories that a memory is based on. Raises NotFound."""
-        return await edit.find_evidence(self.ctx.store, await self.get(id))
+        return await find_evidence(self.ctx.store, await self.get(id))
 
     async def related(self, id: str, *, limit: int = 10) -> list[Related]:
         """Return memories about the same thing as a memory, most similar first. Raises NotFound."""
@@ -171,6 +180,79 @@ class ManagedScope(Place):
         fields = {"state": "active", "purge_at": None}
         return await edit.change(self, id, "restored", fields, actor)
 
+    @observed("forget", _count_forgotten)
+    async def forget(
+        self,
+        id: str,
+        **options: Unpack[ForgetOptions],
+    ) -> Forgotten:
+        """Erase a memory everywhere, and memories based on it alone; flag those with other sources.
+
+        Automatic writes do not bring it back for a while, or with `never_again` ever. With
+        `keep_days` it is only hidden, and can be restored for that long. A spooled write is removed
+        from its file. Raises NotFound; StoreUnavailable, because a forget is never spooled.
+        """
+        validation.options("forget", options, ForgetOptions)
+        manner = Manner(**options)
+        return await self._forget([str(id)], manner)
+
+    @observed("forget", _count_forgotten)
+    async def forget_where(
+        self,
+        query: str | None = None,
+        *,
+        where: Where | None = None,
+        dry_run: bool = True,
+        **options: Unpack[ForgetOptions],
+    ) -> Forgotten:
+        """Forget all that a query finds or a filter matches; by default only list it.
+
+        `where=Filter(ids=…)` with the ids of a dry run forgets exactly those.
+        Raises InvalidInput if neither is given.
+        """
+        validation.options("forget_where", options, ForgetOptions)
+        manner = Manner(**options)
+        ids = await forget.find(self, query, where)
+        if query and not dry_run and self.offline is not None:
+            ids += await self.offline.find_aside(self.scope, query)
+        if dry_run:
+            plan = await make_plan(self.ctx.store, self.scope, ids)
+            return plan.report(dry_run=True)
+        return await self._forget(ids, manner)
+
+    @observed("forget", _count_forgotten)
+    async def forget_all(
+        self,
+        *,
+        dry_run: bool = True,
+        **options: Unpack[ForgetOptions],
+    ) -> Forgotten:
+        """Forget all memories of this scope, in any state; by default only list them.
+
+        If the scope has labels, such as a session, only memories with these labels are forgotten.
+        What was approved for the profile stays until it is withdrawn. Raises NotAllowed.
+        """
+        validation.options("forget_all", options, ForgetOptions)
+        self.voice.require_owner("Forgetting everything")
+        where = Filter(states=(), labels=self.labels)
+        ids = await self.ctx.store.rows_where(self.scope, where, "id")
+        if self.offline is not None and self.labels == Labels():
+            ids += await self.offline.find_aside(self.scope, None)
+        if dry_run:
+            return Forgotten(ids=tuple(ids), dry_run=True)
+        return await self._forget(ids, Manner(**options))
+
+    async def _forget(self, ids: Sequence[str], manner: Manner) -> Forgotten:
+        """Forget memories; what is only spooled is removed from its file."""
+        stored = ids
+        if self.offline is not None:
+            until = manner.tombstone_end(self.ctx, self.ctx.clock())
+            stored = await self.offline.forget(self.scope, ids, until)
+        done = Forgotten()
+        if stored:
+            done = await forget.forget(self, stored, manner)
+        return replace(done, ids=tuple(ids))
+
     undo = undo_changes
 
     async def extract(self, id: str) -> Extracted:
@@ -266,16 +348,20 @@ class ManagedScope(Place):
     # Keep this verb last: below it, `list` in an annotation would mean the method.
     async def list(
         self,
-        where: Filter | None = None,
+        where: Where | None = None,
         *,
+        tags: Sequence[str] = (),
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page:
         """Return a page of memories, newest first; pass its `cursor` for the next one.
 
+        `where` is a Filter or a dict of its fields; `tags` are those of which one is wanted.
         Raises InvalidInput.
         """
         validation.number("limit", limit)
+        validation.texts("tags", tags)
         where = validation.where(where)
+        where = replace(where, unexpired_at=self.ctx.clock(), tags=tuple(tags) or where.tags)
         limit = min(limit, 1000)
         return await self.ctx.store.page(self.scope, where, limit=limit, cursor=cursor)

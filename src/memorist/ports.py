@@ -126,11 +126,12 @@ class IndexRow(NamedTuple):
     speaker: str | None
     channel: str | None
     kind: str
-    occurred: int | None  # this and the next four: microseconds since 1970
+    occurred: int | None  # this and the next five: microseconds since 1970
     created: int
     updated: int
     valid_from: int | None
     valid_to: int | None
+    expires: int | None
     importance: float
     confidence: float
     pinned: bool

@@ -13,7 +13,6 @@ from .ingest.guard import load_disabled, save_on_request
 from .ingest.transitions import SHARED
 from .manage import (
     agent_query,
-    forget,
     journal,
     privacy,
     recall,
@@ -23,8 +22,6 @@ from .manage import (
 from .manage.chat_commands import obey
 from .manage.chat_list import Reply
 from .manage.feedback import await_reply, compare_replies, record_feedback
-from .manage.forget import ForgetOptions, Manner
-from .manage.forget_plan import Forgotten, make_plan
 from .manage.import_export import import_records
 from .manage.import_files import import_files
 from .manage.recall import RecallOptions
@@ -40,10 +37,6 @@ from .text.clock import new_id
 from .types import Draft, Filter, Labels, Message, Messages, Outcome, Reason, Recall, Receipt
 
 BATCH = 256  # drafts in one transaction
-
-
-def _count_forgotten(done: Forgotten) -> int:
-    return 0 if done.dry_run else len(done.ids) + len(done.derived)
 
 
 class ScopedClient(ManagedScope):
@@ -66,8 +59,12 @@ class ScopedClient(ManagedScope):
         pinned: bool = False,
         manually_saved: bool = False,
         steps: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        expires_at: datetime | str | None = None,
     ) -> Receipt:
         """Store a text or a list of messages; with `steps`, a workflow whose task is the text.
+
+        `metadata` is JSON of your own, to filter by. From `expires_at` on it is not recalled.
 
         When this returns, everything reported as `created` is durable and can be recalled. The same
         message id again changes nothing and gives the same outcome. What is reported as `pending`
@@ -85,6 +82,8 @@ class ScopedClient(ManagedScope):
             confidence=confidence,
             pinned=pinned,
             manually_saved=manually_saved,
+            metadata=metadata,
+            expires_at=expires_at,
         )
         if steps is not None:
             common |= validation.workflow(what, steps)
@@ -299,57 +298,6 @@ class ScopedClient(ManagedScope):
         await privacy.refuse_incognito(self)
         memory = await self.get(id)
         return await recall.explain(self.ctx, asked, memory, by, self.ctx.clock())
-
-    @observed("forget", _count_forgotten)
-    async def forget(
-        self,
-        id: str,
-        **options: Unpack[ForgetOptions],
-    ) -> Forgotten:
-        """Erase a memory everywhere, and memories based on it alone; flag those with other sources.
-
-        Automatic writes do not bring it back for a while, or with `never_again` ever. With
-        `keep_days` it is only hidden, and can be restored for that long. A spooled write is removed
-        from its file. Raises NotFound; StoreUnavailable, because a forget is never spooled.
-        """
-        validation.options("forget", options, ForgetOptions)
-        manner = Manner(**options)
-        return await self._forget([str(id)], manner)
-
-    @observed("forget", _count_forgotten)
-    async def forget_where(
-        self,
-        query: str | None = None,
-        *,
-        where: Filter | None = None,
-        dry_run: bool = True,
-        **options: Unpack[ForgetOptions],
-    ) -> Forgotten:
-        """Forget all that a query finds or a filter matches; by default only list it.
-
-        `where=Filter(ids=…)` with the ids of a dry run forgets exactly those.
-        Raises InvalidInput if neither is given.
-        """
-        validation.options("forget_where", options, ForgetOptions)
-        manner = Manner(**options)
-        ids = await forget.find(self, query, where)
-        if query and not dry_run and self.offline is not None:
-            ids += await self.offline.find_aside(self.scope, query)
-        if dry_run:
-            plan = await make_plan(self.ctx.store, self.scope, ids)
-            return plan.report(dry_run=True)
-        return await self._forget(ids, manner)
-
-    async def _forget(self, ids: Sequence[str], manner: Manner) -> Forgotten:
-        """Forget memories; what is only spooled is removed from its file."""
-        stored = ids
-        if self.offline is not None:
-            until = manner.tombstone_end(self.ctx, self.ctx.clock())
-            stored = await self.offline.forget(self.scope, ids, until)
-        done = Forgotten()
-        if stored:
-            done = await forget.forget(self, stored, manner)
-        return replace(done, ids=tuple(ids))
 
     async def command(
         self,

@@ -192,6 +192,7 @@ class BlockingScope(Facade):
     unpin = verb(ScopedClient.unpin)
     forget = verb(ScopedClient.forget)
     forget_where = verb(ScopedClient.forget_where)
+    forget_all = verb(ScopedClient.forget_all)
     undo = verb(ScopedClient.undo)
     restore = verb(ScopedClient.restore)
     conflicts = verb(ScopedClient.conflicts)

@@ -16,7 +16,6 @@ HistoryEvent = Literal[
 ]
 Node = Literal["hotpath", "context", "episodic", "worker"]
 ChangeOp = Literal["create", "update", "merge", "delete", "link", "ttl", "pin", "unpin"]
-# use: a recalled memory went into a reply (skipped: it did not)
 Op = Literal[ChangeOp, "classify", "search", "enable", "disable", "incognito", "use", "embed"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 NODES: tuple[Node, ...] = get_args(Node)
@@ -111,6 +110,8 @@ class Memory:
     needs_embedding: bool = True
     last_scores: Mapping[str, Any] | None = None
     revision: int = 1
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # JSON of the caller's own
+    expires_at: datetime | None = None  # not recalled from then on, and erased by the next purge
 
     @property
     def compressed(self) -> bool:
@@ -171,6 +172,8 @@ class Draft:
     manually_saved: bool = False
     source_session_id: str | None = None  # of a summary: the session
     compression_source: bool = False  # it is a summary of its evidence
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    expires_at: datetime | None = None
 
 
 @frozen
@@ -231,6 +234,11 @@ class Filter:
     compression_source: bool | None = None
     derived_from: tuple[str, ...] = ()  # has one of these as evidence or source
     labels: Labels = Labels()
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)  # conditions by key
+    expired_by: datetime | None = None
+    unexpired_at: datetime | None = None
+    any_of: tuple[Filter, ...] = ()  # at least one matches; the states of these are ignored
+    none_of: tuple[Filter, ...] = ()
 
     @property
     def is_plain(self) -> bool:
@@ -346,14 +354,6 @@ class Reason:
 
 
 @frozen
-class Related:
-    """A linked memory about the same topic, and how similar the two are."""
-
-    memory: Memory
-    strength: float  # their cosine when they were linked
-
-
-@frozen
 class Evidence:
     """The sources of a memory, as far as they still exist."""
 
@@ -397,3 +397,4 @@ class Page:
 
 
 Messages = Sequence[Message | Mapping[str, Any]]
+Where = Filter | Mapping[str, Any]  # a dict has the fields of a Filter, and labels

@@ -160,6 +160,8 @@ WHOLE = Memory(
     needs_embedding=False,
     last_scores={"total": 0.5, "computed_at": "2026-05-31T14:00:00.000000Z"},
     revision=9,
+    metadata={"ä": [1, 2.0, None, True, {"b": "🍵\n"}], "A": "x"},
+    expires_at=NOW + HOUR,
 )
 
 
@@ -360,6 +362,11 @@ YES = {
     "compression_source": {"compression_source": True},
     "derived_from": {"evidence_ids": ("m8", "m9")},
     "labels": {"labels": Labels(session="s", thread="t", agent="a", role="e")},
+    "metadata": {"metadata": {"a": {"b": [1, "Ä"]}}},
+    "expired_by": {"expires_at": NOW - HOUR},
+    "unexpired_at": {"expires_at": NOW + 3 * HOUR},
+    "any_of": {"speaker": "Ana"},
+    "none_of": {"importance": 0.25},
 }
 ASK = {
     "kinds": ("semantic", "insight"),
@@ -389,6 +396,11 @@ ASK = {
     "compression_source": True,
     "derived_from": ("m9", "m10"),
     "labels": YES["labels"]["labels"],
+    "metadata": {"a.b": "Ä", "a": {"b": {"lt": 2}}},
+    "expired_by": NOW - HOUR,
+    "unexpired_at": NOW + 2 * HOUR,
+    "any_of": (Filter(pinned=True), Filter(speaker="Ana")),
+    "none_of": (Filter(pinned=True), Filter(importance_min=0.5)),
 }
 PLAIN = {
     "importance": 0.5,
@@ -396,6 +408,7 @@ PLAIN = {
     "updated_at": NOW - HOUR,
     "occurred_at": NOW - HOUR,
     "source_ids": ("msg-1",),
+    "expires_at": NOW + 2 * HOUR,
 }
 
 

@@ -73,6 +73,7 @@ EXCHANGES: dict[str, list[Exchange]] = {
     "GET /v1/memory/delta": [ask(thread="chat-1", since=2)],
     "POST /v1/memory/delta": [send(thread="chat-1"), send(thread="chat-1", since=2)],
     "POST /v1/memory/list": [send(where={"tags": ["drinks"]}, limit=1)],
+    "POST /v1/memory/forget-all": [send(dry_run=True), send(space="trip", dry_run=False)],
     "POST /v1/memory/forget": [send(query="sister Marta"), send(where={"tags": ["drinks"]}, dry_run=False)],
     "POST /v1/memory/undo": [send(session="chat-2", dry_run=True), send(session="chat-2")],
     "GET /v1/memory/conflicts": [ask()],

@@ -17,6 +17,7 @@ from memorist.storage import Forget, Save
 from memorist.types import Filter, Labels, Memory, Scope
 
 NOW = datetime(2026, 5, 31, tzinfo=UTC)
+ENDS = datetime(2199, 5, 31, tzinfo=UTC)
 ANA = Scope(user="ana")
 
 
@@ -49,6 +50,8 @@ def memory(number: int, chance: random.Random) -> Memory:
         compression_source=chance.random() < 0.5,
         last_accessed=chance.choice([None, then]),
         purge_at=chance.choice([None, then]),
+        metadata=chance.choice([{}, {"a": {"b": 1}}, {"a": {"b": 2}}]),
+        expires_at=chance.choice([None, ENDS, ENDS + timedelta(days=1)]),
     )
 
 
@@ -81,6 +84,11 @@ FILTERS: dict[str, Any] = {
     "compression_source": True,
     "derived_from": ("e",),
     "labels": Labels(session="s"),
+    "metadata": {"a.b": {"gte": 2}},
+    "expired_by": ENDS,
+    "unexpired_at": ENDS,
+    "any_of": (Filter(pinned=True), Filter(kinds=("semantic",))),
+    "none_of": (Filter(pinned=True), Filter(kinds=("semantic",))),
 }
 
 

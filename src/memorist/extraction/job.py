@@ -344,6 +344,8 @@ def _choose(
             evidence_text=fact.evidence,
             importance=fact.importance,
             confidence=fact.confidence,
+            metadata=first.metadata,
+            expires_at=first.expires_at,
         )
         if normalize.wording(fact.text) in said:
             dropped.append("it repeats the whole turn")

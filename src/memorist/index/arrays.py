@@ -36,6 +36,7 @@ _MISSING = {
     "occurred": clock.NO_TIME,
     "valid_from": clock.NO_TIME,
     "valid_to": NEVER,
+    "expires": NEVER,
     "source": -1,
 }
 _SPARE = 0.125  # spare room for more rows, as a share of the existing rows
@@ -60,6 +61,7 @@ class Columns:
     updated: Longs
     valid_from: Longs
     valid_to: Longs
+    expires: Longs
     importance: Floats
     confidence: Floats
     simhash: NDArray[np.uint64]

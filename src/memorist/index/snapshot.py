@@ -204,6 +204,11 @@ class Snapshot(Columns):
             repeats[facts] = np.isin(sources, self.row[usable]) & ~outlives
         return repeats
 
+    @cached_property
+    def has_expiring(self) -> bool:
+        """Whether some memory has an end."""
+        return bool((self.expires < NEVER).any())
+
     def code(self, column: str, name: str | None) -> int:
         """Return the number of a session, speaker or channel; -1 for None, -2 if unknown."""
         return -1 if name is None else self.codes[column].get(name, -2)

@@ -35,12 +35,12 @@ _OWN_TAGS = ("source-forgotten", "do_not_assume")
 # Fields that a new memory copies from its draft.
 _COPIED = """
     labels fact_type confidence source_ids evidence evidence_ids evidence_text source_session_id
-    compression_source pinned speaker valid_to
+    compression_source pinned speaker valid_to metadata expires_at
 """.split()
 # Fields that change by repetition, and that a memory passes on to its replacement.
 _GAINED = """
     repeat_count importance base_importance manually_saved pinned confidence tags source_ids
-    evidence evidence_ids
+    evidence evidence_ids metadata expires_at
 """.split()
 
 

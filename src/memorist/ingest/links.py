@@ -13,11 +13,19 @@ from ..storage import Change, Event, HistoryEntry, Relation, Save, Unrelated
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text.clock import new_id
-from ..types import KINDS, RELATED, Memory, Related
+from ..types import KINDS, RELATED, Memory, frozen
 from .analyze import is_turn
 from .policies import Links
 
 _LINKED_KINDS = tuple(KINDS.index(kind) for kind in ("episodic", "semantic", "insight"))
+
+
+@frozen
+class Related:
+    """A linked memory about the same topic, and how similar the two are."""
+
+    memory: Memory
+    strength: float  # their cosine when they were linked
 
 
 async def link(

@@ -104,6 +104,8 @@ def repeat(
         importance=max(importance, draft.importance or 0.0),
         valid_from=min(since, default=None),
         valid_to=ends,
+        metadata={**memory.metadata, **draft.metadata},
+        expires_at=later_end(memory.expires_at, draft.expires_at),
         **fields,
     )
 
@@ -140,6 +142,8 @@ def absorbed_fields(memory: Memory, other: Memory) -> dict[str, Any]:
         "base_importance": max(memory.base_importance, other.base_importance),
         "repeat_count": memory.repeat_count + other.repeat_count + 1,
         "valid_from": min(held_since(memory), held_since(other)),
+        "metadata": {**other.metadata, **memory.metadata},
+        "expires_at": later_end(memory.expires_at, other.expires_at),
     }
 
 
@@ -154,6 +158,11 @@ def _join(memory: Memory, other: Memory | Draft) -> dict[str, Any]:
         "pinned": memory.pinned or other.pinned,
         "manually_saved": memory.manually_saved or other.manually_saved or other.pinned,
     }
+
+
+def later_end(one: datetime | None, other: datetime | None) -> datetime | None:
+    """Return the later of two ends; None means that there is none."""
+    return None if one is None or other is None else max(one, other)
 
 
 def valid_since(draft: Draft, now: datetime) -> datetime:

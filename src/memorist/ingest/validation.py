@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -16,6 +18,7 @@ from ..errors import InvalidInput
 from ..readers.provider_messages import SYSTEM, read_message
 from ..readers.source import Skipped
 from ..settings import allowlists
+from ..storage.conditions import metadata_terms
 from ..text import authority, clock, normalize
 from ..text.steps import MAX_STEP_CHARS, numbered
 from ..types import KINDS, Draft, Filter, Labels, Message, Outcome, Receipt
@@ -25,6 +28,10 @@ _NUMBERS = ("importance", "confidence")
 _LISTS = ("tags", "source_ids", "evidence")
 _FLAGS = ("pinned", "manually_saved")
 _MOST_DAYS = 36_500
+_NESTED = ("any_of", "none_of")  # of a filter
+NEVER = "never"  # in an edit: the end is removed
+_DEEPEST = 20  # levels of metadata
+_MOST_METADATA = 16_000  # characters of JSON
 _OPTIONAL = ("id", "name", "session")  # of a message
 
 
@@ -122,14 +129,18 @@ def size(value: str, most: int) -> None:
 
 
 def where(value: object) -> Filter:
-    """Return a filter; None means no condition."""
+    """Return a filter; None means no condition, and a dict has the fields of a Filter."""
     if value is None:
         return Filter()
+    if isinstance(value, Mapping):
+        value = _read_filter(value)
     if not isinstance(value, Filter):
-        raise InvalidInput(f"A filter is a memorist.Filter, not {type(value).__name__}")
+        raise InvalidInput(f"A filter is a memorist.Filter or a dict, not {type(value).__name__}")
     for each in dataclasses.fields(value):
         given = getattr(value, each.name)
         wanted = ""
+        if each.name in _NESTED:
+            continue
         if isinstance(each.default, tuple):
             is_tuple = isinstance(given, (tuple, list)) and _are_texts(given)
             wanted = "" if is_tuple else "tuple of texts"
@@ -139,9 +150,41 @@ def where(value: object) -> Filter:
             wanted = "datetime"
         elif each.name.startswith("importance") and not isinstance(given, (int, float)):
             wanted = "number"
+        elif each.name == "metadata" and not isinstance(given, Mapping):
+            wanted = "dict"
         if wanted:
             raise InvalidInput(f"{each.name} of a filter is a {wanted}, not {given!r:.60}")
-    return value
+    list(metadata_terms(value.metadata))
+    nested: dict[str, Any] = {}
+    for name in _NESTED:
+        listed = getattr(value, name)
+        if not isinstance(listed, (tuple, list)):
+            raise InvalidInput(f"{name} of a filter is a list of filters, not {listed!r:.60}")
+        nested[name] = tuple(map(where, listed))
+    return replace(value, **nested)
+
+
+def _read_filter(given: Mapping[str, Any]) -> Filter:
+    """Return a dict as a filter. Times may be text, and one text may stand for a list."""
+    names = {each.name for each in dataclasses.fields(Filter)}
+    unknown = set(given) - names - set(Labels.__slots__)
+    if unknown:
+        raise InvalidInput(
+            f"Unknown filter {min(map(str, unknown))!r:.60}: put keys of your own into 'metadata',"
+            f" or use {', '.join(sorted(names))} or a label"
+        )
+    read: dict[str, Any] = {}
+    for each in dataclasses.fields(Filter):
+        value = given.get(each.name)
+        if value is None:
+            continue
+        if each.name.endswith(("_after", "_before")):
+            value = moment(value)
+        elif isinstance(each.default, tuple):
+            value = (value,) if isinstance(value, str | Mapping) else tuple(value)
+        read[each.name] = value
+    named = {name: given[name] for name in Labels.__slots__ if name in given}
+    return Filter(**{"labels": labels(named)} | read)
 
 
 def policy(policies: Mapping[str, Policy], name: str, capacity: int | None = None) -> Policy:
@@ -186,8 +229,47 @@ def draft_fields(**given: Any) -> dict[str, Any]:
     """Return the fields that all drafts of one call share."""
     if given["kind"] is not None and given["kind"] not in KINDS:
         raise InvalidInput(f"Unknown kind {given['kind']!r}: use one of {', '.join(KINDS)}")
-    fields(given, optional=("importance",))
-    return given | {each: tuple(map(normalize.storable, given[each])) for each in _LISTS}
+    own = {"metadata": metadata(given["metadata"]), "expires_at": moment(given["expires_at"])}
+    plain = {each: value for each, value in given.items() if each not in own}
+    fields(plain, optional=("importance",))
+    return plain | own | {each: tuple(map(normalize.storable, given[each])) for each in _LISTS}
+
+
+def metadata(given: object) -> dict[str, Any]:
+    """Return metadata as JSON keeps it; None is empty."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"metadata is a dict, not {type(given).__name__}")
+    made: dict[str, Any] = _to_plain(given, 0)
+    length = len(json.dumps(made, ensure_ascii=False))
+    if length > _MOST_METADATA:
+        raise InvalidInput(f"metadata has at most {_MOST_METADATA:,} characters, not {length:,}")
+    return made
+
+
+def _to_plain(value: object, depth: int) -> Any:
+    """Return a value of metadata with texts normalized for storage and tuples as lists."""
+    if depth > _DEEPEST:
+        raise InvalidInput(f"metadata has at most {_DEEPEST} levels")
+    if isinstance(value, Mapping):
+        made = {}
+        for key, each in value.items():
+            if not isinstance(key, str) or not key or len(key) > 200:
+                raise InvalidInput(f"A key of metadata is a text, not {key!r:.60}")
+            made[normalize.storable(key)] = _to_plain(each, depth + 1)
+        return made
+    if isinstance(value, list | tuple):
+        return [_to_plain(each, depth + 1) for each in value]
+    if isinstance(value, str):
+        return normalize.storable(value)
+    is_number = isinstance(value, int | float) and math.isfinite(value) and abs(value) < 2**63
+    if value is None or is_number:
+        return value
+    raise InvalidInput(
+        f"metadata holds text, numbers of 64 bits, True, False, None, lists and dicts,"
+        f" not {value!r:.60}: pass a time as isoformat()"
+    )
 
 
 def workflow(task: object, steps: Sequence[str]) -> dict[str, Any]:

@@ -56,8 +56,9 @@ async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
         unused = [id for id in unused if id not in rolled_up.memories]
     summarized = await _find_summarized(ctx, scope, now)
     due = await store.find_all(scope, Filter(states=("soft_deleted",), purge_before=now))
+    due += await store.find_all(scope, Filter(states=(), expired_by=now))
     due.sort(key=lambda memory: memory.superseded_by is not None)  # versions go with their memory
-    erasable = [*(memory.id for memory in due), *summarized]
+    erasable = list(dict.fromkeys([*(memory.id for memory in due), *summarized]))
     if dry_run:
         return Purged(expired=tuple(unused), purged=tuple(erasable))
     expired: list[str] = []
@@ -70,8 +71,12 @@ async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
                 id = memory.id
                 ends = memory.purge_at if memory.state == "soft_deleted" else None
                 is_due = ends is not None and ends < now
-                if is_due or (id in summarized and not memory.on_purpose):
+                has_ended = memory.expires_at is not None and memory.expires_at <= now
+                is_replaced = id in summarized and not memory.on_purpose
+                if is_due or has_ended or is_replaced:
                     reason = "soft-deleted long ago" if is_due else "summarized long ago"
+                    if has_ended:
+                        reason = "it expired"
                     erased = Forget(
                         memory_id=id,
                         at=now,

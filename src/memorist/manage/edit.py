@@ -18,8 +18,6 @@ from ..ingest.analyze import is_turn
 from ..ports import Vectors
 from ..storage import Change, Relation, Save, Unrelated
 from ..storage.queries import Reader
-from ..storage.scan import original_text
-from ..storage.store import Store
 from ..storage.transaction import Transaction
 from ..telemetry import observed
 from ..text import normalize
@@ -30,11 +28,9 @@ from ..types import (
     CONTRADICTS,
     REPLACES,
     Conflict,
-    Evidence,
     Filter,
     HistoryEvent,
     Memory,
-    Message,
     Scope,
     State,
 )
@@ -55,13 +51,18 @@ async def edit_memory(
     category: str | None = None,
     tags: Sequence[str] | None = None,
     importance: float | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    expires_at: datetime | str | None = None,
+    valid_from: datetime | str | None = None,
+    valid_to: datetime | str | None = None,
     revision: int | None = None,
     actor: str | None = None,
 ) -> Memory:
     """Change a memory. The id stays; the previous version is kept and can still be read.
 
-    Raises NotFound; Refused in an incognito session, or if an agent edits the words of others;
-    InvalidInput if it is not the current version; RevisionConflict if `revision` is not its revision.
+    Metadata is replaced as a whole. "never" removes `expires_at` or `valid_to`. Raises NotFound;
+    Refused in an incognito session, or if an agent edits the words of others; InvalidInput if
+    it is not the current version; RevisionConflict if `revision` is not its revision.
     """
     ctx, scope, labels = place.parts
     await privacy.refuse_incognito(place)
@@ -78,6 +79,13 @@ async def edit_memory(
     if "tags" in fields:
         lowered = map(str.lower, fields["tags"])
         fields["tags"] = tuple(dict.fromkeys(lowered))
+    if metadata is not None:
+        fields["metadata"] = validation.metadata(metadata)
+    times = {"expires_at": expires_at, "valid_from": valid_from, "valid_to": valid_to}
+    for name, at in times.items():
+        if at is not None:
+            is_removed = at == validation.NEVER and name != "valid_from"
+            fields[name] = None if is_removed else validation.moment(at)
     names = sorted(fields if text is None else [*fields, "text"])
     stored = await ctx.store.get(scope, [str(id)])
     texts = [memory.text for memory in stored]
@@ -100,10 +108,13 @@ async def edit_memory(
             place.voice.require_rewording(old)
         before = transitions.earlier_version(old, now, id=new_id())
         new = transitions.revise(old, now, **fields)
+        if new.valid_from and new.valid_to and new.valid_to < new.valid_from:
+            raise InvalidInput("valid_to must not be before valid_from")
         if "importance" in fields:
             new = replace(new, base_importance=new.importance)
         if text is not None:
-            computed = {"summary": fields.get("summary"), "key": None, "valid_from": now}
+            computed = {"summary": fields.get("summary"), "key": None}
+            computed["valid_from"] = fields.get("valid_from", now)
             new = await compute(len(text), reword, new, text, **computed)
             if "tags" not in fields and text != old.text:
                 new = transitions.drop_tags(transitions.unshare(new), old.text)
@@ -366,32 +377,3 @@ async def supersede(place: Place, id: str, *, by: str, actor: str | None) -> Mem
         put = Save(memory=gone, event="superseded", actor=actor, meta=meta)
         await tx.apply([put])
     return new
-
-
-async def find_evidence(store: Store, memory: Memory) -> Evidence:
-    """Return what a memory is based on, as far as it still exists."""
-    messages = await store.messages(memory.scope, memory.source_ids)
-    own = memory.source_message_id
-    if own and own not in messages:
-        text = await original_text(store, memory.scope, own, memory.id)
-        if text is not None:
-            role = memory.labels.role
-            messages[own] = Message(
-                id=own,
-                content=text,
-                role=role or "user",
-                name=memory.speaker if memory.speaker != role else None,
-                at=memory.occurred_at,
-                session=memory.labels.session,
-            )
-    memories = await store.get(memory.scope, memory.evidence_ids)
-    found = {*messages, *(other.id for other in memories)}
-    named = (*memory.source_ids, *memory.evidence_ids, *memory.evidence)
-    sources = [messages[id] for id in memory.source_ids if id in messages]
-    missing = [reference for reference in named if reference not in found]
-    return Evidence(
-        memory=memory,
-        messages=tuple(sources),
-        memories=tuple(memories),
-        missing=tuple(missing),
-    )

@@ -21,7 +21,7 @@ from ..storage import Change, Forget, Save, erase
 from ..storage.atomic import lock, new_file
 from ..storage.transaction import Transaction
 from ..text import summarize, tokens
-from ..types import GUILD, Filter, Memory, Scope, frozen
+from ..types import GUILD, Memory, Scope, Where, frozen
 from . import edit, privacy, recall
 from .forget_plan import Forgotten, Plan, make_plan
 from .journal import Journal
@@ -60,7 +60,7 @@ class Manner:
         return now + timedelta(hours=ctx.settings.tombstone_hours)
 
 
-async def find(place: Place, query: str | None, where: Filter | None) -> list[str]:
+async def find(place: Place, query: str | None, where: Where | None) -> list[str]:
     """Return the ids of what a query finds, best first, or of all that a filter matches.
 
     Raises InvalidInput if neither is given.

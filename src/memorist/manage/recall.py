@@ -17,7 +17,7 @@ from ..retrieve.profiles import Profile
 from ..storage import Event
 from ..storage.store import MemoryAccess, access_scores, record_access
 from ..text import normalize
-from ..types import Filter, Memory, Query, Reason, Recall
+from ..types import Filter, Memory, Query, Reason, Recall, Where
 from . import privacy
 
 UNLIMITED = 1 << 20  # tokens: more than any look-up returns
@@ -30,7 +30,7 @@ class RecallOptions(TypedDict, total=False):
     budget: int | None  # tokens of the rendered text
     max_chars: int | None  # of the rendered text
     profile: str | Profile | None
-    where: Filter | None
+    where: Where | None
     as_of: datetime | str | None  # answer from what was valid then
     include_compressed: bool
     rerank: bool | None  # None: as the profile says
@@ -45,7 +45,7 @@ def build_query(
     budget: int | None = None,
     max_chars: int | None = None,
     profile: str | Profile | None = None,
-    where: Filter | None = None,
+    where: Where | None = None,
     as_of: datetime | str | None = None,
     include_compressed: bool = False,
     rerank: bool | None = None,
@@ -81,7 +81,7 @@ async def look_up(
     place: Place,
     text: str,
     limit: int,
-    where: Filter | None = None,
+    where: Where | None = None,
 ) -> tuple[Memory, ...]:
     """Return what matches, also while memory is off, because the person asked for it.
 

@@ -148,7 +148,9 @@ def _read_memory(data: Mapping[str, Any]) -> Memory:
         memory = replace(memory, superseded_by=None, purge_at=None)
     if id in (memory.superseded_by, *memory.evidence_ids):
         raise InvalidInput(f"Memory {id!r:.60} names itself as its evidence or its successor")
-    return replace(memory, text=normalize.storable(memory.text), tags=tags)
+    metadata = validation.metadata(memory.metadata)
+    text = normalize.storable(memory.text)
+    return replace(memory, text=text, tags=tags, metadata=metadata)
 
 
 def _read_message(data: Mapping[str, Any]) -> SeenMessage:

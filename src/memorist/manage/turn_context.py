@@ -261,6 +261,7 @@ async def _load_person(place: Place, page: ContextPage) -> list[ContextLine]:
 
 async def _find(place: Place, where: Filter) -> list[Memory]:
     """Return the memories that pass a filter, newest first, without workflows and outdated ones."""
+    where = replace(where, unexpired_at=place.ctx.clock())
     found = await place.ctx.store.find_all(place.scope, where)
     current = [memory for memory in found if memory.valid_to is None or memory.pinned]
     return [memory for memory in current if memory.procedural_form != "workflow"]

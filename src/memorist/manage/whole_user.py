@@ -10,7 +10,7 @@ from typing import Any
 from ..context import Context, Place
 from ..errors import StoreDamaged
 from ..storage import dump, scan
-from ..types import Labels, frozen
+from ..types import Filter, Labels, frozen
 from . import forget
 from .journal import Journal, snapshot
 
@@ -38,8 +38,7 @@ async def erase_user(ctx: Context, tenant: str, user: str) -> ErasedUser:
     if journal is not None:
         lines = await asyncio.to_thread(journal.erase_user, tenant, user)
     for scope in await store.scopes(tenant, user):
-        found = await store.rows(scope, "SELECT id FROM memories WHERE scope = ? ORDER BY row")
-        ids = [row[0] for row in found]
+        ids = await store.rows_where(scope, Filter(states=()), "id")
         with suppress(StoreDamaged):  # altered rows are erased with the space
             await forget.forget(Place(ctx, scope, Labels()), ids, forget.Manner())
         await store.erase_scope(scope)

@@ -200,13 +200,13 @@ class Offline:
         found = await asyncio.to_thread(self._spool.of_user, tenant, user)
         return [{"record_type": "pending", "data": dump(each)} for each in found]
 
-    async def find_aside(self, scope: Scope, query: str) -> list[str]:
-        """Return the ids of drafts that were set aside and have all words of a query."""
-        wanted = set(tokens.analyze(query))
+    async def find_aside(self, scope: Scope, query: str | None) -> list[str]:
+        """Return the ids of drafts that were set aside and have all words of a query, if given."""
+        wanted = set(tokens.analyze(query or ""))
         found = []
         for each in await self._aside(scope):
             words = set(tokens.analyze(" ".join(self._read_words(each))))
-            if wanted and wanted <= words:
+            if query is None or (wanted and wanted <= words):
                 found.append(each.id)
         return found
 

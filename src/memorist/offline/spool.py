@@ -100,6 +100,7 @@ def from_line(line: bytes) -> Pending:
         if isinstance(what, Draft):
             numbers = {"importance": what.importance, "confidence": what.confidence}
             validation.fields(numbers, optional=("importance",))
+            validation.metadata(what.metadata)
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"This is not a line of a spool: {error}") from error
     return pending

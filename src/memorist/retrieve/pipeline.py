@@ -16,6 +16,7 @@ from ..errors import Misconfigured, ProviderFailed, StoreDamaged
 from ..index.snapshot import WORKING
 from ..ports import Vectors
 from ..storage.queries import Reader
+from ..text import clock
 from ..text.offload import ROW, compute, length
 from ..types import Cut, Hit, Memory, Query, Recall
 from . import confidence, reorder, score
@@ -83,7 +84,7 @@ async def recall(
             k=4 * query.limit,
         )
     if profile.preferences_first:
-        ranked = await reorder.put_preferences_first(ranked, query, ctx.store)
+        ranked = await reorder.put_preferences_first(ranked, query, ctx.store, now)
     size = ROW * len(ranked)
     hits, cut, text = await compute(size, _select_fitting, ranked, profile, query, ctx.count_tokens)
     related: tuple[Memory, ...] = ()
@@ -126,6 +127,8 @@ async def prepare(
         usable = usable & is_found
         if profile.sources_only:
             usable = usable & ~snapshot.find_repeats(usable)
+    if snapshot.has_expiring:
+        usable = usable & (snapshot.expires > clock.micros(now))
     if not profile.working_elsewhere and query.labels.session is not None:
         session = snapshot.code("session", query.labels.session)
         is_elsewhere = (snapshot.kind == WORKING) & (snapshot.session != session)
@@ -359,7 +362,7 @@ async def _add_related(
     ids = tuple(ends)
     if not ids:
         return (), text
-    where = replace(query.where, ids=ids)
+    where = replace(query.where, ids=ids, unexpired_at=ctx.clock())
     page = await ctx.store.page(query.scope, where, limit=len(ids))
     current = [memory for memory in page.memories if memory.valid_to is None]
     near = [memory for memory in current if memory.procedural_form != "workflow"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 import numpy as np
 
@@ -198,6 +199,7 @@ async def put_preferences_first(
     ranked: list[Candidate],
     query: Query,
     store: Reader,
+    now: datetime,
 ) -> list[Candidate]:
     """Put all preferences before everything else, newest first, whether they match or not."""
     kinds = query.where.kinds
@@ -212,7 +214,7 @@ async def put_preferences_first(
             others.append(each)
     candidates = list(found.values())
     if query.as_of is None:
-        where = replace(query.where, kinds=("procedural",))
+        where = replace(query.where, kinds=("procedural",), unexpired_at=now)
         most = max(query.limit, MOST_PREFERENCES)
         page = await store.page(query.scope, where, limit=most)
         candidates = [found.get(memory.id) or Candidate(memory=memory) for memory in page]

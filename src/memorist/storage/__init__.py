@@ -77,7 +77,7 @@ class Event:
     """One operation of a part of the system: its kind, time and status, never any content."""
 
     node: Node
-    op: Op
+    op: Op  # use: a recalled memory went into a reply, or (skipped) did not
     at: datetime
     status: Literal["ok", "error", "skipped"] = "ok"
     thread: str | None = None

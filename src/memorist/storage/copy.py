@@ -62,6 +62,7 @@ item_vectors: scope, namespace, key, field
 """
 KEYS = dict(line.split(": ") for line in _TABLES.split("\n") if line)
 NOT_COPIED = {"migrations", "meta", "claims", "index_positions", "answered"}  # specific to a store
+_ADDED = {"metadata", "expires_at"}  # columns that archives of version 0.1 do not have
 MARK = "copying"  # in the target until it is complete: the last key of each table
 ARCHIVE_FORMAT = 1
 _SECRET = re.compile("[0-9a-f]{64}")
@@ -238,16 +239,19 @@ async def read_archive(
     # Terms and flags of an earlier version are computed again when the store is opened.
     await _begin(database, {"secret": secret, "analysis": str(head.get("analysis"))})
     done = 0
+    shapes: dict[str, Sequence[str]] = {}
     sums: Sums | None = None
     while batch := await asyncio.to_thread(lambda: list(islice(records, PAGE))):
         sums = batch.pop()["sums"] if "sums" in batch[-1] else None
         for (table, columns), group in groupby(batch, atomic.take_shape):
-            if table not in KEYS or set(columns) != set(await _columns(database, table)):
+            own = set(await _columns(database, table)) if table in KEYS else set()
+            if not set(columns) <= own or not own - set(columns) <= _ADDED:
                 raise InvalidInput(
                     f"The archive contains {table!r} in a format that this version does not support"
                 )
             rows = [tuple(record.values()) for record in group]
             await _insert(database, TablePage(table, columns, rows), {})
+            shapes[table] = columns
         done += len(batch)
         report(done, done)
     if sums is None:
@@ -255,7 +259,7 @@ async def read_archive(
             f"{str(path)!r} is cut off: the store stays unusable until a complete archive is read"
         )
     for table in KEYS:
-        if await _digest(database, table) != sums.get(table, [0, "0"]):
+        if await _digest(database, table, shapes.get(table, ())) != sums.get(table, [0, "0"]):
             raise InvalidInput(
                 f"{str(path)!r} was altered: {table!r} differs from what was written"
             )
@@ -357,11 +361,14 @@ async def _counts(source: Database | Connection) -> dict[str, int]:
     return dict(await source.rows(" UNION ALL ".join(counts), scope=EVERY))
 
 
-async def _digest(database: Database, table: str) -> list[Any]:
-    """Return the number of rows and a hash of all rows that does not depend on their order."""
+async def _digest(database: Database, table: str, columns: Sequence[str] = ()) -> list[Any]:
+    """Return the number of rows and a hash of all rows that does not depend on their order.
+
+    Only these columns are hashed, if given.
+    """
     count = total = 0
     async for page in read_pages(database, {}, [table]):
-        places = [page.columns.index(name) for name in sorted(page.columns)]
+        places = [page.columns.index(name) for name in sorted(columns or page.columns)]
         for row in page.rows:
             values = [comparable(row[place]) for place in places]
             plain = repr(values).encode("utf-8", "surrogatepass")

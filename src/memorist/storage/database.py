@@ -20,6 +20,7 @@ from ..types import Scope, frozen
 Values: TypeAlias = Sequence[Any]
 Rows: TypeAlias = list[tuple[Any, ...]]
 Query: TypeAlias = tuple[str, Values]  # one statement and the values of its question marks
+JsonPath: TypeAlias = tuple[str, ...]  # keys that lead to a value in a JSON object
 Batch: TypeAlias = tuple[str, Sequence[Values]]  # one statement, run once for each set of values
 _MIGRATIONS = (
     "CREATE TABLE migrations (number INTEGER PRIMARY KEY, name TEXT, checksum TEXT NOT NULL)"
@@ -74,6 +75,7 @@ class Dialect:
     size: str  # query for the bytes that the database takes
     integrity: str  # query for problems that the engine finds, "ok" if there are none
     log: Callable[[Sequence[LogRow]], list[Batch]]  # batches that write to the log
+    match: Callable[[JsonPath, str, Sequence[Any]], Query]  # metadata: see `match_metadata`
     renumber: tuple[str, ...] = ()  # run after rows were inserted with explicit numbers
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from ..text import clock
 from ..types import Filter, Scope, frozen
 from . import Event, HistoryEntry, proposals, rows
+from .conditions import condition
 from .database import EVERY
 from .erase import CHATS
 from .proposals import Proposal
@@ -172,8 +173,8 @@ def _chat_key(reader: Reader, session: str) -> str:
 
 async def count_of_user(reader: Reader, scope: Scope, where: Filter) -> int:
     """Count the memories of a user, in all spaces, that pass a filter."""
-    condition, values = rows.condition(where, reader.connection.dialect)
-    sql = f"""SELECT count(*) FROM memories WHERE {condition} AND scope IN
+    clause, values = condition(where, reader.connection.dialect)
+    sql = f"""SELECT count(*) FROM memories WHERE {clause} AND scope IN
     (SELECT id FROM scopes WHERE tenant = ? AND user_id = ?)"""
     values += [scope.tenant, scope.user]
     ((count,),) = await reader.connection.rows(sql, values, scope=EVERY)

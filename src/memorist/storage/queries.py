@@ -19,6 +19,7 @@ from ..text.cues import IS_EXTRACTED
 from ..text.offload import ROW, compute
 from ..types import RELATED, REPLACES, Filter, Memory, Message, Page, Scope
 from . import Checks, Relation, SeenBefore, SpaceSettings, rows
+from .conditions import condition
 from .database import Readable, Rows, Values
 from .rows import placeholders, portions
 
@@ -140,9 +141,9 @@ class Reader:
             if not re.fullmatch(r"r\d{1,18}", str(cursor)):
                 raise InvalidInput(f"{cursor!r} is not a cursor: pass that of the previous page")
             before = int(cursor[1:])
-        condition, values = rows.condition(where, self.connection.dialect)
+        clause, values = condition(where, self.connection.dialect)
         sql = f"""SELECT row, {_COLUMNS} FROM memories WHERE scope = ? AND row < ?
-        AND {condition} ORDER BY row DESC LIMIT ?"""
+        AND {clause} ORDER BY row DESC LIMIT ?"""
         found = await self.rows(scope, sql, (before, *values, limit + 1))
         parse = lambda: tuple(rows.memory(row[1:], scope) for row in found[:limit])  # noqa: E731
         memories = await compute(ROW * len(found), parse)
@@ -157,10 +158,10 @@ class Reader:
             found += page.memories
         return found
 
-    async def rows_where(self, scope: Scope, where: Filter) -> list[int]:
-        """Return the row numbers of all memories that pass the filter."""
-        condition, values = rows.condition(where, self.connection.dialect)
-        sql = f"SELECT row FROM memories WHERE scope = ? AND {condition} ORDER BY row"
+    async def rows_where(self, scope: Scope, where: Filter, column: str = "row") -> list[Any]:
+        """Return the row numbers, or ids, of all memories that pass the filter, oldest first."""
+        clause, values = condition(where, self.connection.dialect)
+        sql = f"SELECT {column} FROM memories WHERE scope = ? AND {clause} ORDER BY row"
         return [row[0] for row in await self.rows(scope, sql, values)]
 
     def held_revision(self, number: int) -> int | None:
@@ -389,8 +390,7 @@ class Reader:
     async def last_sequence(self, scope: Scope, session: str) -> int:
         """Return the highest sequence number used in a session, or -1."""
         sql = "SELECT coalesce(max(sequence), -1) FROM memories WHERE scope = ? AND session = ?"
-        found = await self.rows(scope, sql, (session,))
-        return int(found[0][0]) if found else -1
+        return int((await self.rows(scope, sql, (session,)) or [(-1,)])[0][0])
 
     async def messages(self, scope: Scope, ids: Sequence[str]) -> dict[str, Message]:
         """Return those messages by id whose text is stored separately from their memories."""

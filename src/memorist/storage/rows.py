@@ -1,6 +1,6 @@
 """Convert between memories and rows. Only this module knows the order of the columns.
 
-Also converts filters to SQL conditions, and rows of other tables to values.
+Also converts rows of other tables to values.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import numpy as np
 from ..errors import InvalidInput, StoreDamaged
 from ..ports import IndexRow
 from ..text import clock
-from ..types import Filter, Labels, Memory, Node, Outcome, Scope
+from ..types import Labels, Memory, Node, Outcome, Scope
 from . import Event, HistoryEntry
-from .database import Dialect, LogRow, Readable, Rows, Values
+from .database import LogRow, Readable, Rows, Values
 
 Value = TypeVar("Value")
 Item = TypeVar("Item")
@@ -38,6 +38,7 @@ _FLAGS = "pinned manually_saved compression_source needs_embedding".split()
 _TIMES = "occurred_at valid_from valid_to created_at updated_at purge_at".split()
 _LISTS = "tags source_ids evidence evidence_ids".split()
 _NAMED = (*_TEXTS, *_NUMBERS, *_INTEGERS, *_FLAGS, *_TIMES, *_LISTS, "importance_parts", "simhash")
+_NAMED += ("metadata", "expires_at")
 _NAMED = tuple(map(intern, _NAMED))  # a call finds interned keywords much faster
 # The content of a memory, in this order, goes into the hash of the row.
 HASHED = ("id", *LABELS, *_NAMED)
@@ -57,7 +58,7 @@ _AFTER_LABELS = 1 + len(LABELS)
 # The columns that the index reads, with the types of their values.
 _INDEX = """row int, state str, session str?, sequence int?, speaker str?, channel str?, kind str,
     occurred_at str?, created_at str, updated_at str, valid_from str?, valid_to str?,
-    importance float, confidence float, pinned int, simhash int, flags int, terms bytes"""
+    expires_at str?, importance float, confidence float, pinned int, simhash int, flags int, terms bytes"""
 INDEX_COLUMNS = [each.split()[0] for each in _INDEX.split(",")]
 _TYPES: dict[str, Any] = {"int": int, "str": str, "float": float, "bytes": bytes}
 _TYPES |= {f"{name}?": (kind, NoneType) for name, kind in _TYPES.items()}
@@ -67,39 +68,6 @@ _INDEX_TYPES += [_TYPES["bytes?"], _TYPES["bytes?"], _TYPES["int?"]]  # vectors,
 _REPLACED = re.compile(r"it (?:takes the place of|contradicts) ([^\s:]+)")
 ALTERED = "A row was altered on disk: run `memorist check`, and restore a backup"
 
-# SQL conditions by field of a filter; {in} stands for the values, other fields for the dialect.
-_CONDITIONS = {
-    "ids": "id IN ({in})",
-    "kinds": "kind IN ({in})",
-    "states": "state IN ({in})",
-    "item_types": "item_type IN ({in})",
-    "subjects": "subject IN ({in})",
-    "categories": "{category} IN ({in})",
-    **{name: f"{name} = ?" for name in LABELS},
-    "pinned": "pinned = ?",
-    "manually_saved": "manually_saved = ?",
-    "needs_embedding": "needs_embedding = ?",
-    "compression_source": "compression_source = ?",
-    "speaker": "speaker = ?",
-    "procedural_form": "procedural_form = ?",
-    "content_hash": "content_hash = ?",
-    "versions_of": "superseded_by = ?",
-    "importance_min": "importance >= ?",
-    "importance_max": "importance <= ?",
-    "created_after": "created_at >= ?",
-    "created_before": "created_at < ?",
-    "updated_after": "updated_at >= ?",
-    "updated_before": "updated_at < ?",
-    "occurred_after": "occurred_at >= ?",
-    "occurred_before": "occurred_at < ?",
-    "used_before": "updated_at < ? AND coalesce(last_accessed, updated_at) < ?",
-    "purge_before": "purge_at < ?",
-    "tags": "(EXISTS (SELECT 1 FROM {tags} WHERE {value} IN ({in})))",
-    "derived_from": """(EXISTS (SELECT 1 FROM {evidence_ids} WHERE value IN ({in})) OR
-    EXISTS (SELECT 1 FROM {source_ids} WHERE value IN ({in})))""",
-    "source_id": "(EXISTS (SELECT 1 FROM {source_ids} WHERE value IN ({in})))",
-}
-_FEW = 500
 _decode = json.JSONDecoder().raw_decode  # `json.loads` would also look for spaces around the value
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -134,24 +102,27 @@ def values(memory: Memory) -> tuple[Any, ...]:
         hashed.append(json.dumps(list(listed), ensure_ascii=False) if listed else "[]")
     hashed.append(dump_json(memory.importance_parts))
     hashed.append(to_signed(memory.simhash))
+    hashed.append(dump_json(memory.metadata) if memory.metadata else None)
+    hashed.append(memory.expires_at and clock.iso(memory.expires_at))
     scores = dump_json(memory.last_scores) if memory.last_scores else None
     accessed = memory.last_accessed and clock.iso(memory.last_accessed)
-    digest = row_hash(tuple(hashed), memory.scope)
+    digest = row_hash(_drop_absent(hashed), memory.scope)
     return (*hashed, digest, accessed, memory.access_count, scores)
 
 
 def memory(row: Sequence[Any], scope: Scope) -> Memory:
     """Return the memory in a row of `COLUMNS`. Raises StoreDamaged if the row was altered."""
     made = dict(zip(_READ, row[_AFTER_LABELS:], strict=True))
-    if row_hash(tuple(row[: len(HASHED)]), scope) != made.pop("row_hash"):
+    if row_hash(_drop_absent(row[: len(HASHED)]), scope) != made.pop("row_hash"):
         raise StoreDamaged(f"Memory {row[0]!r} was altered on disk: restore a backup, or forget it")
     for name in _FLAGS:
         made[name] = bool(made[name])
-    for name in (*_TIMES, "last_accessed"):
+    for name in (*_TIMES, "expires_at", "last_accessed"):
         if made[name] is not None:
             made[name] = parse_time(made[name])
     for name in _LISTS:
         made[name] = tuple(load_json(made[name]))
+    made["metadata"] = load_json(made["metadata"]) if made["metadata"] else {}
     made["importance_parts"] = load_json(made["importance_parts"])
     made["simhash"] = to_unsigned(made["simhash"])
     made["last_scores"] = load_json(made["last_scores"]) if made["last_scores"] else None
@@ -161,6 +132,15 @@ def memory(row: Sequence[Any], scope: Scope) -> Memory:
         labels=Labels(*row[1:_AFTER_LABELS]),
         **made,
     )
+
+
+def _drop_absent(hashed: Sequence[Any]) -> tuple[Any, ...]:
+    """Return what is hashed: without the columns of version 0.3 if they are empty, so that the
+    hashes of earlier versions stay valid."""
+    count = len(hashed)
+    while hashed[count - 1] is None:
+        count -= 1
+    return tuple(hashed[:count])
 
 
 def to_signed(value: int) -> int:
@@ -191,20 +171,20 @@ def row_hash(hashed: tuple[Any, ...], scope: Scope) -> bytes:
 def index_row(row: Sequence[Any]) -> IndexRow:
     """Return `INDEX_COLUMNS`, two vectors and a source as a value. Raises StoreDamaged."""
     is_typed = all(map(isinstance, row, _INDEX_TYPES))
-    if not is_typed or not 0 <= row[16] < 2**31 or len(row[17]) % 5:
+    if not is_typed or not 0 <= row[17] < 2**31 or len(row[18]) % 5:
         raise StoreDamaged(ALTERED)
     times: list[int | None] = []
     try:
-        for at in row[7:12]:
+        for at in row[7:13]:
             micros = None
             if at is not None:
                 micros = (datetime.fromisoformat(at) - _EPOCH) // _MICROSECOND
             times.append(micros)
     except (ValueError, TypeError) as error:
         raise StoreDamaged(ALTERED) from error
-    pinned = bool(row[14])
-    simhash = to_unsigned(row[15])
-    made = [*row[:7], *times, *row[12:14], pinned, simhash, *row[16:]]
+    pinned = bool(row[15])
+    simhash = to_unsigned(row[16])
+    made = [*row[:7], *times, *row[13:15], pinned, simhash, *row[17:]]
     return IndexRow._make(made)
 
 
@@ -214,39 +194,6 @@ async def read_one(
     """Run one statement with `read`. This is the `rows` method of every engine."""
     (found,) = await self.read([(sql, values)], scope=scope)
     return found
-
-
-def condition(where: Filter, dialect: Dialect) -> tuple[str, list[Any]]:
-    """Return a filter as a condition and its values; an empty filter is always true.
-
-    >>> from .sqlite import DIALECT
-    >>> condition(Filter(kinds=("semantic",), pinned=True), DIALECT)
-    ('kind IN (?) AND state IN (?) AND pinned = ?', ['semantic', 'active', 1])
-    """
-    words = {name: dialect.each.format(name) for name in ("tags", "evidence_ids", "source_ids")}
-    words |= {name: dialect.lower.format(name) for name in ("category", "value")}
-    clauses: list[str] = []
-    given: list[Any] = []
-    for name, clause in _CONDITIONS.items():
-        source = where.labels if name in LABELS else where
-        value = getattr(source, name)
-        if isinstance(value, datetime):
-            value = clock.iso(value)
-        elif isinstance(value, bool):
-            value = int(value)
-        elif name in ("categories", "tags"):
-            value = [each.lower() for each in value]
-        wanted = list(value) if isinstance(value, tuple | list) else [value]
-        if not wanted or value is None:
-            continue
-        if len(wanted) > _FEW:  # a statement takes at most 32,766 values
-            wanted = [json.dumps(wanted)]
-            words["in"] = f"SELECT value FROM {dialect.each.format('?')}"
-        else:
-            words["in"] = placeholders(wanted)
-        clauses.append(clause.format(**words))
-        given += wanted * max(clause.count("{in}"), clause.count("?"))
-    return " AND ".join(clauses) or "1 = 1", given
 
 
 def parse(kind: Callable[..., Value], row: Sequence[Any]) -> Value:

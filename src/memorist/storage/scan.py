@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import InvalidInput, MemoristError, StoreDamaged
 from ..text import clock, cues, normalize, tokens
-from ..types import CONTRADICTS, REPLACES, Scope
+from ..types import CONTRADICTS, REPLACES, Evidence, Memory, Message, Scope
 from . import HistoryEntry, dump, history, person, proposals, rows
 from .database import EVERY, Rows
 from .store import Store
@@ -288,3 +288,32 @@ def _plain(value: Any) -> dict[str, Any]:
         elif isinstance(part, tuple):
             plain[name] = list(part)
     return plain
+
+
+async def find_evidence(store: Store, memory: Memory) -> Evidence:
+    """Return what a memory is based on, as far as it still exists."""
+    messages = await store.messages(memory.scope, memory.source_ids)
+    own = memory.source_message_id
+    if own and own not in messages:
+        text = await original_text(store, memory.scope, own, memory.id)
+        if text is not None:
+            role = memory.labels.role
+            messages[own] = Message(
+                id=own,
+                content=text,
+                role=role or "user",
+                name=memory.speaker if memory.speaker != role else None,
+                at=memory.occurred_at,
+                session=memory.labels.session,
+            )
+    memories = await store.get(memory.scope, memory.evidence_ids)
+    found = {*messages, *(other.id for other in memories)}
+    named = (*memory.source_ids, *memory.evidence_ids, *memory.evidence)
+    sources = [messages[id] for id in memory.source_ids if id in messages]
+    missing = [reference for reference in named if reference not in found]
+    return Evidence(
+        memory=memory,
+        messages=tuple(sources),
+        memories=tuple(memories),
+        missing=tuple(missing),
+    )

@@ -21,7 +21,7 @@ from .. import CLI, REFUSED, VERBS, Verb
 
 # Importing a module registers its commands.
 from . import database, doctor, evals, files, memories, privacy, server  # noqa: F401
-from .app import app, command, complete_id, memory_id, read_text
+from .app import app, command, complete_id, memory_id, read_metadata, read_text
 
 __all__ = ["app", "main"]
 
@@ -35,6 +35,7 @@ TYPES: dict[str, Any] = {
     "kind": Kind,
     "ids": list[str],
     "tags": list[str],
+    "metadata": list[str],
     "urls": list[str],
 }  # of arguments by their kind; others are str
 _id = attrgetter("id")
@@ -43,6 +44,7 @@ READERS: dict[str, Callable[[Any, Any], object]] = {
     "content": lambda target, given: read_text(given),
     "new_text": lambda target, given: read_text(given),
     "id": memory_id,
+    "metadata": lambda target, given: read_metadata(given),
     "ids": lambda target, given: [memory_id(target, id) for id in given],
     "key": lambda target, given: complete_id(given, map(_id, target.keys())),
     "proposal": lambda target, given: complete_id(given, map(_id, target.consent.list())),

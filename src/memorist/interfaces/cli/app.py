@@ -330,6 +330,28 @@ def memory_id(mine: Any, given: str) -> str:
     return complete_id(given, known)
 
 
+def read_metadata(given: Words) -> dict[str, Any]:
+    """Return metadata, or conditions on it, from `key=value` pairs and JSON objects.
+
+    >>> read_metadata(["topic=home", "rank=3", '{"done": false}'])
+    {'topic': 'home', 'rank': 3, 'done': False}
+    """
+    found: dict[str, Any] = {}
+    for each in given or ():
+        name, is_pair, value = each.partition("=")
+        try:
+            parsed = json.loads(each if each.startswith("{") else value)
+        except ValueError:
+            parsed = value
+        if each.startswith("{") and isinstance(parsed, dict):
+            found |= parsed
+        elif is_pair and name and not each.startswith("{"):
+            found[name] = parsed
+        else:
+            raise InvalidInput(f"{each!r:.60} is neither KEY=VALUE nor a JSON object")
+    return found
+
+
 def read_text(given: str) -> str:
     """Return a text from the command line; `-` reads stdin. Raises InvalidInput."""
     if given != "-":

@@ -23,7 +23,7 @@ from ...errors import InvalidInput
 from ...types import KINDS, NEAREST, STATES, Filter, Labels, Recall
 from .. import Blocking, BlockingScope, Call, load
 from . import output
-from .app import Words, command, complete_id, memory_id
+from .app import Words, command, complete_id, memory_id, read_metadata
 
 DEMO = Path(__file__).with_name("demo_conversation.json")
 HITS = 2  # shown for each question of the demo
@@ -100,6 +100,7 @@ def recall(
     kind: Words = None,
     category: Words = None,
     tag: Words = None,
+    metadata: Words = None,
     speaker: str | None = None,
     after: str | None = None,
     before: str | None = None,
@@ -110,7 +111,7 @@ def recall(
 ) -> object:
     """Recall memories that answer a question. Weak evidence gives an empty answer.
 
-    The filters --kind, --category and --tag can be repeated. --shared ignores all filters.
+    The filters --kind, --category, --tag and --metadata can be repeated. --shared ignores all filters.
 
     Args:
         limit: <N> Maximum number of memories.
@@ -141,6 +142,7 @@ def recall(
         speaker,
         after,
         before,
+        metadata=metadata,
     )
     found = mine.recall(
         question, where=where, as_of=as_of, profile=profile, rerank=rerank, **limits
@@ -169,6 +171,7 @@ def list_(
     kind: Words = None,
     category: Words = None,
     tag: Words = None,
+    metadata: Words = None,
     state: Words = None,
     pinned: bool | None = None,
     speaker: str | None = None,
@@ -194,6 +197,7 @@ def list_(
         after,
         before,
         pinned,
+        metadata,
     )
     page = mine.list(where, limit=limit, cursor=cursor)
     memories = list(page.memories)
@@ -226,6 +230,7 @@ def _filter(
     after: str | None,
     before: str | None,
     pinned: bool | None = None,
+    metadata: Words = None,
 ) -> Filter:
     for values, known in ((kinds, KINDS), (states, STATES)):
         for value in values or ():
@@ -240,6 +245,7 @@ def _filter(
         speaker=speaker,
         pinned=pinned,
         labels=Labels(session=call.session),
+        metadata=read_metadata(metadata),
         occurred_after=moment(after),
         occurred_before=moment(before),
     )
@@ -295,6 +301,7 @@ def forget(
     query: str | None = None,
     category: Words = None,
     tag: Words = None,
+    all: bool = False,
     dry_run: bool = False,
     reason: str = "",
     keep_days: float = 0,
@@ -303,13 +310,14 @@ def forget(
 ) -> object:
     """Forget memories for good, and those derived only from them. --keep-days only hides them.
 
-    It lists the matches and asks. Without a terminal, --query, --category and --tag need --yes.
+    It lists the matches and asks. Without a terminal, all but an ID needs --yes.
 
     Args:
         id: <[ID]> Id, or its first characters.
         query: <TEXT> Memories that this question finds.
         category: <NAME> Memories of this category.
         tag: <TAG> Memories with this tag.
+        all: All memories of the user in the space, or of --session.
         dry_run: Only list what would be forgotten.
         reason: <TEXT> Reason, for the history.
         never_again: Never store it again automatically.
@@ -318,6 +326,8 @@ def forget(
 
     Example: memorist forget --query "my old address" --dry-run
     """
+    if all and (id or query or category or tag):
+        raise typer.BadParameter("--all forgets everything: give no ID and no filter with it")
     has_terminal = sys.stdin.isatty() and sys.stderr.isatty() and not call.json
     is_confirmed = dry_run or yes or keep_days > 0
     asks = has_terminal and not is_confirmed
@@ -325,16 +335,17 @@ def forget(
         ids: tuple[str, ...] = (mine.get(memory_id(mine, id)).id,)
     else:
         where = Filter(categories=tuple(category or ()), tags=tuple(tag or ()))
-        ids = mine.forget_where(query, where=where).ids
+        ids = mine.forget_all().ids if all else mine.forget_where(query, where=where).ids
         if ids and not is_confirmed and not has_terminal:
             raise InvalidInput(
                 f"Nothing was forgotten: {len(ids)} found, but no terminal to confirm. "
                 "Review them with --dry-run, then forget them with --yes"
             )
-    if asks or (dry_run and not call.json):
+    if (asks and not all) or (dry_run and not call.json):
         output.show([mine.get(each) for each in ids])
     if asks:
-        typer.confirm("Forget this for good?", abort=True, err=True)
+        what = f"all {len(ids)} memories of {mine.scope.user!r}" if all else "this"
+        typer.confirm(f"Forget {what} for good?", abort=True, err=True)
     options: dict[str, Any] = {
         "actor": mine.scope.user,
         "reason": reason,

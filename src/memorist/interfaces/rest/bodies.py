@@ -46,6 +46,7 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1000), whole]
 Tokens = Annotated[int, Field(ge=1, le=1_000_000), whole]
 Revision = Annotated[int, Field(ge=0, lt=2**31), whole]
+Metadata = dict[str, Any]
 KindName = Literal["episodic", "semantic", "procedural", "working", "insight"]
 StateName = Literal["active", "compressed", "archived", "superseded", "soft_deleted"]
 _TIME = {"type": "string", "format": "date-time", "maxLength": 40}
@@ -112,10 +113,15 @@ class FilterBody(Body):
     speaker: Word | None = None
     session: Word | None = None
     thread: Word | None = None
+    metadata: Metadata = {}
+    any_of: list[FilterBody] = []
+    none_of: list[FilterBody] = []
 
     def filter(self) -> Filter:
         given: dict[str, Any] = {}
         for name, value in self:
+            if name in ("any_of", "none_of"):
+                value = [each.filter() for each in value]
             given[name] = tuple(value) if isinstance(value, list) else value
         labels = Labels(session=given.pop("session"), thread=given.pop("thread"))
         return Filter(**given, labels=labels)
@@ -146,6 +152,10 @@ class EditBody(Body, json_schema_extra={"minProperties": 1}):
     category: Word | None = None
     tags: list[Word] | None = None
     importance: Share | None = None
+    metadata: Metadata | None = None
+    expires_at: Moment | Literal["never"] | None = None
+    valid_from: Moment | None = None
+    valid_to: Moment | Literal["never"] | None = None
 
     @model_validator(mode="after")
     def _has_a_change(self) -> EditBody:
@@ -360,6 +370,7 @@ KINDS: dict[str, Any] = {
     "share": Share,
     "moment": Moment,
     "where": Where,
+    "metadata": Metadata,
     "state": StateName,
     "cursor": Annotated[str, Field(max_length=100)],
     "ids": Annotated[list[IdText], Field(max_length=1000)],

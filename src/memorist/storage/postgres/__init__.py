@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from ...ports import Vectors
 from ...types import Scope, frozen
 from .. import copy
-from ..database import EVERY, Batch, Dialect, LogRow, Query, Rows, parse_secret
+from ..database import EVERY, Batch, Dialect, JsonPath, LogRow, Query, Rows, parse_secret
 from ..rows import portions, read_one
 from . import migrate, pipeline
 from .connection import (
@@ -334,8 +335,20 @@ def choose_dialect(collations: set[str]) -> Dialect:
         WHERE {_OURS}""",
         integrity=_INTEGRITY,
         log=log_batches,
+        match=match,
         renumber=_RENUMBER,
     )
+
+
+def match(path: JsonPath, operator: str, values: Sequence[Any]) -> Query:
+    """Return the condition that a value in the metadata, or one in a list there, compares so."""
+    sign = {"=": "==", "exists": "!="}.get(operator, operator)
+    bounds = [None] if operator == "exists" else values
+    tests = " || ".join(f"@ {sign} {json.dumps(bound)}" for bound in bounds)
+    place = "$" + "".join(f".{json.dumps(name)}" for name in path)
+    # In strict mode, a list is neither compared nor passed through unless the path says so.
+    wanted = f"strict exists({place} ? ({tests})) || exists({place}[*] ? ({tests}))"
+    return "metadata IS NOT NULL AND metadata::jsonb @@ ?::jsonpath", [wanted]
 
 
 def log_batches(rows: Sequence[LogRow]) -> list[Batch]:

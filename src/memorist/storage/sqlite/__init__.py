@@ -7,6 +7,7 @@ never blocked.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import threading
@@ -25,7 +26,7 @@ import apsw
 from ...errors import MemoristError, Misconfigured
 from ...ports import Vectors
 from ...types import Scope
-from ..database import Batch, Dialect, LogRow, Query, Rows, parse_secret
+from ..database import Batch, Dialect, JsonPath, LogRow, Query, Rows, parse_secret
 from ..rows import read_one
 from .connection import (
     BUSY_SECONDS,
@@ -80,6 +81,18 @@ _LOG_VIEW = (
 )
 
 
+def match(path: JsonPath, operator: str, values: Sequence[Any]) -> Query:
+    """Return the condition that a value in the metadata, or one in a list there, compares so."""
+    place = "".join(f'."{name}"' for name in path)
+    kind = "json_type(metadata, ?)"
+    if operator == "exists":
+        return f"metadata IS NOT NULL AND coalesce({kind}, 'null') <> 'null'", [f"${place}"]
+    sql = f"""metadata IS NOT NULL AND {kind} <> 'object' AND EXISTS
+    (SELECT 1 FROM json_each(metadata, ?) a, json_each(?) b WHERE a.value {operator} b.value
+    AND replace(a.type, 'real', 'integer') = replace(b.type, 'real', 'integer'))"""
+    return sql, [f"${place}", f"${place}", json.dumps(list(values))]
+
+
 DIALECT = Dialect(
     lower="lower({})",
     each="json_each({})",
@@ -95,6 +108,7 @@ DIALECT = Dialect(
     size="SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
     integrity="PRAGMA integrity_check(20)",
     log=lambda rows: [(_LOG, rows)],
+    match=match,
 )
 
 

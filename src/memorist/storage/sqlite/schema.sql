@@ -64,7 +64,7 @@ CREATE TABLE memories (
   access_count INTEGER NOT NULL DEFAULT 0,
   last_scores TEXT,
   flags INTEGER NOT NULL,
-  terms BLOB NOT NULL,
+  terms BLOB NOT NULL, metadata TEXT, expires_at TEXT,
   UNIQUE (scope, id)
 );
 
@@ -80,6 +80,10 @@ CREATE UNIQUE INDEX memories_key ON memories (scope, key) WHERE key IS NOT NULL 
 CREATE INDEX memories_purge ON memories (scope, purge_at) WHERE purge_at IS NOT NULL;
 
 CREATE INDEX memories_replaced ON memories (scope, superseded_by) WHERE superseded_by IS NOT NULL;
+
+CREATE INDEX memories_metadata ON memories (scope, row, metadata) WHERE metadata IS NOT NULL;
+
+CREATE INDEX memories_expiry ON memories (scope, expires_at) WHERE expires_at IS NOT NULL;
 
 CREATE INDEX memories_waiting ON memories (row) WHERE needs_embedding = 1;
 
