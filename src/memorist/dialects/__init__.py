@@ -55,7 +55,8 @@ THEORIA = PROFILES["theoria.triscore"]
 SUPERVISOR = PROFILES["imp.bullets"]
 CLANKER = PROFILES["clanker.hybrid"]
 CLANKER_STRICT = PROFILES["clanker.strict"]
-POLICIES = {each.name: each for each in (policies.DEFAULT, policies.SUMMARY, policies.INSIGHT)}
+_OURS = (policies.DEFAULT, policies.SUMMARY, policies.DOCUMENT, policies.INSIGHT)
+POLICIES = {each.name: each for each in _OURS}
 POLICIES |= _load("policies", Policy)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from ..types import frozen
@@ -101,6 +102,7 @@ SUMMARY = Policy(
     score="given",
     route="given",
 )  # of stored memories
+DOCUMENT = replace(SUMMARY, name="document")  # nothing is cut, merged or superseded
 INSIGHT = Policy(
     name="insight",
     score="given",

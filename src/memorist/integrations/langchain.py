@@ -1,0 +1,394 @@
+"""LangChain: a retriever over what is remembered, a chat message history, and a vector store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+from ..errors import InvalidInput, MissingExtra, Refused
+from ..ingest import validation
+from ..manage import privacy
+from ..manage.checkpoints import thread_name
+from ..manage.recall import UNLIMITED
+from ..readers.provider_messages import text_of
+from ..retrieve.profiles import Profile
+from ..scoped import ScopedClient
+from ..storage.documents import Transcript
+from ..sync import BlockingScope
+from ..types import Draft, Hit, Memory
+from . import Bridge
+
+try:
+    import langchain_core  # noqa: F401
+except ModuleNotFoundError as error:
+    raise MissingExtra('LangChain is not installed: pip install "memorist[langchain]"') from error
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManagerForRetrieverRun,
+)
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.vectorstores import VectorStore
+from pydantic import PrivateAttr
+
+__all__ = ["MemoristChatMessageHistory", "MemoristRetriever", "MemoristVectorStore"]
+
+DOCUMENT_ID = "langchain_id"  # key in the metadata of a memory that is a document
+PAGE = 1000  # documents read at once
+ROLES = {"human": "user", "ai": "assistant"}
+DOCUMENTS = Profile(
+    name="documents",
+    weights={"sparse": 0.7, "semantic": 0.9, "multilingual": 0.6},
+    budget=UNLIMITED,
+)
+
+
+class MemoristRetriever(BaseRetriever):
+    """Returns what is remembered of one user and answers a question, at most `k` documents.
+
+    The metadata of a document is that of the memory, with its `score`, `confidence`, `kind`, `speaker`
+    and `at`. `where` is a filter of `recall`; with `min_confidence=0` all that matches is returned.
+    """
+
+    k: int = 10
+    where: Mapping[str, Any] | None = None
+    min_confidence: float | None = None
+    _bridge: Bridge = PrivateAttr()
+
+    def __init__(self, scope: ScopedClient | BlockingScope, **options: Any) -> None:
+        super().__init__(**options)
+        self._bridge = Bridge(scope)
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        return self._bridge.run(self._recall(query, k))
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        return await self._bridge.wait(self._recall(query, k))
+
+    async def _recall(self, query: str, k: int | None) -> list[Document]:
+        found = await self._bridge.scope.recall(
+            query,
+            limit=self.k if k is None else k,
+            where=self.where,
+            min_confidence=self.min_confidence,
+        )
+        return [_to_result(hit) for hit in found.hits]
+
+
+def _to_result(hit: Hit) -> Document:
+    memory = hit.memory
+    told = memory.occurred_at or memory.created_at
+    own = {
+        "score": hit.score,
+        "confidence": hit.confidence,
+        "kind": memory.kind,
+        "speaker": memory.speaker,
+        "at": told.isoformat(),
+    }
+    metadata = {**memory.metadata, **own}
+    return Document(id=memory.id, page_content=memory.text, metadata=metadata)
+
+
+class MemoristChatMessageHistory(BaseChatMessageHistory):
+    """The messages of one conversation, as they were added, for any number of threads and processes.
+
+    What the user and the assistant say is remembered as well, unless `remember` is False.
+    Raises StoreUnavailable, and Refused in an incognito session.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        scope: ScopedClient | BlockingScope,
+        *,
+        remember: bool = True,
+    ) -> None:
+        self.session_id = session_id
+        self._bridge = Bridge(scope)
+        inner = self._bridge.scope
+        labels = replace(inner.labels, session=thread_name(session_id))
+        self._scope = ScopedClient(inner.ctx, inner.scope, labels, inner.offline)
+        self._remembers = remember
+        self._transcript = Transcript(inner.ctx.store, inner.scope, f"langchain.{session_id}")
+
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]
+        """All messages, oldest first."""
+        return self._bridge.run(self._read())
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        """Return all messages, oldest first."""
+        return await self._bridge.wait(self._read())
+
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Append messages, and remember the texts of the user and the assistant."""
+        self._bridge.run(self._add(messages))
+
+    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Append messages, and remember the texts of the user and the assistant."""
+        await self._bridge.wait(self._add(messages))
+
+    def clear(self) -> None:
+        """Delete the messages. What was remembered of them stays."""
+        self._bridge.run(self._transcript.clear())
+
+    async def aclear(self) -> None:
+        """Delete the messages. What was remembered of them stays."""
+        await self._bridge.wait(self._transcript.clear())
+
+    async def _read(self) -> list[BaseMessage]:
+        stored = await self._transcript.last()
+        return messages_from_dict([json.loads(each) for each in stored])
+
+    async def _add(self, messages: Sequence[BaseMessage]) -> None:
+        await privacy.refuse_incognito(self._scope)
+        try:
+            values = [json.dumps(message_to_dict(each)) for each in messages]
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"A message of a history must be JSON: {error}") from error
+        await self._transcript.append(values, self._scope.ctx.clock())
+        longest = self._scope.ctx.settings.max_text_chars
+        turns = []
+        for each in messages:
+            text = text_of(each.content)
+            if each.type in ROLES and text.strip() and len(text) <= longest:
+                turns.append({"role": ROLES[each.type], "content": text})
+        if turns and self._remembers:
+            await self._scope.remember(turns)
+
+
+class MemoristVectorStore(VectorStore):
+    """Documents of one scope, found by words and by meaning. They are memories, so `recall` finds
+    them too; this store returns nothing else than its documents.
+
+    The memory computes the vectors: for an embedding model of LangChain, open it with
+    `embedder=embeddings.embed_documents`. Raises InvalidInput, Refused, StoreUnavailable.
+    """
+
+    def __init__(self, scope: ScopedClient | BlockingScope) -> None:
+        self._bridge = Bridge(scope)
+        self._scope = self._bridge.scope
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: list[str],
+        embedding: Embeddings | None = None,
+        metadatas: list[dict[str, Any]] | None = None,
+        *,
+        ids: list[str] | None = None,
+        scope: ScopedClient | BlockingScope | None = None,
+        **kwargs: Any,
+    ) -> MemoristVectorStore:
+        """Return a store over a scope to which the texts were added."""
+        store = cls._over(scope, embedding)
+        store.add_texts(texts, metadatas, ids=ids)
+        return store
+
+    @classmethod
+    async def afrom_texts(
+        cls,
+        texts: list[str],
+        embedding: Embeddings | None = None,
+        metadatas: list[dict[str, Any]] | None = None,
+        *,
+        ids: list[str] | None = None,
+        scope: ScopedClient | BlockingScope | None = None,
+        **kwargs: Any,
+    ) -> MemoristVectorStore:
+        """Return a store over a scope to which the texts were added."""
+        store = cls._over(scope, embedding)
+        await store.aadd_texts(texts, metadatas, ids=ids)
+        return store
+
+    @classmethod
+    def _over(cls, scope: Any, embedding: Embeddings | None) -> MemoristVectorStore:
+        if embedding is not None:
+            raise InvalidInput(
+                "The memory computes the vectors: pass embedding=None, and open the memory with"
+                " memorist.open(…, embedder=embedding.embed_documents)"
+            )
+        return cls(scope)
+
+    def add_texts(
+        self,
+        texts: Iterable[str],
+        metadatas: list[dict[str, Any]] | None = None,
+        *,
+        ids: Sequence[str | None] | None = None,
+        **kwargs: Any,
+    ) -> list[str]:
+        """Add documents, or replace those with the same id. Return the ids."""
+        return self._bridge.run(self._add(list(texts), metadatas, ids))
+
+    async def aadd_texts(
+        self,
+        texts: Iterable[str],
+        metadatas: list[dict[str, Any]] | None = None,
+        *,
+        ids: Sequence[str | None] | None = None,
+        **kwargs: Any,
+    ) -> list[str]:
+        """Add documents, or replace those with the same id. Return the ids."""
+        return await self._bridge.wait(self._add(list(texts), metadatas, ids))
+
+    def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
+        """Erase documents, or all of them if no ids are given."""
+        return self._bridge.run(self._delete(ids))
+
+    async def adelete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
+        """Erase documents, or all of them if no ids are given."""
+        return await self._bridge.wait(self._delete(ids))
+
+    def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
+        """Return the documents with these ids, in that order; those that do not exist are left out."""
+        return self._bridge.run(self._get(ids))
+
+    async def aget_by_ids(self, ids: Sequence[str], /) -> list[Document]:
+        """Return the documents with these ids, in that order; those that do not exist are left out."""
+        return await self._bridge.wait(self._get(ids))
+
+    def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
+        """Return the `k` best documents; `filter` is a dict of conditions on the metadata."""
+        return [document for document, _ in self.similarity_search_with_score(query, k, **kwargs)]
+
+    async def asimilarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
+        """Return the `k` best documents; `filter` is a dict of conditions on the metadata."""
+        found = await self.asimilarity_search_with_score(query, k, **kwargs)
+        return [document for document, _ in found]
+
+    def similarity_search_with_score(
+        self, query: str, k: int = 4, filter: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> list[tuple[Document, float]]:
+        """Return the `k` best documents with their scores; a higher score is better."""
+        return self._bridge.run(self._search(query, k, filter))
+
+    async def asimilarity_search_with_score(
+        self, query: str, k: int = 4, filter: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> list[tuple[Document, float]]:
+        """Return the `k` best documents with their scores; a higher score is better."""
+        return await self._bridge.wait(self._search(query, k, filter))
+
+    def max_marginal_relevance_search(
+        self,
+        query: str,
+        k: int = 4,
+        fetch_k: int = 20,
+        lambda_mult: float = 0.5,
+        filter: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> list[Document]:
+        """Return good documents that differ from each other: `lambda_mult` 1 is relevance alone."""
+        found = self._bridge.run(self._search(query, k, filter, diversity=lambda_mult))
+        return [document for document, _ in found]
+
+    async def amax_marginal_relevance_search(
+        self,
+        query: str,
+        k: int = 4,
+        fetch_k: int = 20,
+        lambda_mult: float = 0.5,
+        filter: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> list[Document]:
+        """Return good documents that differ from each other: `lambda_mult` 1 is relevance alone."""
+        found = await self._bridge.wait(self._search(query, k, filter, diversity=lambda_mult))
+        return [document for document, _ in found]
+
+    def _select_relevance_score_fn(self) -> Callable[[float], float]:
+        total = sum(DOCUMENTS.weights.values())
+        return lambda score: min(1.0, max(0.0, score / total))
+
+    async def _add(
+        self,
+        texts: Sequence[str],
+        metadatas: Sequence[Mapping[str, Any]] | None,
+        ids: Sequence[str | None] | None,
+    ) -> list[str]:
+        named = [str(id or uuid4()) for id in ids or [None] * len(texts)]
+        given = metadatas or [{}] * len(texts)
+        for name, values in (("ids", named), ("metadatas", given)):
+            if len(values) != len(texts):
+                raise InvalidInput(f"{len(texts)} texts and {len(values)} {name} were given")
+        longest = self._scope.ctx.settings.max_text_chars
+        known = await self._find(named)
+        drafts: dict[str, Draft] = {}
+        for id, text, about in zip(named, texts, given, strict=True):
+            validation.text(text, longest)
+            metadata = validation.metadata({**about, DOCUMENT_ID: id})
+            if id in known:
+                await self._scope.edit(known[id].id, text, metadata=metadata)
+                continue
+            drafts[id] = Draft(
+                text=text,
+                metadata=metadata,
+                kind="semantic",
+                labels=self._scope.labels,
+                manually_saved=True,
+            )
+        receipt = await self._scope.remember_drafts(list(drafts.values()), policy="document")
+        for id, outcome in zip(drafts, receipt.outcomes, strict=True):
+            if outcome.status not in ("created", "pending"):
+                raise Refused(f"The document {id!r} was not stored: {outcome.reason}")
+        return named
+
+    async def _delete(self, ids: Sequence[str] | None) -> bool:
+        for memory in (await self._find(ids)).values():
+            await self._scope.forget(memory.id)
+        return True
+
+    async def _get(self, ids: Sequence[str]) -> list[Document]:
+        known = await self._find(ids)
+        return [_to_document(known[id]) for id in ids if id in known]
+
+    async def _search(
+        self,
+        query: str,
+        k: int,
+        where: Mapping[str, Any] | None,
+        *,
+        diversity: float | None = None,
+    ) -> list[tuple[Document, float]]:
+        conditions = {**(where or {}), DOCUMENT_ID: {"exists": True}}
+        found = await self._scope.recall(
+            query,
+            limit=k,
+            where={"metadata": conditions},
+            profile=replace(DOCUMENTS, diversity=diversity),
+        )
+        return [(_to_document(hit.memory), hit.score) for hit in found.hits]
+
+    async def _find(self, ids: Sequence[str] | None) -> dict[str, Memory]:
+        """Return the memories of documents by the ids of these, or of all documents."""
+        found: dict[str, Memory] = {}
+        wanted = [{"exists": True}] if ids is None else _in_pages(ids)
+        for condition in wanted:
+            cursor = None
+            while True:
+                where = {"metadata": {DOCUMENT_ID: condition}}
+                page = await self._scope.list(where, limit=PAGE, cursor=cursor)
+                found |= {memory.metadata[DOCUMENT_ID]: memory for memory in page}
+                cursor = page.cursor
+                if cursor is None:
+                    break
+        return found
+
+
+def _in_pages(ids: Sequence[str], most: int = 500) -> list[Any]:
+    return [list(ids[start : start + most]) for start in range(0, len(ids), most)]
+
+
+def _to_document(memory: Memory) -> Document:
+    metadata = {name: value for name, value in memory.metadata.items() if name != DOCUMENT_ID}
+    return Document(id=memory.metadata[DOCUMENT_ID], page_content=memory.text, metadata=metadata)
