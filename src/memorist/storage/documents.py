@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from . import rows
 from .store import Store
 from .transaction import Transaction
 
+T = TypeVar("T")
 DocumentKey = tuple[str, str]  # the namespace, its labels joined by dots, and the key in it
 _ALIVE = "(i.expires_at IS NULL OR i.expires_at > ?)"
 _DOCUMENT = f"""SELECT i.namespace, i.key, i.value, i.created_at, i.updated_at, i.ttl_minutes
@@ -135,6 +136,36 @@ class Documents:
             await tx.write_each(_PUT_VECTOR, embedded)
             if deletes:
                 tx.connection.wipe_after_commit()
+
+    async def edit(
+        self,
+        namespace: str,
+        edit: Callable[[dict[str, str]], T],
+        now: datetime,
+    ) -> T:
+        """Let a function change the values of a namespace, by key, under the write lock.
+
+        Return what the function returns. If it raises, nothing is changed.
+        """
+        sql = "SELECT key, value FROM items WHERE scope = ? AND namespace = ?"
+        at = clock.iso(now)
+        async with self.store.transaction(self.scope) as tx:
+            found = await tx.rows(self.scope, sql, (namespace,))
+            before: dict[str, str] = dict(found)
+            after = dict(before)
+            result = edit(after)
+            if after == before:
+                return result
+            await tx.create_scope()
+            puts = []
+            for key, value in after.items():
+                if before.get(key) != value:
+                    puts.append((namespace, key, value, at, at, None, None))
+            gone = [(namespace, key) for key in before if key not in after]
+            await tx.write_each(f"DELETE FROM items {_BY_KEY}", gone)
+            await tx.write_each(_PUT, puts)
+            tx.connection.wipe_after_commit()
+            return result
 
     async def refresh(self, read: Iterable[Document], now: datetime) -> None:
         """Extend the lifetime of documents that were read by the TTL they were stored with."""
