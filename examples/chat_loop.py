@@ -1,31 +1,38 @@
-"""A chat loop with memory: load the context before each reply, remember the turn after it.
+"""A chat loop with memory: load the context before each reply, remember the message after it.
 
-Replace `answer` with a call to your model. Run it twice with a file: the second run remembers the first.
+    python examples/chat_loop.py chat.db
+
+Type something, and an empty line to end. Run it again: it still knows what you told it. Replace
+`answer` with a call to your model.
 """
 
 import sys
+from datetime import UTC, datetime
 
 import memorist
 
 
-def answer(prompt: str) -> str:
-    """Stand in for an LLM: repeat the memory block."""
-    return f"I know this much:\n{prompt}" if prompt else "I know nothing about that yet."
+def answer(prompt: str, message: str) -> str:
+    """Stand in for a model, which would get the prompt as its system message."""
+    return f"I know this:\n{prompt}" if prompt else "I know nothing about that yet."
 
 
 def main(db: str) -> None:
     with memorist.open(db) as memory:
-        ana = memory.scope(user="ana", session="chat")
-        for message in (
-            "My sister Mira lives in Ghent and breeds whippets.",
-            "Where does Mira live?",
-        ):
-            found = ana.context(message, budget=500)
-            reply = answer(found.text)
-            print(f"> {message}\n{reply}\n")
-            turn = [{"content": message, "role": "user"}, {"content": reply, "role": "assistant"}]
-            ana.remember(turn)
+        me = memory.scope(user="me")
+        session = f"chat {datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
+        print("> ", end="", flush=True)
+        for line in sys.stdin:
+            message = line.strip()
+            if not message:
+                break
+            command = me.command(message)  # "what do you know about me?", "forget that …"
+            reply = command.say if command else answer(me.context(message).text, message)
+            print(f"{reply}\n> ", end="", flush=True)
+            if not command:
+                me.remember([{"role": "user", "content": message, "session": session}])
+        print()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else ":memory:")
+    main(sys.argv[1] if len(sys.argv) > 1 else "chat.db")

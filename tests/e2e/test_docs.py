@@ -126,18 +126,64 @@ def test_every_link_between_pages_leads_somewhere():
             assert (page.parent / target).exists(), f"{page.name} → {target}"
 
 
-@pytest.mark.parametrize(
-    "example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name
-)
-def test_an_example_runs(example: Path, tmp_path: Path) -> None:
+def test_the_pictures_are_small_and_load_nothing() -> None:
+    images = sorted((ROOT / "docs/images").iterdir())
+    assert [image.name for image in images] == ["demo.svg", "page.png"]
+    assert all(image.stat().st_size < 150_000 for image in images)
+    drawn = (ROOT / "docs/images/demo.svg").read_text("utf-8")
+    assert not re.findall(r"url\(\W*http|href=|@import|<script", drawn)
+
+
+def run_example(name: str, db: Path, typed: str = "") -> str:
     done = subprocess.run(
-        [sys.executable, str(example), str(tmp_path / "memory.db")],
+        [sys.executable, str(ROOT / "examples" / name), str(db)],
+        input=typed,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "Mira lives in Ghent" in done.stdout.split("> Where")[1]
+    return done.stdout
+
+
+def test_the_chat_loop_still_knows_in_its_second_run_what_it_was_told_in_the_first(
+    tmp_path: Path,
+) -> None:
+    db = tmp_path / "chat.db"
+    told = run_example(
+        "chat_loop.py", db, "My sister Mira lives in Ghent.\nWhere does Mira live?\n"
+    )
+    assert told.startswith("> I know nothing about that yet.\n> ")
+    assert "Mira lives in Ghent" in told
+    assert "Mira lives in Ghent" in run_example("chat_loop.py", db, "Where does Mira live?\n\n")
+
+
+def test_the_bot_of_a_group_answers_and_keeps_private_what_is_private(tmp_path: Path) -> None:
+    answers = re.findall(
+        r"^#(\w+) bot: (.*)$", run_example("group_bot.py", tmp_path / "bot.db"), re.M
+    )
+    places = [place for place, _ in answers]
+    assert places == ["general", "general", "private", "boats"]
+    oars, others, own, boats = (said for _, said in answers)
+    assert oars.endswith("Bo: I bring the spare oars.")
+    assert (others, boats) == ("I don't know.", "I don't know.")
+    assert "afraid of deep water" in own
+
+
+def test_the_coding_agent_follows_in_a_new_session_the_rules_of_its_project(tmp_path: Path) -> None:
+    said = run_example("coding_agent.py", tmp_path / "agent.db")
+    assert (
+        "Steps: edit the code for: Commit the fix for the login page., run make check, commit"
+        in said
+    )
+    assert "Known way: [procedural] Add an index to a table: 1. Write a migration" in said
+    assert said.endswith("In another project: No stored memory answers this question.\n")
+
+
+def test_every_example_is_run() -> None:
+    run = Path(__file__).read_text("utf-8")
+    for example in (ROOT / "examples").glob("*.py"):
+        assert f'"{example.name}"' in run, f"{example.name} is not run by a test"
 
 
 def test_the_concepts_list_the_weights_of_the_default_profile():
