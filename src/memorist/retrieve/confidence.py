@@ -35,14 +35,17 @@ def measure(search: SnapshotSearch, ranked: Sequence[Candidate]) -> dict[str, fl
     is_personal = bool(question.speakers) or cues.is_personal(question.text)
     is_request = question.kinds & cues.HAS_RULE
     is_unknown = not is_request and not missing.isdisjoint(question.names)
+    shared = max(count_shared(search, each) for each in ranked[:TOP])
+    is_covered = 0 < len(question.terms) <= shared  # such as "who is Jonas?"
+    is_general = cues.is_task(question.text) and not (is_personal or is_covered)
     size = math.log10(max(search.size, 1))
     return {
         "always": 1.0,
-        "shared": max(count_shared(search, each) for each in ranked[:TOP]),
+        "shared": shared,
         "meaning": meaning,
         "unknown_name": float(is_unknown),
         "personal": float(is_personal),
-        "general": float(not is_personal and cues.is_task(question.text)),
+        "general": float(is_general),
         "foreign": float(search.foreign is not None and search.foreign[ranked[0].position]),
         "size": size,
         "small": max(0.0, min(1.0, 2.0 - size)) * (meaning + 0.5 * is_personal),

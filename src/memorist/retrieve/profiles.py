@@ -97,7 +97,7 @@ OF_ANSWER = {
     "meaning": "the mean similarity in meaning of the five best",
     "unknown_name": "1 if the question has a name that no memory has, and is not a request",
     "personal": "1 if the question is about the person, or names a speaker",
-    "general": "1 if it is not, and requests something or asks for general knowledge",
+    "general": "1 if it is not, no memory has all its words, and it is a task or general knowledge",
     "foreign": "1 if the best memory or the question is not in English",
     "size": "logarithm of the number of memories, to base 10",
     "small": "how far `size` is below 2, at most 1, times `meaning` and half of `personal`",

@@ -14,7 +14,7 @@ from ..index.arrays import products
 from ..index.snapshot import Snapshot
 from ..ports import Reranker, Vectors
 from ..storage.queries import Reader
-from ..text.changes import says_more
+from ..text.changes import asks_for_another_part, says_more
 from ..types import REPLACES, Cut, Query
 from .features import Column
 from .profiles import Profile
@@ -34,9 +34,9 @@ async def put_current_first(
     """Put what may replace a candidate before it; if that is certain, in its place.
 
     A turn such as "it is ten now" may not match the question: it takes over the score and the
-    confidence of what it replaces. A candidate that says more than what was replaced stays, unless
-    a fact that was extracted from it and is still valid is found, too. A pinned one is always
-    returned with what may replace it.
+    confidence of what it replaces, unless the question is about another part of that. A candidate
+    that says more than what was replaced stays, unless a fact that was extracted from it and is
+    still valid is found, too. A pinned one is always returned with what may replace it.
     """
     by_id = {each.memory.id: each for each in ranked}
     restated: set[str] = set()
@@ -58,6 +58,8 @@ async def put_current_first(
             continue
         is_certain = old.memory.valid_to is not None
         if new is None and not is_certain and not old.memory.pinned:
+            continue
+        if asks_for_another_part(query.text, old.memory.text, memory.text):
             continue
         if new is None:
             new = replace(old, memory=memory, parts={}, features={}, score=0.0)

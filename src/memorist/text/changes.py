@@ -17,6 +17,7 @@ from typing import NamedTuple
 from .compare import RELATIVES
 from .cues import asking_share, is_english
 from .statements import Clause, parse_clause
+from .tokens import analyze_spoken
 from .values import Values, read_values
 
 _MOST_READ = 1000  # characters; what changed is said at once, or in a text of its own
@@ -29,6 +30,7 @@ _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 _SENTENCE = re.compile(r"[.!?;\n。！？]+\s*")
 _JOINED = re.compile(r"(?i)\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)(?:\s+\S+){3}")
+_PART = re.compile(r"(?i)[.!?;,\n。！？]+\s*|\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)\s")
 _LEAST_SAID = 4  # words of a sentence that says something by itself
 
 
@@ -89,6 +91,27 @@ def says_more(text: str) -> bool:
     read = text[:_MOST_READ]
     sentences = [each for each in _SENTENCE.split(read) if len(each.split()) >= _LEAST_SAID]
     return len(sentences) > 1 or _JOINED.search(read) is not None
+
+
+def asks_for_another_part(question: str, old: str, new: str) -> bool:
+    """Return whether a question is about a part of a text that a newer text does not replace.
+
+    >>> old = "Clara is vegetarian and I'm allergic to nuts"
+    >>> asks_for_another_part("What am I allergic to?", old, "Clara eats meat now")
+    True
+    >>> asks_for_another_part("What does Clara eat?", old, "Clara eats meat now")
+    False
+    """
+    if not says_more(old):
+        return False
+    parts = [frozenset(analyze_spoken(part)) for part in _PART.split(old[:_MOST_READ])]
+    asked, replaced = (
+        [len(part.intersection(analyze_spoken(text))) for part in parts] for text in (question, new)
+    )
+    if not max(asked) or not max(replaced):
+        return False
+    best = [place for place, count in enumerate(asked) if count == max(asked)]
+    return max(replaced[place] for place in best) < max(replaced)
 
 
 @dataclass(frozen=True)
