@@ -48,6 +48,14 @@ async def test_a_weak_answer_is_empty_and_says_why(ana: ScopedClient) -> None:
     assert f"confidence {found.confidence:.2f}" in found.explain()
 
 
+async def test_a_question_about_a_known_person_is_not_general_knowledge(ana: ScopedClient) -> None:
+    pork = "Give me a quick dinner for two, as always. My boyfriend Jonas doesn't eat pork."
+    notes = [{"content": f"Note {n}: the {n * 7919} goes to shelf {n}."} for n in range(40)]
+    await ana.remember([{"content": pork}, *notes])
+    assert texts_of(await ana.recall("Who is Jonas?"))[0] == pork
+    assert texts_of(await ana.recall("Who is Napoleon?")) == []
+
+
 async def test_at_zero_everything_that_matches_is_returned(ana: ScopedClient) -> None:
     for question in (UNRELATED, "cores of the build server"):
         usual = await ana.recall(question)

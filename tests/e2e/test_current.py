@@ -160,6 +160,15 @@ async def test_a_clause_among_others_replaces_the_older_value(
     assert old not in found
 
 
+async def test_a_question_about_another_part_is_answered_by_that_part(ana: ScopedClient) -> None:
+    both = "Clara is vegetarian and I'm allergic to shellfish, keep that in mind for restaurants"
+    moved = "Clara moved too by the way, she's in Leipzig now"
+    receipt = await ana.remember(chat("We plan a trip to Kyoto", both, "I got the job!", moved))
+    assert "replace" in (receipt.outcomes[-1].reason or "")
+    assert (await texts(ana, "What am I allergic to?"))[0] == both
+    assert (await texts(ana, "How is Clara?"))[0] == moved
+
+
 async def test_the_assistant_repeating_the_old_value_is_outdated_too(ana: ScopedClient) -> None:
     await ana.remember(
         chat("call me Alexandra", "A:Of course, Alexandra.", "Alex is fine actually, no need for Alexandra")
