@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 # Each module of `memorist.integrations`: the package that its framework is imported as, and the extra.
 ADAPTERS = {
     "anthropic": ("anthropic", "anthropic"),
+    "crewai": ("crewai", "crewai"),
     "langchain": ("langchain_core", "langchain"),
     "langgraph": ("langgraph.checkpoint", "langgraph"),
     "llama_index": ("llama_index.core", "llama-index"),
