@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from langchain_core.messages import (
     AIMessage,
@@ -17,7 +18,10 @@ from langchain_core.messages import (
 )
 
 from memorist import aio
+from memorist.client import Client
 from memorist.errors import InvalidInput
+from memorist.interfaces.rest.app import create_app
+from memorist.interfaces.rest.auth import Caller
 from memorist.scoped import ScopedClient
 
 CELLO = "I play the cello in a quartet."
@@ -105,6 +109,29 @@ async def test_a_conversation_of_a_provider_is_stored_and_the_receipt_says_what_
     assert found in ({}, {"3 found": "tool"})
     reasons = {outcome.reason for outcome in receipt.outcomes if outcome.status == "skipped"}
     assert reasons <= {"a system prompt", "a tool call or its result"}
+
+
+@pytest.mark.parametrize("shape", [each for each in SHAPES if each != "LangChain"])  # not JSON
+async def test_a_conversation_of_a_provider_is_stored_over_rest(
+    ana: ScopedClient, shape: str
+) -> None:
+    messages, wanted = SHAPES[shape]
+    caller = Caller(name="ana", user="ana", tenant="default")
+    engine = Client(ana.ctx)
+    transport = httpx.ASGITransport(create_app(engine, local=caller))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        given = {"messages": messages, "session": "s1"}
+        done = await client.post("/v1/memory/messages", json=given)
+        assert done.status_code == 201
+        outcomes = done.json()["outcomes"]
+        assert [outcome["status"] for outcome in outcomes] == wanted
+        reasons = {outcome["reason"] for outcome in outcomes if outcome["status"] == "skipped"}
+        assert reasons <= {"a system prompt", "a tool call or its result"}
+        for wrong in ({"rol": "user", "content": "x"}, {"role": "user"}, {"role": "Ana"}):
+            refused = await client.post("/v1/memory/messages", json={"messages": [wrong]})
+            assert refused.status_code == 422
+    found = await said(ana)
+    assert (found[CELLO], found[REPLY]) == ("user", "assistant")
 
 
 @pytest.mark.parametrize("name", ["timestamp", "created_at", "at"])

@@ -20,6 +20,7 @@ from pydantic import (
 from ... import dialects
 from ...manage.privacy import FIELDS
 from ...text import clock
+from ...text.authority import ROLE_WORDS
 from ...types import Filter, Hit, Labels, Memory, frozen
 
 # In JSON, 3.0 is an integer.
@@ -48,6 +49,7 @@ Tokens = Annotated[int, Field(ge=1, le=1_000_000), whole]
 Revision = Annotated[int, Field(ge=0, lt=2**31), whole]
 Metadata = dict[str, Any]
 KindName = Literal["episodic", "semantic", "procedural", "working", "insight"]
+ROLES = tuple(sorted(ROLE_WORDS))
 StateName = Literal["active", "compressed", "archived", "superseded", "soft_deleted"]
 _TIME = {"type": "string", "format": "date-time", "maxLength": 40}
 _DATE = {**_TIME, "format": "date"}
@@ -130,18 +132,21 @@ class FilterBody(Body):
 Where = Annotated[FilterBody, AfterValidator(FilterBody.filter)]
 
 
-class MessageBody(Body):
-    """One message of a conversation."""
+class MessageBody(BaseModel, extra="allow", strict=True):
+    """One message of a conversation, also as OpenAI, Anthropic and LangChain have it.
 
-    content: Annotated[str, StringConstraints(min_length=1)]
+    Text parts are stored. Tool calls and system prompts are skipped, and further fields ignored.
+    """
+
+    content: str | list[str | dict[str, Any]] | dict[str, Any] | None = None
     id: OptionalName = None
-    role: Literal["user", "assistant", "system"] = "user"
+    role: Literal[ROLES] = "user"
     name: OptionalName = None
     at: Moment | None = None
     session: OptionalName = None
 
 
-Message = Annotated[MessageBody, AfterValidator(MessageBody.model_dump)]
+Message = Annotated[MessageBody, AfterValidator(lambda given: given.model_dump(exclude_unset=True))]
 
 
 class EditBody(Body, json_schema_extra={"minProperties": 1}):
