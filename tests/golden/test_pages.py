@@ -37,6 +37,7 @@ VIEWS: dict[str, dict[str, str]] = {
     "GET /trash": {"trash": "/trash"},
     "GET /figures": {"figures": "/figures"},
     "GET /settings": {"settings": "/settings"},
+    "GET /import": {"import": "/import"},
     "GET /keys": {"keys": "/keys"},
     "GET /login": {"login": "/login?to=/trash"},
 }  # fmt: skip
@@ -70,6 +71,7 @@ ACTS: dict[str, list[tuple[str, dict[str, str]]]] = {
         ("/consent/{proposal}", {"decision": "deny"}),
     ],
     "POST /settings": [("/settings", {"memory_enabled": "1"})],
+    "POST /import": [("/import", {})],
     "POST /where": [("/where", {"space": "work", "session": "chat-1"})],
     "POST /incognito": [
         ("/incognito", {"session": "chat-1"}),
@@ -151,6 +153,20 @@ async def test_what_a_form_answers_is_frozen(
         texts.append(f"POST {address} {fields}\n{shown(answer, normal)}\n")
     name = "-".join(re.findall(r"\w+", route.removeprefix("POST ")))
     golden.check(f"pages/form-{name}.html", "\n".join(texts))
+
+
+async def test_what_an_import_answers_is_frozen(
+    golden: Golden, normal: Normalizer, place: Path
+) -> None:
+    said = b'[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "I row."}]'
+    async with serving(place) as (_, client):
+        proof = _PROOF.search((await client.get("/login")).text)
+        assert proof
+        with noting_templates():
+            answer = await client.post(
+                "/import", data={"csrf_token": proof[1]}, files={"file": ("chat.json", said)}
+            )
+    golden.check("pages/imported.html", shown(answer, normal))
 
 
 async def test_a_page_without_a_key_leads_to_the_login(

@@ -106,6 +106,9 @@ EXCHANGES: dict[str, list[Exchange]] = {
     "GET /v1/memory/export": [ask(space="work")],
     "GET /v1/user/export": [ask()],
     "DELETE /v1/user": [ask()],
+    "POST /v1/memory/import/file": [
+        Exchange(query={"name": "chat.json"}, body=[{"role": "user", "content": "I sold my bicycle."}, {"role": "x"}]),
+    ],
     "POST /v1/memory/import": [send(records=[{"id": "x1", "content": "I sold my bicycle.", "session": "chat-9"}])],
     "GET /v1/memory/stats": [ask()],
     "GET /v1/memory/costs": [ask()],

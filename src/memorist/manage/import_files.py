@@ -28,6 +28,7 @@ FEW_NAMES = 8
 class ImportReport:
     """What an import stored, and what it left out."""
 
+    new_memories: int = 0
     formats: Counter[str] = field(default_factory=Counter)  # entries read, by format
     outcomes: Counter[str] = field(default_factory=Counter)  # by status
     skipped: Counter[str] = field(default_factory=Counter)  # by reason
@@ -72,6 +73,7 @@ async def import_files(
     if me is None and not BETWEEN_PEOPLE.isdisjoint(found.files):
         await asyncio.to_thread(_require_name, found, mine.scope.user)
     report = ImportReport()
+    before = await _count_memories(mine)
     items = read(found, how)
     while batch := await asyncio.to_thread(lambda: list(islice(items, BATCH))):
         drafts = list(_select(batch, report, longest))
@@ -83,9 +85,15 @@ async def import_files(
                     report.refused[outcome.reason] += 1
         if on_progress is not None:
             on_progress(how.read, found.size)
+    report.new_memories = await _count_memories(mine) - before
     if me is not None and how.names and me.casefold() not in map(str.casefold, how.names):
         report.notes.append(f"No message is by {me!r}. The names are {_list(how.names)}.")
     return report
+
+
+async def _count_memories(mine: Writable) -> int:
+    stats = await mine.ctx.store.stats(mine.scope, mine.ctx.index.model)
+    return int(stats["memories"])
 
 
 def _select(

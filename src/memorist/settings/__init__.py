@@ -202,6 +202,8 @@ class Settings(BaseSettings):
     """Whether verbs and jobs are OpenTelemetry spans; needs the extra `otel`."""
     max_body_mb: AtLeastOne = 8
     """Maximum size of a request to `memorist serve` in MB."""
+    max_upload_mb: AtLeastOne = 2048
+    """Maximum size of a file that is uploaded to `memorist serve` to be imported, in MB."""
     rate_limit: NonNegativeInt = 6000
     """Requests per minute and caller of `memorist serve`; 0: no limit."""
     jwt_jwks: str | None = None
@@ -369,6 +371,7 @@ class Options(TypedDict, total=False):
     log: Literal["off", "text", "json"]
     otel: bool
     max_body_mb: int
+    max_upload_mb: int
     rate_limit: int
     jwt_jwks: str | None
     jwt_issuer: str | None

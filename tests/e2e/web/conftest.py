@@ -52,7 +52,8 @@ class Stage:
             "latest": "/", "search": "/?q=what+do+I+drink%3F&budget=300", "nothing": "/?q=zzz", "memory": f"/m/{tea}",
             "forget": f"/m/{tea}/forget", "threads": "/threads", "thread": "/threads?thread=chat-1",
             "relations": "/relations", "around": f"/relations?id={self.ids['honey']}", "decide": "/decide",
-            "trash": "/trash", "figures": "/figures", "settings": "/settings", "keys": "/keys", "login": "/login",
+            "trash": "/trash", "figures": "/figures", "settings": "/settings",
+            "import": "/import", "keys": "/keys", "login": "/login",
             "error": "/m/nothing", "docs": "/docs",
         }  # fmt: skip
 

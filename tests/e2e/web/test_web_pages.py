@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import memorist
+from e2e.imports.formats import chatgpt_chat, chatgpt_message
 from e2e.rest.conftest import ANA, serving
 from e2e.web.conftest import Stage, told
+from memorist.interfaces.rest import uploads
 from memorist.interfaces.web import graph, templates
 
 LOOKS = {"light": (1100, "light"), "dark on a phone": (390, "dark")}
@@ -246,6 +250,40 @@ def test_a_person_turns_memory_off_and_goes_incognito(acting: tuple[Any, dict[st
     assert note(page) == "Incognito mode ended."
     page.goto("/figures")
     assert "memory on, off, incognito: 3" in page.inner_text("main")
+
+
+@pytest.mark.parametrize(
+    "acting", [True, False], ids=["with script", "without script"], indirect=True
+)
+def test_a_person_imports_a_file_and_sees_progress_and_a_receipt(
+    acting: tuple[Any, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "PROGRESS_SECONDS", 0.001)
+    said = [chatgpt_message(f"m{each}", "user", f"My locker {each} is red.") for each in range(200)]
+    chat = chatgpt_chat("c1", chatgpt_message("m", "system", "You are ChatGPT."), *said)
+    file = tmp_path / "conversations.json"
+    file.write_text(json.dumps([chat]), "utf-8")
+    page, _ = acting
+    for expected in ("New memories: 200.", "New memories: 0."):
+        page.goto("/settings")
+        page.click("a[href='/import']")
+        page.set_input_files("#file", str(file))
+        page.click("button:text-is('Import')")
+        page.wait_for_selector("#receipt")
+        shown = page.inner_text("main")
+        assert "Read chatgpt: 200." in shown
+        assert expected in shown
+        assert "1 × a system prompt" in shown
+        assert page.locator("progress").count() >= 1
+        assert page.locator(".live > *").last.is_visible()
+        assert page.locator("progress").last.is_hidden()
+    page.goto("/import")
+    page.click("button:text-is('Import')")
+    assert page.url.endswith("/import")
+    file.write_bytes(b"\x00\x01")
+    page.set_input_files("#file", str(file))
+    page.click("button:text-is('Import')")
+    assert "has no known format" in page.inner_text("main")
 
 
 @pytest.mark.spec("THE-93")

@@ -80,7 +80,6 @@ def import_(
     if restore:
         raise InvalidInput("--restore is for an export of Memorist")
     target = call.scope(memory)
-    before = target.stats()["memories"]
     options: dict[str, Any] = {"from_": from_, "me": me, "since": since, "dry_run": dry_run}
     try:
         with progress("Importing", None, hidden=call.json) as advance:
@@ -92,8 +91,7 @@ def import_(
     except KeyboardInterrupt:
         print("Interrupted: run the same command again to continue.", file=sys.stderr)
         raise
-    new = target.stats()["memories"] - before
-    return _describe_report(report, None if dry_run else new, _name_waiting(memory))
+    return _describe_report(report, _name_waiting(memory), dry_run=dry_run)
 
 
 def _has_own_lines(path: str) -> bool:
@@ -112,25 +110,23 @@ def _has_own_lines(path: str) -> bool:
     return is_line or (detect(source) is None and source.suffix in ("", ".jsonl", ".ndjson"))
 
 
-def _describe_report(report: ImportReport, new: int | None, waiting: list[str]) -> object:
-    """Return the values, the text and the notes of an import, and its exit code.
-
-    `new` is the number of new memories, None if nothing was to be stored.
-    """
+def _describe_report(report: ImportReport, waiting: list[str], *, dry_run: bool) -> object:
+    """Return the values, the text and the notes of an import, and its exit code."""
     read = sum(report.formats.values())
     by_format = ", ".join(f"{name}: {count}" for name, count in report.formats.items())
-    text = f"Read {by_format or 'nothing'}; {'nothing stored' if new is None else f'{new} new memories'}"
+    stored = "nothing stored" if dry_run else f"{report.new_memories} new memories"
+    text = f"Read {by_format or 'nothing'}; {stored}"
     for status in ("refused", "conflict", "pending"):
         if report.outcomes[status]:
             text += f", {report.outcomes[status]} {status}"
-    if new is None:
+    if dry_run:
         for name, samples in report.samples.items():
             for sample in samples:
                 text += f"\n  {name}: {shorten(sample, 70, placeholder=' …')}"
     notes = [*report.notes]
     for reasons, verb in ((report.skipped, "Left out"), (report.refused, "Refused")):
         notes += [f"{verb}: {count} × {reason}" for reason, count in reasons.most_common(10)]
-    values = {"entries": read, "new_memories": new or 0, **vars(report)}
+    values = {"entries": read, **vars(report)}
     return values, text, notes + waiting, REFUSED if report.refused else OK
 
 

@@ -20,7 +20,6 @@ from pydantic import (
 from ... import dialects
 from ...manage.privacy import FIELDS
 from ...text import clock
-from ...text.authority import ROLE_WORDS
 from ...types import Filter, Hit, Labels, Memory, frozen
 
 # In JSON, 3.0 is an integer.
@@ -49,7 +48,7 @@ Tokens = Annotated[int, Field(ge=1, le=1_000_000), whole]
 Revision = Annotated[int, Field(ge=0, lt=2**31), whole]
 Metadata = dict[str, Any]
 KindName = Literal["episodic", "semantic", "procedural", "working", "insight"]
-ROLES = tuple(sorted(ROLE_WORDS))
+RoleName = Literal["user", "human", "assistant", "ai", "system", "developer", "tool", "function"]
 StateName = Literal["active", "compressed", "archived", "superseded", "soft_deleted"]
 _TIME = {"type": "string", "format": "date-time", "maxLength": 40}
 _DATE = {**_TIME, "format": "date"}
@@ -140,7 +139,7 @@ class MessageBody(BaseModel, extra="allow", strict=True):
 
     content: str | list[str | dict[str, Any]] | dict[str, Any] | None = None
     id: OptionalName = None
-    role: Literal[ROLES] = "user"
+    role: RoleName = "user"
     name: OptionalName = None
     at: Moment | None = None
     session: OptionalName = None

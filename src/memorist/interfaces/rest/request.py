@@ -31,11 +31,13 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ... import storage
 from ...client import Client
 from ...errors import Busy, KeyRefused, MemoristError
+from ...settings import Settings
 from ...telemetry import request_id
 from ...types import Memory
 from .. import codes
@@ -56,6 +58,8 @@ BODY_SECONDS = 10  # for a body to arrive, and more for each byte received
 SLOWEST = 10_000  # bytes per second
 MOST_REQUESTS = 256  # answered at the same time
 MAX_KEY_LENGTH = 200  # characters of an `Idempotency-Key`
+UPLOAD = "/v1/memory/import/file"
+_UPLOADS = (UPLOAD, "/import")  # files, which may be larger than other requests
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _CHANGING = {"write", "remember", "owner"}  # rights of routes that change something
@@ -161,15 +165,17 @@ class RequestMiddleware:
     logs requests."""
 
     app: ASGIApp
-    max_bytes: int
+    settings: Settings
     local_only: bool
     active: int = 0  # requests that are being answered
 
-    def check_size(self, size: int) -> None:
+    def check_size(self, path: str, size: int) -> None:
         """Raise HTTPException for a request that is too large."""
-        if size > self.max_bytes:
-            limit = f"A request has at most {self.max_bytes:,} bytes"
-            raise HTTPException(413, f"{limit}: send less at once, or raise `max_body_mb`")
+        name = "max_upload_mb" if path in _UPLOADS else "max_body_mb"
+        most: int = getattr(self.settings, name) << 20
+        if size > most:
+            limit = f"A request has at most {most:,} bytes"
+            raise HTTPException(413, f"{limit}: send less at once, or raise `{name}`")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -210,7 +216,7 @@ class RequestMiddleware:
                 raise HTTPException(408, "The body did not arrive in time", close) from error
             received += len(message.get("body", b""))
             has_body = message.get("more_body", False)
-            self.check_size(received)
+            self.check_size(scope["path"], received)
             return message
 
         self.active += 1
@@ -219,6 +225,8 @@ class RequestMiddleware:
                 raise Busy
             self.check(request)
             await self.app(scope, receive_limited, send_with_headers)
+        except ClientDisconnect:
+            pass  # nobody waits for an answer
         except Exception as error:
             if status:
                 raise
@@ -249,7 +257,7 @@ class RequestMiddleware:
             raise HTTPException(403, "Cross-site requests may not change anything")
         length = headers.get("content-length", "0")
         size = int(length) if length.isdigit() else sys.maxsize
-        self.check_size(size)
+        self.check_size(request.url.path, size)
 
 
 class StrictRequest(Request):
@@ -274,7 +282,8 @@ class AuthenticatedRoute(APIRoute):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.rights = tuple(rights(self.dependant))
-        self.openapi_extra = {"security": [{"key": []}] if self.rights else []}
+        self.openapi_extra = self.openapi_extra or {}
+        self.openapi_extra["security"] = [{"key": []}] if self.rights else []
         statuses = {500, 503}
         for right in self.rights:
             self.openapi_extra["x-right"] = right
@@ -301,7 +310,7 @@ class AuthenticatedRoute(APIRoute):
                 accept = {"Accept": "application/json"}
                 raise HTTPException(415, "Send application/json", headers=accept)
             key = strict.headers.get("idempotency-key")
-            if key is None or not _CHANGING & set(self.rights):
+            if key is None or self.path == UPLOAD or not _CHANGING & set(self.rights):
                 return await answer(strict)
             return await self.answer_once(strict, caller, key, answer)
 

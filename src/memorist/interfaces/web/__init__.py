@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import jinja2
 from fastapi import Request, Response
-from starlette.datastructures import ImmutableMultiDict
+from starlette.datastructures import ImmutableMultiDict, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, RedirectResponse
 
@@ -117,6 +117,7 @@ class PageRequest(Request):
     caller: Caller
     memories: ScopedClient  # the scope that the page shows
     fields = Form()  # of the form, or else of the query
+    upload: UploadFile | None = None  # of the form
 
     @property
     def engine(self) -> Client:
@@ -221,16 +222,31 @@ class PageRequest(Request):
     async def read_form(self) -> None:
         """Parse the form. Raises InvalidInput, or NotAllowed without the CSRF token."""
         media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-        try:
-            body = (await self.body()).decode()
-            form = Form(parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
-        except ValueError as error:
-            raise InvalidInput("The form data is malformed") from error
+        is_upload = media_type == "multipart/form-data" and self.url.path == "/import"
+        if is_upload:
+            form = await self._read_parts()
+        else:
+            try:
+                body = (await self.body()).decode()
+                form = Form(parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+            except ValueError as error:
+                raise InvalidInput("The form data is malformed") from error
         token = form.get("csrf_token", "").encode()
         is_ours = hmac.compare_digest(token, self.csrf_token.encode())
-        if media_type != "application/x-www-form-urlencoded" or not is_ours:
+        is_form = is_upload or media_type == "application/x-www-form-urlencoded"
+        if not is_form or not is_ours:
             raise NotAllowed("This form has expired. Go back, reload the page and try again")
         self.fields = form
+
+    async def _read_parts(self) -> Form:
+        """Return the fields of a form with a file, which is spooled to the disk."""
+        fields = []
+        for name, value in (await self.form(max_files=1, max_fields=MAX_FIELDS)).multi_items():
+            if isinstance(value, str):
+                fields.append((name, value))
+            else:
+                self.upload = value
+        return Form(fields)
 
     async def render(self, template: str, **values: Any) -> Response:
         """Render a page for its caller."""
@@ -308,6 +324,8 @@ def route(method: str, path: str, right: str = "") -> Callable[[H], H]:
                 return await answer(page)
             except (MemoristError, HTTPException) as error:
                 return page.show_error(error)
+            finally:
+                await page.close()  # the file of a form
 
         routes.append((path, method, handle))
         return answer

@@ -19,6 +19,7 @@ from ...errors import InvalidInput, NotAllowed, NotFound
 from ...storage.accounts import RIGHTS, Key
 from ...types import KINDS, STATES, Filter, Labels, Memory
 from . import PAGE_SIZE, PageRequest, Sessions, graph, route, routes, templates
+from . import imports as imports  # adds its routes
 
 RECENT = 200  # memories searched for threads
 DAYS = 30
