@@ -44,6 +44,10 @@ def test_small_talk_questions_and_guesses_give_no_fact(lang: str) -> None:
     }
 
 
+def test_an_abbreviation_does_not_end_a_sentence() -> None:
+    assert find("Ich wohne in St. Gallen.", "Ana") == ["Ana wohnt in St. Gallen."]
+
+
 def test_the_evidence_is_what_was_said() -> None:
     for row in ROWS:
         for fact in languages.find_facts(row["text"], who="Ana", at=AT):

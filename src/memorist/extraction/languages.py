@@ -28,9 +28,9 @@ LONGEST_CLAUSE = guard.LONGEST["evidence"]
 _OWNED: Sequence[Type] = ("relationship", "preference", "profile")  # types of `owned`, in order
 _WE = tokens.word_set("wir nous on nos noi nosotros nosotras gente")
 _WE_ENDINGS = ("mos", "amo")  # of plural verbs that need no pronoun
-_SENTENCE = re.compile(  # "3. Mai" does not end one
-    r"(?i)(?:[^.!?…\n]|\.(?=\w)|(?<=\d)\. ?(?=jan|feb|mär|maer|apr|mai|ju[nl]|aug|sep|okt|nov|dez))"
-    r"+[.!?…]*"
+_SENTENCE = re.compile(  # "3. Mai" and "Dr. Weber" do not end one
+    r"(?i)(?:[^.!?…\n]|\.(?=\w)|(?<=\d)\. ?(?=jan|feb|mär|maer|apr|mai|ju[nl]|aug|sep|okt|nov|dez)"
+    r"|(?:(?<=\b[dfhs]r)|(?<=\bst)|(?<=\b[ds]ra)|(?<=\bprof))\.(?= \w))+[.!?…]*"
 )
 _AFTERTHOUGHT = 3  # words; ", vielleicht" makes the clause before it unsure
 _ACCENT_COUNTS = re.compile(r"(?i)(?<=\bs)í\b|\b[èé]\b")  # "yes" and "is", not "if" and "and"
