@@ -21,7 +21,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import memorist
-from memorist.interfaces.cli import app
+from memorist.interfaces.cli import app, files
+from memorist.manage import import_files
 from memorist.ports import LlmUsage
 
 ROOT = Path(__file__).parents[2]
@@ -802,3 +803,17 @@ def test_the_shell_completes_commands(place: Path) -> None:
     }
     done = process(env={**os.environ, **asked})
     assert done.stdout.split() == ["vacuum"]
+
+
+def test_a_large_import_says_that_it_can_be_asked_before_its_vectors_are_there(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_files, "LARGE", 0)
+    monkeypatch.setattr(files, "MANY_VECTORS", 1)
+    chat = [
+        {"role": "user", "content": text} for text in ("I play the cello.", "I row on Mondays.")
+    ]
+    (place / "chat.json").write_text(json.dumps(chat), "utf-8")
+    done = run("import", place / "chat.json")
+    assert done.exit_code == 0
+    assert "2 memories are stored and found by their words." in done.stderr

@@ -140,7 +140,16 @@ def test_an_address_without_a_server_is_named(run: Run, server: Server) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["jobs run", "jobs worker", "db backup copy.db", "keys list", "stats --all", "undo 019a3c5e"],
+    [
+        "jobs run",
+        "jobs worker",
+        "db backup copy.db",
+        "keys list",
+        "stats --all",
+        "undo 019a3c5e",
+        "hook before Tea?",
+        "import chat.jsonl",
+    ],
 )
 def test_a_command_that_needs_the_database_says_so(run: Run, words: str) -> None:
     refused = run(*words.split())

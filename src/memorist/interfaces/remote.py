@@ -82,7 +82,7 @@ class Remote:
         return RemoteScope(self, user, space, Labels(**labels))
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
+        if name.startswith("__"):
             raise AttributeError(name)
         raise needs_database(self.url)
 
@@ -154,7 +154,7 @@ class RemoteVerbs:
         self._group = group
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("_"):
+        if name.startswith("__"):
             raise AttributeError(name)
         verb = ROUTES.get(f"{self._group}.{name}".lstrip("."))
         if verb is None:

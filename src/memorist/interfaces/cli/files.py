@@ -19,13 +19,14 @@ from ...storage.atomic import new_file
 from ...types import Outcome, frozen
 from .. import OK, REFUSED, Blocking, Call
 from .app import command, decode
-from .output import progress
+from .output import note, progress
 
 if TYPE_CHECKING:
     from ...manage.import_files import ImportReport
 
 BATCH = 64  # lines imported together: few enough for a moving progress bar
 MANY_TASKS = 8  # of extraction that wait after an import, each for up to 64 lines
+MANY_VECTORS = 1000  # that are computed after an import: a minute or more
 
 
 @frozen
@@ -86,6 +87,11 @@ def import_(
             report = target.import_files(path, on_progress=advance, **options)
         without = memory.stats()["without_embeddings"]
         if without and not dry_run:
+            if without > MANY_VECTORS:
+                note(
+                    f"{without:,} memories are stored and found by their words. Their vectors follow: "
+                    "you can ask now, or stop with Ctrl-C and run `memorist index` later."
+                )
             with progress("Embedding", without, hidden=call.json) as advance:
                 memory.index(progress=advance)
     except KeyboardInterrupt:
