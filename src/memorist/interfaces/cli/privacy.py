@@ -88,13 +88,13 @@ def erase(call: Call, memory: Blocking, *, yes: bool = False) -> object:
     if not yes:
         if call.json or not sys.stdin.isatty():
             raise InvalidInput(
-                f"Nothing was erased: {spaces} spaces of {scope.user!r}, but no terminal to confirm. "
-                "Pass --yes"
+                f"Nothing was erased of {scope.user!r} (spaces: {spaces}), because there is no "
+                "terminal to confirm it. Pass --yes"
             )
-        question = f"Erase everything of {scope.user!r} ({spaces} spaces) for good?"
+        question = f"Erase everything of {scope.user!r} for good (spaces: {spaces})?"
         typer.confirm(question, abort=True, err=True)
     done = memory.erase_user(scope.user, tenant=scope.tenant)
-    text = f"erased  {done.memories} memories in {len(done.spaces)} spaces, {done.keys} keys"
+    text = f"erased  memories: {done.memories}, spaces: {len(done.spaces)}, keys: {done.keys}"
     return done, text
 
 
