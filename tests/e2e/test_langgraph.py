@@ -21,7 +21,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
-from langgraph.store.base import BaseStore, GetOp, PutOp, SearchOp
+from langgraph.store.base import BaseStore, GetOp, InvalidNamespaceError, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, Send, interrupt
 
@@ -573,13 +573,13 @@ async def test_the_store_answers_as_the_one_in_memory_does(store: MemoristStore)
             asked = {
                 "query": " ".join(chance.sample(WORDS, 2)),
                 "filter": wanted,
-                "limit": 4,
-                "offset": 1,
+                "limit": 500,
             }
-            answers = [
-                [p[3] for p in plain(await each.asearch(namespace, **asked))]
-                for each in (store, other)
-            ]
+            found = [plain(await each.asearch(namespace, **asked)) for each in (store, other)]
+            ours, theirs = [{p[:2]: p[3] for p in each} for each in found]
+            assert all(theirs[key] <= score <= 1 for key, score in ours.items()), "words add to it"
+            answers = [sorted(each) for each in (ours, theirs)]
+            assert list(ours.values()) == sorted(ours.values(), reverse=True)
         else:
             found = [
                 plain(await each.asearch(namespace[:1], filter=wanted, limit=500))
@@ -647,6 +647,48 @@ def test_what_is_put_can_be_found_by_meaning_and_only_in_what_was_indexed(url: s
         assert [
             item.key for item in store.search(("docs",), query="a drink", limit=1, offset=1)
         ] == ["tea"]
+
+
+def test_search_finds_words_that_the_model_does_not_know(url: str) -> None:
+    with MemoristStore.from_url(url) as store:
+        for number in range(20):
+            store.put(("orders",), f"o{number}", {"text": f"Order QX{7000 + 13 * number} is paid."})
+        found = store.search(("orders",), query="what about QX7130?", limit=3)
+        assert found[0].key == "o10"
+        assert found[0].score > found[1].score + 0.1
+
+
+def test_words_are_found_without_a_model(url: str) -> None:
+    with MemoristStore.from_url(url, embedder="none") as store:
+        store.put(("n",), "tea", {"text": "tea in the kettle", "user": {"access-level": 3}})
+        store.put(("n",), "car", {"text": "the car is blue"})
+        found = store.search(("n",), query="Where is the kettle?")
+        assert [(item.key, item.score is None) for item in found] == [("tea", False), ("car", True)]
+        for level, count in ((3, 1), (4, 0), ({"$gt": 2}, 1)):
+            wanted = {"user.access-level": level}
+            assert len(store.search(("n",), filter=wanted)) == count
+
+
+async def test_the_names_of_a_sweeper_work_on_both_sides(url: str) -> None:
+    async with memorist.aio.open(url, embedder="none") as memory:
+        store = MemoristStore(memory.scope("ana"))
+        await store.aput(("n",), "k", {"x": 1}, ttl=0)
+        assert await store.start_ttl_sweeper() == 1
+        assert (await store.sweep_ttl(), await store.stop_ttl_sweeper()) == (0, 0)
+    with MemoristStore.from_url(url, embedder="none") as blocking:
+        assert (blocking.start_ttl_sweeper(), blocking.stop_ttl_sweeper(timeout=1)) == (0, 0)
+
+
+def test_the_index_of_other_stores_is_taken(tmp_path: Path) -> None:
+    def embed(texts: Any) -> Any:
+        return [[float("tea" in text), float("car" in text)] for text in texts]
+
+    index: Any = {"dims": 2, "embed": embed, "fields": ["about"]}
+    with MemoristStore.from_url(tmp_path / "m.db", index=index) as store:
+        assert store.index_config == index
+        store.put(("n",), "a", {"about": "tea", "text": "car"})
+        store.put(("n",), "b", {"about": "car", "text": "tea"})
+        assert [item.key for item in store.search(("n",), query="car")] == ["b", "a"]
 
 
 def test_without_a_model_a_question_is_no_filter(url: str) -> None:
@@ -763,7 +805,7 @@ def test_a_namespace_cannot_be_reached_by_a_label_with_a_dot(store: MemoristStor
             SearchOp(joined),
             PutOp(joined, "k", {"secret": "milk"}),
         ):
-            with pytest.raises(InvalidInput, match="without a dot"):
+            with pytest.raises(InvalidNamespaceError, match="period"):
                 store.batch([operation])
     assert store.list_namespaces() == [("users", "alice", "private")]
 

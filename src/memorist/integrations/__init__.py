@@ -46,6 +46,11 @@ class Bridge:
         future = self._submit(work)
         return await (work if future is None else asyncio.wrap_future(future))
 
+    def run_or_await(self, work: Coroutine[Any, Any, T]) -> T | Coroutine[Any, Any, T]:
+        """Run a coroutine and return its result, or return it to be awaited on its own loop."""
+        future = self._submit(work)
+        return work if future is None else future.result()
+
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """Yield the items of an async iterator."""
         while page := self.run(few(items, 1)):

@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import StoreDamaged
 from ..text import clock
@@ -31,13 +28,24 @@ _PUT = """INSERT INTO items
 VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, namespace, key) DO UPDATE SET
 value = excluded.value, updated_at = excluded.updated_at,
 ttl_minutes = excluded.ttl_minutes, expires_at = excluded.expires_at"""
-_PUT_VECTOR = """INSERT INTO item_vectors (scope, namespace, key, field, model, embedding)
-VALUES (?, ?, ?, ?, ?, ?)"""
+_PUT_TEXT = """INSERT INTO item_vectors (scope, namespace, key, field, model, embedding, terms)
+VALUES (?, ?, ?, ?, ?, ?, ?)"""
 _SAVE = """INSERT INTO supervisor_checkpoints
 (scope, id, user_id, thread_id, checkpoint_data, created_at, updated_at)
 VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, user_id, thread_id)
 DO UPDATE SET checkpoint_data = excluded.checkpoint_data, updated_at = excluded.updated_at
 RETURNING thread_id, created_at, updated_at"""
+
+
+class IndexedText(NamedTuple):
+    """A text of a document, as search needs it."""
+
+    namespace: str
+    key: str
+    field: str
+    model: str  # that embedded it; empty if none did
+    vector: bytes  # float32, little-endian
+    terms: bytes | None  # as `text.tokens` packs them; version 0.1 stored none
 
 
 class Document(NamedTuple):
@@ -87,21 +95,16 @@ class Documents:
         found = await self.store.rows(self.scope, sql, (clock.iso(now), *values))
         return [Document(*row) for row in found]
 
-    async def vectors(
-        self,
-        prefix: str,
-        model: str,
-        now: datetime,
-    ) -> list[tuple[DocumentKey, bytes]]:
-        """Return the vectors of one model in a namespace and those below it."""
+    async def texts(self, prefix: str, now: datetime) -> list[IndexedText]:
+        """Return the indexed texts in a namespace and those below it."""
         within, values = _within(prefix)
         # Few have expired: excluding them is cheaper than a join.
-        sql = f"""SELECT i.namespace, i.key, i.embedding FROM item_vectors i
-        WHERE i.scope = ?{within} AND i.model = ? AND (i.namespace, i.key) NOT IN
+        sql = f"""SELECT i.namespace, i.key, i.field, i.model, i.embedding, i.terms
+        FROM item_vectors i WHERE i.scope = ?{within} AND (i.namespace, i.key) NOT IN
         (SELECT namespace, key FROM items WHERE scope = ? AND expires_at <= ?)"""
         expired = (await self.store.number(self.scope), clock.iso(now))
-        found = await self.store.rows(self.scope, sql, (*values, model, *expired))
-        return [((row[0], row[1]), row[2]) for row in found]
+        found = await self.store.rows(self.scope, sql, (*values, *expired))
+        return [IndexedText(*row) for row in found]
 
     async def namespaces(self, now: datetime) -> list[str]:
         """Return the namespaces that have documents."""
@@ -113,15 +116,10 @@ class Documents:
         puts: Sequence[Document],
         deletes: Sequence[DocumentKey],
         now: datetime,
-        *,
-        model: str = "",
-        vectors: Mapping[tuple[str, ...], NDArray[np.float32]] | None = None,
+        texts: Sequence[IndexedText] = (),
     ) -> None:
         """Apply all changes or none. A document replaces the previous one and keeps its creation
-        date; the vectors are of one model, by namespace, key and field."""
-        embedded = []
-        for field, vector in (vectors or {}).items():
-            embedded.append((*field, model, np.asarray(vector, "<f4").tobytes()))
+        date."""
         documents = []
         stale = list(deletes)
         for put in puts:
@@ -133,7 +131,7 @@ class Documents:
             await tx.write_each(f"DELETE FROM items {_BY_KEY}", deletes)
             await tx.write_each(f"DELETE FROM item_vectors {_BY_KEY}", stale)
             await tx.write_each(_PUT, documents)
-            await tx.write_each(_PUT_VECTOR, embedded)
+            await tx.write_each(_PUT_TEXT, texts)
             if deletes:
                 tx.connection.wipe_after_commit()
 

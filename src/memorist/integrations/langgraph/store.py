@@ -18,6 +18,7 @@ import numpy as np
 from langgraph.store.base import (
     BaseStore,
     GetOp,
+    IndexConfig,
     Item,
     ListNamespacesOp,
     Op,
@@ -26,21 +27,39 @@ from langgraph.store.base import (
     SearchItem,
     SearchOp,
     TTLConfig,
+    ensure_embeddings,
     get_text_at_path,
+    validate_op_namespace,
 )
 
 from ...embedders import encode
 from ...errors import InvalidInput
-from ...index.arrays import products
-from ...ports import Vectors
+from ...index.snapshot import Snapshot
+from ...ports import IndexRow, Vectors
+from ...retrieve.features import SnapshotSearch
+from ...retrieve.profiles import DEFAULT
+from ...retrieve.question import understand
 from ...scoped import ScopedClient
-from ...storage.documents import Document, DocumentKey, Documents
+from ...storage.documents import Document, DocumentKey, Documents, IndexedText
 from ...sync import Blocking, BlockingScope, verb
-from ...text import clock, normalize
+from ...text import clock, normalize, tokens
 from .. import Bridge
 
 _MOST_MINUTES = 60 * 24 * 36_500
 _MOST_BYTES = 1_000
+_WORDS = DEFAULT.weights["sparse"] / DEFAULT.weights["semantic"]  # how far words raise a score
+# A row of the index with the columns that items do not have.
+_BLANK = IndexRow._make([None] * len(IndexRow._fields))._replace(
+    state="active",
+    kind="semantic",
+    created=0,
+    updated=0,
+    importance=0.0,
+    confidence=0.0,
+    pinned=False,
+    simhash=0,
+    flags=0,
+)
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "$gt": operator.gt,
     "$gte": operator.ge,
@@ -52,7 +71,7 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
 class MemoristStore(BaseStore):
     """Stores items in one scope and searches them with the embedding model of the memory.
 
-    `fields` are the paths whose text is embedded if a put names none; an empty list embeds nothing.
+    `fields` are the paths whose text is indexed if a put names none; an empty list indexes nothing.
     An expired item is no longer returned, and the next write deletes it, so no sweeper is needed.
     Raises InvalidInput for values that are not JSON or larger than `max_checkpoint_mb`,
     StoreUnavailable, EmbedderUnavailable.
@@ -66,13 +85,15 @@ class MemoristStore(BaseStore):
         *,
         fields: Sequence[str] = ("$",),
         ttl: TTLConfig | None = None,
+        index: IndexConfig | None = None,
     ) -> None:
         self.ttl_config = ttl
+        self.index_config = index
         self._inner = self  # `verb` runs its async methods on the loop
         self._loop = Bridge(scope)
         self._ctx = self._loop.scope.ctx
         self._items = Documents(self._ctx.store, scope.scope)
-        self._fields = tuple(fields)
+        self._fields = tuple((index or {}).get("fields") or fields)
 
     @classmethod
     @contextmanager
@@ -85,12 +106,18 @@ class MemoristStore(BaseStore):
         tenant: str | None = None,
         fields: Sequence[str] = ("$",),
         ttl: TTLConfig | None = None,
+        index: IndexConfig | None = None,
         **settings: Any,
     ) -> Iterator[MemoristStore]:
-        """Open a memory for a `with` block: a file, `:memory:` or `postgresql://…`."""
+        """Open a memory for a `with` block: a file, `:memory:` or `postgresql://…`.
+
+        `index` is that of LangGraph's other stores: its `fields`, and its `embed` as the embedder.
+        """
+        if index is not None and "embedder" not in settings:
+            settings["embedder"] = ensure_embeddings(index["embed"]).aembed_documents
         with Blocking.open(url, **settings) as memory:
             scope = memory.scope(user, space, tenant)
-            yield cls(scope, fields=fields, ttl=ttl)
+            yield cls(scope, fields=fields, ttl=ttl, index=index)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Answer the reads with the state before the batch, then apply the writes, all or none."""
@@ -103,9 +130,19 @@ class MemoristStore(BaseStore):
         now = self._ctx.clock()
         return await self._loop.wait(self._items.sweep(now))
 
-    sweep_ttl = verb(asweep_ttl)
+    def sweep_ttl(self) -> Any:
+        """Do the same, or return an awaitable on the event loop of an async scope."""
+        return self._loop.run_or_await(self.asweep_ttl())
+
+    def start_ttl_sweeper(self, *_: Any, **__: Any) -> Any:
+        """Sweep once. No thread is needed: see `asweep_ttl`."""
+        return self.sweep_ttl()
+
+    stop_ttl_sweeper = start_ttl_sweeper
 
     async def _batch(self, ops: Sequence[Op]) -> list[Result]:
+        for op in ops:
+            validate_op_namespace(op)
         now = self._ctx.clock()
         wanted = [_key(op.namespace, op.key) for op in ops if isinstance(op, GetOp)]
         stored = await self._items.get(wanted, now)
@@ -143,22 +180,14 @@ class MemoristStore(BaseStore):
         op: SearchOp,
         now: datetime,
     ) -> list[tuple[Document, float | None]]:
-        """Return the items under a prefix that match the filter; with a query, nearest first."""
-        prefix = _name(op.namespace_prefix)
+        """Return the items under a prefix that match the filter; with a query, best first."""
+        prefix = ".".join(op.namespace_prefix)
         end = op.offset + op.limit
         wanted = op.filter or {}
-        embedder = self._ctx.embedder
-        scores: dict[DocumentKey, float] = {}  # the cosine of the query and the best field
-        if op.query and embedder:
-            vectors = await self._items.vectors(prefix, embedder.model, now)
-            if vectors:
-                question = normalize.storable(op.query)
-                asked = await encode(embedder, [question])
-                keys, data = zip(*vectors, strict=True)
-                matrix = np.frombuffer(b"".join(data), "<f4").reshape(len(keys), -1)
-                cosines = products(matrix, asked[0])
-                for key, score in zip(keys, cosines.tolist(), strict=True):
-                    scores[key] = max(score, scores.get(key, -1.0))
+        scores: dict[DocumentKey, float] = {}
+        if op.query:
+            texts = await self._items.texts(prefix, now)
+            scores = await self._score(normalize.storable(op.query), texts, now)
             if not wanted and len(scores) >= end:
                 best = heapq.nsmallest(end, scores, key=lambda key: (-scores[key], key))
                 page = best[op.offset :]
@@ -177,9 +206,47 @@ class MemoristStore(BaseStore):
             if not wanted or holds(json.loads(item.value), wanted):
                 score = scores.get(item[:2])
                 matching.append((item, score))
-        # Items without a vector come last.
+        # Items that nothing is known of come last.
         matching.sort(key=lambda match: 2.0 if match[1] is None else -match[1])
         return matching[op.offset : end]
+
+    async def _score(
+        self, query: str, texts: Sequence[IndexedText], now: datetime
+    ) -> dict[DocumentKey, float]:
+        """Return the score of the best text of each item, by meaning and by words.
+
+        It is the cosine, or 0 without a vector, and shared words raise it towards 1.
+        """
+        embedder = self._ctx.embedder
+        if not texts:
+            return {}
+        asked = None
+        if embedder is not None:
+            (asked,) = await encode(embedder, [query])
+        rows = []
+        for number, text in enumerate(texts):
+            is_comparable = embedder is not None and text.model == embedder.model
+            vector = text.vector if is_comparable else None
+            rows.append(_BLANK._replace(row=number, terms=text.terms or b"", vector=vector))
+        dimensions = 1 if embedder is None else embedder.dimensions
+        snapshot = Snapshot.empty("", dimensions).extend(rows, [], 1)
+        search = SnapshotSearch(
+            profile=DEFAULT,
+            snapshot=snapshot,
+            question=understand(query, (), now, self._ctx.settings.language),
+            usable=snapshot.alive,
+            now=now,
+            vector=asked,
+        )
+        sparse = np.minimum(search.sparse, 1.0)
+        scores: dict[DocumentKey, float] = {}
+        for text, row, cosine, words in zip(texts, rows, search.cosine, sparse, strict=True):
+            if row.vector is None and not words:
+                continue
+            score = float(cosine + (1.0 - cosine) * _WORDS * words)
+            key = (text.namespace, text.key)
+            scores[key] = max(score, scores.get(key, -1.0))
+        return scores
 
     async def _change(self, ops: Mapping[DocumentKey, PutOp], now: datetime) -> None:
         embedder = self._ctx.embedder
@@ -191,8 +258,8 @@ class MemoristStore(BaseStore):
                 gone.append(key)
             else:
                 values[key] = to_json(op.value, most)
-        texts: dict[tuple[str, ...], str] = {}  # to embed, by namespace, key and field
-        for key in values if embedder else ():
+        texts: dict[tuple[str, str, str], str] = {}  # to index, by namespace, key and field
+        for key in values:
             index = ops[key].index
             for path in self._fields if index is None else index or ():
                 found = get_text_at_path(ops[key].value, path)
@@ -209,17 +276,18 @@ class MemoristStore(BaseStore):
                     f"ttl is a number of minutes from 0 to {_MOST_MINUTES:,}, not {minutes!r}"
                 )
             puts.append(Document(*key, value, at, at, minutes))
-        made: Iterable[Vectors] = ()
+        vectors: Iterable[Vectors] = [np.empty(0, np.float32)] * len(texts)
+        model = ""
         if embedder and texts:
-            words = list(texts.values())
-            made = await encode(embedder, words)
-        await self._items.change(
-            puts,
-            gone,
-            now,
-            model=self._ctx.index.model,
-            vectors=dict(zip(texts, made, strict=True)),
-        )
+            model = embedder.model
+            vectors = await encode(embedder, list(texts.values()))
+        indexed: list[IndexedText] = []
+        language = self._ctx.settings.language
+        for (place, text), vector in zip(texts.items(), vectors, strict=True):
+            numbers = np.asarray(vector, "<f4").tobytes()
+            terms = tokens.pack(map(tokens.term_id, tokens.analyze_spoken(text, language)))
+            indexed.append(IndexedText(*place, model, numbers, terms))
+        await self._items.change(puts, gone, now, indexed)
 
 
 def to_json(value: Mapping[str, Any], most_mb: int) -> str:
@@ -238,19 +306,9 @@ def to_json(value: Mapping[str, Any], most_mb: int) -> str:
     return text
 
 
-def _name(namespace: tuple[str, ...]) -> str:
-    """Return the labels joined by dots. Raises InvalidInput for a label that contains a dot."""
-    for label in namespace:
-        if not isinstance(label, str) or not label or "." in label:
-            raise InvalidInput(
-                f"The labels of a namespace must be text without a dot, not {namespace!r:.60}"
-            )
-    return ".".join(namespace)
-
-
 def _key(namespace: tuple[str, ...], key: str) -> DocumentKey:
     """Return the key of an item. Raises InvalidInput for names that a database cannot store."""
-    name = _name(namespace)
+    name = ".".join(namespace)
     key = str(key)
     both = name + key
     if normalize.storable(both) != both or len(both.encode()) > _MOST_BYTES:
@@ -306,12 +364,21 @@ def holds(value: Any, wanted: Any) -> bool:
             return all(compares(value, sign, bound) for sign, bound in wanted.items())
         if not isinstance(value, dict):
             return False
-        return all(holds(value.get(name), part) for name, part in wanted.items())
+        return all(holds(_find(value, name), part) for name, part in wanted.items())
     if isinstance(wanted, (list, tuple)):
         if not isinstance(value, list) or len(value) != len(wanted):
             return False
         return all(map(holds, value, wanted))
     return bool(value == wanted)
+
+
+def _find(value: Mapping[str, Any], name: str) -> Any:
+    """Return the part of a value with that name, or at that dotted path."""
+    if name in value or "." not in name:
+        return value.get(name)
+    first, rest = name.split(".", 1)
+    inner = value.get(first)
+    return _find(inner, rest) if isinstance(inner, dict) else None
 
 
 def compares(value: Any, sign: str, bound: Any) -> bool:

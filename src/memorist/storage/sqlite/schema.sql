@@ -322,7 +322,7 @@ CREATE TABLE item_vectors (
   key TEXT NOT NULL,
   field TEXT NOT NULL,
   model TEXT NOT NULL,
-  embedding BLOB NOT NULL,
+  embedding BLOB NOT NULL, terms BLOB,
   PRIMARY KEY (scope, namespace, key, field)
 );
 
