@@ -17,10 +17,12 @@ ROOT = Path(__file__).parents[2]
 ADAPTERS = {
     "anthropic": ("anthropic", "anthropic"),
     "crewai": ("crewai", "crewai"),
+    "google_adk": ("google.adk", "google-adk"),
     "langchain": ("langchain_core", "langchain"),
     "langgraph": ("langgraph.checkpoint", "langgraph"),
     "llama_index": ("llama_index.core", "llama-index"),
     "openai_agents": ("agents", "openai-agents"),
+    "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
 }
 
 

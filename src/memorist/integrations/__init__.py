@@ -1,14 +1,21 @@
-"""Integrations with agent frameworks, and how they run calls on the event loop of a memory."""
+"""Integrations with agent frameworks, and what they share: how they run calls on the event loop of a
+memory, and how they keep a conversation.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
+import json
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ..errors import InvalidInput, MemoristError
+from ..manage import privacy
+from ..manage.checkpoints import thread_name
 from ..scoped import ScopedClient
+from ..storage.documents import Transcript
 from ..sync import BlockingScope, few
 
 T = TypeVar("T")
@@ -67,3 +74,44 @@ class Bridge:
             work.close()
             raise MemoristError("This memory is closed: open it again")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
+class Conversation:
+    """The transcript of one conversation, and what is remembered of it."""
+
+    def __init__(
+        self,
+        scope: ScopedClient,
+        framework: str,
+        session: str,
+        *,
+        remember: bool = True,
+    ) -> None:
+        labels = replace(scope.labels, session=thread_name(session))
+        self.scope = ScopedClient(scope.ctx, scope.scope, labels, scope.offline)
+        self.transcript = Transcript(scope.ctx.store, scope.scope, f"{framework}.{session}")
+        self._remembers = remember
+
+    async def add(self, items: Sequence[Any], turns: Iterable[tuple[str, str]]) -> None:
+        """Append items to the transcript, and remember the turns: role and text of each.
+
+        Turns have no ids, because frameworks give the same id to messages of some models.
+        Raises InvalidInput if an item is not JSON, and Refused in an incognito session.
+        """
+        await privacy.refuse_incognito(self.scope)
+        try:
+            values = [json.dumps(item) for item in items]
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"An item of a conversation must be JSON: {error}") from error
+        await self.transcript.append(values, self.scope.ctx.clock())
+        longest = self.scope.ctx.settings.max_text_chars
+        said = []
+        for role, text in turns:
+            if text.strip() and len(text) <= longest:
+                said.append({"role": role, "content": text})
+        if said and self._remembers:
+            await self.scope.remember(said)
+
+    async def last(self, limit: int | None = None) -> list[Any]:
+        """Return the last items, or all, oldest first."""
+        return [json.loads(item) for item in await self.transcript.last(limit)]

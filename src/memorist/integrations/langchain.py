@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,16 +9,13 @@ from uuid import uuid4
 
 from ..errors import InvalidInput, MissingExtra, Refused
 from ..ingest import validation
-from ..manage import privacy
-from ..manage.checkpoints import thread_name
 from ..manage.recall import UNLIMITED
 from ..readers.provider_messages import text_of
 from ..retrieve.profiles import Profile
 from ..scoped import ScopedClient
-from ..storage.documents import Transcript
 from ..sync import BlockingScope
 from ..types import Draft, Hit, Memory
-from . import Bridge
+from . import Bridge, Conversation
 
 try:
     import langchain_core  # noqa: F401
@@ -116,11 +112,7 @@ class MemoristChatMessageHistory(BaseChatMessageHistory):
     ) -> None:
         self.session_id = session_id
         self._bridge = Bridge(scope)
-        inner = self._bridge.scope
-        labels = replace(inner.labels, session=thread_name(session_id))
-        self._scope = ScopedClient(inner.ctx, inner.scope, labels, inner.offline)
-        self._remembers = remember
-        self._transcript = Transcript(inner.ctx.store, inner.scope, f"langchain.{session_id}")
+        self._kept = Conversation(self._bridge.scope, "langchain", session_id, remember=remember)
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
@@ -141,31 +133,19 @@ class MemoristChatMessageHistory(BaseChatMessageHistory):
 
     def clear(self) -> None:
         """Delete the messages. What was remembered of them stays."""
-        self._bridge.run(self._transcript.clear())
+        self._bridge.run(self._kept.transcript.clear())
 
     async def aclear(self) -> None:
         """Delete the messages. What was remembered of them stays."""
-        await self._bridge.wait(self._transcript.clear())
+        await self._bridge.wait(self._kept.transcript.clear())
 
     async def _read(self) -> list[BaseMessage]:
-        stored = await self._transcript.last()
-        return messages_from_dict([json.loads(each) for each in stored])
+        return messages_from_dict(await self._kept.last())
 
     async def _add(self, messages: Sequence[BaseMessage]) -> None:
-        await privacy.refuse_incognito(self._scope)
-        try:
-            values = [json.dumps(message_to_dict(each)) for each in messages]
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput(f"A message of a history must be JSON: {error}") from error
-        await self._transcript.append(values, self._scope.ctx.clock())
-        longest = self._scope.ctx.settings.max_text_chars
-        turns = []
-        for each in messages:
-            text = text_of(each.content)
-            if each.type in ROLES and text.strip() and len(text) <= longest:
-                turns.append({"role": ROLES[each.type], "content": text})
-        if turns and self._remembers:
-            await self._scope.remember(turns)
+        said = [each for each in messages if each.type in ROLES]
+        turns = [(ROLES[each.type], text_of(each.content)) for each in said]
+        await self._kept.add([message_to_dict(each) for each in messages], turns)
 
 
 class MemoristVectorStore(VectorStore):
