@@ -209,6 +209,28 @@ def test_what_was_deleted_can_be_added_again(ana: Any) -> None:
     assert store.similarity_search("balcony")[0].id == "a"
 
 
+def test_many_documents_are_added_and_erased_at_once(tmp_path: Path) -> None:
+    with memorist.open(":memory:", state_dir=tmp_path, embedder="hashing") as memory:
+        store = adapter.MemoristVectorStore(memory.scope("ana"))
+        ids = [f"d{number}" for number in range(1_100)]
+        store.add_texts([f"This is the document {id}." for id in ids], ids=ids)
+        assert [each.id for each in store.get_by_ids(ids)] == ids
+        store.delete(ids[:1_050])
+        assert [each.id for each in store.get_by_ids(ids)] == ids[1_050:]
+
+
+def test_adding_the_same_again_changes_nothing_and_another_text_replaces(ana: Any) -> None:
+    store = adapter.MemoristVectorStore(ana)
+    store.add_documents(FLAT, ids=["a", "b", "c"])
+    before = [(each.id, each.revision) for each in ana.list()]
+    store.add_documents(FLAT, ids=["a", "b", "c"])
+    assert [(each.id, each.revision) for each in ana.list()] == before
+    store.add_texts(["The flat has two balconies."], [{"page": 9}], ids=["a"])
+    (found,) = store.get_by_ids(["a"])
+    assert (found.page_content, found.metadata) == ("The flat has two balconies.", {"page": 9})
+    assert len(store.similarity_search("balcony", k=9)) == 3
+
+
 def test_a_long_document_stays_in_one_piece(ana: Any) -> None:
     text = "\n\n".join(
         f"Section {number}. {'The lease goes on. ' * 40}".strip() for number in range(9)

@@ -44,6 +44,7 @@ async def test_what_is_flushed_is_remembered_with_its_session(memory: Any) -> No
     assert not [text for text, _ in stored if "tool output" in text or "helpful" in text]
     shown = await history.aget(input="What is my cat called?")
     assert "My cat is called Mochi." in str(shown[0].content)
+    await history.sql_store._async_engine.dispose()  # LlamaIndex leaves its own database open
 
 
 async def test_users_are_apart_and_nothing_is_shown_for_nothing(memory: Any) -> None:

@@ -14,6 +14,7 @@ from ..readers.provider_messages import text_of
 from ..retrieve.profiles import Profile
 from ..scoped import ScopedClient
 from ..sync import BlockingScope
+from ..text import normalize
 from ..types import Draft, Hit, Memory
 from . import Bridge, Conversation
 
@@ -37,7 +38,7 @@ from pydantic import PrivateAttr
 __all__ = ["MemoristChatMessageHistory", "MemoristRetriever", "MemoristVectorStore"]
 
 DOCUMENT_ID = "langchain_id"  # key in the metadata of a memory that is a document
-PAGE = 1000  # documents read at once
+PAGE = 500  # ids in one filter
 ROLES = {"human": "user", "ai": "assistant"}
 DOCUMENTS = Profile(
     name="documents",
@@ -308,7 +309,9 @@ class MemoristVectorStore(VectorStore):
             validation.text(text, longest)
             metadata = validation.metadata({**about, DOCUMENT_ID: id})
             if id in known:
-                await self._scope.edit(known[id].id, text, metadata=metadata)
+                old = known[id]
+                if (old.text, dict(old.metadata)) != (normalize.clean(text), metadata):
+                    await self._scope.edit(old.id, text, metadata=metadata)
                 continue
             drafts[id] = Draft(
                 text=text,
@@ -324,8 +327,8 @@ class MemoristVectorStore(VectorStore):
         return named
 
     async def _delete(self, ids: Sequence[str] | None) -> bool:
-        for memory in (await self._find(ids)).values():
-            await self._scope.forget(memory.id)
+        for where in _select(ids):
+            await self._scope.forget_where(where=where, dry_run=False)
         return True
 
     async def _get(self, ids: Sequence[str]) -> list[Document]:
@@ -349,24 +352,21 @@ class MemoristVectorStore(VectorStore):
         )
         return [(_to_document(hit.memory), hit.score) for hit in found.hits]
 
-    async def _find(self, ids: Sequence[str] | None) -> dict[str, Memory]:
-        """Return the memories of documents by the ids of these, or of all documents."""
+    async def _find(self, ids: Sequence[str]) -> dict[str, Memory]:
+        """Return the memories of documents, by the ids of these."""
         found: dict[str, Memory] = {}
-        wanted = [{"exists": True}] if ids is None else _in_pages(ids)
-        for condition in wanted:
-            cursor = None
-            while True:
-                where = {"metadata": {DOCUMENT_ID: condition}}
-                page = await self._scope.list(where, limit=PAGE, cursor=cursor)
-                found |= {memory.metadata[DOCUMENT_ID]: memory for memory in page}
-                cursor = page.cursor
-                if cursor is None:
-                    break
+        for where in _select(ids):
+            page = await self._scope.list(where, limit=PAGE)
+            found |= {memory.metadata[DOCUMENT_ID]: memory for memory in page}
         return found
 
 
-def _in_pages(ids: Sequence[str], most: int = 500) -> list[Any]:
-    return [list(ids[start : start + most]) for start in range(0, len(ids), most)]
+def _select(ids: Sequence[str] | None) -> list[dict[str, Any]]:
+    """Return filters for the documents with these ids, a page each; without ids, one for all."""
+    conditions: list[Any] = [{"exists": True}]
+    if ids is not None:
+        conditions = [list(ids[start : start + PAGE]) for start in range(0, len(ids), PAGE)]
+    return [{"metadata": {DOCUMENT_ID: condition}} for condition in conditions]
 
 
 def _to_document(memory: Memory) -> Document:
