@@ -19,7 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from .custom import Call, CustomDetector, CustomEmbedder, CustomModel, CustomReranker, find_call
+from .custom import (
+    CustomCall,
+    CustomDetector,
+    CustomEmbedder,
+    CustomModel,
+    CustomReranker,
+    find_call,
+)
 from .errors import MemoristError
 from .llms import find_problems
 from .text.prompts import Prompt, object_schema
@@ -41,7 +48,7 @@ ASK = Prompt(
 )
 
 
-async def check_embedder(call: Call) -> None:
+async def check_embedder(call: CustomCall) -> None:
     """Check that vectors are valid, the same each time, and nearer for what is more alike."""
     model = await CustomEmbedder.open(call)
     again = await CustomEmbedder.open(call)
@@ -62,7 +69,7 @@ async def check_embedder(call: Call) -> None:
         await model.encode_batch([text])
 
 
-async def check_reranker(call: Call) -> None:
+async def check_reranker(call: CustomCall) -> None:
     """Check that scores are from 0 to 1, the same each time, and higher for the answer."""
     model = CustomReranker(call)
     scores = await model.score(ASKED, [MARKET, TEA])
@@ -76,7 +83,7 @@ async def check_reranker(call: Call) -> None:
     await model.score(ASKED, ODD)
 
 
-async def check_llm(call: Call) -> None:
+async def check_llm(call: CustomCall) -> None:
     """Check that an answer fits the schema of the prompt, and reports what it cost."""
     answer = await CustomModel(call, TIMEOUT).answer(ASK)
     problem = next(find_problems(answer.value, ASK.schema), "")
@@ -85,7 +92,7 @@ async def check_llm(call: Call) -> None:
     assert answer.tokens_out >= 0, "The output tokens of the answer are negative"
 
 
-async def check_entities(call: Call) -> None:
+async def check_entities(call: CustomCall) -> None:
     """Check that names are found as they are written in the text."""
     model = CustomDetector(call)
     with_names, _ = await model.detect([NAMES, ""])
@@ -96,7 +103,7 @@ async def check_entities(call: Call) -> None:
     await model.detect(ODD)
 
 
-CHECKS: dict[str, Callable[[Call], Awaitable[None]]] = {
+CHECKS: dict[str, Callable[[CustomCall], Awaitable[None]]] = {
     "embedder": check_embedder,
     "reranker": check_reranker,
     "llm": check_llm,
@@ -130,7 +137,7 @@ def check(setting: str, given: Any) -> None:
 
 
 @asynccontextmanager
-async def _watch_loop(call: Call) -> AsyncIterator[None]:
+async def _watch_loop(call: CustomCall) -> AsyncIterator[None]:
     """Raise AssertionError if the event loop stood still meanwhile."""
     longest = 0.0
 

@@ -37,7 +37,7 @@ PROBE = "Ana moved to Lisbon in May and drinks green tea."  # changing it rename
 LARGEST = 4  # numbers of a vector that tell one model from another
 
 
-class Call:
+class CustomCall:
     """The method or function of the caller: an async one runs on the event loop, any other in a
     thread of its own, one call at a time.
     """
@@ -61,7 +61,7 @@ class Call:
         self._thread = WorkerThread(f"memorist-{setting}", closed)
 
     @classmethod
-    def of_plugin(cls, setting: str, name: str, failure: type[ProviderFailed]) -> Call:
+    def of_plugin(cls, setting: str, name: str, failure: type[ProviderFailed]) -> CustomCall:
         """Return what an installed plug-in provides. Raises Misconfigured."""
         kind, _, rest = name.partition(":")
         try:
@@ -107,13 +107,13 @@ class Call:
 class CustomEmbedder:
     """An Embedder of the caller. Without a `model` of its own it is named by what it returns."""
 
-    def __init__(self, call: Call, model: str, dimensions: int) -> None:
+    def __init__(self, call: CustomCall, model: str, dimensions: int) -> None:
         self._call = call
         self.model = model
         self.dimensions = dimensions
 
     @classmethod
-    async def open(cls, call: Call) -> Embedder:
+    async def open(cls, call: CustomCall) -> Embedder:
         """Ask for one vector unless it says its model and dimensions. Raises ProviderFailed."""
         model = getattr(call.given, "model", None)
         dimensions = getattr(call.given, "dimensions", None)
@@ -167,7 +167,7 @@ def fingerprint(vector: Vectors) -> str:
 class CustomReranker:
     """A Reranker of the caller."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: CustomCall) -> None:
         self._call = call
         self.name = call.name
 
@@ -197,7 +197,7 @@ class CustomReranker:
 class CustomDetector:
     """An EntityDetector of the caller; a function gets one text at a time."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: CustomCall) -> None:
         self._call = call
         self.name = call.name
 
@@ -232,7 +232,7 @@ def _read_names(names: Iterable[Any]) -> list[Entity]:
 class CustomModel(CheckedModel):
     """A LanguageModel of the caller; a function gets one prompt as text, and returns text."""
 
-    def __init__(self, call: Call, timeout: float) -> None:
+    def __init__(self, call: CustomCall, timeout: float) -> None:
         super().__init__(call.name, timeout)
         self._call = call
 
@@ -267,9 +267,9 @@ FAILURES: dict[str, type[ProviderFailed]] = {
 }
 
 
-def find_call(setting: str, given: Any) -> Call:
+def find_call(setting: str, given: Any) -> CustomCall:
     """Return the caller's own model, or that of an installed plug-in. Raises Misconfigured."""
     failure = FAILURES[setting]
     if isinstance(given, str):
-        return Call.of_plugin(setting, given, failure)
-    return Call(setting, given, failure)
+        return CustomCall.of_plugin(setting, given, failure)
+    return CustomCall(setting, given, failure)
