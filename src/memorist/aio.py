@@ -287,7 +287,7 @@ def _is_own(given: object) -> bool:
     return given is not None and not isinstance(given, str)
 
 
-async def _embedder(settings: Settings, own: custom.Call | None) -> Embedder | None:
+async def _embedder(settings: Settings, own: custom.CustomCall | None) -> Embedder | None:
     kind, _, name = settings.embedder.partition(":")
     model: Embedder
     match "own" if own else kind:
@@ -324,7 +324,7 @@ def _multilingual(settings: Settings) -> Embedder | None:
     return Multilingual()
 
 
-def language_model(settings: Settings, own: custom.Call | None = None) -> Breaker | None:
+def language_model(settings: Settings, own: custom.CustomCall | None = None) -> Breaker | None:
     """Return the language model behind a circuit breaker. Raises Misconfigured."""
     kind, _, named = settings.llm.partition(":")
     if own or kind not in ("none", "openai", "anthropic"):
@@ -350,14 +350,14 @@ def _key(setting: str, given: SecretStr | None, url: str | None, variable: str) 
     return os.environ[variable]
 
 
-def _entities(settings: Settings, own: custom.Call | None) -> EntityDetector | None:
+def _entities(settings: Settings, own: custom.CustomCall | None) -> EntityDetector | None:
     if own is None and settings.entities == "rules":
         return None
     return custom.CustomDetector(own or custom.find_call("entities", settings.entities))
 
 
 def _reranker(
-    settings: Settings, embedder: Embedder | None, own: custom.Call | None
+    settings: Settings, embedder: Embedder | None, own: custom.CustomCall | None
 ) -> Reranker | None:
     if own or settings.reranker not in ("none", "maxsim", "cross-encoder"):
         return custom.CustomReranker(own or custom.find_call("reranker", settings.reranker))
