@@ -111,6 +111,34 @@ def test_a_hook_reports_what_a_session_changed_only_to_others(run: Run, tmp_path
     assert "Memory updates" not in prompt("What is the staging host called?")
 
 
+def test_the_hook_after_a_reply_compares_it_with_what_was_recalled(
+    run: Run, server: Server, tmp_path: Path
+) -> None:
+    def waiting() -> list[str]:
+        with server.client("laptop") as client:
+            saved = client.get("/v1/memory/checkpoints", params={"space": "builds"}).json()
+        return [each["thread"] for each in saved]
+
+    def hook(when: str, **event: str) -> Result:
+        given = {"session_id": "s7", "cwd": str(tmp_path), **event}
+        return run("hook", when, given=json.dumps(given))
+
+    run("remember", "Our build server is called pelican.", "--space", "builds")
+    (tmp_path / ".memorist").write_text('space = "builds"\n', "utf-8")
+    question = "What is our build server called?"
+    assert "pelican" in hook("prompt", prompt=question).stdout
+    assert waiting() == ["hook: s7"]
+    lines = [
+        {"type": "user", "message": {"content": question}},
+        {"type": "assistant", "uuid": "a1", "message": {"content": "It is called pelican."}},
+    ]
+    transcript = tmp_path / "transcript.jsonl"
+    transcript.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    done = hook("stop", transcript_path=str(transcript))
+    assert (done.exit_code, done.stderr) == (OK, "")
+    assert waiting() == [], "what was recalled was compared with the reply"
+
+
 def test_a_service_key_acts_for_the_user_that_the_command_names(run: Run) -> None:
     assert run("remember", "I collect stamps.", "--user", "bo", key="bot").exit_code == OK
     assert "stamps" in run("recall", "What do I collect?", "--user", "bo", key="bot").stdout

@@ -187,11 +187,15 @@ class RemotePrivacy(RemoteVerbs):
 
 
 class RemoteCheckpoints(RemoteVerbs):
-    """The verbs for checkpoints. `save` has a body of its own."""
+    """The verbs for checkpoints. The routes of two of them are written by hand."""
 
     def save(self, thread: str, data: Mapping[str, Any]) -> None:
         path = f"/v1/memory/checkpoints/{quote(thread, safe='')}"
         self._place.request(f"PUT {path}", query=self._place.names, body=data)
+
+    def load(self, thread: str) -> dict[str, Any]:
+        saved: dict[str, Any] = self._place.send(ROUTES["rest.load_checkpoint"], {"thread": thread})
+        return saved
 
 
 class RemoteScope(RemoteVerbs):
