@@ -530,7 +530,7 @@ def test_every_feature_that_a_weight_may_name_is_computed() -> None:
 
 
 def test_any_profile_may_weigh_the_turns_around_a_memory() -> None:
-    weighed = replace(THEORIA, weights={"semantic": 1.0, "neighbours": 0.5, "session": 0.25})
+    weighed = replace(THEORIA, weights={"semantic": 1.0, "neighbors": 0.5, "session": 0.25})
     vectors = [np.array(each, "<f4").tobytes() for each in ([1, 0], [0, 1], [0, 1])]
     sessions = ["one", "one", "two"]
     rows = [row(row=i, session=sessions[i], sequence=i, vector=vectors[i]) for i in range(3)]

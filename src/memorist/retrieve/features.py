@@ -367,7 +367,7 @@ COMPUTED: dict[str, Feature] = {
     "sparse": lambda search, at: search.sparse[at],
     "semantic": lambda search, at: search.semantic[at],
     "multilingual": lambda search, at: None if search.second is None else search.multilingual[at],
-    "neighbours": lambda search, at: search.around[at],
+    "neighbors": lambda search, at: search.around[at],
     "answers": lambda search, at: search.answers[at],
     "session": lambda search, at: search.session[at],
     "summary": summary,

@@ -25,7 +25,7 @@ FEATURES = {
     "relevance": "`semantic` where the memory has a vector, else `sparse`",
     "fused": "reciprocal rank fusion of the sparse and the dense ranking",
     "lexical": "words of the question that occur in the memory",
-    "neighbours": "the better match of the turns before and after",
+    "neighbors": "the better match of the turns before and after",
     "answers": "the match of the turn before, if that ends in a question",
     "session": "the best match of the session",
     "summary": "the memory's own match again, if it summarizes others",
@@ -184,7 +184,7 @@ DEFAULT = Profile(
         "sparse": 0.7,  # BM25 as a share of what the question's terms could reach
         "semantic": 0.9,  # cosine
         "multilingual": 0.6,  # cosine by the second model
-        "neighbours": 0.35,  # the better match of the turns before and after
+        "neighbors": 0.35,  # the better match of the turns before and after
         "answers": 0.2,  # the turn before asks what the question asks
         "session": 0.25,  # the best match of the session
         "summary": 0.8,  # its own match again: as much as the three above add to a turn
