@@ -119,11 +119,14 @@ class CustomEmbedder:
         dimensions = getattr(call.given, "dimensions", None)
         if isinstance(model, str) and model and isinstance(dimensions, int):
             return cls(call, model, dimensions)
-        made = np.asarray(await call([PROBE]), np.float32)
+        wanted = f"Setting 'embedder': {call.name} has to return one row of numbers for each text"
+        try:
+            made = np.asarray(await call([PROBE]), np.float32)
+        except (TypeError, ValueError) as error:
+            raise Misconfigured(f"{wanted}: {error}") from error
         if made.ndim != 2 or len(made) != 1:
             raise Misconfigured(
-                f"Setting 'embedder': {call.name} has to return one row of numbers for each text,"
-                f" but returned an array of shape {made.shape} for one text"
+                f"{wanted}, but returned an array of shape {made.shape} for one text"
             )
         if not isinstance(model, str) or not model:
             model = f"{call.name}-{fingerprint(made[0])}"

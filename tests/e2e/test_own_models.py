@@ -142,6 +142,8 @@ def test_a_function_keeps_its_name_and_another_function_gets_another(tmp_path: P
     with memorist.open(path, embedder=count_words_) as memory:
         assert memory.stats()["model"] != first, "the vectors of two functions are not compared"
         assert memory.stats()["without_embeddings"] == 1
+        memory.index()
+        assert memory.stats()["without_embeddings"] == 0
 
 
 def test_an_object_of_the_caller_stays_open_and_forgets() -> None:
@@ -177,6 +179,7 @@ async def test_a_blocking_function_does_not_block_the_event_loop() -> None:
     [
         (lambda texts: [[1.0, 2.0]] * 7, r"returned an array of shape \(7, 2\) for one text"),
         (lambda texts: 3, r"shape \(\)"),
+        (lambda texts: (text for text in texts), "one row of numbers for each text: "),
         (Port, "not the class Port"),
         (3.5, "an object with the method 'encode_batch', not <class 'float'>"),
         ("minlm", "there is no 'minlm'; choose one of minilm, hashing, none, openai, openai:MODEL"),
@@ -345,14 +348,14 @@ def answer_city(prompt: str) -> str:
     return '{"city": "Porto"}'
 
 
-async def test_our_own_models_conform() -> None:
+@pytest.mark.slow
+async def test_the_packaged_models_conform() -> None:
     model = MiniLM()
     try:
         await conformance.acheck("embedder", model)
         await conformance.acheck("reranker", MaxSim(model))
     finally:
         await model.close()
-    await conformance.acheck("embedder", Hashing())
 
 
 @pytest.mark.parametrize(
@@ -360,6 +363,7 @@ async def test_our_own_models_conform() -> None:
     [
         ("embedder", count_words_async),
         ("embedder", Blocking()),
+        ("embedder", Hashing()),
         ("llm", answer_city),
         ("reranker", lambda question, texts: [float("tea" in text) for text in texts]),
         ("entities", lambda text: [name for name in ("Anna Weber", "Lisbon") if name in text]),
