@@ -18,7 +18,7 @@ from memorist.errors import InvalidInput, NotFound, RevisionConflict, StoreDamag
 from memorist.index import SnapshotCache
 from memorist.manage.checkpoints import Checkpoints
 from memorist.settings import allowlists, load
-from memorist.storage.documents import Document, Documents
+from memorist.storage.documents import Document, Documents, IndexedText, Transcript
 from memorist.storage.graph_checkpoints import (
     GraphCheckpoints,
     GraphState,
@@ -478,8 +478,8 @@ def document(namespace: str, key: str, value: str = "{}", minutes: float | None 
     return Document(namespace, key, value, clock.iso(NOW), clock.iso(NOW), minutes)
 
 
-def vector(*numbers: float) -> Any:
-    return np.array(numbers, np.float32)
+def indexed(field: str, *numbers: float) -> IndexedText:
+    return IndexedText("n", "k", field, "m", np.array(numbers, "<f4").tobytes(), b"")
 
 
 async def test_an_item_comes_back_as_it_was_put(store: Store) -> None:
@@ -499,16 +499,64 @@ async def test_items_below_a_namespace_are_found_and_its_neighbours_are_not(stor
     assert await Documents(store, BOB).under("", NOW) == []
 
 
+async def test_a_transcript_is_read_from_its_end_and_is_not_listed(store: Store) -> None:
+    chat = Transcript(store, ANA, ".sessions.chat")
+    assert (await chat.last(), await chat.pop()) == ([], None)
+    await chat.append([str(number) for number in range(9)], NOW)
+    await asyncio.gather(*(chat.append([name, name.upper()], NOW) for name in "abcd"))
+    texts = await chat.last()
+    assert texts[:9] == [str(number) for number in range(9)]
+    pairs = zip(texts[9::2], texts[10::2], strict=True)
+    assert sorted(first + second for first, second in pairs) == ["aA", "bB", "cC", "dD"]
+    assert await chat.last(2) == texts[-2:]
+    assert await chat.last(0) == []
+    popped = await asyncio.gather(*(chat.pop() for _ in range(3)))
+    assert sorted(map(str, popped)) == sorted(texts[-3:])
+    assert await Transcript(store, BOB, ".sessions.chat").last() == []
+    other = Transcript(store, ANA, ".sessions.chat.2")
+    await other.append(["kept"], NOW)
+    await chat.clear()
+    assert (await chat.last(), await other.last()) == ([], ["kept"])
+    documents = Documents(store, ANA)
+    assert (await documents.under("", NOW), await documents.namespaces(NOW)) == ([], [])
+
+
+async def test_documents_are_edited_together_or_not_at_all(store: Store) -> None:
+    items = Documents(store, ANA)
+
+    def fill(values: dict[str, str]) -> int:
+        values |= {"a": "1", "b": "2"}
+        return len(values)
+
+    def fail(values: dict[str, str]) -> None:
+        values.clear()
+        raise NotFound("No such file")
+
+    def add(values: dict[str, str]) -> None:
+        values["a"] += "."
+        values.pop("b", None)
+
+    assert await items.edit("files", fill, NOW) == 2
+    with pytest.raises(NotFound):
+        await items.edit("files", fail, NOW)
+    later = NOW + timedelta(hours=1)
+    await asyncio.gather(*(items.edit("files", add, later) for _ in range(5)))
+    (left,) = await items.under("files", NOW)
+    assert (left.key, left.value) == ("a", "1.....")
+    assert (left.created_at, left.updated_at) == (clock.iso(NOW), clock.iso(later))
+    assert await Documents(store, BOB).edit("files", len, NOW) == 0
+
+
 async def test_an_expired_item_is_not_found_and_goes_with_the_next_write(
     store: Store, tamper: Any
 ) -> None:
     items = Documents(store, ANA)
     put = document("n", "k", minutes=10)
-    await items.change([put], [], NOW, model="m", vectors={("n", "k", "$"): vector(1, 0)})
+    await items.change([put], [], NOW, [indexed("$", 1, 0)])
     later = NOW + timedelta(minutes=10)
     assert await items.get([("n", "k")], later) == {}
     assert (await items.under("n", later), await items.namespaces(later)) == ([], [])
-    assert await items.vectors("n", "m", later) == []
+    assert await items.texts("n", later) == []
     await items.change([document("n", "other")], [], later)
     assert await tamper("SELECT key FROM items") == [("other",)]
     assert await tamper("SELECT count(*) FROM item_vectors") == [(0,)]
@@ -526,11 +574,8 @@ async def test_an_item_that_is_read_lives_on(store: Store) -> None:
 
 async def test_putting_an_item_again_leaves_none_of_its_old_vectors(store: Store) -> None:
     items = Documents(store, ANA)
-    both = {("n", "k", "a"): vector(1, 0), ("n", "k", "b"): vector(0, 1)}
-    await items.change([document("n", "k")], [], NOW, model="m", vectors=both)
-    one = {("n", "k", "a"): vector(0.5, 0)}
-    await items.change([document("n", "k")], [], NOW, model="m", vectors=one)
-    assert await items.vectors("n", "m", NOW) == [(("n", "k"), vector(0.5, 0).tobytes())]
-    assert await items.vectors("n", "another model", NOW) == []
+    await items.change([document("n", "k")], [], NOW, [indexed("a", 1, 0), indexed("b", 0, 1)])
+    await items.change([document("n", "k")], [], NOW, [indexed("a", 0.5, 0)])
+    assert await items.texts("n", NOW) == [indexed("a", 0.5, 0)]
     await items.change([], [("n", "k")], NOW)
-    assert await items.vectors("n", "m", NOW) == []
+    assert await items.texts("n", NOW) == []

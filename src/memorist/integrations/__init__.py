@@ -89,7 +89,7 @@ class Conversation:
     ) -> None:
         labels = replace(scope.labels, session=thread_name(session))
         self.scope = ScopedClient(scope.ctx, scope.scope, labels, scope.offline)
-        self.transcript = Transcript(scope.ctx.store, scope.scope, f"{framework}.{session}")
+        self.transcript = Transcript(scope.ctx.store, scope.scope, f".{framework}.{session}")
         self._remembers = remember
 
     async def add(self, items: Sequence[Any], turns: Iterable[tuple[str, str]]) -> None:

@@ -29,7 +29,7 @@ from anthropic.types.beta import BetaCacheControlEphemeralParam
 __all__ = ["AsyncMemoristMemoryTool", "MemoristMemoryTool"]
 
 ROOT = "/memories"
-_NAMESPACE = "anthropic-memory"
+_NAMESPACE = ".anthropic-memory"
 _MOST_LINES = 999_999
 _LONGEST_PATH = 1_000  # bytes
 

@@ -61,7 +61,10 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The documents of one scope. Expired ones are not returned; the next write deletes them."""
+    """The documents of one scope. Expired ones are not returned; the next write deletes them.
+
+    Namespaces that begin with a dot are private: they are read by their name, and not listed.
+    """
 
     store: Store
     scope: Scope
@@ -108,7 +111,8 @@ class Documents:
 
     async def namespaces(self, now: datetime) -> list[str]:
         """Return the namespaces that have documents."""
-        sql = f"SELECT DISTINCT i.namespace FROM items i WHERE i.scope = ? AND {_ALIVE}"
+        within, _ = _within("")
+        sql = f"SELECT DISTINCT i.namespace FROM items i WHERE i.scope = ? AND {_ALIVE}{within}"
         return [row[0] for row in await self.store.rows(self.scope, sql, (clock.iso(now),))]
 
     async def change(
@@ -188,7 +192,7 @@ class Documents:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """The documents of one namespace in the order in which they were appended."""
+    """The documents of one private namespace, in the order in which they were appended."""
 
     store: Store
     scope: Scope
@@ -247,7 +251,7 @@ def _within(prefix: str) -> tuple[str, list[str]]:
     `/` follows the dot in the order of characters; some others come before it.
     """
     if not prefix:
-        return "", []
+        return " AND substr(i.namespace, 1, 1) <> '.'", []
     sql = " AND i.namespace >= ? AND i.namespace < ? AND (i.namespace = ? OR i.namespace >= ?)"
     return sql, [prefix, f"{prefix}/", prefix, f"{prefix}."]
 
