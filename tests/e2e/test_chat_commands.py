@@ -47,6 +47,40 @@ def ana(engine: Client) -> ScopedClient:
     return engine.scope("ana", session="chat-1")
 
 
+async def test_the_old_address_is_what_was_replaced(engine: Client, ana: ScopedClient) -> None:
+    old, older = "My address is 12 Rua Augusta, Lisbon", "My address is 9 Rua Nova, Faro"
+    now = "I moved, my address is now 5 Rua do Carmo, Porto"
+    for day, text in enumerate((older, old, now), 1):
+        chat = engine.scope("ana", session=f"chat-{day}")
+        await chat.remember([{"role": "user", "content": text, "at": f"2026-03-0{day}T09:00:00Z"}])
+    asked = await ana.command("forget my old address")
+    assert asked is not None
+    assert asked.say.splitlines()[1:3] == [f"1. {old}", f"2. {older}"]
+    done = await ana.command("yes")
+    assert done is not None
+    assert done.say == 'Forgotten: 2 memories. Say "undo" within a day to bring it back.'
+    assert [each.text for each in await ana.list()] == [now]
+
+
+async def test_a_forget_of_an_incognito_chat_is_undone_from_the_trash(
+    engine: Client, ana: ScopedClient
+) -> None:
+    await ana.remember([{"role": "user", "content": TEA}])
+    await ana.remember([{"role": "user", "content": CAT}])
+    await ana.command("forget what you know about my cat")
+    await ana.command("start incognito for this chat")
+    done = await ana.command("yes")
+    assert done is not None
+    assert done.say == "Forgotten. It stays in the trash for a day."
+    undone = await ana.command("undo that")
+    assert undone is not None
+    assert (undone.done, "trash" in undone.say) == (False, True)
+    assert [each.text for each in await ana.list()] == [TEA]
+    (hidden,) = await ana.list({"states": ["soft_deleted"]})
+    await engine.scope("ana").restore(hidden.id)
+    assert {each.text for each in await ana.list()} == {TEA, CAT}
+
+
 @pytest.mark.spec("THE-88")
 async def test_what_is_remembered_about_something_is_shown(
     engine: Client, ana: ScopedClient

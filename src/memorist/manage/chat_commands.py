@@ -16,19 +16,18 @@ from datetime import timedelta
 from ..context import Place
 from ..errors import InvalidInput, MemoristError, StoreUnavailable
 from ..storage.person import Shown
-from ..text import authority, commands, corrections, normalize, tokens
+from ..text import authority, commands, corrections, normalize
 from ..text.commands import Command, parse
 from ..types import Conflict, Filter, Memory, Receipt
-from . import edit, forget, recall
-from .chat_list import ChatList, Reply, choose, ids_of, number, reply
+from . import edit, forget
+from .chat_list import CHOICES, SHOWN, ChatList, Reply, choose, ids_of, number, reply, share_words
 from .privacy import INCOGNITO, Consent, Privacy
 from .undo import find_last_change, undo_changes
 
 Remember = Callable[..., Awaitable[Receipt]]
-SHOWN = 10
-CHOICES = 4
 KEPT = timedelta(days=1)  # how long what a command forgot can be brought back
 _UNDO = 'Say "undo" within a day to bring it back.'
+_IN_TRASH = "It stays in the trash for a day."
 _UNCLEAR = "I cannot tell which memory you mean."
 _SWITCHED = {
     "memory_off": "Memory is off here: nothing is stored or recalled automatically until you turn "
@@ -131,7 +130,7 @@ class Chat(ChatList):
 
     async def show(self, command: Command) -> Reply:
         """Show what is stored about a topic."""
-        if await Privacy(*self.parts).disabled_reason() == INCOGNITO:
+        if await self.is_incognito():
             return reply(command.intent, f"I look nothing up: {INCOGNITO}.")
         topic = command.topic
         found = await (self.find(topic) if topic else self.list_known(SHOWN))
@@ -141,18 +140,6 @@ class Chat(ChatList):
             say = f"I remember nothing{on}."
         return await self.end(command.intent, say, ids_of(found))
 
-    async def find(self, topic: str, where: Filter | None = None) -> list[Memory]:
-        """Return what is stored about a topic, also while memory is off: the person asks for it."""
-        if not topic:
-            page = await self.ctx.store.page(self.scope, where or Filter(), limit=SHOWN)
-            return list(page)
-        return list(await recall.look_up(self, topic, SHOWN, where))
-
-    async def find_about(self, topic: str, where: Filter | None = None) -> list[Memory]:
-        """Return the few memories that a topic may mean: those with its words, if there are any."""
-        found = await self.find(topic, where)
-        return (share_words(found, topic) or found)[:CHOICES]
-
     async def forget(self, command: Command, shown: Shown) -> Reply:
         """Forget what the command refers to; ask where a search found it or it is ambiguous."""
         intent = command.intent
@@ -160,6 +147,8 @@ class Chat(ChatList):
             return await self.ask_about_everything()
         if command.topic:
             found = await self.find_about(command.topic)
+            if commands.names_old(command.topic):
+                found = await self.find_outdated(command.topic, found) or found
             if not found:
                 return reply(intent, f"I remember nothing about {command.topic}.")
             return await self.ask(intent, found)  # a search may find something else
@@ -208,13 +197,16 @@ class Chat(ChatList):
         await forget.forget(self, ids_of(found), manner)
         say = "Forgotten." if len(found) == 1 else f"Forgotten: {len(found)} memories."
         if not for_good and self.labels.session is not None:
-            say = f"{say} {_UNDO}"
+            say = f"{say} {_IN_TRASH if await self.is_incognito() else _UNDO}"
         await self.save_shown(())
         return reply(intent, say, ids_of(found), done=True)
 
     async def undo(self, command: Command, shown: Shown) -> Reply:
         """Undo the last change that this chat made to the memory."""
         # "Undo that" may be meant for something else, unless the memory is named or did something.
+        if await self.is_incognito():  # what this chat did is not traced
+            say = "This chat is incognito, so I cannot tell what it changed. Look into the trash."
+            return reply("undo", say)
         operation = await find_last_change(
             self,
             actor=self.actor,
@@ -383,9 +375,3 @@ class Chat(ChatList):
             say = f"Stored: {lines[0]}"
         ids = tuple(each.id for each in shown)
         return reply(command.intent, say, ids, done=is_clear)
-
-
-def share_words(memories: Sequence[Memory], text: str) -> list[Memory]:
-    """Return the memories that have a word of a text that says something."""
-    wanted = set(tokens.analyze(text))
-    return [each for each in memories if not wanted.isdisjoint(tokens.analyze(each.text))]

@@ -7,18 +7,23 @@ an incognito session.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from ..context import Place
+from ..ingest import transitions
 from ..retrieve import render
 from ..storage import person
 from ..storage.person import Shown
-from ..text import authority, normalize
+from ..text import authority, normalize, tokens
 from ..text.commands import Command
 from ..text.cues import asking_share
 from ..types import Filter, Labels, Memory, frozen
+from . import recall
 from .privacy import INCOGNITO, find_disabled_reason
 
 RECENT = 50  # memories that are looked at
+SHOWN = 10
+CHOICES = 4
 _LASTING = ("semantic", "procedural", "insight")
 _GROUPS = ("forget", "show", "memory", "incognito", "confirm")
 _OFFER = {
@@ -45,6 +50,10 @@ class Reply:
 class ChatList(Place):
     """A chat, and the list that it last showed."""
 
+    async def is_incognito(self) -> bool:
+        """Return whether nothing of this chat is kept."""
+        return await find_disabled_reason(self) == INCOGNITO
+
     async def load_shown(self) -> Shown:
         """Return the list that was last shown in this session."""
         session = self.labels.session
@@ -55,7 +64,7 @@ class ChatList(Place):
     async def save_shown(self, ids: Sequence[str], *, asks: str = "", new: str = "") -> None:
         """Keep a list for the answer of the person."""
         session = self.labels.session
-        if session is None or await find_disabled_reason(self) == INCOGNITO:
+        if session is None or await self.is_incognito():
             return
         shown = Shown(ids=tuple(ids), asks=asks, new=new)
         async with self.ctx.store.transaction(self.scope) as tx:
@@ -89,6 +98,30 @@ class ChatList(Place):
         where = Filter(labels=Labels(session=session))
         page = await self.ctx.store.page(self.scope, where, limit=RECENT)
         return [memory for memory in page if not own or authority.is_persons(memory)]
+
+    async def find(self, topic: str, where: Filter | None = None) -> list[Memory]:
+        """Return what is stored about a topic, also while memory is off: the person asks for it."""
+        if not topic:
+            page = await self.ctx.store.page(self.scope, where or Filter(), limit=SHOWN)
+            return list(page)
+        return list(await recall.look_up(self, topic, SHOWN, where))
+
+    async def find_about(self, topic: str, where: Filter | None = None) -> list[Memory]:
+        """Return the few memories that a topic may mean: those with its words, if there are any."""
+        found = await self.find(topic, where)
+        return (share_words(found, topic) or found)[:CHOICES]
+
+    async def find_outdated(self, topic: str, found: Sequence[Memory]) -> list[Memory]:
+        """Return what the best of the found memories replaced, the latest first."""
+        outdated: dict[str, Memory] = {}
+        newer = list(found[:1])
+        while newer and len(outdated) < CHOICES:
+            before = transitions.held_since(newer[0]) - timedelta(microseconds=1)
+            then = await recall.look_up(self, topic, SHOWN, as_of=before)
+            ended = [each for each in share_words(then, topic) if each.valid_to is not None]
+            newer = [each for each in ended if each.id not in outdated]
+            outdated |= {each.id: each for each in newer}
+        return list(outdated.values())[:CHOICES]
 
     async def list_known(self, most: int) -> list[Memory]:
         """Return what is known, newest first: facts and notes, and then what the person said.
@@ -141,3 +174,9 @@ def number(memories: Sequence[Memory]) -> str:
         short = words if len(words) <= 200 else f"{words[:199]}…"
         lines.append(f"{place}. {short} ({who})" if who else f"{place}. {short}")
     return "\n".join(lines)
+
+
+def share_words(memories: Sequence[Memory], text: str) -> list[Memory]:
+    """Return the memories that have a word of a text that says something."""
+    wanted = set(tokens.analyze(text))
+    return [each for each in memories if not wanted.isdisjoint(tokens.analyze(each.text))]

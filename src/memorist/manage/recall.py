@@ -82,6 +82,8 @@ async def look_up(
     text: str,
     limit: int,
     where: Where | None = None,
+    *,
+    as_of: datetime | None = None,
 ) -> tuple[Memory, ...]:
     """Return what matches, also while memory is off, because the person asked for it.
 
@@ -93,6 +95,7 @@ async def look_up(
         limit=limit,
         budget=UNLIMITED,
         where=where,
+        as_of=as_of,
         include_compressed=True,
     )
     ctx = place.ctx

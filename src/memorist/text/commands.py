@@ -41,6 +41,11 @@ _HALVES = {
     ("_oops", "_drop_it"): "forget_last",
     ("_told", "_have"): "show_topic",
 }
+_OLD = frozenset(
+    "old previous former earlier prior outdated alt alte alten alter altes alt frühere früheren "
+    "vorherige ancien ancienne anciens précédent précédente viejo vieja antiguo antigua anterior "
+    "antigo antiga velho velha vecchio vecchia precedente".split()
+)
 _WORD = re.compile(r"\S+")
 _MARKS = ".,;:!?…()"
 _APOSTROPHE = re.compile(r"(?<=\w)['’´](?=\w)")
@@ -125,6 +130,15 @@ def parse(text: str, *, answers: bool = False) -> Command | None:
         return found
     parts = _match_parts(line, _SENTENCE) or (not found and _match_parts(line, _CLAUSE))
     return parts or found or _match_loosely(line)
+
+
+def names_old(topic: str) -> bool:
+    """Return whether a topic is what was so before.
+
+    >>> names_old("my old address"), names_old("mein alter Chef"), names_old("my address")
+    (True, True, False)
+    """
+    return not _OLD.isdisjoint(_fold(topic).split())
 
 
 def _match_loosely(line: _Folded) -> Command | None:
