@@ -15,7 +15,7 @@ import pytest
 from memorist import index
 from memorist.errors import StoreDamaged
 from memorist.index import Snapshot, SnapshotCache
-from memorist.index.arrays import Columns, Matrix, products
+from memorist.index.arrays import DTYPES, Columns, Matrix, _element_type, products
 from memorist.storage import Forget, Save
 from memorist.storage.store import Store
 from memorist.storage.tasks import Embedding
@@ -313,3 +313,10 @@ def test_few_and_many_vectors_have_the_same_products(columns: int) -> None:
 
     assert np.allclose(products(first, asked), rows[:5] @ asked)
     assert np.allclose(products(first, asked[:, 0]), rows[:5] @ asked[:, 0])
+
+
+def test_the_element_type_of_a_column_is_found_however_deeply_numpy_nests_it() -> None:
+    of_2_4 = np.ndarray[tuple[int, ...], np.dtype[np.uint32]]
+    of_2_5 = list[np.uint32]  # an alias with the element type as its only argument
+    assert [_element_type(each) for each in (of_2_4, of_2_5)] == [np.uint32, np.uint32]
+    assert (DTYPES["row"], DTYPES["pinned"], DTYPES["simhash"]) == (np.int64, np.bool_, np.uint64)

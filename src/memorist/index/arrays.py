@@ -69,9 +69,15 @@ class Columns:
     source: Longs  # row of the turn that a fact was extracted from; -1 if there is none
 
 
-DTYPES: dict[str, type[np.generic]] = {
-    name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(Columns).items()
-}
+def _element_type(hint: Any) -> type[np.generic]:
+    """Return the element type of an array. NumPy 2.5 nests it less deeply than 2.4."""
+    while arguments := get_args(hint):
+        hint = arguments[-1]
+    found: type[np.generic] = hint
+    return found
+
+
+DTYPES = {name: _element_type(hint) for name, hint in get_type_hints(Columns).items()}
 
 
 def to_numbers(column: str, values: Sequence[Any]) -> Sequence[Any]:
