@@ -33,6 +33,7 @@ from .text.entities import Entity
 from .text.prompts import ModelAnswer, Prompt
 
 METHODS = {"embedder": "encode_batch", "llm": "answer", "reranker": "score", "entities": "detect"}
+FAILURES = {"embedder": EmbedderUnavailable, "llm": ModelUnavailable}  # what its errors become
 PROBE = "Ana moved to Lisbon in May and drinks green tea."  # changing it renames nameless models
 LARGEST = 4  # numbers of a vector that tell one model from another
 
@@ -42,13 +43,13 @@ class CustomCall:
     thread of its own, one call at a time.
     """
 
-    def __init__(self, setting: str, given: Any, failure: type[ProviderFailed]) -> None:
+    def __init__(self, setting: str, given: Any, *, closes: bool = False) -> None:
         """Raise Misconfigured if it is neither an object of the port nor a function."""
         method = getattr(given, METHODS[setting], None)
         self.given = given
         self.has_method = callable(method)
         self._function: Any = method if self.has_method else given
-        self._closes = False
+        self._closes = closes
         if isinstance(given, type) or not callable(self._function):
             what = f"the class {given.__name__}" if isinstance(given, type) else repr(type(given))
             raise Misconfigured(
@@ -56,27 +57,12 @@ class CustomCall:
                 f" {METHODS[setting]!r}, not {what}"
             )
         self.name = self._find_name()
-        self._failure = failure
-        closed = failure(f"{self.name} is closed")
+        self._failure = FAILURES.get(setting, ProviderFailed)
+        closed = self._failure(f"{self.name} is closed")
         self._thread = WorkerThread(f"memorist-{setting}", closed)
 
-    @classmethod
-    def of_plugin(cls, setting: str, name: str, failure: type[ProviderFailed]) -> CustomCall:
-        """Return what an installed plug-in provides. Raises Misconfigured."""
-        kind, _, rest = name.partition(":")
-        try:
-            build = list_plugins(setting)[kind].load()
-            call = cls(setting, build(rest) if rest else build(), failure)
-        except MemoristError:
-            raise
-        except Exception as error:
-            why = f"{type(error).__name__}: {error}"
-            raise Misconfigured(f"Setting {setting!r}: {name!r} cannot be loaded: {why}") from error
-        call._closes = True
-        return call
-
     async def __call__(self, *arguments: object) -> Any:
-        """Return the result. Raises ProviderFailed of the given type for any error of the function."""
+        """Return the result. Raises ProviderFailed, of the type that the setting calls for."""
         try:
             if inspect.iscoroutinefunction(self._function):
                 return await self._function(*arguments)
@@ -262,17 +248,16 @@ class CustomModel(CheckedModel):
         await self._call.close()
 
 
-FAILURES: dict[str, type[ProviderFailed]] = {
-    "embedder": EmbedderUnavailable,
-    "llm": ModelUnavailable,
-    "reranker": ProviderFailed,
-    "entities": ProviderFailed,
-}
-
-
 def find_call(setting: str, given: Any) -> CustomCall:
     """Return the caller's own model, or that of an installed plug-in. Raises Misconfigured."""
-    failure = FAILURES[setting]
-    if isinstance(given, str):
-        return CustomCall.of_plugin(setting, given, failure)
-    return CustomCall(setting, given, failure)
+    if not isinstance(given, str):
+        return CustomCall(setting, given)
+    kind, _, rest = given.partition(":")
+    try:
+        build = list_plugins(setting)[kind].load()
+        return CustomCall(setting, build(rest) if rest else build(), closes=True)
+    except MemoristError:
+        raise
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise Misconfigured(f"Setting {setting!r}: {given!r} cannot be loaded: {why}") from error

@@ -121,7 +121,7 @@ BUGS = {
     ),
     "vectors that are none are kept": Bug(
         "embedders/__init__.py",
-        {"if not np.isfinite(made).all():": "if False:"},
+        {"if not np.isfinite(rows).all():": "if False:"},
         MODEL.format("test_a_model_that_gives_nonsense_costs_the_meaning_and_not_the_answer[nan]"),
     ),
     "a memory of tomorrow is younger than one of today": Bug(
