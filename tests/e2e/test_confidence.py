@@ -56,6 +56,19 @@ async def test_a_question_about_a_known_person_is_not_general_knowledge(ana: Sco
     assert texts_of(await ana.recall("Who is Napoleon?")) == []
 
 
+@pytest.mark.parametrize("said", [
+    "thanks!", "Hello", "ok, go on", "Sounds good, thank you so much", "Can you rephrase that?", "danke dir", "👍",
+])  # fmt: skip
+async def test_a_message_that_asks_nothing_brings_nothing(ana: ScopedClient, said: str) -> None:
+    found = await ana.recall(said)
+    assert (found.hits, found.confidence) == ((), 0.0)
+
+
+@pytest.mark.parametrize("asked", ["Where did I move?", "What do you know about the kettle?"])
+async def test_a_short_question_is_answered(ana: ScopedClient, asked: str) -> None:
+    assert (await ana.recall(asked)).hits
+
+
 async def test_at_zero_everything_that_matches_is_returned(ana: ScopedClient) -> None:
     for question in (UNRELATED, "cores of the build server"):
         usual = await ana.recall(question)

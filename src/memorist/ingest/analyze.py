@@ -21,9 +21,10 @@ import numpy as np
 from ..errors import InvalidInput
 from ..ports import FindNames, Vectors
 from ..text import clock, entities, normalize
+from ..text.cues import is_chit_chat
 from ..text.entities import Entity, rarity
 from ..text.statements import ClauseParts, Statement, parse, split_clause
-from ..text.tokens import ENGLISH, count_tokens, load_patterns, word_set, word_table, words
+from ..text.tokens import ENGLISH, count_tokens, load_patterns, word_set, word_table
 from ..types import ITEM_TYPES, KINDS, Draft, Kind, Memory
 from .chunk import by_meaning
 from .policies import Policy
@@ -40,18 +41,6 @@ _KIND_OF = word_table("""
     semantic: fact profile relationship project lore goals
     """)  # of everything else: episodic
 _CATEGORIES = "event fact preference activity profile".split()  # in the order of the kinds
-_CHATTER = word_set("""
-    hi hello hey hiya yo sup morning evening afternoon night good bye goodbye cya later see you
-    soon thanks thank thx ty much very so many ok okay k kk yes yeah yep yup no nope nah sure
-    right cool nice great awesome perfect lol lmao haha hahaha hehe rofl wow oh ah hm hmm hmmm
-    uh um well brb afk gtg sorry please welcome np problem how are doing what's up is it going
-    fine and too that's i'm you're one sec second moment wait a the there all alright got it
-    understood agreed true hallo danke bitte tschüss hola gracias adiós merci bonjour salut ciao
-    grazie olá obrigado obrigada спасибо привет
-    """)
-_MOST_CHATTER = 8  # words
-_LONGEST_CHATTER = 200  # characters
-_UNSPACED_CHATTER = word_set("你好 谢谢 好的 再见 ありがとう こんにちは 안녕 감사합니다")
 _PATTERNS: dict[str, re.Pattern[str]] = {
     name: re.compile(pattern) for name, pattern in load_patterns(__file__)["patterns"].items()
 }
@@ -209,21 +198,6 @@ def is_commitment_or_goal(text: str) -> bool:
     (True, False)
     """
     return _has("commitment", " ".join(text.split()))
-
-
-def is_chit_chat(text: str) -> bool:
-    """Return whether a text is only a greeting, thanks, a filler or an emoji.
-
-    >>> [is_chit_chat(text) for text in ("haha ok, thanks!", "👍", "Thanks, my flight is at 9")]
-    [True, True, False]
-    """
-    line = " ".join(text.split())
-    if line.strip(" !.。！~") in _UNSPACED_CHATTER:
-        return True
-    if len(line) > _LONGEST_CHATTER:
-        return False
-    found = words(line)
-    return len(found) <= _MOST_CHATTER and _CHATTER.issuperset(found)
 
 
 def is_fact(text: str) -> bool:

@@ -120,7 +120,7 @@ def judge(
     """Return the confidence in the answer, and the candidates with theirs.
 
     It is None if the profile does not define it, or if only words could be compared; it is 0 if only
-    questions match.
+    questions match, or if nothing is asked, as in "ok, thanks".
     """
     model = search.profile.confidence
     if model is None or not ranked or search.vector is None or search.snapshot.unembedded:
@@ -131,7 +131,8 @@ def judge(
         of_hit = measure_hit(search, each, best=best, rank=rank)
         sure = to_probability(weigh(model.hit, of_hit))
         judged.append(replace(each, confidence=sure))
-    if not any(score_match(search, each) for each in ranked[: 2 * FEW]):
+    matches = any(score_match(search, each) for each in ranked[: 2 * FEW])
+    if not matches or cues.is_aside(search.question.text):
         return 0.0, judged
     return to_probability(weigh(model.answer, measure(search, ranked))), judged
 

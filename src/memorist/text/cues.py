@@ -12,7 +12,7 @@ from zlib import crc32
 from ..types import Memory
 from . import clock
 from .languages import detect_language
-from .tokens import load_patterns, words
+from .tokens import load_patterns, word_set, words
 
 FLAGS = tuple(1 << bit for bit in range(14))
 (
@@ -35,6 +35,22 @@ ASKING = 14  # the three bits from here on hold how much of the text asks
 MOST_ASKING = 7
 MESSAGE = 17  # the bits from here on are the same in all chunks of one message; 0 if unknown
 _MESSAGES = 2**14 - 1
+_CHATTER = word_set("""
+    hi hello hey hiya yo sup morning evening afternoon night good bye goodbye cya later see you
+    soon thanks thank thx ty much very so many ok okay k kk yes yeah yep yup no nope nah sure
+    right cool nice great awesome perfect lol lmao haha hahaha hehe rofl wow oh ah hm hmm hmmm
+    uh um well brb afk gtg sorry please welcome np problem how are doing what's up is it going
+    fine and too that's i'm you're one sec second moment wait a the there all alright got it
+    understood agreed true hallo danke bitte tschüss hola gracias adiós merci bonjour salut ciao
+    grazie olá obrigado obrigada спасибо привет
+    """)
+_MOST_CHATTER = 8  # words
+_LONGEST_CHATTER = 200  # characters
+_UNSPACED_CHATTER = word_set("你好 谢谢 好的 再见 ありがとう こんにちは 안녕 감사합니다")
+_ASIDE = _CHATTER | word_set("""
+    continue go on keep again more else try retry rephrase repeat explain shorter longer that this
+    can could would you do sounds next step me dir dank vielen mal bien
+    """)
 KINDS = {
     "number": HAS_NUMBER,
     "reason": HAS_REASON,
@@ -189,3 +205,28 @@ def ends_asking(text: str) -> bool:
     (True, False)
     """
     return _LAST_MARK.search(text[-80:]) is not None
+
+
+def is_chit_chat(text: str) -> bool:
+    """Return whether a text is only a greeting, thanks, a filler or an emoji.
+
+    >>> [is_chit_chat(text) for text in ("haha ok, thanks!", "👍", "Thanks, my flight is at 9")]
+    [True, True, False]
+    """
+    line = " ".join(text.split())
+    if line.strip(" !.。！~") in _UNSPACED_CHATTER:
+        return True
+    if len(line) > _LONGEST_CHATTER:
+        return False
+    found = words(line)
+    return len(found) <= _MOST_CHATTER and _CHATTER.issuperset(found)
+
+
+def is_aside(text: str) -> bool:
+    """Return whether a message asks for nothing but that the conversation goes on.
+
+    >>> [is_aside(text) for text in ("ok, go on", "Can you rephrase that?", "Can you cook?")]
+    [True, True, False]
+    """
+    found = words(text[: 2 * _LONGEST_CHATTER])
+    return is_chit_chat(text) or (0 < len(found) <= _MOST_CHATTER and _ASIDE.issuperset(found))
