@@ -221,19 +221,21 @@ class Transcript:
 
     async def pop(self) -> str | None:
         """Delete the last document and return it; None if there is none."""
-        sql = """DELETE FROM items WHERE scope = ? AND namespace = ? AND key = (SELECT max(key)
-        FROM items i WHERE i.scope = items.scope AND i.namespace = items.namespace) RETURNING value"""
-        found = await self._delete(sql)
-        return found[0] if found else None
+        sql = """SELECT key, value FROM items WHERE scope = ? AND namespace = ?
+        ORDER BY key DESC LIMIT 1"""
+        async with self.store.transaction(self.scope) as tx:
+            for key, value in await tx.rows(self.scope, sql, (self.namespace,)):
+                await tx.write_each(f"DELETE FROM items {_BY_KEY}", [(self.namespace, key)])
+                tx.connection.wipe_after_commit()
+                return str(value)
+        return None
 
     async def clear(self) -> None:
         """Delete all documents."""
-        await self._delete("DELETE FROM items WHERE scope = ? AND namespace = ? RETURNING ''")
-
-    async def _delete(self, sql: str) -> list[str]:
+        sql = "DELETE FROM items WHERE scope = ? AND namespace = ?"
         async with self.store.transaction(self.scope) as tx:
+            await tx.write_each(sql, [(self.namespace,)])
             tx.connection.wipe_after_commit()
-            return [value for (value,) in await tx.rows(self.scope, sql, (self.namespace,))]
 
 
 async def _delete_expired(tx: Transaction, now: datetime) -> int:
