@@ -47,6 +47,7 @@ _CHATTER = word_set("""
 _MOST_CHATTER = 8  # words
 _LONGEST_CHATTER = 200  # characters
 _UNSPACED_CHATTER = word_set("你好 谢谢 好的 再见 ありがとう こんにちは 안녕 감사합니다")
+_ANSWER = word_set("yes yeah yep yup no nope nah sure")
 _ASIDE = _CHATTER | word_set("""
     continue go on keep again more else try retry rephrase repeat explain shorter longer that this
     can could would you do sounds next step me dir dank vielen mal bien
@@ -225,8 +226,12 @@ def is_chit_chat(text: str) -> bool:
 def is_aside(text: str) -> bool:
     """Return whether a message asks for nothing but that the conversation goes on.
 
-    >>> [is_aside(text) for text in ("ok, go on", "Can you rephrase that?", "Can you cook?")]
-    [True, True, False]
+    An answer such as "yes, please" is about what was asked before it.
+
+    >>> [is_aside(text) for text in ("ok, go on", "Can you rephrase that?", "Yes.", "Can you cook?")]
+    [True, True, False, False]
     """
     found = words(text[: 2 * _LONGEST_CHATTER])
+    if not _ANSWER.isdisjoint(found):
+        return False
     return is_chit_chat(text) or (0 < len(found) <= _MOST_CHATTER and _ASIDE.issuperset(found))
