@@ -76,7 +76,7 @@ class Bridge:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
-class Conversation:
+class ChatSession:
     """The transcript of one conversation, and what is remembered of it."""
 
     def __init__(

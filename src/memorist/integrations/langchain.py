@@ -16,7 +16,7 @@ from ..scoped import ScopedClient
 from ..sync import BlockingScope
 from ..text import normalize
 from ..types import Draft, Hit, Memory
-from . import Bridge, Conversation
+from . import Bridge, ChatSession
 
 try:
     import langchain_core  # noqa: F401
@@ -113,7 +113,7 @@ class MemoristChatMessageHistory(BaseChatMessageHistory):
     ) -> None:
         self.session_id = session_id
         self._bridge = Bridge(scope)
-        self._kept = Conversation(self._bridge.scope, "langchain", session_id, remember=remember)
+        self._kept = ChatSession(self._bridge.scope, "langchain", session_id, remember=remember)
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]

@@ -13,7 +13,7 @@ from ..manage.turn_context import BUDGET
 from ..readers.provider_messages import text_of
 from ..scoped import ScopedClient
 from ..sync import BlockingScope
-from . import Bridge, Conversation
+from . import Bridge, ChatSession
 
 try:
     import agents  # noqa: F401
@@ -50,9 +50,7 @@ class MemoristSession:
         self.session_id = session_id
         self.session_settings = session_settings or SessionSettings()
         self._bridge = Bridge(scope)
-        self._kept = Conversation(
-            self._bridge.scope, "openai-agents", session_id, remember=remember
-        )
+        self._kept = ChatSession(self._bridge.scope, "openai-agents", session_id, remember=remember)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the items, or the last `limit` of them, oldest first."""

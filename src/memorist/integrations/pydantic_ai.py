@@ -11,7 +11,7 @@ from ..manage.turn_context import BUDGET
 from ..readers.provider_messages import text_of
 from ..scoped import ScopedClient
 from ..sync import BlockingScope
-from . import Bridge, Conversation
+from . import Bridge, ChatSession
 
 try:
     import pydantic_ai  # noqa: F401
@@ -121,7 +121,7 @@ class MemoristHistory:
 
     def __init__(self, session_id: str, scope: AnyScope) -> None:
         self._bridge = Bridge(scope)
-        self._kept = Conversation(self._bridge.scope, "pydantic-ai", session_id, remember=False)
+        self._kept = ChatSession(self._bridge.scope, "pydantic-ai", session_id, remember=False)
 
     async def load(self, limit: int | None = None) -> list[ModelMessage]:
         """Return the messages, or the last `limit` of them, oldest first."""
