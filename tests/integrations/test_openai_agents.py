@@ -122,6 +122,20 @@ async def test_an_incognito_session_stores_nothing(memory: Blocking) -> None:
     assert await session.get_items() == []
 
 
+async def test_a_cancelled_call_adds_all_of_its_items_or_none(memory: Blocking) -> None:
+    ana = memory.scope(user="ana")
+    sizes = set()
+    for number in range(12):
+        session = MemoristSession(f"chat {number}", ana, remember=False)
+        adding = asyncio.create_task(session.add_items([user("a"), user("b"), user("c")]))
+        await asyncio.sleep(number / 2000)
+        adding.cancel()
+        await asyncio.gather(adding, return_exceptions=True)
+        await session.add_items([user("d")])
+        sizes.add(len(await session.get_items()))
+    assert sizes <= {1, 4}
+
+
 def test_threads_with_loops_of_their_own_share_a_session(memory: Blocking) -> None:
     session = MemoristSession("chat", memory.scope(user="ana"), remember=False)
 
