@@ -50,7 +50,10 @@ _UNSPACED_CHATTER = word_set("你好 谢谢 好的 再见 ありがとう こん
 _ANSWER = word_set("yes yeah yep yup no nope nah sure")
 _ASIDE = _CHATTER | word_set("""
     continue go on keep again more else try retry rephrase repeat explain shorter longer that this
-    can could would you do sounds next step me dir dank vielen mal bien
+    can could would you do sounds next step me dir dank vielen mal bien beaucoup muchas muy genial
+    parfait muito bem molto bene mille super prima gut guten morgen tag abend alles klar weiter
+    buenos días buenas tardes noches bom dia boa tarde noite buongiorno buonasera bonsoir vale
+    d'accord
     """)
 KINDS = {
     "number": HAS_NUMBER,
