@@ -7,9 +7,11 @@ it, so `embedder="acme:small"` calls the entry point `acme` with "small".
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
@@ -35,6 +37,7 @@ from .text.prompts import ModelAnswer, Prompt
 METHODS = {"embedder": "encode_batch", "llm": "answer", "reranker": "score", "entities": "detect"}
 FAILURES = {"embedder": EmbedderUnavailable, "llm": ModelUnavailable}  # what its errors become
 PROBE = "Ana moved to Lisbon in May and drinks green tea."  # changing it renames nameless models
+CLOSE_SECONDS = 5.0  # how long closing waits for a running call
 LARGEST = 4  # numbers of a vector that tell one model from another
 
 
@@ -75,7 +78,9 @@ class CustomCall:
 
     async def close(self) -> None:
         """Close what a plug-in has opened; the caller's own object is left open."""
-        await self._thread.close()
+        with suppress(TimeoutError):  # a function that hangs does not keep a memory open
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._thread.close()
         close = getattr(self.given, "close", None)
         if self._closes and callable(close):
             done = close()

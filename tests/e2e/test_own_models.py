@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import memorist
-from memorist import aio, conformance, providers
+from memorist import aio, conformance, custom, embedders, providers
 from memorist.embedders import Hashing
 from memorist.embedders.minilm import MiniLM
 from memorist.errors import Misconfigured
@@ -219,6 +219,29 @@ def test_a_function_that_fails_later_is_reported_and_words_still_find() -> None:
         assert "raised ConnectionError" in outcome.reason
         assert "green tea" not in outcome.reason
         assert ana.recall("green tea").hits[0].memory.text == TEA
+
+
+def test_a_function_that_hangs_neither_loses_the_write_nor_keeps_the_memory_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(embedders, "PATIENCE", 0.1)
+    monkeypatch.setattr(custom, "CLOSE_SECONDS", 0.1)
+    release = threading.Event()
+
+    def hang(texts: Sequence[str]) -> Any:
+        if TEA in texts:
+            release.wait(30)
+        return count_words(texts)
+
+    start = time.monotonic()
+    try:
+        with memorist.open(":memory:", embedder=hang) as memory:
+            outcome = memory.scope("ana").remember(TEA).outcomes[0]
+            assert outcome.status == "created"
+            assert "did not answer within" in outcome.reason
+        assert time.monotonic() - start < 10
+    finally:
+        release.set()
 
 
 # -- the others

@@ -96,7 +96,11 @@ BUGS = {
     ),
     "altered rows are believed": Bug(
         "storage/rows.py",
-        {'if row_hash(_drop_absent(row[: len(HASHED)]), scope) != made.pop("row_hash"):': 'if not made.pop("row_hash"):'},
+        {
+            'if row_hash(_drop_absent(row[: len(HASHED)]), scope) != made.pop("row_hash"):': (
+                'if not made.pop("row_hash"):'
+            )
+        },
         "tests/faults/test_damage.py::test_no_altered_word_is_returned_from_a_damaged_file[flip in words]",
     ),
     "altered vectors are believed": Bug(
