@@ -98,6 +98,7 @@ async def test_calls_thoughts_and_drafts_are_not_remembered(service: Any, memory
             event("3", "helper", Part(text="They want a cello.", thought=True)),
             event("4", "helper", "You should", partial=True),
             Event(id="5", author="helper"),
+            event("7", "user", "x" * 1_000_001),
             event("6", "helper", "You should rent one.", "It is cheaper.", call),
         ],
         session_id="s1",

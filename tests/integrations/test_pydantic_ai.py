@@ -108,6 +108,16 @@ async def test_tools_and_remembering_can_be_turned_off(memory: Blocking) -> None
     assert ana.list().memories == ()
 
 
+async def test_a_prompt_that_is_too_long_is_not_remembered_and_does_no_harm() -> None:
+    async with memorist.aio.open(":memory:", max_text_chars=100) as memory:
+        ana = memory.scope(user="ana")
+        script = Script("That is a lot of text.")
+        silent = adapter.MemoristCapability(ana, tools=False)
+        await agent(script, silent).run(["I play the cello.", "x" * 100])
+        (only,) = (await ana.list()).memories
+        assert only.text == "That is a lot of text."
+
+
 async def test_a_history_returns_messages_as_they_were(memory: Blocking) -> None:
     ana = memory.scope(user="ana")
     history = adapter.MemoristHistory("monday", ana)

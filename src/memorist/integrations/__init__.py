@@ -19,6 +19,7 @@ from ..storage.documents import Transcript
 from ..sync import BlockingScope, few
 
 T = TypeVar("T")
+Turn = tuple[str, str]  # a role and what was said
 
 
 class Bridge:
@@ -92,10 +93,9 @@ class ChatSession:
         self.transcript = Transcript(scope.ctx.store, scope.scope, f".{framework}.{session}")
         self._remembers = remember
 
-    async def add(self, items: Sequence[Any], turns: Iterable[tuple[str, str]]) -> None:
-        """Append items to the transcript, and remember the turns: role and text of each.
+    async def add(self, items: Sequence[Any], turns: Iterable[Turn]) -> None:
+        """Append items to the transcript, and remember the turns.
 
-        Turns have no ids, because frameworks give the same id to messages of some models.
         Raises InvalidInput if an item is not JSON, and Refused in an incognito session.
         """
         await privacy.refuse_incognito(self.scope)
@@ -104,14 +104,23 @@ class ChatSession:
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput(f"An item of a conversation must be JSON: {error}") from error
         await self.transcript.append(values, self.scope.ctx.clock())
-        longest = self.scope.ctx.settings.max_text_chars
-        said = []
-        for role, text in turns:
-            if text.strip() and len(text) <= longest:
-                said.append({"role": role, "content": text})
-        if said and self._remembers:
-            await self.scope.remember(said)
+        if self._remembers:
+            await remember_turns(self.scope, turns)
 
     async def last(self, limit: int | None = None) -> list[Any]:
         """Return the last items, or all, oldest first."""
         return [json.loads(item) for item in await self.transcript.last(limit)]
+
+
+async def remember_turns(scope: ScopedClient, turns: Iterable[Turn]) -> None:
+    """Remember what was said, except texts that are too long.
+
+    Turns have no ids, because frameworks give the same id to messages of some models.
+    """
+    longest = scope.ctx.settings.max_text_chars
+    said = []
+    for role, text in turns:
+        if text.strip() and len(text) <= longest:
+            said.append({"role": role, "content": text})
+    if said:
+        await scope.remember(said)

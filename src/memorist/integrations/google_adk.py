@@ -67,7 +67,8 @@ class MemoristMemoryService(BaseMemoryService):
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
         """Remember the texts of events, with the metadata. An event counts once in a session."""
-        messages = _to_messages(events, session_id)
+        longest = self._memory.settings.max_text_chars
+        messages = _to_messages(events, session_id, longest)
         if messages:
             scope = self._memory.scope(user_id, app_name, session=session_id)
             await self._bridge.wait(scope.remember(messages, metadata=custom_metadata))
@@ -113,12 +114,15 @@ class MemoristMemoryService(BaseMemoryService):
         await self._bridge.wait(scope.forget(memory_id))
 
 
-def _to_messages(events: Sequence[Event], session_id: str | None) -> list[dict[str, Any]]:
-    """Return what was said in events: texts, but not calls of functions, thoughts or drafts."""
+def _to_messages(
+    events: Sequence[Event], session_id: str | None, longest: int
+) -> list[dict[str, Any]]:
+    """Return what was said in events: texts, but not calls of functions, thoughts or drafts, and
+    not what is too long to be stored."""
     messages = []
     for event in events:
         text = _to_text(event.content)
-        if event.partial or not text:
+        if event.partial or not 0 < len(text) <= longest:
             continue
         message = {
             "content": text,

@@ -13,7 +13,7 @@ from ..manage.turn_context import BUDGET
 from ..readers.provider_messages import text_of
 from ..scoped import ScopedClient
 from ..sync import BlockingScope
-from . import Bridge, ChatSession
+from . import Bridge, ChatSession, Turn
 
 try:
     import agents  # noqa: F401
@@ -97,7 +97,7 @@ def with_memory(
     return add_memory
 
 
-def _turns(items: Iterable[Any]) -> list[tuple[str, str]]:
+def _turns(items: Iterable[Any]) -> list[Turn]:
     """Return who said what among the items of a conversation."""
     said = [item for item in items if item.get("role") in ("user", "assistant")]
     return [(item["role"], text_of(item.get("content"))) for item in said]

@@ -11,7 +11,7 @@ from ..manage.turn_context import BUDGET
 from ..readers.provider_messages import text_of
 from ..scoped import ScopedClient
 from ..sync import BlockingScope
-from . import Bridge, ChatSession
+from . import Bridge, ChatSession, Turn, remember_turns
 
 try:
     import pydantic_ai  # noqa: F401
@@ -52,7 +52,7 @@ class MemoristCapability(AbstractCapability[Any]):
         tools: bool = True,
         remember: bool = True,
     ) -> None:
-        self._find = scope if callable(scope) else lambda ctx: scope
+        self._scope = scope if callable(scope) else Bridge(scope)
         self._budget = budget
         self._has_tools = tools
         self._remembers = remember
@@ -69,10 +69,9 @@ class MemoristCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, result: AgentRunResult[Any]
     ) -> AgentRunResult[Any]:
         """Remember what the user and the agent said."""
-        said = [{"role": role, "content": text} for role, text in _turns(result.new_messages())]
-        if self._remembers and said:
+        if self._remembers:
             bridge, scope = self._open(ctx)
-            await bridge.wait(scope.remember(said))
+            await bridge.wait(remember_turns(scope, _turns(result.new_messages())))
         return result
 
     async def recall(self, ctx: RunContext[Any], query: str) -> str:
@@ -105,7 +104,8 @@ class MemoristCapability(AbstractCapability[Any]):
 
     def _open(self, ctx: RunContext[Any]) -> tuple[Bridge, ScopedClient]:
         """Return the scope of a run; its session is the conversation if the scope names none."""
-        bridge = Bridge(self._find(ctx))
+        found = self._scope
+        bridge = found if isinstance(found, Bridge) else Bridge(found(ctx))
         inner = bridge.scope
         session = inner.labels.session or ctx.conversation_id
         labels = replace(inner.labels, session=session)
@@ -139,7 +139,7 @@ class MemoristHistory:
         await self._bridge.wait(self._kept.transcript.clear())
 
 
-def _turns(messages: Iterable[ModelMessage]) -> list[tuple[str, str]]:
+def _turns(messages: Iterable[ModelMessage]) -> list[Turn]:
     """Return who said what: prompts and texts, but not calls of tools or system prompts."""
     turns = []
     for message in messages:
@@ -148,4 +148,4 @@ def _turns(messages: Iterable[ModelMessage]) -> list[tuple[str, str]]:
                 turns.append(("user", text_of(part.content)))
             elif isinstance(part, TextPart):
                 turns.append(("assistant", part.content))
-    return [(role, text) for role, text in turns if text.strip()]
+    return turns
