@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import resource
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -320,3 +322,36 @@ def test_the_element_type_of_a_column_is_found_however_deeply_numpy_nests_it() -
     of_2_5 = list[np.uint32]  # an alias with the element type as its only argument
     assert [_element_type(each) for each in (of_2_4, of_2_5)] == [np.uint32, np.uint32]
     assert (DTYPES["row"], DTYPES["pinned"], DTYPES["simhash"]) == (np.int64, np.bool_, np.uint64)
+
+
+def test_rows_of_zeros_take_no_memory_and_vectors_after_them_are_kept() -> None:
+    matrix = Matrix(2).add(0, np.zeros((3, 2), np.float32), expected=10)
+    filled = matrix.add(3, np.array([[0.6, 0.8]], np.float32))
+    assert filled is matrix
+    later = filled.add(4, np.zeros((2, 2), np.float32)).add(6, np.ones((9, 2), np.float32))
+    assert later is not matrix
+    assert (
+        later.rows[:6].tolist()
+        == [[0, 0]] * 3 + [[np.float32(0.6), np.float32(0.8)]] + [[0, 0]] * 2
+    )
+    assert later.rows[6:15].tolist() == [[1, 1]] * 9
+    branch = matrix.add(4, np.ones((1, 2), np.float32))  # others have used the room since
+    assert branch is not matrix
+    assert (branch.rows[3:5].tolist(), matrix.rows[4].tolist()) == (
+        [[np.float32(0.6), np.float32(0.8)], [1, 1]],
+        [0, 0],
+    )
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+def test_a_large_scope_without_vectors_stays_small() -> None:
+    def resident() -> int:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * resource.getpagesize()
+
+    before = resident()
+    matrix = Matrix(384)
+    for n in range(0, 300_000, 1000):
+        matrix = matrix.add(n, np.zeros((1000, 384), np.float32))
+    assert matrix.rows.nbytes > 460_000_000
+    assert resident() - before < 50_000_000

@@ -96,11 +96,15 @@ def to_numbers(column: str, values: Sequence[Any]) -> Sequence[Any]:
 
 
 class Matrix:
-    """Rows that are only added. A snapshot uses the first n, so adding more does not change it."""
+    """Rows that are only added. A snapshot uses the first n, so adding more does not change it.
+
+    Rows that are zero, such as missing vectors, are not written: they take no memory until then.
+    """
 
     def __init__(self, dimensions: int, capacity: int = 0) -> None:
-        self.rows = np.empty((capacity, dimensions), np.float32)  # spare room included
+        self.rows = np.zeros((capacity, dimensions), np.float32)  # spare room included
         self._used = 0
+        self._written = 0  # all rows from here on are zero
         self._lock = threading.Lock()
 
     def add(self, n: int, new: Vectors, *, expected: int = 0) -> Matrix:
@@ -111,8 +115,7 @@ class Matrix:
         total = n + len(new)
         with self._lock:
             if self._used == n and total <= len(self.rows):
-                self.rows[n:total] = new
-                self._used = total
+                self._write(n, new)
                 return self
         room = total
         if expected >= total:
@@ -120,10 +123,15 @@ class Matrix:
         elif n:
             room += int(_SPARE * total)
         larger = Matrix(self.rows.shape[1], room)
-        larger.rows[:n] = self.rows[:n]
-        larger.rows[n:total] = new
-        larger._used = total
+        larger._write(0, self.rows[: min(n, self._written)])
+        larger._write(n, new)
         return larger
+
+    def _write(self, n: int, new: Vectors) -> None:
+        self._used = n + len(new)
+        if new.any():
+            self.rows[n : self._used] = new
+            self._written = self._used
 
 
 def release_memory() -> None:
