@@ -13,6 +13,7 @@ from .extraction import job
 from .extraction.job import Extracted
 from .ingest import links, validation
 from .ingest.links import Related
+from .ingest.validation import Where
 from .jobs import expire, summarize
 from .jobs.expire import Purged
 from .jobs.summarize import SummaryReport
@@ -30,7 +31,7 @@ from .storage import Event, HistoryEntry
 from .storage.history import EventCount
 from .storage.scan import export, find_evidence
 from .telemetry import observed
-from .types import Conflict, Evidence, Filter, Labels, Memory, Page, Scope, Where
+from .types import Conflict, Evidence, Filter, Labels, Memory, Page, Scope
 
 OVERVIEW = 40  # memories that an overview shows
 

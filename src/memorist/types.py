@@ -237,7 +237,8 @@ class Filter:
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)  # conditions by key
     expired_by: datetime | None = None
     unexpired_at: datetime | None = None
-    any_of: tuple[Filter, ...] = ()  # at least one matches; the states of these are ignored
+    all_of: tuple[Filter, ...] = ()  # the states of these filters are ignored
+    any_of: tuple[Filter, ...] = ()
     none_of: tuple[Filter, ...] = ()
 
     @property
@@ -397,4 +398,3 @@ class Page:
 
 
 Messages = Sequence[Message | Mapping[str, Any]]
-Where = Filter | Mapping[str, Any]  # a dict has the fields of a Filter, and labels

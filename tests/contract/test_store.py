@@ -365,6 +365,7 @@ YES = {
     "metadata": {"metadata": {"a": {"b": [1, "Ä"]}}},
     "expired_by": {"expires_at": NOW - HOUR},
     "unexpired_at": {"expires_at": NOW + 3 * HOUR},
+    "all_of": {"speaker": "Ana", "pinned": True},
     "any_of": {"speaker": "Ana"},
     "none_of": {"importance": 0.25},
 }
@@ -399,6 +400,7 @@ ASK = {
     "metadata": {"a.b": "Ä", "a": {"b": {"lt": 2}}},
     "expired_by": NOW - HOUR,
     "unexpired_at": NOW + 2 * HOUR,
+    "all_of": (Filter(pinned=True), Filter(speaker="Ana")),
     "any_of": (Filter(pinned=True), Filter(speaker="Ana")),
     "none_of": (Filter(pinned=True), Filter(importance_min=0.5)),
 }

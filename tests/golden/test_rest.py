@@ -135,6 +135,8 @@ EXCHANGES: dict[str, list[Exchange]] = {
     "DELETE /v1/memories/{id}/": [of("cello")],
     "DELETE /v1/memories/": [ask(user_id="work"), ask()],
     "GET /v1/memories/{id}/history/": [of("tea")],
+    "PUT /v1/batch/": [send(memories=[{"memory_id": "{cello}", "metadata": {"a": 1}}])],
+    "DELETE /v1/batch/": [send(memories=[{"memory_id": "{cello}"}])],
     "GET /v1/entities/": [ask()],
     "DELETE /v2/entities/user/{name}/": [Exchange({"name": "work"})],
 }  # fmt: skip

@@ -87,6 +87,7 @@ FILTERS: dict[str, Any] = {
     "metadata": {"a.b": {"gte": 2}},
     "expired_by": ENDS,
     "unexpired_at": ENDS,
+    "all_of": (Filter(pinned=True), Filter(kinds=("semantic",))),
     "any_of": (Filter(pinned=True), Filter(kinds=("semantic",))),
     "none_of": (Filter(pinned=True), Filter(kinds=("semantic",))),
 }

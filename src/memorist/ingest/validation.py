@@ -24,11 +24,14 @@ from ..text.steps import MAX_STEP_CHARS, numbered
 from ..types import KINDS, Draft, Filter, Labels, Message, Outcome, Receipt
 from .policies import Policy
 
+Where = Filter | Mapping[str, Any]  # a dict has the fields of a Filter, and labels
 _NUMBERS = ("importance", "confidence")
 _LISTS = ("tags", "source_ids", "evidence")
 _FLAGS = ("pinned", "manually_saved")
 _MOST_DAYS = 36_500
-_NESTED = ("any_of", "none_of")  # of a filter
+_NESTED = ("all_of", "any_of", "none_of")  # filters in a filter
+_MOST_NESTED = 50  # filters in one of these
+_DEEPEST_FILTER = 10  # levels
 NEVER = "never"  # in an edit: the end is removed
 _DEEPEST = 20  # levels of metadata
 _MOST_METADATA = 16_000  # characters of JSON
@@ -128,7 +131,7 @@ def size(value: str, most: int) -> None:
         )
 
 
-def where(value: object) -> Filter:
+def where(value: object, depth: int = 0) -> Filter:
     """Return a filter; None means no condition, and a dict has the fields of a Filter."""
     if value is None:
         return Filter()
@@ -158,9 +161,11 @@ def where(value: object) -> Filter:
     nested: dict[str, Any] = {}
     for name in _NESTED:
         listed = getattr(value, name)
-        if not isinstance(listed, (tuple, list)):
-            raise InvalidInput(f"{name} of a filter is a list of filters, not {listed!r:.60}")
-        nested[name] = tuple(map(where, listed))
+        if not isinstance(listed, (tuple, list)) or len(listed) > _MOST_NESTED:
+            raise InvalidInput(f"{name} of a filter is a list of at most {_MOST_NESTED} filters")
+        if listed and depth == _DEEPEST_FILTER:
+            raise InvalidInput(f"Filters are nested at most {_DEEPEST_FILTER} levels deep")
+        nested[name] = tuple(where(each, depth + 1) for each in listed)
     return replace(value, **nested)
 
 

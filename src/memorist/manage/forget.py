@@ -14,6 +14,7 @@ from typing import TypedDict
 from ..context import Context, Place
 from ..errors import InvalidInput, NotFound, ProviderFailed, StoreDamaged, StoreFull
 from ..ingest import transitions, validation
+from ..ingest.validation import Where
 from ..jobs import vectors
 from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful
@@ -21,7 +22,7 @@ from ..storage import Change, Forget, Save, erase
 from ..storage.atomic import lock, new_file
 from ..storage.transaction import Transaction
 from ..text import summarize, tokens
-from ..types import GUILD, Memory, Scope, Where, frozen
+from ..types import GUILD, Memory, Scope, frozen
 from . import edit, privacy, recall
 from .forget_plan import Forgotten, Plan, make_plan
 from .journal import Journal

@@ -12,12 +12,13 @@ import numpy as np
 from ..context import Context, Place
 from ..errors import InvalidInput, ProviderFailed
 from ..ingest import validation
+from ..ingest.validation import Where
 from ..retrieve import pipeline, profiles, score
 from ..retrieve.profiles import Profile
 from ..storage import Event
 from ..storage.store import MemoryAccess, access_scores, record_access
 from ..text import normalize
-from ..types import Filter, Memory, Query, Reason, Recall, Where
+from ..types import Filter, Memory, Query, Reason, Recall
 from . import privacy
 
 UNLIMITED = 1 << 20  # tokens: more than any look-up returns

@@ -93,14 +93,18 @@ def condition(where: Filter, dialect: Dialect) -> tuple[str, list[Any]]:
         clause, values = match_metadata(path, operator, value, dialect)
         clauses.append(clause)
         given += values
-    for ending, others in (("", where.any_of), (" IS NOT TRUE", where.none_of)):
+    for form, others in (
+        ("({})", where.any_of),
+        ("({}) IS NOT TRUE", where.none_of),
+        *(("{}", (each,)) for each in where.all_of),
+    ):
         parts = []
         for other in others:
             part, values = condition(replace(other, states=()), dialect)
             parts.append(f"({part})")
             given += values
         if parts:
-            clauses.append(f"({' OR '.join(parts)}){ending}")
+            clauses.append(form.format(" OR ".join(parts)))
     return " AND ".join(clauses) or "1 = 1", given
 
 

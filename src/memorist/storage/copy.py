@@ -62,8 +62,7 @@ item_vectors: scope, namespace, key, field
 """
 KEYS = dict(line.split(": ") for line in _TABLES.split("\n") if line)
 NOT_COPIED = {"migrations", "meta", "claims", "index_positions", "answered"}  # specific to a store
-# Columns that archives of version 0.1 do not have.
-_ADDED = {"memories": {"metadata", "expires_at"}, "item_vectors": {"terms"}}
+_ADDED = {"memories": {"metadata", "expires_at"}, "item_vectors": {"terms"}}  # since 0.1
 MARK = "copying"  # in the target until it is complete: the last key of each table
 ARCHIVE_FORMAT = 1
 _SECRET = re.compile("[0-9a-f]{64}")

@@ -59,27 +59,146 @@ def test_what_is_added_is_found_and_stays_with_its_user(app: Any) -> None:
     assert app.search("Where did I move to?", filters=both)["results"] == []
 
 
-@pytest.mark.parametrize(
-    ("filters", "why"),
-    [
-        (
-            {"AND": [{"OR": [{"user_id": "alex"}, {"user_id": "bo"}]}]},
-            "OR, NOT and other conditions",
-        ),
-        (
-            {"AND": [{"user_id": "alex"}, {"categories": {"in": ["home"]}}]},
-            "OR, NOT and other conditions",
-        ),
-        ({"OR": [{"user_id": "alex"}]}, "OR, NOT and other conditions"),
-        ({"AND": [{"user_id": "alex"}, {"user_id": "bo"}]}, "user_id.*several values"),
-        ({"user_id": "alex", "AND": [{"user_id": "bo"}]}, "user_id.*several values"),
-    ],
-)
-def test_a_condition_that_would_be_left_out_is_refused(
-    app: Any, filters: dict[str, Any], why: str
-) -> None:
-    with pytest.raises(Exception, match=why):
-        app.search("Where did I move to?", filters=filters)
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"user_id": "*"}, "`user_id` is one id"),
+    ({"OR": [{"user_id": "alex"}, {"user_id": "bo"}]}, "cannot be in OR or NOT"),
+    ({"AND": [{"user_id": "alex"}, {"user_id": "bo"}]}, "user_id.*several values"),
+    ({"user_id": "alex", "AND": [{"user_id": "bo"}]}, "user_id.*several values"),
+    ({"user_id": "alex", "keywords": {"contains": "tea"}}, "'keywords' is not supported"),
+    ({"user_id": "alex", "metadata": {"a": {"icontains": "b"}}}, "are not supported in metadata"),
+    ({"user_id": "alex", "created_at": "2026"}, "A time takes gt, gte, lt and lte"),
+    ({"user_id": "alex", "created_at": {"lte": "9999-12-31"}}, "is too late"),
+    ({"user_id": "alex", "OR": []}, "OR needs at least one condition"),
+]
+
+
+def test_a_condition_that_would_be_left_out_is_refused(app: Any) -> None:
+    for filters, why in REFUSED:
+        with pytest.raises(Exception, match=why):
+            app.search("Where did I move to?", filters=filters)
+
+
+# The calls of Mem0's client, with an answer that shows that each works. `{0}` is the id of the
+# first memory of alex, and so on.
+CALLS: list[tuple[str, dict[str, Any], Any]] = [
+    ("add", {"messages": "I keep bees.", "user_id": "alex"}, ["I keep bees."]),
+    (
+        "add",
+        {"messages": LISBON, "user_id": "alex", "metadata": {"a": 1, "b": {"c": "x"}}},
+        ["I moved to Lisbon in May."],
+    ),
+    (
+        "add",
+        {"messages": "I play chess.", "filters": {"user_id": "alex"}, "timestamp": 1_600_000_000},
+        ["I play chess."],
+    ),
+    (
+        "add",
+        {"messages": "The code is 7781.", "user_id": "alex", "expiration_date": "2020-01-01"},
+        ["The code is 7781."],
+    ),
+    ("add", {"messages": "I am a nurse.", "user_id": "alex", "agent_id": "bot"}, ["I am a nurse."]),
+    ("get", {"memory_id": "{1}"}, "I moved to Lisbon in May."),
+    ("get_all", {"filters": {"user_id": "alex"}}, {0, 1, 2, 4}),
+    ("get_all", {"filters": {"user_id": "alex"}, "page": 2, "page_size": 3}, {0}),
+    ("get_all", {"filters": {"user_id": "alex"}, "start_date": "2020-01-01"}, {0, 1, 2, 4}),
+    ("get_all", {"filters": {"user_id": "alex"}, "end_date": "2020-01-01"}, set()),
+    ("get_all", {"filters": {"user_id": "alex", "metadata": {"a": 1}}}, {1}),
+    ("get_all", {"filters": {"user_id": "alex", "metadata": {"a": {"gte": 1, "lt": 2}}}}, {1}),
+    ("get_all", {"filters": {"user_id": "alex", "metadata": {"b.c": {"in": ["x", "y"]}}}}, {1}),
+    ("get_all", {"filters": {"user_id": "alex", "metadata": {"a": "*"}}}, {1}),
+    ("get_all", {"filters": {"user_id": "alex", "NOT": [{"metadata": {"a": 1}}]}}, {0, 2, 4}),
+    (
+        "get_all",
+        {
+            "filters": {
+                "AND": [{"user_id": "alex"}, {"OR": [{"agent_id": "bot"}, {"metadata": {"a": 1}}]}]
+            }
+        },
+        {1, 4},
+    ),
+    ("get_all", {"filters": {"AND": [{"user_id": "alex"}, {"agent_id": "bot"}]}}, {4}),
+    (
+        "get_all",
+        {"filters": {"user_id": "alex", "created_at": {"gte": "2020-01-01", "lte": "2099-01-01"}}},
+        {0, 1, 2, 4},
+    ),
+    ("get_all", {"filters": {"user_id": "alex", "categories": {"in": ["nothing"]}}}, set()),
+    ("get_all", {"filters": {"user_id": "alex", "memory_ids": ["{2}"]}}, {2}),
+    ("search", {"query": "Where did I move to?", "filters": {"user_id": "alex"}, "top_k": 1}, {1}),
+    (
+        "search",
+        {
+            "query": "What do I keep?",
+            "filters": {"AND": [{"user_id": "alex"}, {"metadata": {"a": 1}}]},
+        },
+        {1},
+    ),
+    (
+        "update",
+        {"memory_id": "{1}", "text": "I moved to Porto in May."},
+        "I moved to Porto in May.",
+    ),
+    ("update", {"memory_id": "{1}", "metadata": {"a": 2}}, "I moved to Porto in May."),
+    ("update", {"memory_id": "{1}", "expiration_date": "2099-01-01"}, "I moved to Porto in May."),
+    ("history", {"memory_id": "{1}"}, 4),
+    ("users", {}, {"alex"}),
+    (
+        "batch_update",
+        {"memories": [{"memory_id": "{0}", "text": "I keep two hives."}]},
+        "1 memories",
+    ),
+    ("batch_delete", {"memories": [{"memory_id": "{0}"}]}, "1 memories"),
+    ("delete", {"memory_id": "{2}"}, "deleted"),
+]
+MISSING: list[tuple[str, dict[str, Any]]] = [
+    ("create_memory_export", {"schema": "{}", "filters": {"user_id": "alex"}}),
+    ("get_memory_export", {"memory_export_id": "e1"}),
+    ("get_summary", {"filters": {"user_id": "alex"}}),
+    ("get_profile", {"entity_id": "alex"}),
+    ("feedback", {"memory_id": "m1", "feedback": "POSITIVE"}),
+    ("get_webhooks", {"project_id": "p1"}),
+]
+
+
+def fill(value: Any, ids: list[str]) -> Any:
+    if isinstance(value, dict):
+        return {name: fill(each, ids) for name, each in value.items()}
+    if isinstance(value, list):
+        return [fill(each, ids) for each in value]
+    return value.format(*ids) if isinstance(value, str) and value.startswith("{") else value
+
+
+def test_thirty_calls_of_the_client_answer(app: Any) -> None:
+    ids: list[str] = []
+    for name, given, wanted in CALLS:
+        answer = getattr(app, name)(**fill(given, ids))
+        shown: Any = answer
+        if name == "add":
+            shown = [each["memory"] for each in answer["results"]]
+            ids += [each["id"] for each in answer["results"]]
+        elif name in ("get_all", "search"):
+            shown = {ids.index(each["id"]) for each in answer["results"]}
+        elif name in ("get", "update"):
+            shown = app.get(fill(given, ids)["memory_id"])["memory"]
+        elif name == "history":
+            shown = len(answer)
+        elif name == "users":
+            shown = {each["name"] for each in answer["results"]}
+        elif isinstance(wanted, str):
+            shown = wanted if wanted in answer["message"] else answer
+        assert shown == wanted, (name, given)
+    changed = app.get(ids[1])
+    assert (changed["metadata"], changed["expiration_date"]) == ({"a": 2}, "2099-01-01")
+    assert len(CALLS) == 30
+
+
+def test_what_is_missing_says_so(app: Any) -> None:
+    for name, given in MISSING:
+        with pytest.raises(Exception, match="Memorist does not have Mem0's"):
+            getattr(app, name)(**given)
+    with pytest.raises(Exception, match="`user_id` is one id"):
+        app.delete_all(user_id="*")
 
 
 def test_a_memory_is_read_changed_and_deleted_by_its_id(app: Any) -> None:

@@ -38,7 +38,7 @@ from ...types import Filter, Memory, Receipt
 from .. import VERBS, Verb, metrics, read_verbs
 from ..mcp import build_http_server, serve_http
 from ..web import pages
-from . import agents, bodies, dialects, oauth, uploads, users
+from . import agents, bodies, dialects, mem0, oauth, uploads, users
 from .auth import LABELS, Authenticator, Caller, ClientAccess, RateLimiter, Requires
 from .bodies import Id, Name, ScopeParams
 from .request import (
@@ -63,7 +63,7 @@ _DESCRIPTION = (
     "change something accept an `Idempotency-Key`: repeated within a day, they are done once."
 )
 memories = APIRouter(route_class=AuthenticatedRoute)
-ROUTERS = (memories, uploads.routes, users.routes, metrics.routes, dialects.routes)
+ROUTERS = (memories, uploads.routes, users.routes, metrics.routes, dialects.routes, mem0.routes)
 OWNERS: dict[str, Any] = {
     "": ScopedClient,
     "consent": Consent,

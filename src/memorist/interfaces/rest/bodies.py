@@ -115,13 +115,14 @@ class FilterBody(Body):
     session: Word | None = None
     thread: Word | None = None
     metadata: Metadata = {}
+    all_of: list[FilterBody] = []
     any_of: list[FilterBody] = []
     none_of: list[FilterBody] = []
 
     def filter(self) -> Filter:
         given: dict[str, Any] = {}
         for name, value in self:
-            if name in ("any_of", "none_of"):
+            if name in ("all_of", "any_of", "none_of"):
                 value = [each.filter() for each in value]
             given[name] = tuple(value) if isinstance(value, list) else value
         labels = Labels(session=given.pop("session"), thread=given.pop("thread"))
