@@ -240,7 +240,12 @@ def test_a_key_for_one_user_reaches_no_other(client_class: Any, server: Server, 
     bound = client_class(api_key=server.tokens["bound"], host=server.url)
     assert bound.add(LISBON)["results"]
     assert [each["name"] for each in bound.users()["results"]] == ["alex"]
-    for work in (lambda: bound.get(id), lambda: bound.search("Lisbon", filters={"user_id": "bo"})):
+    for work in (
+        lambda: bound.get(id),
+        lambda: bound.search("Lisbon", filters={"user_id": "bo"}),
+        lambda: bound.batch_delete([{"memory_id": id}]),
+        lambda: bound.batch_update([{"memory_id": id, "text": "I moved."}]),
+    ):
         with pytest.raises(Exception, match="only for"):
             work()
     bound.client.close()

@@ -25,7 +25,7 @@ CLOSED = [(path, method, right) for path, method, right in TABLE if right]
 SAMPLES: dict[str, Any] = {
     "text": "I love tea.", "query": "tea", "messages": [{"role": "user", "content": "I love tea."}], "session": "s1",
     "records": [], "operation": "o1", "thread": "t1", "value": "Ana", "id": "m1", "field": "tone", "name": "other",
-    "message": "tea?",
+    "message": "tea?", "memories": [{"memory_id": "m1", "text": "Tea."}],
 }  # fmt: skip
 SPACES = ("space", "user_id", "guildId")  # what a space is called, here and there
 WITHOUT = {
@@ -141,7 +141,7 @@ async def test_a_key_does_what_it_has_the_right_to(
 
 NAMES_NO_SPACE = {  # they are about one memory by its id, about the key itself, or about the whole server
     "/v1/ping/", "/v1/memories/{id}/", "/v1/memories/{id}/history/", "/v1/entities/", "/api/memory",
-    "/api/memory/refresh", "/v1/memory/backlog", "/metrics",
+    "/api/memory/refresh", "/v1/memory/backlog", "/metrics", "/v1/batch/",
 }  # fmt: skip
 
 

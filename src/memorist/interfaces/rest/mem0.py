@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 from starlette.exceptions import HTTPException
 
 from ...errors import InvalidInput, NotFound
@@ -295,11 +295,11 @@ async def entities(access: Reader) -> Json:
 def _answer_missing(path: str, what: str) -> None:
     """Answer 501 at a path of Mem0 that has no counterpart here."""
 
-    async def answer(access: Reader) -> None:
+    async def answer(request: Request) -> Response:
         raise HTTPException(501, f"Memorist does not have Mem0's {what}")
 
     methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
-    routes.add_api_route(path, answer, methods=methods, include_in_schema=False)
+    routes.add_route(path, answer, methods=methods, include_in_schema=False)
 
 
 for _path, _what in _MISSING.items():

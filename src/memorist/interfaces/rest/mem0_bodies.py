@@ -83,7 +83,7 @@ class Mem0Search(Mem0List):
     rerank: bool | None = None
 
 
-class Mem0Update(BaseModel, strict=True):
+class Mem0Update(BaseModel, strict=True, json_schema_extra={"minProperties": 1}):
     """The new text, metadata or end of a memory; an end of None removes it."""
 
     text: Text | None = None
