@@ -576,7 +576,7 @@ async def test_a_space_is_tended_when_asked(ana: httpx.AsyncClient) -> None:
     turn = (await ana.get(f"{V1}/entries", params=HOME)).json()["entries"][0]["id"]
     assert (await ana.post(f"{V1}/entries/{turn}/extract", params=HOME)).json()["by"] in (
         "rules",
-        "nobody",
+        "none",
     )
     assert {each["op"] for each in (await ana.get(f"{V1}/event_counts", params=HOME)).json()} >= {
         "create"
