@@ -230,3 +230,23 @@ async def test_everything_in_a_scope_is_forgotten(ana: ScopedClient, engine: Cli
     bo.voice = Voice(is_owner=False)
     with pytest.raises(NotAllowed, match="Forgetting everything"):
         await bo.forget_all(dry_run=False)
+
+
+async def test_nothing_lasting_is_made_of_what_ends(ana: ScopedClient, engine: Client) -> None:
+    ends = NOW + timedelta(days=3)
+    for number in range(3):
+        session = engine.scope("ana", session=f"s{number}")
+        things = ("garden door", "garage", "cellar", "attic", "shed", "gate")
+        said = [
+            {
+                "role": "user",
+                "content": f"The code of the {thing} in house {number} is 77{number}1.",
+            }
+            for thing in things
+        ]
+        await session.remember(said, expires_at=ends if number == 0 else None)
+    report = await ana.compress(threshold=1, sessions=3)
+    assert report.groups == 2
+    states = {memory.text: memory.state for memory in await ana.list({"states": []})}
+    kept = {text for text, state in states.items() if "house 0" in text and state == "active"}
+    assert len(kept) == 6

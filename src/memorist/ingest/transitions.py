@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
-from ..types import Draft, Memory
+from ..types import Draft, Filter, Memory
 
+# What has an end; nothing lasting is derived from it.
+EXPIRING = Filter(expired_by=datetime(9999, 12, 31, tzinfo=UTC))
 SHARED = "share:"  # tag prefix of what another space may recall; its name follows
 _LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
 MOST_LISTED = 200  # latest sources of a memory; the history has the earlier ones

@@ -16,6 +16,7 @@ from typing import Any
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
 from ..ingest import pipeline
+from ..ingest.transitions import EXPIRING
 from ..storage import Change, tasks
 from ..storage.queries import Reader
 from ..storage.tasks import Task
@@ -90,9 +91,9 @@ async def gather(
     """Return the person's recent activities, facts they stated since the last insight, and their
     latest turns, each newest first.
     """
-    episodic = Filter(kinds=("episodic",))
+    episodic = Filter(kinds=("episodic",), none_of=(EXPIRING,))
     recent = await reading.page(scope, episodic, limit=_PAGE)
-    where = Filter(kinds=("semantic", "procedural"), created_after=last)
+    where = Filter(kinds=("semantic", "procedural"), created_after=last, none_of=(EXPIRING,))
     stated = await reading.page(scope, where, limit=_PAGE)
     current = [memory for memory in stated if memory.valid_to is None]
     facts = list(filter(authority.is_persons, current))

@@ -91,6 +91,7 @@ async def compress(
         return done
     where = Filter(
         kinds=("episodic",),
+        none_of=(transitions.EXPIRING,),
         pinned=False,
         manually_saved=False,
     )
@@ -146,6 +147,7 @@ async def roll_up(
         pinned=False,
         manually_saved=False,
         compression_source=False,
+        none_of=(transitions.EXPIRING,),
     )
     unused = await ctx.store.rows_where(scope, where)
     rows = sorted(unused)[:MAX_MEMORIES]

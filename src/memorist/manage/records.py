@@ -158,6 +158,7 @@ async def promote(
         created_before=before,
         pinned=False,
         manually_saved=False,
+        none_of=(transitions.EXPIRING,),
     )
     items = await store.find_all(scope, where)
     items.sort(key=lambda item: (item.created_at, item.id))

@@ -83,14 +83,17 @@ _LOG_VIEW = (
 
 def match(path: JsonPath, operator: str, values: Sequence[Any]) -> Query:
     """Return the condition that a value in the metadata, or one in a list there, compares so."""
-    place = "".join(f'."{name}"' for name in path)
-    kind = "json_type(metadata, ?)"
+    place = "$" + "".join(f'."{name}"' for name in path)
     if operator == "exists":
-        return f"metadata IS NOT NULL AND coalesce({kind}, 'null') <> 'null'", [f"${place}"]
-    sql = f"""metadata IS NOT NULL AND {kind} <> 'object' AND EXISTS
+        return "metadata IS NOT NULL AND json_type(metadata, ?) <> 'null'", [place]
+    sql = f"""metadata IS NOT NULL AND json_type(metadata, ?) <> 'object' AND EXISTS
     (SELECT 1 FROM json_each(metadata, ?) a, json_each(?) b WHERE a.value {operator} b.value
     AND replace(a.type, 'real', 'integer') = replace(b.type, 'real', 'integer'))"""
-    return sql, [f"${place}", f"${place}", json.dumps(list(values))]
+    given = [place, place, json.dumps(list(values))]
+    if operator == "=" and len(values) == 1 and isinstance(values[0], str):
+        sql = f"instr(metadata, ?) AND {sql}"  # most rows lack the text, and are not parsed
+        given.insert(0, json.dumps(values[0], ensure_ascii=False))
+    return sql, given
 
 
 DIALECT = Dialect(
