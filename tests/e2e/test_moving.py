@@ -36,7 +36,9 @@ async def filled(db: Path | str, state: Path) -> None:
         ana = memory.scope("ana")
         await ana.remember(SAID)
         first, second, third, *_ = (await ana.list(limit=5)).memories
-        await ana.edit(first.id, "I planted an oak at the end of the avenue")
+        own = {"row": 3, "trees": {"kinds": [1.0, "Äsche", None]}}
+        oak = "I planted an oak at the end of the avenue"
+        await ana.edit(first.id, oak, metadata=own, expires_at="2199-01-01")
         await ana.forget(second.id, reason="a private matter")
         await ana.forget(third.id, keep_days=30)
         await ana.pin((await ana.list(limit=9)).memories[-1].id, actor="ana")
@@ -93,6 +95,25 @@ async def test_a_copy_is_in_nothing_different_on_either_engine_and_back(
     assert first["forgotten"] == "refused"
     assert on_postgres == first
     assert back == first
+
+
+async def test_an_archive_from_before_metadata_is_read(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "a.db", embedder="none", state_dir=tmp_path) as memory:
+        await memory.scope("ana").remember("I live in Porto.")
+        columns = await stored._columns(memory.ctx.store.database, "memories")
+        old = [name for name in columns if name not in ("metadata", "expires_at")]
+        sums = await stored._digest(memory.ctx.store.database, "memories", old)
+    await aio.copy_store(str(tmp_path / "a.db"), str(tmp_path / "all.jsonl"))
+    lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    for line in lines:
+        if line.get("table") == "memories":
+            del line["metadata"], line["expires_at"]
+    lines[-1]["sums"]["memories"] = sums
+    (tmp_path / "old.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    await aio.copy_store(str(tmp_path / "old.jsonl"), str(tmp_path / "b.db"))
+    async with aio.open(tmp_path / "b.db", embedder="none", state_dir=tmp_path) as memory:
+        (only,) = await memory.scope("ana").list()
+        assert (only.text, only.metadata, await memory.check()) == ("I live in Porto.", {}, [])
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
