@@ -196,12 +196,14 @@ class Client:
         rights: Sequence[str] = ("read", "write"),
         days: float | None = None,
         until: datetime | None = None,
+        made_by: str | None = None,
     ) -> tuple[Key, str]:
         """Create an API key and return it with its token, which cannot be shown again.
 
         The key acts for that user: in every space or the named one, as any agent or the named one.
         With the right `service` it acts for any user of the tenant whom a request names.
-        It expires after `days` or at `until`, whichever is earlier, or never. Raises InvalidInput.
+        It expires after `days` or at `until`, whichever is earlier, or never. It is revoked with the
+        key `made_by`. Raises InvalidInput.
         """
         named = {"name": name, "user": user, "tenant": tenant, "space": space, "agent": agent}
         for what, value in named.items():
@@ -229,6 +231,7 @@ class Client:
             tenant=self.settings.tenant if tenant is None else tenant,
             space=space,
             agent=agent,
+            made_by=made_by,
         )
         secret = secrets.token_urlsafe(32)
         await self.ctx.store.keys.add(key, secret)
@@ -239,7 +242,7 @@ class Client:
         return await self.ctx.store.keys.list()
 
     async def revoke_key(self, id: str) -> None:
-        """Revoke an API key. Raises NotFound."""
+        """Revoke an API key, and the keys that were created with it. Raises NotFound."""
         if not await self.ctx.store.keys.revoke(id, self.ctx.clock()):
             raise NotFound(f"No valid key with id {id!r:.60}: see `memorist keys list`")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -41,6 +42,17 @@ async def test_a_revoked_key_is_no_good_and_stays_listed(store: Store) -> None:
     (kept,) = await store.keys.list()
     assert not kept.is_good(NOW)
     assert KEY.is_good(NOW)
+
+
+async def test_keys_are_revoked_with_the_key_that_made_them(store: Store) -> None:
+    made = replace(KEY, id="k2", made_by="k1")
+    of_that = replace(KEY, id="k3", made_by="k2")
+    other = replace(KEY, id="k4", made_by="local")
+    for key in (KEY, made, of_that, other):
+        await store.keys.add(key, f"secret of {key.id}")
+    assert await store.keys.list() == [KEY, made, of_that, other]
+    assert await store.keys.revoke("k1", NOW)
+    assert [key.id for key in await store.keys.list() if key.is_good(NOW)] == ["k4"]
 
 
 async def begin(store: Store, request: str = "r1", caller: str = "k1") -> str | None:

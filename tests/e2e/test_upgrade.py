@@ -93,7 +93,7 @@ async def test_a_postgresql_database_of_version_0_1_opens_and_goes_on(
         database, "SELECT nspname FROM pg_namespace WHERE nspname IN ('recollect', 'memorist')"
     ) == [("memorist",)]
     steps = "SELECT count(*), max(number) FROM memorist.migrations"
-    assert query(database, steps) == [(12, 12)]
+    assert query(database, steps) == [(13, 13)]
     assert await migrate(database) == []
 
 
@@ -165,7 +165,7 @@ def test_many_servers_may_open_a_database_of_version_0_1_at_once(database: str) 
     ]
     errors = [process.communicate()[1].decode() for process in running]
     assert [process.returncode for process in running] == [0] * 4, errors
-    assert query(database, "SELECT count(*) FROM memorist.migrations") == [(12,)]
+    assert query(database, "SELECT count(*) FROM memorist.migrations") == [(13,)]
 
 
 async def test_the_owner_without_other_rights_can_upgrade(database: str) -> None:

@@ -249,6 +249,14 @@ def test_a_key_made_by_one_for_a_single_space_is_for_that_space(server: Server, 
         assert [key.space for key in memory.keys() if key.name == "wider"] == ["work"]  # noqa: SIM118
 
 
+def test_a_key_made_on_the_page_names_the_key_that_made_it(server: Server, place: str) -> None:
+    with signed_in(server, "gus for a day") as (browser, proof):
+        browser.post("/keys", data={"name": "made", "right": ["read"], "csrf_token": proof})
+    with memorist.open(place, embedder="hashing") as memory:
+        (made,) = [key for key in memory.keys() if key.name == "made"]  # noqa: SIM118
+    assert made.made_by == id_of(server.tokens["gus for a day"])
+
+
 # One key for many users
 
 SERVICE = ("read", "write", "service")

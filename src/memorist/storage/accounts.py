@@ -18,10 +18,14 @@ RIGHTS = ("read", "write", "owner", "admin", "service")
 OF_USER = RIGHTS[:-1]  # rights of a caller who is one user
 ABANDONED = timedelta(minutes=5)  # after which a request without an answer may be repeated
 _KEY = """SELECT id, name, user_id, created_at, tenant, space, agent,
-'["' || replace(rights, ' ', '", "') || '"]', expires_at, revoked_at FROM api_keys"""
+'["' || replace(rights, ' ', '", "') || '"]', expires_at, revoked_at, made_by FROM api_keys"""
 _ADD = """INSERT INTO api_keys
-(id, digest, name, tenant, user_id, space, agent, rights, created_at, expires_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+(id, digest, name, tenant, user_id, space, agent, rights, created_at, expires_at, made_by)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_REVOKE = """WITH RECURSIVE made (id) AS (SELECT CAST(? AS TEXT)
+UNION SELECT k.id FROM api_keys k JOIN made m ON k.made_by = m.id)
+UPDATE api_keys SET revoked_at = ? WHERE id IN (SELECT id FROM made) AND revoked_at IS NULL
+RETURNING id"""
 _TABLE = "spending p JOIN scopes s ON s.id = p.scope"
 _TOKENS = "p.tokens_in + p.tokens_out + p.reserved"
 _USED = f"""SELECT coalesce(sum(CASE WHEN s.user_id = ? THEN {_TOKENS} ELSE 0 END), 0),
@@ -52,6 +56,7 @@ class Key:
     rights: tuple[str, ...] = ("read", "write")  # some of RIGHTS
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
+    made_by: str | None = None  # id of the key that created it; it is revoked with that key
 
     def is_good(self, now: datetime) -> bool:
         is_expired = self.expires_at is not None and self.expires_at <= now
@@ -82,6 +87,7 @@ class Keys(Accounts):
             " ".join(key.rights),
             clock.iso(key.created_at),
             key.expires_at and clock.iso(key.expires_at),
+            key.made_by,
         )
         await execute(self.database, _ADD, values)
 
@@ -97,9 +103,10 @@ class Keys(Accounts):
         return rows.parse_all(Key, found)
 
     async def revoke(self, id: str, at: datetime) -> bool:
-        """Revoke a key. Return False if it does not exist or is revoked already."""
-        sql = "UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL RETURNING id"
-        return bool(await execute(self.database, sql, (clock.iso(at), id)))
+        """Revoke a key and those that it created, and so on. Return False if it does not exist or is
+        revoked already."""
+        found = await execute(self.database, _REVOKE, (id, clock.iso(at)))
+        return (id,) in [tuple(row) for row in found]
 
     async def erase(self, tenant: str, user: str) -> int:
         """Delete the keys of a user with the answers to their requests; return how many."""

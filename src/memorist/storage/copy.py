@@ -62,7 +62,7 @@ item_vectors: scope, namespace, key, field
 """
 KEYS = dict(line.split(": ") for line in _TABLES.split("\n") if line)
 NOT_COPIED = {"migrations", "meta", "claims", "index_positions", "answered"}  # specific to a store
-_ADDED = {"memories": {"metadata", "expires_at"}, "item_vectors": {"terms"}}  # since 0.1
+_NEW = {"memories": {"metadata", "expires_at"}, "item_vectors": {"terms"}, "api_keys": {"made_by"}}
 MARK = "copying"  # in the target until it is complete: the last key of each table
 ARCHIVE_FORMAT = 1
 _SECRET = re.compile("[0-9a-f]{64}")
@@ -245,7 +245,7 @@ async def read_archive(
         sums = batch.pop()["sums"] if "sums" in batch[-1] else None
         for (table, columns), group in groupby(batch, atomic.take_shape):
             own = set(await _columns(database, table)) if table in KEYS else set()
-            if not set(columns) <= own or not own - set(columns) <= _ADDED.get(table, set()):
+            if not set(columns) <= own or not own - set(columns) <= _NEW.get(table, set()):
                 raise InvalidInput(
                     f"The archive contains {table!r} in a format that this version does not support"
                 )

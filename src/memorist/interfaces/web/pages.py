@@ -385,6 +385,7 @@ async def create_key(page: PageRequest) -> Response:
         rights=rights,
         days=page.number("days", 36_500),
         until=caller.expires_at,
+        made_by=caller.name,
     )
     return await show_keys(page, token)
 
