@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -220,6 +220,7 @@ def run(words: list[str], stdin: str = "") -> tuple[str, str, int]:
 def stopping() -> Iterator[None]:
     """Send SIGTERM to this process once a block has begun to handle it."""
     before, over = signal.getsignal(signal.SIGTERM), threading.Event()
+    priority = os.getpriority(os.PRIO_PROCESS, 0)  # a worker lowers it
 
     def stop() -> None:
         while signal.getsignal(signal.SIGTERM) == before and not over.wait(0.01):
@@ -234,6 +235,8 @@ def stopping() -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+        with suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, priority)
 
 
 def recorded(words: str, stage: Stage, folder: Path, normal: Normalizer) -> str:

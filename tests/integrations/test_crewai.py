@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import pytest
 import memorist
 from memorist.errors import InvalidInput, Refused
 
-for name in ("CREWAI_DISABLE_TELEMETRY", "OTEL_SDK_DISABLED"):
-    os.environ.setdefault(name, "true")
+if find_spec("crewai"):  # other tests, in the same process, need OpenTelemetry
+    for name in ("CREWAI_DISABLE_TELEMETRY", "OTEL_SDK_DISABLED"):
+        os.environ.setdefault(name, "true")
 pytestmark = pytest.mark.filterwarnings(
     "ignore"
 )  # CrewAI's dependencies warn when they are imported

@@ -120,6 +120,9 @@ def _request(
     """Return a request with everything foreign that the route takes."""
     operation = described["paths"][path][method]
     given = owned.references | (owned.space if in_space else {})
+    if path == "/v1/batch/":
+        changed = {"memory_id": _id(owned, "/v1/memories/"), "text": "Hello there."}
+        given = given | {"memories": [changed]}
     if path.startswith("/v3/"):
         given = {name: given[name] for name in ("filters", "query", "messages")}
         given["messages"] = [{"role": "user", "content": "Hello there."}]

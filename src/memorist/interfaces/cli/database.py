@@ -241,8 +241,9 @@ def worker(call: Call, *, batch_size: int = 32) -> object:
     Args:
         batch_size: <1..1024> Memories per batch.
     """
-    if hasattr(os, "nice"):
-        os.nice(NICENESS)
+    if hasattr(os, "setpriority"):
+        now = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PROCESS, 0, max(now, NICENESS))
 
     async def work() -> Any:
         async with memorist.aio.open(call.db, run_jobs=False) as memory:
