@@ -369,9 +369,8 @@ CREATE TABLE api_keys (
   rights TEXT NOT NULL,
   created_at TEXT NOT NULL,
   expires_at TEXT,
-  revoked_at TEXT,
-  made_by TEXT
-);
+  revoked_at TEXT
+, made_by TEXT);
 
 CREATE TABLE answered (
   caller TEXT NOT NULL,
