@@ -18,8 +18,14 @@ from typing import Literal, NamedTuple, get_args
 from ..text import cues, prompts
 from ..text.normalize import LINK, one_line
 from ..text.tokens import ENGLISH, load_patterns
-from .dates import TIME, date
-from .third_person import possessive, replace_first_person, replace_second_person, replace_that
+from .third_person import (
+    TIME,
+    date,
+    possessive,
+    replace_first_person,
+    replace_second_person,
+    replace_that,
+)
 
 Type = Literal[
     "preference", "profile", "relationship", "project", "commitment", "decision", "event", "other"

@@ -23,9 +23,9 @@ from ..text.prompts import Prompt, object_schema
 from ..text.statements import parse
 from ..text.values import read_values
 from ..types import Scope
-from .dates import TIME, date
 from .durable import TYPES
 from .rules import PATTERNS, Fact, first_sentences
+from .third_person import TIME, date
 
 LONGEST_SOURCE = 900  # characters that a model is shown
 MOST_TOKENS = 320  # of its answer

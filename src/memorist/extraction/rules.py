@@ -17,15 +17,13 @@ from typing import NamedTuple
 from ..ingest import guard
 from ..text import clock, prompts
 from ..text.authority import ROLE_WORDS, poses
-from ..text.languages import detect_language
 from ..text.normalize import LINK, one_line
 from ..text.statements import strip_preface
-from ..text.tokens import load_patterns, words
+from ..text.tokens import detect_language, load_patterns, words
 from ..types import frozen
 from . import durable
-from .dates import TIME, date
 from .durable import Type
-from .third_person import to_third_person
+from .third_person import TIME, date, to_third_person
 
 THE_USER = "The user"
 THE_SPEAKER = "The speaker"

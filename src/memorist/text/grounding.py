@@ -26,7 +26,7 @@ from .clauses import (
     split,
 )
 from .compare import is_supported
-from .languages import detect_language
+from .tokens import detect_language
 
 _VALUES = "numbers units times dates weekdays months days".split()
 MOST_TURNS = 2  # that one clause of a summary is based on

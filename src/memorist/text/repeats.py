@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from .changes import ComparedText, read
 from .contradictions import contradicts_clause
+from .cues import ComparedText, read
 from .entities import is_common
 from .normalize import for_hash
 from .statements import Statement, parse, strip_preface

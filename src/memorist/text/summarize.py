@@ -18,11 +18,10 @@ from typing import NamedTuple
 from . import grounding, tokens
 from .entities import COMMON, entities
 from .grounding import SourceText
-from .languages import detect_language
 from .normalize import compose, one_line
 from .prompts import ABBREVIATED, EPISODIC, Prompt, object_schema
 from .statements import parse
-from .tokens import word_set
+from .tokens import detect_language, word_set
 from .values import read_values
 
 LONGEST = 600  # characters of a session's summary: the packaged model reads that many at once
