@@ -142,6 +142,7 @@ RULES: dict[str, Callable[[str], Any]] = {
     "injection": lambda text: guard.find_injection(text, "strict"),
     "grounded": lambda text: compare.is_supported(text[: len(text) // 2], text),
     "salience": lambda text: analyze.find_signals(text, entities.entities(text)),
+    "technical": entities.is_technical,
     "kind": analyze.choose_kind,
     "item_type": analyze.choose_item_type,
     "pieces": lambda text: analyze.analyze(Draft(text=text), policies.DEFAULT),

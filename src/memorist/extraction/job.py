@@ -315,6 +315,7 @@ def _choose(
     if limits.of_subject:
         labels = Labels(subject=labels.subject or speaker, channel=labels.channel)
         speaker = None
+    is_own = authority.is_own(labels.role, speaker, first.scope.user)
     for number, fact in enumerate(facts):
         is_by_model = number >= len(by_rules)
         is_capped = is_by_model or limits.caps_rules
@@ -340,7 +341,7 @@ def _choose(
             dropped.append("it repeats the whole turn")
         elif len(fact.text) > limits.longest:
             dropped.append(f"it is longer than {limits.longest} characters")
-        elif why := guard.find_refusal(draft, policy, first.scope.user):
+        elif why := guard.find_refusal(draft, policy, is_own=is_own):
             dropped.append(why)
         elif is_capped and len(drafts) >= limits.kept:
             dropped.append(f"the turn has more than {limits.kept} facts")

@@ -67,7 +67,8 @@ async def compare(
     said = []
     for turn, place in zip(asked, positions, strict=True):
         other = second.rows[place] if second is not None and snapshot.has_second[place] else None
-        said.append((turn.text, snapshot.vectors(np.array([place]))[0], other))
+        vector = snapshot.vectors(np.array([place]))[0]
+        said.append((read(turn.text).is_english, vector, other))
     usable = find_statements(snapshot) & (snapshot.session >= 0)
     usable &= snapshot.valid_to > clock.micros(ctx.clock())
     near = []

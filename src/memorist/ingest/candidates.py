@@ -40,6 +40,8 @@ _SAID_AS = {"live": "live moved relocated", "work": "work joined started"}
 
 Neighbors = Sequence[tuple[float, Memory]]  # with their cosine, nearest first
 Similar = list[tuple[int, float]]  # rows or places, with the similarity
+# Whether a text is English, and its vectors by both models.
+ComparedVectors = tuple[bool, Vectors | None, Vectors | None]
 
 
 @dataclass(kw_only=True)
@@ -228,18 +230,21 @@ def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, fl
     said = [chunk for chunk in batch.chunks if chunk.is_turn or _is_note(chunk)]
     if not said or snapshot.is_lean or not batch.policy.conflicts:
         return []
-    _find_answers(said, snapshot)
-    stating = [i for i, chunk in enumerate(said) if _states(chunk)]
-    asked = [i for i in stating if _may_change(said[i])]
+    stating, asked = _find_changing(said, snapshot)
     second = {text: vector for text, (_, vector) in batch.second.items()}
     firsts = np.array([said[i].vector for i in stating])
     others = np.array([second[said[i].text] for i in stating if said[i].text in second])
     places = np.array(stating, np.int64)
     usable = find_statements(snapshot)
     rows = np.flatnonzero(usable)
-    changing = [(said[i].text, said[i].vector, second.get(said[i].text)) for i in asked]
+    changing: list[ComparedVectors] = []
+    for i in asked:
+        text = said[i].text
+        changing.append((read(text).is_english, said[i].vector, second.get(text)))
     found = []
-    for i, similar in zip(asked, compare_all(changing, snapshot, usable), strict=True):
+    for i, parts, similar in zip(
+        asked, changing, compare_all(changing, snapshot, usable), strict=True
+    ):
         chunk = said[i]
         chunk.earlier = snapshot.count + i
         stored = pick(similar[rows], snapshot.row[rows])
@@ -248,7 +253,7 @@ def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, fl
             similar = products(firsts[:before], np.asarray(chunk.vector))
             if len(others) == len(places) and chunk.text in second:
                 other = products(others[:before], second[chunk.text])
-                similar = _mean(chunk.text, similar, other)
+                similar = _mean(parts[0], similar, other)
             here = pick(similar, places[:before])
         found.append((chunk, stored, [(said[place], cosine) for place, cosine in here]))
     return found
@@ -261,17 +266,32 @@ def _is_note(chunk: Chunk) -> bool:
     return not is_derived and chunk.text == draft.text.strip()
 
 
-def _find_answers(turns: Sequence[Chunk], snapshot: Snapshot) -> None:
-    """Mark the turns that follow a question of the other side."""
+def _find_changing(said: Sequence[Chunk], snapshot: Snapshot) -> tuple[list[int], list[int]]:
+    """Return the places of the statements of people, and of those that can replace something.
+
+    A note stands alone: it has to say that something changed. Turns that follow a question of the
+    other side are marked.
+    """
     last: dict[str | None, tuple[bool, str | None]] = {}
-    for chunk in turns:
+    stating = []
+    changing = []
+    for i, chunk in enumerate(said):
         session = chunk.session
         speaker = chunk.draft.speaker
         if session not in last:
             last[session] = _read_last(snapshot, session)
+        is_own = authority.is_own_role(chunk.draft.labels.role)
         asks, other = last[session]
         chunk.answers = asks and speaker != other
         last[session] = (cues.ends_asking(chunk.text), speaker)
+        parts = read(chunk.text)
+        if chunk.vector is None or not is_own or parts.asks >= 1:
+            continue
+        stating.append(i)
+        says_changed = chunk.is_turn or not CHANGING.isdisjoint(parts.cues)
+        if says_changed and len(chunk.text.split()) >= 2:
+            changing.append(i)
+    return stating, changing
 
 
 def _read_last(snapshot: Snapshot, session: str | None) -> tuple[bool, str | None]:
@@ -287,20 +307,6 @@ def _read_last(snapshot: Snapshot, session: str | None) -> tuple[bool, str | Non
     return asks, names.get(code)
 
 
-def _states(chunk: Chunk) -> bool:
-    """Return whether a person states something, and does not only ask."""
-    if chunk.vector is None or not authority.is_own_role(chunk.draft.labels.role):
-        return False
-    return read(chunk.text).asks < 1
-
-
-def _may_change(chunk: Chunk) -> bool:
-    """Return whether a statement can replace something; a note has to say that it changed."""
-    if not chunk.is_turn and CHANGING.isdisjoint(read(chunk.text).cues):
-        return False
-    return len(chunk.text.split()) >= 2
-
-
 def find_statements(snapshot: Snapshot) -> Bools:
     """Mark what people said themselves, apart from questions."""
     unwanted = cues.FROM_ASSISTANT | cues.ONLY_ASKS | cues.IS_SUMMARY | cues.IS_EXTRACTED
@@ -310,24 +316,24 @@ def find_statements(snapshot: Snapshot) -> Bools:
 
 
 def compare_all(
-    said: Sequence[tuple[str, Vectors | None, Vectors | None]],
+    said: Sequence[ComparedVectors],
     snapshot: Snapshot,
     usable: Bools,
 ) -> Iterator[Floats]:
-    """Yield the similarity of the usable positions to each text, given its vectors by both models.
+    """Yield the similarity of the usable positions to each text, given its vectors.
 
     It is the mean of both cosines; only the second model knows other languages than English.
     """
     firsts = snapshot.similarities([first for _, first, _ in said], usable)
-    for (text, _, second), cosines in zip(said, firsts, strict=True):
+    for (is_english, _, second), cosines in zip(said, firsts, strict=True):
         others = cosines
         if second is not None:
             others = snapshot.second_similarity(second, usable & snapshot.has_second, cosines)
-        yield _mean(text, cosines, others)
+        yield _mean(is_english, cosines, others)
 
 
-def _mean(text: str, first: Floats, second: Floats) -> Floats:
-    weight = np.float32(0.5 if read(text).is_english else 0.0)
+def _mean(is_english: bool, first: Floats, second: Floats) -> Floats:
+    weight = np.float32(0.5 if is_english else 0.0)
     return weight * first + (1 - weight) * second
 
 

@@ -357,8 +357,6 @@ def _drop_prompt(turns: list[Message | Skipped]) -> list[Message | Skipped]:
 
 def add_skipped(receipt: Receipt, given: Sequence[Draft | Skipped]) -> Receipt:
     """Return a receipt that also has the messages that were not kept, in their order."""
-    if len(receipt.outcomes) == len(given):
-        return receipt
     done = iter(receipt.outcomes)
     outcomes = []
     for each in given:

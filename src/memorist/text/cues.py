@@ -104,13 +104,13 @@ def flags_of(memory: Memory) -> int:
     text = memory.text[:_MOST_READ]
     voice = memory.labels.role or memory.speaker
     claims: dict[int, object] = {
-        ENDS_ASKING: ends_asking(memory.text),
+        IS_FOREIGN: not is_english(text),
         HAS_TIME: clock.has_time(memory.text),
+        ENDS_ASKING: ends_asking(memory.text),
         FROM_USER: voice == "user",
         FROM_ASSISTANT: voice == "assistant",
         IS_SUMMARY: memory.compression_source,
         IS_EXTRACTED: memory.evidence_text and memory.evidence_ids,
-        IS_FOREIGN: not is_english(text),
         IS_BRIEF: is_brief(text),
     }
     for flag, pattern in _TELLS.items():
