@@ -144,8 +144,9 @@ async def load(tx: Transaction, batch: Batch) -> None:
         sessions = {chunk.session for chunk in chunks}
         checks = await tx.checks(scope, sessions=sessions, hashes=hashes)
     near, older = await compute(batch.size, lambda: (_find_near(batch), _find_older(batch)))
-    if batch.policy.exact:
-        for memory in await tx.same_text(scope, checks.same & hashes):
+    same = checks.same & hashes
+    if batch.policy.exact and same:
+        for memory in await tx.same_text(scope, same):
             batch.add(memory)
     rows = {row for _, stored, _ in older for row, _ in stored}.union(*near.values())
     for chunk in chunks if batch.policy.near else ():
@@ -232,15 +233,15 @@ def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, fl
         return []
     stating, asked = _find_changing(said, snapshot)
     second = {text: vector for text, (_, vector) in batch.second.items()}
+    changing: list[ComparedVectors] = []
+    for i in asked:
+        text = said[i].text
+        changing.append((read(text).is_english, said[i].vector, second.get(text)))
     firsts = np.array([said[i].vector for i in stating])
     others = np.array([second[said[i].text] for i in stating if said[i].text in second])
     places = np.array(stating, np.int64)
     usable = find_statements(snapshot)
     rows = np.flatnonzero(usable)
-    changing: list[ComparedVectors] = []
-    for i in asked:
-        text = said[i].text
-        changing.append((read(text).is_english, said[i].vector, second.get(text)))
     found = []
     for i, parts, similar in zip(
         asked, changing, compare_all(changing, snapshot, usable), strict=True

@@ -89,25 +89,25 @@ def measure(
     is_before = is_here and last - (older.sequence or 0) < JUST_BEFORE
     similar = max(0.0, similar)
     has_changed = not new.cues.isdisjoint(("ended", "moved", "corrected"))
-    measures = {cue: float(cue in new.cues) for cue in CUES}
-    return measures | {
+    measures = {cue: cue in new.cues for cue in CUES} | {
         "always": 1.0,
         "asks": new.asks,
-        "answers": float(chunk.answers),
+        "answers": chunk.answers,
         "similar": similar,
-        "nearest": float(nearest),
+        "nearest": nearest,
         "changed_similar": has_changed * similar,
-        "relative": float(bool(new.relatives - old.relatives)),
-        "same_speaker": float(speaker == older.speaker),
-        "same_session": float(is_here),
-        "just_before": float(is_before),
-        "corrected_before": float(is_before and "corrected" in new.cues),
+        "relative": bool(new.relatives - old.relatives),
+        "same_speaker": speaker == older.speaker,
+        "same_session": is_here,
+        "just_before": is_before,
+        "corrected_before": is_before and "corrected" in new.cues,
         "length": min(old.length, LONGEST) / 10,
         "new_length": min(new.length, LONGEST) / 10,
-        "short": float(new.length <= SHORT),
+        "short": new.length <= SHORT,
         "older_asks": old.asks,
         "size": math.log10(max(1, chunk.earlier)),
     }
+    return {name: float(value) for name, value in measures.items()}
 
 
 def measure_values(chunk: Chunk, older: Memory) -> dict[str, float]:
@@ -120,12 +120,6 @@ def measure_values(chunk: Chunk, older: Memory) -> dict[str, float]:
         "same_number": float(is_same),
         "other_name": float(new.is_english and bool(old.names and new.names - old.names)),
     }
-
-
-def weigh(measures: dict[str, float]) -> float:
-    """Return the probability that the turn replaces the older statement."""
-    odds = sum(weight * measures[name] for name, weight in WEIGHTS.items())
-    return 1.0 / (1.0 + math.exp(-odds))
 
 
 def measure_all(chunk: Chunk, batch: Batch) -> Iterator[tuple[Memory, dict[str, float]]]:
@@ -145,8 +139,6 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
     What is valid only since later is not replaced. What was pinned is never replaced for sure, and
     what was saved on purpose only by the user's own words.
     """
-    if not chunk.older:
-        return None
     since = transitions.valid_since(chunk.draft, batch.now)
     found: list[tuple[Memory, float]] = []
     for memory, measures in measure_all(chunk, batch):
@@ -156,9 +148,9 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
             continue
         if not chunk.is_turn and not chunk.has_same_source(memory):
             continue
-        likely = weigh(measures | _HIGHEST)
+        likely = repeats.weigh(measures | _HIGHEST, WEIGHTS)
         if likely >= LIKELY:  # seldom: only then the values are read
-            likely = weigh(measures | measure_values(chunk, memory))
+            likely = repeats.weigh(measures | measure_values(chunk, memory), WEIGHTS)
         if likely >= LIKELY and _says_same(chunk, memory, measures["similar"], batch):
             continue
         is_close = measures["similar"] >= CLOSE and chunk.has_same_source(memory)
@@ -175,9 +167,8 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
 def _says_same(chunk: Chunk, memory: Memory, similar: float, batch: Batch) -> bool:
     """Return whether a turn only says again what an earlier statement says."""
     partners = [name for name in batch.snapshot.codes["speaker"] if name != chunk.draft.speaker]
-    new = repeats.Said(chunk.text)
-    old = repeats.Said(memory.text)
-    is_same = repeats.estimate(new, old, similar, partners) >= repeats.LEAST
+    said = repeats.Said(chunk.text), repeats.Said(memory.text)
+    is_same = repeats.weigh(repeats.measure(*said, similar, partners)) >= repeats.LEAST
     return is_same and chunk.has_same_source(memory)
 
 

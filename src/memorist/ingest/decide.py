@@ -89,6 +89,8 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
     )
     chunk.id = memory.id
     batch.save(put)
+    if contradicted is None and not chunk.older:
+        return Outcome(status="created", ids=(memory.id,))
     return current.replace_older(chunk, batch, memory.id, contradicted)
 
 

@@ -156,7 +156,9 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     seen = await load_seen(tx, batch.scope, items)
     batch.snapshot = await ctx.index.current(batch.scope, tx)
     await load(tx, batch)
-    await compute(batch.size, _write_items, items, batch, seen)
+    done = await compute(batch.size, lambda: [_decide_item(item, batch, seen) for item in items])
+    for item, outcome in zip(items, done, strict=True):
+        item.outcome = outcome
     if batch.replaced:
         await current.end_repeats(tx, batch)
     read.cache_clear()
@@ -177,7 +179,6 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
         await tasks.add(tx, task, once=True)
     if policy.links is not None and any(put.memory.kind == "semantic" for put in puts):
         await links.link(tx, batch.snapshot, puts, policy.links, batch.now)
-    done = outcomes(items)
     are_new = [each.status == "created" and each.supersedes is None for each in done]
     trimmed: set[str] = set()
     if policy.capacity is not None and any(are_new):
@@ -229,34 +230,23 @@ async def load_seen(reading: Reader, scope: Scope, items: Iterable[Item]) -> See
     return seen
 
 
-def _write_items(items: Iterable[Item], batch: Batch, seen: Seen) -> None:
-    for item in items:
-        _write_item(item, batch, seen)
-
-
-def _write_item(item: Item, batch: Batch, seen: Seen) -> None:
-    """Decide on the chunks of an item in order, and record its message."""
+def _decide_item(item: Item, batch: Batch, seen: Seen) -> Outcome:
+    """Decide on the chunks of an item in order, and record its message. Return its outcome."""
     draft = item.draft
     id = draft.message_id
     digest = normalize.digest(draft.text) if id is not None else ""
     if id is not None and id in seen:
-        then, item.outcome = seen[id]
-        if then != digest:
-            reason = f"message {id!r} was stored with another text: edit the memory instead"
-            item.outcome = replace(
-                item.outcome,
-                status="conflict",
-                reason=reason,
-                message_id=id,
-                supersedes=None,
-            )
-        return
+        then, before = seen[id]
+        if then == digest:
+            return before
+        reason = f"message {id!r} was stored with another text: edit the memory instead"
+        return replace(before, status="conflict", reason=reason, message_id=id, supersedes=None)
     results = [decide(chunk, batch) for chunk in item.chunks]
     for chunk, result in zip(item.chunks, results, strict=True):
         batch.others += _make_events(chunk, result, batch)
-    item.outcome = outcome = combine(results, id)
+    outcome = combine(results, id)
     if id is None:
-        return
+        return outcome
     seen[id] = (digest, outcome)
     role = draft.labels.role
     message = Message(
@@ -270,15 +260,11 @@ def _write_item(item: Item, batch: Batch, seen: Seen) -> None:
     texts = [chunk.text for chunk in item.chunks]
     is_verbatim = outcome.status == "created" and texts == [draft.text]
     has_forgotten = any(result.status == "refused" for result in results)
-    keep_text = bool(outcome.ids) and not is_verbatim and not has_forgotten
-    seen_message = SeenMessage(
-        id=id,
-        message=message,
-        outcome=outcome,
-        digest=digest,
-        keep_text=keep_text,
+    keeps = bool(outcome.ids) and not is_verbatim and not has_forgotten
+    batch.messages.append(
+        SeenMessage(id=id, message=message, outcome=outcome, digest=digest, keep_text=keeps)
     )
-    batch.messages.append(seen_message)
+    return outcome
 
 
 def _make_events(chunk: Chunk, result: Outcome, batch: Batch) -> list[Event]:
