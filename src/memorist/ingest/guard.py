@@ -190,25 +190,29 @@ def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
         if item.outcome is not None:
             continue
         is_own = authority.is_own(labels.role, draft.speaker, user)
-        if why := find_refusal(draft, policy, is_own=is_own):
+        why = find_refusal(draft, policy, is_own=is_own)
+        lowered = lower_authority(draft, policy, is_own=is_own)
+        if why:
             item.refuse(why)
         elif is_own and is_command(draft):
             item.outcome = Outcome(status="skipped", reason=COMMAND, message_id=draft.message_id)
-        if item.outcome is not None:
-            if draft.told_at is not None:
-                event = Event(
-                    node="hotpath",
-                    op="classify",
-                    at=draft.told_at,
-                    thread=labels.thread or labels.session,
-                    status="skipped",
-                )
-                events.append(event)
+        else:
+            item.draft = lowered
+            claims = [
+                getattr(draft, name) not in (None, getattr(lowered, name)) for name in _CLAIMS
+            ]
+            if any(claims) and not is_own:
+                item.note = LOWERED
             continue
-        item.draft = lower_authority(draft, policy, is_own=is_own)
-        claims = [getattr(draft, name) not in (None, getattr(item.draft, name)) for name in _CLAIMS]
-        if any(claims) and not is_own:
-            item.note = LOWERED
+        if draft.told_at is not None:
+            event = Event(
+                node="hotpath",
+                op="classify",
+                at=draft.told_at,
+                thread=labels.thread or labels.session,
+                status="skipped",
+            )
+            events.append(event)
     return events
 
 

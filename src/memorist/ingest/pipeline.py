@@ -94,9 +94,9 @@ async def prepare(
         return batch
     texts = list(dict.fromkeys(chunk.text for chunk in batch.chunks))
     try:
-        vectors, batch.second = await asyncio.gather(
-            encode(ctx.embedder, texts),
+        batch.second, vectors = await asyncio.gather(
             _encode_second(ctx, texts),
+            encode(ctx.embedder, texts),
         )
     except ProviderFailed as error:
         batch.problem = f"{FAILED}: {error}"

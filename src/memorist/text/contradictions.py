@@ -244,12 +244,7 @@ def _differ(
 
 def _mentions(of: Clause, nouns: frozenset[str]) -> bool:
     words = of.text.lower().split()
-    for word in words:
-        if word.strip(",.!") in nouns:
-            return True
-        if word.strip(",.!'’s") in nouns:
-            return True
-    return False
+    return any(word.strip(",.!") in nouns or word.strip(",.!'’s") in nouns for word in words)
 
 
 def _is_about(of: Clause, nouns: frozenset[str]) -> bool:
@@ -268,8 +263,7 @@ def _is_short(of: Clause) -> bool:
 
 def _preposition(of: Clause) -> str:
     """Return the first word of the rest; a person works "at" or "for" a company."""
-    words = of.rest.lower().split()
-    first = words[0] if words else ""
+    first, *_ = of.rest.lower().split() or [""]
     return "at" if first == "for" else first
 
 
