@@ -19,7 +19,7 @@ from ..text import clock, prompts
 from ..text.authority import ROLE_WORDS, poses
 from ..text.normalize import LINK, one_line
 from ..text.statements import strip_preface
-from ..text.tokens import detect_language, load_patterns, words
+from ..text.tokens import compile_all, detect_language, load_patterns, words
 from ..types import frozen
 from . import durable
 from .durable import Type
@@ -50,7 +50,7 @@ class ClauseRule(NamedTuple):
 
 _IMAGE = re.compile(r"\s{0,9}\[[^\]\n]{0,300}\]")
 _TABLES = load_patterns(__file__)
-PATTERNS = {name: re.compile(pattern) for name, pattern in _TABLES["patterns"].items()}
+PATTERNS = compile_all(_TABLES["patterns"])
 
 
 def _compile_rules(table: str) -> list[ClauseRule]:

@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 
 from ..text import clock
 from ..text.statements import parse
-from ..text.tokens import load_patterns, word_set
+from ..text.tokens import compile_all, load_patterns, word_set
 
 _TABLES = load_patterns(__file__)
-PATTERNS = {name: re.compile(pattern) for name, pattern in _TABLES["patterns"].items()}
+PATTERNS = compile_all(_TABLES["patterns"])
 TIME = PATTERNS["time"]  # a relative time
 _PERIODS = {  # formats of a period, by its largest number of days
     1: "%Y-%m-%d",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,7 +23,7 @@ from ..text import clock, entities, normalize
 from ..text.cues import is_chit_chat
 from ..text.entities import Entity
 from ..text.statements import ClauseParts, Statement, parse, split_clause
-from ..text.tokens import count_tokens, load_patterns, word_table
+from ..text.tokens import compile_all, count_tokens, load_patterns, word_table
 from ..types import ITEM_TYPES, KINDS, Draft, Kind, Memory
 from .chunk import by_meaning
 from .policies import Policy
@@ -39,9 +38,7 @@ _KIND_OF = word_table("""
     semantic: fact profile relationship project lore goals
     """)  # of everything else: episodic
 _CATEGORIES = "event fact preference activity profile".split()  # in the order of the kinds
-_PATTERNS: dict[str, re.Pattern[str]] = {
-    name: re.compile(pattern) for name, pattern in load_patterns(__file__)["patterns"].items()
-}
+_PATTERNS = compile_all(load_patterns(__file__)["patterns"])
 
 
 @dataclass(kw_only=True)

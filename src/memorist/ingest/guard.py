@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 from unicodedata import category
@@ -22,7 +22,7 @@ from ..storage import Checks, Event
 from ..storage.queries import Reader
 from ..text import authority, commands, normalize
 from ..text.entities import is_common
-from ..text.tokens import load_patterns
+from ..text.tokens import compile_all, load_patterns
 from ..types import Draft, Outcome, Scope
 from .analyze import Chunk
 from .policies import Policy
@@ -59,19 +59,13 @@ def _fold(text: str) -> str:
     return plain.translate(str.maketrans("", "", "".join(hidden)))
 
 
-def _compile(
-    table: str,
-    fold: Callable[[str], str] = str,
-) -> Patterns:
-    return {name: re.compile(fold(pattern)) for name, pattern in _PATTERNS[table].items()}
-
-
-_PATTERNS = load_patterns(__file__)
-_FORGED = _compile("forged", _fold)
-_ORDERS = _compile("orders", _fold)
-_STRICT = _compile("strict", _fold)
-_SHAPES = _compile("shapes")
-_SECRETS = _compile("secrets")
+_TABLES = load_patterns(__file__)
+_FORGED, _ORDERS, _STRICT = (
+    {name: re.compile(_fold(pattern)) for name, pattern in _TABLES[table].items()}
+    for table in ("forged", "orders", "strict")
+)
+_SHAPES = compile_all(_TABLES["shapes"])
+_SECRETS = compile_all(_TABLES["secrets"])
 _LEAD_IN = re.compile(
     r"(?:please )?(?:remember|note|fyi|for the record|keep in mind)(?: this"
     r"| that)?\b[\s:,–—-]{0,9}",

@@ -20,7 +20,7 @@ from ..types import Memory
 from . import clock
 from .compare import RELATIVES
 from .statements import Clause, parse_clause
-from .tokens import analyze_spoken, detect_language, load_patterns, word_set, words
+from .tokens import analyze_spoken, compile_all, detect_language, load_patterns, word_set, words
 from .values import Values, read_values
 
 FLAGS = tuple(1 << bit for bit in range(14))
@@ -82,7 +82,7 @@ _TABLES = load_patterns(__file__)
 _OPENING = re.compile(_TABLES["asking"]["opening"])
 _TELLS = {KINDS[name]: re.compile(kind["tells"]) for name, kind in _TABLES["kinds"].items()}
 _ASKS = {KINDS[name]: re.compile(kind["asks"]) for name, kind in _TABLES["kinds"].items()}
-_ABOUT = {name: re.compile(pattern) for name, pattern in _TABLES["about"].items()}
+_ABOUT = compile_all(_TABLES["about"])
 _SENTENCE = re.compile(r"[^.!?\n。！？…؟\u037e]*+[.!?\n。！？…؟\u037e]*+")
 _ASKING_MARKS = ("?", "？", "؟", "\u037e")
 # A smiley or a quotation mark may follow the question mark.

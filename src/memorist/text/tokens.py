@@ -15,7 +15,7 @@ import tomllib
 import unicodedata
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
@@ -152,6 +152,11 @@ def load_patterns(module: str) -> dict[str, Any]:
 
     fill(tables)
     return tables
+
+
+def compile_all(table: Mapping[str, str]) -> dict[str, re.Pattern[str]]:
+    """Compile the regular expressions of a table."""
+    return {name: re.compile(pattern) for name, pattern in table.items()}
 
 
 ROLES = word_set("user assistant system tool human ai bot agent model developer")
