@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ..ingest import guard
 from ..ports import BudgetedModel
 from ..text import compare, grounding, normalize, prompts, tokens
-from ..text.grounding import SourceText
+from ..text.grounding import Turn
 from ..text.prompts import Prompt, object_schema
 from ..text.statements import parse
 from ..text.values import read_values
@@ -190,7 +190,7 @@ def _check_claim(
         return "its evidence is not a statement"
     if by_words and bool(read_values(text).negations) != bool(read_values(quote).negations):
         return grounding.OTHER_MEANING
-    statement = [SourceText(". ".join(stated))]
+    statement = [Turn(". ".join(stated))]
     if why := grounding.find_fault(text, statement, who, by_words=by_words):
         return why
     text = date(text, said_at)

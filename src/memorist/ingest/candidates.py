@@ -65,9 +65,8 @@ class Batch:
     forgotten: frozenset[str] = frozenset()  # texts that must not be stored again
     keyed: dict[str, Memory] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)  # the last sequence number in each session
-    replaced: list[tuple[Chunk, Memory]] = field(
-        default_factory=list
-    )  # turns and what they replace
+    # Turns and what they replace.
+    replaced: list[tuple[Chunk, Memory]] = field(default_factory=list)
     alike: dict[object, set[str]] = field(default_factory=dict)  # ids of memories, by form
     puts: dict[str, Save] = field(default_factory=dict)
     written: dict[str, int] = field(default_factory=dict)  # rows of `vectors`, by id
@@ -242,10 +241,9 @@ def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, fl
     places = np.array(stating, np.int64)
     usable = find_statements(snapshot)
     rows = np.flatnonzero(usable)
+    similarities = compare_all(changing, snapshot, usable)
     found = []
-    for i, parts, similar in zip(
-        asked, changing, compare_all(changing, snapshot, usable), strict=True
-    ):
+    for i, (is_english, _, _), similar in zip(asked, changing, similarities, strict=True):
         chunk = said[i]
         chunk.earlier = snapshot.count + i
         stored = pick(similar[rows], snapshot.row[rows])
@@ -254,7 +252,7 @@ def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, fl
             similar = products(firsts[:before], np.asarray(chunk.vector))
             if len(others) == len(places) and chunk.text in second:
                 other = products(others[:before], second[chunk.text])
-                similar = _mean(parts[0], similar, other)
+                similar = _mean(is_english, similar, other)
             here = pick(similar, places[:before])
         found.append((chunk, stored, [(said[place], cosine) for place, cosine in here]))
     return found
