@@ -105,13 +105,8 @@ async def draw(
     for turn in loaded:
         found, by_rules, by_model = await _read(ctx, scope, turn, limits)
         if older := repeated.get(turn[0].id) if turn else None:
-            known = await repeats.find_known(ctx.store, scope, turn[0], older, drafts)
-            if known is None:
-                known = repeats.state(older[0], turn[0])
-                fact = repeats.to_fact(known, older[0])
-                made, _ = _choose(ctx, [fact], (), older[:1], limits, sys.maxsize)
-                drafts += made
-            again = repeats.to_fact(known, turn[0])
+            again, first = await repeats.restate(ctx.store, turn[0], older, drafts)
+            drafts += _choose(ctx, first, (), older[:1], limits, sys.maxsize)[0]
             by_rules = [again, *_find_other(by_rules, again, older)]
             by_model = _find_other(by_model, again, older)
             if found.by == "none":

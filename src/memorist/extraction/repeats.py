@@ -103,25 +103,28 @@ def _find_position(snapshot: Snapshot, turn: Memory) -> int | None:
     return int(found[-1]) if len(found) else None
 
 
-async def find_known(
+async def restate(
     reading: Reader,
-    scope: Scope,
     turn: Memory,
     older: Sequence[Memory],
     drafts: Iterable[Draft],
-) -> str | None:
-    """Return the fact of older turns that a turn repeats: a stored one, or one of the drafts."""
+) -> tuple[Fact, list[Fact]]:
+    """Return the fact of older turns that a turn repeats: a stored one, or one of the drafts.
+
+    If there is none, the likeliest of them is stated as a fact, which is returned as well.
+    """
     ids = {memory.id for memory in older}
     where = Filter(derived_from=tuple(ids), kinds=("semantic", "procedural"))
-    known = [fact.text for fact in await reading.find_all(scope, where) if fact.is_active]
+    known = [fact.text for fact in await reading.find_all(turn.scope, where) if fact.is_active]
     known += [draft.text for draft in drafts if not ids.isdisjoint(draft.evidence_ids)]
-    best = max(known, key=lambda text: count_shared(text, turn.text), default=None)
-    if best is None or count_shared(best, turn.text) < LEAST_SHARED:
-        return None
-    return best
+    best = max(known, key=lambda text: count_shared(text, turn.text), default="")
+    if best and count_shared(best, turn.text) >= LEAST_SHARED:
+        return _to_fact(best, turn), []
+    stated = _state(older[0], turn)
+    return _to_fact(stated, turn), [_to_fact(stated, older[0])]
 
 
-def state(turn: Memory, again: Memory) -> str:
+def _state(turn: Memory, again: Memory) -> str:
     """Return as a fact what a turn says and another one repeats.
 
     If no part of it can be put into the third person, it is quoted.
@@ -135,7 +138,7 @@ def state(turn: Memory, again: Memory) -> str:
     return prompts.trim(f"{who} said: {one_line(turn.text)}")
 
 
-def to_fact(text: str, turn: Memory) -> Fact:
+def _to_fact(text: str, turn: Memory) -> Fact:
     """Return a fact that is known from another turn as one of this turn."""
     return Fact(
         text=text,
