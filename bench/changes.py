@@ -13,7 +13,7 @@ Both need `--jobs`: then background jobs run before the question.
 Files have the form of `bench/own/changes/histories.jsonl`, which is used by default. `--fit` prints
 weights of `ingest/current.py` fitted on the files, each history alone and all of them mixed, and on
 conversations in which hardly anything changes, as `bench.data` reads them. `--fit-repeats` does the same
-for `ingest/repeats.py`, and prints the figures of a five-fold cross-validation by history.
+for `extraction/repeats.py`, and prints the figures of a five-fold cross-validation by history.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ from numpy.typing import NDArray
 
 import memorist
 from bench import data, report
-from memorist.ingest import current, pipeline, repeats, validation
+from memorist.extraction import repeats
+from memorist.ingest import current, pipeline, validation
+from memorist.ingest.candidates import load
 from memorist.ingest.guard import Item
 from memorist.ingest.policies import DEFAULT
 from memorist.text.clock import new_id
@@ -156,7 +158,7 @@ async def collect(stories: list[list[Step]]) -> list[Pair]:
                     batch = await pipeline.prepare(ctx, place, items, DEFAULT, ctx.clock())
                     async with ctx.store.transaction(place) as tx:
                         batch.snapshot = await ctx.index.current(place, tx)
-                        await pipeline.load(tx, batch)
+                        await load(tx, batch)
                         for chunk in batch.chunks:
                             for old, measures in current.measure_all(chunk, batch):
                                 measures |= current.measure_values(chunk, old)
@@ -166,7 +168,7 @@ async def collect(stories: list[list[Step]]) -> list[Pair]:
 
 
 async def collect_repeats(stories: list[list[Step]]) -> list[Compared]:
-    """Store each story as one person's, and compare its messages as `ingest/repeats.py` does."""
+    """Store each story as one person's, and compare its messages as `extraction/repeats.py` does."""
     found: list[Compared] = []
     with tempfile.TemporaryDirectory() as folder:
         client = memorist.aio.open(f"{folder}/m.db", state_dir=folder, extract="off")

@@ -91,7 +91,7 @@ class ScopedClient(ManagedScope):
         given = validation.drafts(what, self.labels, validation.moment(at), common, longest)
         drafts = [each for each in given if isinstance(each, Draft)]
         receipt = await self.remember_drafts(drafts, policy=policy)
-        return validation.add_skipped(receipt, given)
+        return receipt if len(drafts) == len(given) else validation.add_skipped(receipt, given)
 
     @observed("remember", lambda receipt: len(receipt.ids))
     async def remember_drafts(
@@ -121,7 +121,8 @@ class ScopedClient(ManagedScope):
                 pairs = zip(batch, done, strict=True)
                 new = [draft for draft, outcome in pairs if draft.id in outcome.ids]
                 await journal.append(folder, ctx.store, self.scope, new, now, by.longest)
-            compare_replies(ctx, self.scope, batch, done)
+            if ctx.awaiting_reply:
+                compare_replies(ctx, self.scope, batch, done)
             outcomes += done
         if ctx.external_index is not None:
             ctx.external_index.notify(self.scope)

@@ -8,7 +8,7 @@ from memorist.dialects import POLICIES
 from memorist.ingest import analyze
 from memorist.ingest.policies import WHOLE, Policy
 from memorist.ingest.transitions import repeated_importance
-from memorist.text.entities import entities
+from memorist.text.entities import TECHNICAL_WORDS, entities, is_technical
 from memorist.types import Draft
 
 EAST, NORTH = np.array([1.0, 0.0], dtype=np.float32), np.array([0.0, 1.0], dtype=np.float32)
@@ -73,7 +73,7 @@ def test_novelty_is_at_least_zero_where_rounding_makes_the_cosine_more_than_one(
     ],
 )
 def test_each_signal_adds_its_part(text: str, parts: dict[str, float]) -> None:
-    assert analyze.find_signals(text, entities(text)) == parts
+    assert analyze.find_signals(text, entities(text), is_technical=is_technical(text)) == parts
 
 
 @pytest.mark.spec("MLS-29")
@@ -103,9 +103,9 @@ PLAIN = [
 
 @pytest.mark.spec("MLS-28")
 def test_rare_words_make_a_text_technical_and_plain_talk_is_not() -> None:
-    assert all(analyze.is_technical(text) for text in TECHNICAL)
-    assert not any(analyze.is_technical(text) for text in PLAIN)
-    assert all(analyze.is_technical(f"the {word}") for word in analyze.TECHNICAL_WORDS)
+    assert all(is_technical(text) for text in TECHNICAL)
+    assert not any(is_technical(text) for text in PLAIN)
+    assert all(is_technical(f"the {word}") for word in TECHNICAL_WORDS)
 
 
 @pytest.mark.spec("MLS-30")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memorist.text.changes import read_cues
+from memorist.text.cues import read_cues
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ import pytest
 
 from memorist.extraction import llm
 from memorist.text import grounding, summarize
-from memorist.text.grounding import SourceText
-from memorist.text.summarize import Turn
+from memorist.text.grounding import Turn
 
 AT = datetime(2026, 5, 8, 9, tzinfo=UTC)
 DATA = Path(__file__).parents[1] / "data" / "model_answers.jsonl"
@@ -68,5 +67,5 @@ def test_at_most_one_of_fifty_ungrounded_answers_is_kept() -> None:
 )
 def test_a_long_source_is_compared_in_time_in_proportion_to_its_length(text: str) -> None:
     started = time.perf_counter()
-    grounding.find_fault("Ana likes green tea and milk.", [SourceText(text, "Ana")], "Ana")
+    grounding.find_fault("Ana likes green tea and milk.", [Turn(text, "Ana")], "Ana")
     assert time.perf_counter() - started < 5

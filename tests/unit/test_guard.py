@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from memorist.ingest import guard
 from memorist.ingest.policies import Policy
+from memorist.text import authority
 from memorist.text.compare import is_supported
 from memorist.types import Draft, Labels
 
@@ -15,6 +16,12 @@ CONTEXTUAL, STRICT, NONE = (
     Policy(name=mode, guard=mode) for mode in ("contextual", "strict", "none")
 )  # type: ignore[arg-type]
 TOOL = Labels(role="tool")
+
+
+def find_refusal(draft: Draft, policy: Policy, user: str) -> str:
+    is_own = authority.is_own(draft.labels.role, draft.speaker, user)
+    return guard.find_refusal(draft, policy, is_own=is_own)
+
 
 HARMLESS = [
     "I am a backend developer.",
@@ -107,7 +114,7 @@ def test_what_only_sounds_like_an_order_is_none(text: str) -> None:
 @pytest.mark.parametrize("text", FORGED)
 def test_a_text_that_poses_as_a_part_of_the_prompt_is_found(text: str) -> None:
     assert guard.find_forgery(text)
-    assert guard.find_refusal(Draft(text=text, manually_saved=True), CONTEXTUAL, "ana")
+    assert find_refusal(Draft(text=text, manually_saved=True), CONTEXTUAL, "ana")
 
 
 @pytest.mark.parametrize("text", HARMLESS + ORDERS + NO_SECRETS)
@@ -155,54 +162,49 @@ def test_talk_about_secrets_is_no_secret(text: str) -> None:
 
 @pytest.mark.parametrize("text", SECRETS)
 def test_the_reason_does_not_repeat_the_secret(text: str) -> None:
-    why = guard.find_refusal(Draft(text=text), CONTEXTUAL, "ana")
+    why = find_refusal(Draft(text=text), CONTEXTUAL, "ana")
     assert "manually_saved=True" in why
     assert not any(word in why for word in text.split() if any(map(str.isdigit, word)))
 
 
 @pytest.mark.parametrize("text", SECRETS)
 def test_a_person_who_insists_may_keep_a_secret(text: str) -> None:
-    assert guard.find_refusal(Draft(text=text, manually_saved=True), CONTEXTUAL, "ana") == ""
+    assert find_refusal(Draft(text=text, manually_saved=True), CONTEXTUAL, "ana") == ""
 
 
 def test_a_secret_in_the_evidence_counts_too() -> None:
-    assert guard.find_refusal(
+    assert find_refusal(
         Draft(text="The wifi works.", evidence_text="password: swordfish"), CONTEXTUAL, "ana"
     )
-    assert guard.find_refusal(
+    assert find_refusal(
         Draft(text="The wifi works.", evidence=("ftp://ana:s3cr3t@h.example",)), CONTEXTUAL, "ana"
     )
 
 
 @pytest.mark.parametrize("text", ORDERS)
 def test_an_order_is_refused_from_others_and_kept_from_the_person(text: str) -> None:
-    assert guard.find_refusal(Draft(text=text, labels=TOOL), CONTEXTUAL, "ana")
-    assert guard.find_refusal(Draft(text=text, speaker="Mallory"), CONTEXTUAL, "ana")
-    assert guard.find_refusal(Draft(text=text), CONTEXTUAL, "ana") == ""
+    assert find_refusal(Draft(text=text, labels=TOOL), CONTEXTUAL, "ana")
+    assert find_refusal(Draft(text=text, speaker="Mallory"), CONTEXTUAL, "ana")
+    assert find_refusal(Draft(text=text), CONTEXTUAL, "ana") == ""
     assert (
-        guard.find_refusal(
-            Draft(text=text, speaker="Ana", labels=Labels(role="user")), CONTEXTUAL, "ana"
-        )
+        find_refusal(Draft(text=text, speaker="Ana", labels=Labels(role="user")), CONTEXTUAL, "ana")
         == ""
     )
-    assert (
-        guard.find_refusal(Draft(text=text, labels=TOOL, manually_saved=True), CONTEXTUAL, "ana")
-        == ""
-    )
+    assert find_refusal(Draft(text=text, labels=TOOL, manually_saved=True), CONTEXTUAL, "ana") == ""
 
 
 @pytest.mark.spec("CLK-43", "CLK-45")
 def test_a_strict_policy_refuses_words_and_scraps_that_nobody_saved_on_purpose() -> None:
     developer = Draft(text="I am a backend developer")
-    assert "instruction to the model" in guard.find_refusal(developer, STRICT, "ana")
-    assert "fewer than 2" in guard.find_refusal(Draft(text="a"), STRICT, "ana")
-    assert guard.find_refusal(Draft(text=developer.text, manually_saved=True), STRICT, "ana") == ""
-    assert guard.find_refusal(developer, CONTEXTUAL, "ana") == ""
+    assert "instruction to the model" in find_refusal(developer, STRICT, "ana")
+    assert "fewer than 2" in find_refusal(Draft(text="a"), STRICT, "ana")
+    assert find_refusal(Draft(text=developer.text, manually_saved=True), STRICT, "ana") == ""
+    assert find_refusal(developer, CONTEXTUAL, "ana") == ""
 
 
 def test_a_policy_without_a_guard_refuses_nothing() -> None:
     assert [
-        guard.find_refusal(Draft(text=text), NONE, "ana") for text in (*FORGED, *ORDERS, *SECRETS)
+        find_refusal(Draft(text=text), NONE, "ana") for text in (*FORGED, *ORDERS, *SECRETS)
     ] == [""] * (len(FORGED) + len(ORDERS) + len(SECRETS))
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from memorist.text import tokens
-from memorist.text.languages import detect_language
+from memorist.text.tokens import detect_language
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,15 @@ from typing import Literal, NamedTuple, get_args
 
 from ..text import cues, prompts
 from ..text.normalize import LINK, one_line
-from ..text.tokens import ENGLISH, load_patterns
-from .dates import TIME, date
-from .third_person import possessive, replace_first_person, replace_second_person, replace_that
+from ..text.tokens import ENGLISH, compile_all, load_patterns
+from .third_person import (
+    TIME,
+    date,
+    possessive,
+    replace_first_person,
+    replace_second_person,
+    replace_that,
+)
 
 Type = Literal[
     "preference", "profile", "relationship", "project", "commitment", "decision", "event", "other"
@@ -29,8 +35,8 @@ LONGEST = 300  # characters of a candidate
 MOST_CLAUSES = 12  # of a sentence; the others are not read
 
 _TABLES = load_patterns(__file__)
-PATTERNS = {name: re.compile(pattern) for name, pattern in _TABLES["patterns"].items()}
-CUES = {name: re.compile(pattern) for name, pattern in _TABLES["cues"].items()}
+PATTERNS = compile_all(_TABLES["patterns"])
+CUES = compile_all(_TABLES["cues"])
 KINDS: dict[Type, re.Pattern[str]] = {
     type: re.compile(pattern) for type, pattern in _TABLES["types"].items()
 }

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ..text import tokens
-from ..text.languages import STOP_WORDS, detect_language
+from ..text.tokens import STOP_WORDS, detect_language
 from .durable import Type
 
 _TABLES = tokens.load_patterns(__file__)

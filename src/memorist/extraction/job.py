@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Literal
 
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
-from ..ingest import guard, pipeline, policies, queue, repeats, validation
+from ..ingest import guard, pipeline, policies, validation
 from ..ingest.policies import Facts, Policy
 from ..storage import Event, tasks
 from ..storage.person import count_of_user
 from ..storage.queries import Reader
 from ..storage.tasks import NewTask, Task
 from ..text import authority, compare, normalize
-from ..text.changes import read, says_more
+from ..text.cues import read, says_more
 from ..text.offload import compute
 from ..text.repeats import LEAST_SHARED, count_shared
 from ..text.statements import parse
@@ -31,7 +31,7 @@ from ..types import STATES, Draft, Filter, Labels, Memory, Outcome, Receipt, Sco
 if TYPE_CHECKING:
     from .rules import Fact
 
-NAME = queue.EXTRACT
+NAME = pipeline.EXTRACT
 TAG = "extracted"  # of facts extracted from a turn
 BY_MODEL = "extracted:model"  # of those that a language model found
 _METHODS = ("none", "rules", "model")
@@ -88,6 +88,8 @@ async def draw(
     Raises RevisionConflict if a turn changed concurrently. If the model is unavailable, over its
     budget or gives a bad answer, only rules are used.
     """
+    from . import repeats  # compiling the patterns of rules takes 100 ms
+
     limits = policy.extract or Facts(policy=policy.name)
     now = ctx.clock()
     ids = [id for turn in turns for id in turn]
@@ -103,7 +105,8 @@ async def draw(
     for turn in loaded:
         found, by_rules, by_model = await _read(ctx, scope, turn, limits)
         if older := repeated.get(turn[0].id) if turn else None:
-            again = await _restate(ctx, turn[0], older, drafts, limits)
+            again, first = await repeats.restate(ctx.store, turn[0], older, drafts)
+            drafts += _choose(ctx, first, (), older[:1], limits, sys.maxsize)[0]
             by_rules = [again, *_find_other(by_rules, again, older)]
             by_model = _find_other(by_model, again, older)
             if found.by == "none":
@@ -141,7 +144,7 @@ async def draw(
             await tasks.finish(tx, task)
             await tasks.add(tx, *filter(None, [rest]))
         elif ids:
-            await tasks.discard(tx, queue.make_task(turns, policy, now))
+            await tasks.discard(tx, pipeline.make_task(turns, policy, now))
     return replace(whole, outcomes=tuple(outcomes))
 
 
@@ -188,7 +191,7 @@ async def _read(
 
     Both groups have the most important fact first.
     """
-    from . import languages, llm, rules  # compiling their patterns takes 100 ms
+    from . import languages, llm, rules
 
     if not turn:
         return Extracted(by="none", why="the turn no longer exists"), (), ()
@@ -237,25 +240,6 @@ async def _read(
 
 def _may_have_facts(turn: Memory) -> bool:
     return authority.is_own_role(turn.labels.role) and not turn.evidence_ids
-
-
-async def _restate(
-    ctx: Context,
-    turn: Memory,
-    older: Sequence[Memory],
-    drafts: list[Draft],
-    limits: Facts,
-) -> Fact:
-    """Return the known fact that a turn repeats. If there is none, draft one of the older turn."""
-    from . import restate
-
-    known = await restate.find_known(ctx.store, turn.scope, turn, older, drafts)
-    if known is None:
-        known = restate.state(older[0], turn)
-        fact = restate.to_fact(known, older[0])
-        made, _ = _choose(ctx, [fact], (), older[:1], limits, sys.maxsize)
-        drafts += made
-    return restate.to_fact(known, turn)
 
 
 def _find_other(facts: Sequence[Fact], again: Fact, older: Sequence[Memory]) -> list[Fact]:
@@ -326,6 +310,7 @@ def _choose(
     if limits.of_subject:
         labels = Labels(subject=labels.subject or speaker, channel=labels.channel)
         speaker = None
+    is_own = authority.is_own(labels.role, speaker, first.scope.user)
     for number, fact in enumerate(facts):
         is_by_model = number >= len(by_rules)
         is_capped = is_by_model or limits.caps_rules
@@ -351,7 +336,7 @@ def _choose(
             dropped.append("it repeats the whole turn")
         elif len(fact.text) > limits.longest:
             dropped.append(f"it is longer than {limits.longest} characters")
-        elif why := guard.find_refusal(draft, policy, first.scope.user):
+        elif why := guard.find_refusal(draft, policy, is_own=is_own):
             dropped.append(why)
         elif is_capped and len(drafts) >= limits.kept:
             dropped.append(f"the turn has more than {limits.kept} facts")

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from ..ingest import guard
 from ..text import clock, prompts, tokens
-from ..text.languages import STOP_WORDS
 from ..text.normalize import LINK, one_line
+from ..text.tokens import STOP_WORDS
 from ..types import frozen
 from . import rules
 from .durable import Type

@@ -18,14 +18,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ..ingest import guard
 from ..ports import BudgetedModel
 from ..text import compare, grounding, normalize, prompts, tokens
-from ..text.grounding import SourceText
+from ..text.grounding import Turn
 from ..text.prompts import Prompt, object_schema
 from ..text.statements import parse
 from ..text.values import read_values
 from ..types import Scope
-from .dates import TIME, date
 from .durable import TYPES
 from .rules import PATTERNS, Fact, first_sentences
+from .third_person import TIME, date
 
 LONGEST_SOURCE = 900  # characters that a model is shown
 MOST_TOKENS = 320  # of its answer
@@ -190,7 +190,7 @@ def _check_claim(
         return "its evidence is not a statement"
     if by_words and bool(read_values(text).negations) != bool(read_values(quote).negations):
         return grounding.OTHER_MEANING
-    statement = [SourceText(". ".join(stated))]
+    statement = [Turn(". ".join(stated))]
     if why := grounding.find_fault(text, statement, who, by_words=by_words):
         return why
     text = date(text, said_at)

@@ -17,15 +17,13 @@ from typing import NamedTuple
 from ..ingest import guard
 from ..text import clock, prompts
 from ..text.authority import ROLE_WORDS, poses
-from ..text.languages import detect_language
 from ..text.normalize import LINK, one_line
 from ..text.statements import strip_preface
-from ..text.tokens import load_patterns, words
+from ..text.tokens import compile_all, detect_language, load_patterns, words
 from ..types import frozen
 from . import durable
-from .dates import TIME, date
 from .durable import Type
-from .third_person import to_third_person
+from .third_person import TIME, date, to_third_person
 
 THE_USER = "The user"
 THE_SPEAKER = "The speaker"
@@ -52,7 +50,7 @@ class ClauseRule(NamedTuple):
 
 _IMAGE = re.compile(r"\s{0,9}\[[^\]\n]{0,300}\]")
 _TABLES = load_patterns(__file__)
-PATTERNS = {name: re.compile(pattern) for name, pattern in _TABLES["patterns"].items()}
+PATTERNS = compile_all(_TABLES["patterns"])
 
 
 def _compile_rules(table: str) -> list[ClauseRule]:

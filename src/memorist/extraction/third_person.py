@@ -1,4 +1,4 @@
-"""Put what a person says about themselves into the third person.
+"""Put what a person says about themselves into the third person, with dates for relative times.
 
 Every "I", "me", "my", "we", "us" and "our" of a sentence is replaced by the name of the speaker, and
 the verb that follows is conjugated. Chat spelling is understood ("im", "dont"). The other words
@@ -8,11 +8,22 @@ stay as they are.
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 
-from ..text.tokens import load_patterns, word_set
+from ..text import clock
+from ..text.statements import parse
+from ..text.tokens import compile_all, load_patterns, word_set
 
 _TABLES = load_patterns(__file__)
-PATTERNS = {name: re.compile(pattern) for name, pattern in _TABLES["patterns"].items()}
+PATTERNS = compile_all(_TABLES["patterns"])
+TIME = PATTERNS["time"]  # a relative time
+_PERIODS = {  # formats of a period, by its largest number of days
+    1: "%Y-%m-%d",
+    2: "the weekend of %Y-%m-%d",
+    27: "the week of %Y-%m-%d",
+    31: "%B %Y",
+    360: "{season} %Y",
+}
 _SHORT = {"m": "is", "ve": "has", "ll": "will", "re": "is", "d": "would"}
 _IRREGULAR: dict[str, str] = {
     verb: third for third, verbs in _TABLES["irregular"].items() for verb in verbs.split()
@@ -132,3 +143,37 @@ def is_past(verb: str) -> bool:
     [True, True, False, False]
     """
     return verb in _PAST or PATTERNS["past_verb"].fullmatch(verb) is not None
+
+
+def date(text: str, at: datetime) -> str:
+    """Replace relative times such as "yesterday" by dates.
+
+    >>> date("Ana flies on Monday", datetime(2026, 5, 8))
+    'Ana flies on 2026-05-11'
+    >>> date("Ana left last year", datetime(2026, 5, 8))
+    'Ana left in 2025'
+    """
+    if TIME.search(text) is None:
+        return text
+    is_past = "past" in parse(text).marks
+
+    def write(match: re.Match[str]) -> str:
+        """Return the date, week, month or year of words such as "last week"."""
+        words = match["time"].lower()
+        which = "last " if is_past else "next "
+        asked = re.sub(r"^(?:on|this|this coming|this past) (?=\w+day\b)", which, words)
+        found = clock.intervals(asked, at)
+        is_ahead = len(found) == 1 and found[0].start > clock.utc(at)
+        if is_past and is_ahead and words.startswith("this "):
+            found = clock.intervals(f"last {words.removeprefix('this ')}", at)
+        if len(found) != 1:
+            return match[0]
+        start = found[0].start
+        days = (found[0].end - start) // timedelta(days=1)
+        form = next((form for most, form in _PERIODS.items() if days <= most), "%Y")
+        *_, season = words.split()
+        name = start.strftime(form).format(season=season)
+        usual = "on " if days <= 2 else "in "
+        return (match["before"] or usual) + name
+
+    return TIME.sub(write, text)

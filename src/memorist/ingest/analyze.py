@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,9 +21,9 @@ from ..errors import InvalidInput
 from ..ports import FindNames, Vectors
 from ..text import clock, entities, normalize
 from ..text.cues import is_chit_chat
-from ..text.entities import Entity, rarity
+from ..text.entities import Entity
 from ..text.statements import ClauseParts, Statement, parse, split_clause
-from ..text.tokens import ENGLISH, count_tokens, load_patterns, word_set, word_table
+from ..text.tokens import compile_all, count_tokens, load_patterns, word_table
 from ..types import ITEM_TYPES, KINDS, Draft, Kind, Memory
 from .chunk import by_meaning
 from .policies import Policy
@@ -33,17 +32,13 @@ WINDOW = 200  # tokens that always fit into the 256 word pieces of the packaged 
 SELF_CONTAINED = 4  # words; shorter turns depend on the previous turn
 CHIT_CHAT = -0.1  # added to the importance, which is at least 0; parts of it show this
 CONFIDENT_FROM = 0.6  # tags found with this confidence count in `heuristic_importance`
-TECHNICAL_FROM = 0.25  # mean rarity of the words
-TECHNICAL_WORDS = word_set("api async postgresql docker kubernetes vector embedding token schema")
 SALIENCE = {"entity": 0.3, "number": 0.2, "preference": 0.4, "technical": 0.1}
 _KIND_OF = word_table("""
     procedural: preference procedural
     semantic: fact profile relationship project lore goals
     """)  # of everything else: episodic
 _CATEGORIES = "event fact preference activity profile".split()  # in the order of the kinds
-_PATTERNS: dict[str, re.Pattern[str]] = {
-    name: re.compile(pattern) for name, pattern in load_patterns(__file__)["patterns"].items()
-}
+_PATTERNS = compile_all(load_patterns(__file__)["patterns"])
 
 
 @dataclass(kw_only=True)
@@ -119,6 +114,18 @@ def analyze(draft: Draft, policy: Policy, find: FindNames = entities.entities) -
     is_said = is_turn(draft)
     chunks = []
     for text in split(draft.text, policy):
+        content_hash = normalize.content_hash(text)
+        simhash = normalize.simhash64(text)
+        clause = split_clause(text) if policy.conflicts and not is_said else None
+        names: list[Entity] = []
+        about: list[Entity] = []
+        takes_tags = policy.score not in ("given", "novelty")
+        has_salience = policy.score not in ("given", "heuristic")
+        if policy.score != "given":
+            names = find(text)
+            about = entities.about(text, names) if takes_tags else []
+        tags, confidence = entities.tags(about)
+        is_technical = has_salience and entities.is_technical(text)
         item_type = draft.item_type
         kind: str | None = draft.kind
         if policy.route == "item_type":
@@ -140,29 +147,27 @@ def analyze(draft: Draft, policy: Policy, find: FindNames = entities.entities) -
             session=draft.labels.session,
             is_turn=is_said,
             on_purpose=draft.pinned or draft.manually_saved,
-            content_hash=normalize.content_hash(text),
-            simhash=normalize.simhash64(text),
+            content_hash=content_hash,
+            simhash=simhash,
+            clause=clause,
+            about=about,
+            tags=tags,
+            confidence=confidence,
+            takes_tags=takes_tags,
         )
         chunks.append(chunk)
-        if policy.conflicts and not is_said:
-            chunk.clause = split_clause(text)
         if policy.keyed_preferences and kind == "procedural":
             line = normalize.one_line(text).lower().encode("utf-8", "surrogatepass")
             chunk.key = f"preference_{hashlib.sha256(line).hexdigest()[:12]}"
-        if policy.score == "given":
-            continue
-        names = find(text)
-        chunk.takes_tags = policy.score != "novelty"
-        chunk.about = entities.about(text, names) if chunk.takes_tags else []
-        chunk.tags, chunk.confidence = entities.tags(chunk.about)
-        if policy.score != "heuristic":
-            chunk.salience = min(1.0, round(sum(find_signals(text, names).values()), 9))
-        if policy.score != "novelty":
+        if has_salience:
+            signals = find_signals(text, names, is_technical=is_technical)
+            chunk.salience = min(1.0, round(sum(signals.values()), 9))
+        if takes_tags:
             chunk.heuristic = heuristic_importance(
                 text,
                 manually_saved=chunk.on_purpose,
-                metadata_confidence=chunk.confidence,
-                has_tags=bool(chunk.tags),
+                metadata_confidence=confidence,
+                has_tags=bool(tags),
             )
     return chunks
 
@@ -295,7 +300,9 @@ def novelty(vector: Vectors, centroid: Vectors | None) -> float:
     return _clamp(1.0 - float(np.dot(vector, centroid)) / lengths)
 
 
-def find_signals(text: str, names: Sequence[Entity]) -> dict[str, float]:
+def find_signals(
+    text: str, names: Sequence[Entity], *, is_technical: bool = False
+) -> dict[str, float]:
     """Return the signals that make a text with these names salient, with their weights.
 
     >>> find_signals("I prefer tea at 4", names=[])
@@ -305,21 +312,9 @@ def find_signals(text: str, names: Sequence[Entity]) -> dict[str, float]:
         "entity": names,
         "number": _has("number_or_date", text),
         "preference": _has("preference", text),
-        "technical": is_technical(text),
+        "technical": is_technical,
     }
     return {signal: SALIENCE[signal] for signal, is_there in found.items() if is_there}
-
-
-def is_technical(text: str) -> bool:
-    """Return whether a text is technical, judged by how rare its words are on average.
-
-    >>> is_technical("The gRPC gateway retries idempotent PUTs"), is_technical("We had dinner")
-    (True, False)
-    """
-    found = _PATTERNS["word"].findall(normalize.LINK.sub(" ", text))
-    rarities = [rarity(word) for word in found if word.lower() not in ENGLISH]
-    is_rare = bool(rarities) and sum(rarities) / len(rarities) >= TECHNICAL_FROM
-    return is_rare or not TECHNICAL_WORDS.isdisjoint(map(str.lower, found))
 
 
 def novelty_importance(novelty: float, salience: float) -> float:

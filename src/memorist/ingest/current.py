@@ -3,48 +3,39 @@
 People rarely name what they change: "We live in Lyon" becomes outdated by "the new flat in Porto is
 finally unpacked". So each statement of a person is compared with the most similar earlier ones. A
 logistic model over readable measures gives the probability that it replaces one of them;
-`bench/changes.py` fits its weights.
+`bench/changes.py` fits its weights. Replies that repeat a replaced statement, and facts that were
+extracted from it, become outdated with it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..index import Snapshot
-from ..index.arrays import Bools, Floats, products
-from ..ports import Vectors
+from ..index.arrays import Bools
 from ..storage import Relation, Save
-from ..text import authority, cues, repeats
-from ..text.changes import read
+from ..storage.transaction import Transaction
+from ..text import authority, entities, repeats
 from ..text.contradictions import contradicts_clause
-from ..text.cues import FROM_ASSISTANT, IS_EXTRACTED, IS_SUMMARY, ONLY_ASKS
-from ..text.offload import compute
-from ..types import CONTRADICTS, KINDS, REPLACES, Memory, Outcome
+from ..text.cues import FROM_ASSISTANT, read, says_more
+from ..types import CONTRADICTS, REPLACES, Memory, Outcome
 from . import transitions
 from .analyze import Chunk
-from .batch import Batch
+from .candidates import Batch
 
 LIKELY = 0.15  # from here on the newer statement is recalled first, and the pair is listed
 SURE = 0.47  # from here on a turn supersedes the older statement
 UNSURE = SURE - 0.01
 NOTE_SURE = 0.55  # … and a note, which has no session around it
 CERTAIN = 0.95  # if a rule says that the attribute has another value
-COMPARED = 4  # earlier statements, the most similar ones
-LEAST_SIMILAR = 0.1
-PARTITIONED = 1000  # from this number on, sorting all would take longer
 CLOSE = 0.2  # similarity from which on the rules are asked
 LONGEST = 40  # words of a statement that can be superseded as a whole
 SHORT = 22  # words
 JUST_BEFORE = 3  # turns
-CHANGING = frozenset("ended moved new now corrected".split())
 CUES = "ended moved new now corrected added past hypothetical".split()
-_INSIGHT = KINDS.index("insight")
 # Of the measures; most of them are 1 if something holds, and 0 otherwise.
 WEIGHTS = {
     "always": -9.37,
@@ -79,172 +70,6 @@ _OF_VALUES = ("other_number", "same_number", "other_name")
 _HIGHEST = {name: float(WEIGHTS[name] > 0) for name in _OF_VALUES}
 
 
-def may_change(chunk: Chunk) -> bool:
-    """Return whether a statement can replace something: a person makes it.
-
-    A note stands alone: it has to say that something changed.
-    """
-    if chunk.vector is None or not authority.is_own_role(chunk.draft.labels.role):
-        return False
-    parts = read(chunk.text)
-    is_note = not chunk.is_turn
-    if is_note and CHANGING.isdisjoint(parts.cues):
-        return False
-    return parts.asks < 1 and len(chunk.text.split()) >= 2
-
-
-class Compared(NamedTuple):
-    """Statements of a batch, and the stored ones that they may replace."""
-
-    said: list[Chunk]
-    asked: list[int]  # places of those that can replace something
-    near: list[
-        list[tuple[int, float]]
-    ]  # rows of the most similar ones of each, with the similarity
-
-    @property
-    def rows(self) -> set[int]:
-        return {row for near in self.near for row, _ in near}
-
-
-async def compare_older(batch: Batch) -> Compared:
-    """Compare each turn or note with the earlier statements that it may replace."""
-    said = [chunk for chunk in batch.chunks if chunk.is_turn or _is_note(chunk)]
-    if not said or batch.snapshot.is_lean or not batch.policy.conflicts:
-        return Compared([], [], [])
-    _find_answers(said, batch.snapshot)
-    asked = [i for i, chunk in enumerate(said) if may_change(chunk)]
-    changing = [said[i] for i in asked]
-    near = await compute(batch.size, lambda: list(_compare_stored(changing, batch)))
-    return Compared(said, asked, near)
-
-
-async def set_older(batch: Batch, compared: Compared, at_rows: Mapping[int, Memory]) -> None:
-    """Give each statement the most similar ones before it, stored or in the same batch."""
-    said, asked, stored = compared
-    in_batch = await compute(batch.size, lambda: list(_compare_said(said, asked, batch)))
-    for i, near, here in zip(asked, stored, in_batch, strict=True):
-        found: list[tuple[Memory | Chunk, float]] = []
-        found += [(at_rows[row], similar) for row, similar in near if row in at_rows]
-        found += [(said[place], similar) for place, similar in here]
-        found.sort(key=lambda each: -each[1])
-        said[i].older = found[:COMPARED]
-        said[i].earlier = batch.snapshot.count + i
-
-
-def _is_note(chunk: Chunk) -> bool:
-    """Return whether a chunk is a whole text that was written down, and not a fact or a how-to."""
-    draft = chunk.draft
-    is_derived = bool(draft.evidence_ids) or draft.steps_text is not None
-    return not is_derived and chunk.text == draft.text.strip()
-
-
-def _find_answers(turns: Sequence[Chunk], snapshot: Snapshot) -> None:
-    """Mark the turns that follow a question of the other side."""
-    last: dict[str | None, tuple[bool, str | None]] = {}
-    for chunk in turns:
-        session = chunk.session
-        speaker = chunk.draft.speaker
-        if session not in last:
-            last[session] = _read_last(snapshot, session)
-        asks, other = last[session]
-        chunk.answers = asks and speaker != other
-        last[session] = (cues.ends_asking(chunk.text), speaker)
-
-
-def _read_last(snapshot: Snapshot, session: str | None) -> tuple[bool, str | None]:
-    """Return whether the last turn of a session asks, and who said it."""
-    is_here = snapshot.alive & (snapshot.session == snapshot.code("session", session))
-    positions = np.flatnonzero(is_here)
-    if not len(positions):
-        return False, None
-    latest = positions[np.argmax(snapshot.sequence[positions])]
-    asks = bool(snapshot.flags[latest] & cues.ENDS_ASKING)
-    code = int(snapshot.speaker[latest])
-    names = {number: name for name, number in snapshot.codes["speaker"].items()}
-    return asks, names.get(code)
-
-
-def _compare_stored(turns: Sequence[Chunk], batch: Batch) -> Iterator[list[tuple[int, float]]]:
-    """Yield for each turn the rows of the most similar statements, with their similarity."""
-    snapshot = batch.snapshot
-    usable = find_statements(snapshot)
-    positions = np.flatnonzero(usable)
-    said = []
-    for chunk in turns:
-        _, second = batch.second.get(chunk.text, ("", None))
-        said.append((chunk.text, chunk.vector, second))
-    for similar in compare_all(said, snapshot, usable):
-        yield pick(similar[positions], snapshot.row[positions])
-
-
-def find_statements(snapshot: Snapshot) -> Bools:
-    """Mark what people said themselves, apart from questions."""
-    unwanted = FROM_ASSISTANT | ONLY_ASKS | IS_SUMMARY | IS_EXTRACTED
-    usable: Bools = snapshot.flags & unwanted == 0
-    usable &= snapshot.alive & (snapshot.kind != _INSIGHT)
-    return usable
-
-
-def compare_all(
-    said: Sequence[tuple[str, Vectors | None, Vectors | None]],
-    snapshot: Snapshot,
-    usable: Bools,
-) -> Iterator[Floats]:
-    """Yield the similarity of the usable positions to each text, given its vectors by both models.
-
-    It is the mean of both cosines; only the second model knows other languages than English.
-    """
-    firsts = snapshot.similarities([first for _, first, _ in said], usable)
-    for (text, _, second), cosines in zip(said, firsts, strict=True):
-        others = cosines
-        if second is not None:
-            others = snapshot.second_similarity(second, usable & snapshot.has_second, cosines)
-        yield _mean(text, cosines, others)
-
-
-def _compare_said(
-    turns: Sequence[Chunk],
-    asked: Sequence[int],
-    batch: Batch,
-) -> Iterator[list[tuple[int, float]]]:
-    """Yield for each turn asked about the places of the most similar turns before it."""
-    second = batch.second
-    places = []
-    for i, chunk in enumerate(turns):
-        is_own = authority.is_own_role(chunk.draft.labels.role)
-        if is_own and chunk.vector is not None and read(chunk.text).asks < 1:
-            places.append(i)
-    firsts = np.array([turns[i].vector for i in places])
-    others = np.array([second[turns[i].text][1] for i in places if turns[i].text in second])
-    numbers = np.array(places, np.int64)
-    for i in asked:
-        before = int(np.searchsorted(numbers, i))
-        if not before:
-            yield []
-            continue
-        text = turns[i].text
-        similar = products(firsts[:before], np.asarray(turns[i].vector))
-        if len(others) == len(places) and text in second:
-            similar = _mean(text, similar, products(others[:before], second[text][1]))
-        yield pick(similar, numbers[:before])
-
-
-def _mean(text: str, first: Floats, second: Floats) -> Floats:
-    weight = np.float32(0.5 if read(text).is_english else 0.0)
-    return weight * first + (1 - weight) * second
-
-
-def pick(similar: Floats, names: NDArray[np.int64]) -> list[tuple[int, float]]:
-    """Return the names of the most similar ones, with their similarity."""
-    if len(similar) > PARTITIONED:
-        best = np.argpartition(-similar, COMPARED)[:COMPARED]
-    else:
-        best = np.argsort(-similar, kind="stable")[:COMPARED]
-    found = zip(names[best].tolist(), similar[best].tolist(), strict=True)
-    return [(name, cosine) for name, cosine in found if cosine >= LEAST_SIMILAR]
-
-
 def measure(
     chunk: Chunk,
     older: Memory,
@@ -264,25 +89,25 @@ def measure(
     is_before = is_here and last - (older.sequence or 0) < JUST_BEFORE
     similar = max(0.0, similar)
     has_changed = not new.cues.isdisjoint(("ended", "moved", "corrected"))
-    measures = {cue: float(cue in new.cues) for cue in CUES}
-    return measures | {
+    measures = {cue: cue in new.cues for cue in CUES} | {
         "always": 1.0,
         "asks": new.asks,
-        "answers": float(chunk.answers),
+        "answers": chunk.answers,
         "similar": similar,
-        "nearest": float(nearest),
+        "nearest": nearest,
         "changed_similar": has_changed * similar,
-        "relative": float(bool(new.relatives - old.relatives)),
-        "same_speaker": float(speaker == older.speaker),
-        "same_session": float(is_here),
-        "just_before": float(is_before),
-        "corrected_before": float(is_before and "corrected" in new.cues),
+        "relative": bool(new.relatives - old.relatives),
+        "same_speaker": speaker == older.speaker,
+        "same_session": is_here,
+        "just_before": is_before,
+        "corrected_before": is_before and "corrected" in new.cues,
         "length": min(old.length, LONGEST) / 10,
         "new_length": min(new.length, LONGEST) / 10,
-        "short": float(new.length <= SHORT),
+        "short": new.length <= SHORT,
         "older_asks": old.asks,
         "size": math.log10(max(1, chunk.earlier)),
     }
+    return {name: float(value) for name, value in measures.items()}
 
 
 def measure_values(chunk: Chunk, older: Memory) -> dict[str, float]:
@@ -295,12 +120,6 @@ def measure_values(chunk: Chunk, older: Memory) -> dict[str, float]:
         "same_number": float(is_same),
         "other_name": float(new.is_english and bool(old.names and new.names - old.names)),
     }
-
-
-def weigh(measures: dict[str, float]) -> float:
-    """Return the probability that the turn replaces the older statement."""
-    odds = sum(weight * measures[name] for name, weight in WEIGHTS.items())
-    return 1.0 / (1.0 + math.exp(-odds))
 
 
 def measure_all(chunk: Chunk, batch: Batch) -> Iterator[tuple[Memory, dict[str, float]]]:
@@ -329,17 +148,17 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
             continue
         if not chunk.is_turn and not chunk.has_same_source(memory):
             continue
-        likely = weigh(measures | _HIGHEST)
+        likely = repeats.weigh(measures | _HIGHEST, WEIGHTS)
         if likely >= LIKELY:  # seldom: only then the values are read
-            likely = weigh(measures | measure_values(chunk, memory))
+            likely = repeats.weigh(measures | measure_values(chunk, memory), WEIGHTS)
         if likely >= LIKELY and _says_same(chunk, memory, measures["similar"], batch):
             continue
         is_close = measures["similar"] >= CLOSE and chunk.has_same_source(memory)
         if is_close and contradicts_clause(chunk.text, memory.text):
             likely = CERTAIN
         if likely >= LIKELY:
-            says_more = read(memory.text).length > LONGEST  # than what changed
-            if says_more or memory.pinned:
+            is_long = read(memory.text).length > LONGEST  # it says more than what changed
+            if is_long or memory.pinned:
                 likely = min(likely, UNSURE)
             found.append((memory, likely))
     return max(found, key=lambda each: each[1], default=None)
@@ -348,9 +167,8 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
 def _says_same(chunk: Chunk, memory: Memory, similar: float, batch: Batch) -> bool:
     """Return whether a turn only says again what an earlier statement says."""
     partners = [name for name in batch.snapshot.codes["speaker"] if name != chunk.draft.speaker]
-    new = repeats.Said(chunk.text)
-    old = repeats.Said(memory.text)
-    is_same = repeats.estimate(new, old, similar, partners) >= repeats.LEAST
+    said = repeats.Said(chunk.text), repeats.Said(memory.text)
+    is_same = repeats.weigh(repeats.measure(*said, similar, partners)) >= repeats.LEAST
     return is_same and chunk.has_same_source(memory)
 
 
@@ -393,3 +211,58 @@ def outdate(old: Memory, chunk: Chunk, batch: Batch, id: str) -> None:
     meta = {"reason": REPLACES, "superseded_by": id, **chunk.during}
     put = batch.puts.get(old.id) or Save(memory=old, event="superseded", meta=meta)
     batch.save(replace(put, memory=transitions.revise(old, batch.now, valid_to=since)))
+
+
+async def end_repeats(tx: Transaction, batch: Batch) -> None:
+    """End the validity of what repeats the statements that were replaced in a batch."""
+    for chunk, old in batch.replaced:
+        outdated = [reply for reply in await _find_replies(tx, batch, old) if _is_echo(old, reply)]
+        facts = batch.snapshot.source == batch.rows.get(old.id, -2)
+        for fact in await _load(tx, batch, facts):
+            is_outdated = not says_more(old.text) or contradicts_clause(chunk.text, fact.text)
+            if is_outdated and fact.evidence_ids == (old.id,):
+                outdated.append(fact)
+        for memory in outdated:
+            if chunk.id is not None and memory.valid_to is None and not memory.on_purpose:
+                pair = Relation(from_id=chunk.id, to_id=memory.id, type=REPLACES, at=batch.now)
+                batch.others.append(pair)
+                outdate(batch.memories.get(memory.id, memory), chunk, batch, chunk.id)
+
+
+async def _load(tx: Transaction, batch: Batch, wanted: Bools) -> Iterable[Memory]:
+    """Return the memories alive at the wanted positions."""
+    positions = np.flatnonzero(wanted & batch.snapshot.alive)
+    if not len(positions):
+        return ()
+    rows = batch.snapshot.row[positions].tolist()
+    return (await tx.at_rows(batch.scope, rows)).values()
+
+
+async def _find_replies(tx: Transaction, batch: Batch, old: Memory) -> list[Memory]:
+    """Return what the assistant said right after a statement."""
+    session = old.labels.session
+    if session is None:
+        return []
+    snapshot = batch.snapshot
+    first = old.sequence or 0
+    is_reply = snapshot.marked[FROM_ASSISTANT] & (snapshot.sequence > first)
+    is_reply &= snapshot.session == snapshot.code("session", session)
+    is_reply &= snapshot.sequence <= first + JUST_BEFORE
+    replies = [*await _load(tx, batch, is_reply)]
+    for put in batch.puts.values():
+        memory = put.memory
+        is_near = 0 < (memory.sequence or 0) - first <= JUST_BEFORE
+        if is_near and memory.labels.session == session and memory.labels.role == "assistant":
+            replies.append(memory)
+    return replies
+
+
+def _is_echo(old: Memory, reply: Memory) -> bool:
+    """Return whether a short reply repeats a name, a number or a rare word of a statement."""
+    said = read(old.text)
+    here = read(reply.text)
+    if here.length > LONGEST:
+        return False
+    shared = said.words & here.words
+    is_rare = any(not entities.is_common(word) for word in shared)
+    return is_rare or not (said.names | said.numbers).isdisjoint(here.names | here.numbers)

@@ -5,7 +5,7 @@ Memories are compared by exact text, by fingerprint, or by meaning with the same
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +24,8 @@ from .analyze import (
     novelty_importance,
     unified,
 )
-from .batch import Batch, Neighbors
-from .policies import Bands
+from .candidates import Batch, Neighbors
+from .policies import Bands, Policy
 
 FORGOTTEN = "it was forgotten on request: save it on purpose to keep it again"
 SAID_AGAIN = "said again"
@@ -49,10 +49,8 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
     policy = batch.policy
     if chunk.text in batch.forgotten and not chunk.on_purpose:
         return Outcome(status="refused", reason=FORGOTTEN)
-    neighbors: Neighbors = ()
-    if not chunk.is_turn and (policy.bands is not None or policy.conflicts):
-        neighbors = batch.neighbors(chunk)
-    old, verdict = find_duplicate(chunk, batch, neighbors)
+    alike, neighbors = batch.find(chunk)
+    old, verdict = find_duplicate(chunk, policy, alike, neighbors)
     if old is not None:
         sources = chunk.draft.evidence_ids
         if sources and old.evidence_ids and set(sources) <= set(old.evidence_ids):
@@ -91,12 +89,15 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
     )
     chunk.id = memory.id
     batch.save(put)
+    if contradicted is None and not chunk.older:
+        return Outcome(status="created", ids=(memory.id,))
     return current.replace_older(chunk, batch, memory.id, contradicted)
 
 
 def find_duplicate(
     chunk: Chunk,
-    batch: Batch,
+    policy: Policy,
+    alike: Iterable[Memory],
     neighbors: Neighbors,
 ) -> tuple[Memory | None, compare.Verdict]:
     """Return the memory that a chunk repeats, in its current version, and how they compare.
@@ -104,9 +105,8 @@ def find_duplicate(
     In this order: the same text, the nearest fingerprint with the same statement, the nearest
     vector with the same statement. A very near memory may also say less than the chunk.
     """
-    policy = batch.policy
     close = []
-    for memory in batch.find_alike(chunk):
+    for memory in alike:
         if not memory.is_active:
             continue
         is_same = memory.content_hash == chunk.content_hash
@@ -145,8 +145,10 @@ def _find_contradicted(chunk: Chunk, batch: Batch, neighbors: Neighbors) -> Memo
     A chunk about an earlier time replaces nothing, and relative dates are compared only if both
     were said on the same day.
     """
+    if chunk.clause is None or not neighbors:
+        return None
     since = transitions.valid_since(chunk.draft, batch.now)
-    for _, memory in neighbors if chunk.clause is not None else ():
+    for _, memory in neighbors:
         held = transitions.held_since(memory)
         if since < held or not chunk.has_same_source(memory):
             continue

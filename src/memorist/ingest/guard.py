@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 from unicodedata import category
@@ -22,7 +22,7 @@ from ..storage import Checks, Event
 from ..storage.queries import Reader
 from ..text import authority, commands, normalize
 from ..text.entities import is_common
-from ..text.tokens import load_patterns
+from ..text.tokens import compile_all, load_patterns
 from ..types import Draft, Outcome, Scope
 from .analyze import Chunk
 from .policies import Policy
@@ -59,19 +59,13 @@ def _fold(text: str) -> str:
     return plain.translate(str.maketrans("", "", "".join(hidden)))
 
 
-def _compile(
-    table: str,
-    fold: Callable[[str], str] = str,
-) -> Patterns:
-    return {name: re.compile(fold(pattern)) for name, pattern in _PATTERNS[table].items()}
-
-
-_PATTERNS = load_patterns(__file__)
-_FORGED = _compile("forged", _fold)
-_ORDERS = _compile("orders", _fold)
-_STRICT = _compile("strict", _fold)
-_SHAPES = _compile("shapes")
-_SECRETS = _compile("secrets")
+_TABLES = load_patterns(__file__)
+_FORGED, _ORDERS, _STRICT = (
+    {name: re.compile(_fold(pattern)) for name, pattern in _TABLES[table].items()}
+    for table in ("forged", "orders", "strict")
+)
+_SHAPES = compile_all(_TABLES["shapes"])
+_SECRETS = compile_all(_TABLES["secrets"])
 _LEAD_IN = re.compile(
     r"(?:please )?(?:remember|note|fyi|for the record|keep in mind)(?: this"
     r"| that)?\b[\s:,–—-]{0,9}",
@@ -133,7 +127,8 @@ async def load_disabled(
         else:
             reason = everywhere or ("" if checks.settings.memory_enabled else OFF)
             why = INCOGNITO if session in checks.incognito else reason
-            note_disabled(ctx, scope, session, why)
+            if why or (scope, session) in ctx.disabled:
+                note_disabled(ctx, scope, session, why)
         if why:
             found[session] = why
     return found, checks
@@ -188,36 +183,39 @@ def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
         labels = draft.labels
         if item.outcome is not None:
             continue
-        if why := find_refusal(draft, policy, user):
+        is_own = authority.is_own(labels.role, draft.speaker, user)
+        why = find_refusal(draft, policy, is_own=is_own)
+        lowered = lower_authority(draft, policy, is_own=is_own)
+        if why:
             item.refuse(why)
-        elif is_command(draft, user):
+        elif is_own and is_command(draft):
             item.outcome = Outcome(status="skipped", reason=COMMAND, message_id=draft.message_id)
-        if item.outcome is not None:
-            if draft.told_at is not None:
-                event = Event(
-                    node="hotpath",
-                    op="classify",
-                    at=draft.told_at,
-                    thread=labels.thread or labels.session,
-                    status="skipped",
-                )
-                events.append(event)
+        else:
+            item.draft = lowered
+            claims = [
+                getattr(draft, name) not in (None, getattr(lowered, name)) for name in _CLAIMS
+            ]
+            if any(claims) and not is_own:
+                item.note = LOWERED
             continue
-        item.draft = lower_authority(draft, policy, user)
-        claims = [getattr(draft, name) not in (None, getattr(item.draft, name)) for name in _CLAIMS]
-        if any(claims) and not authority.is_own(labels.role, draft.speaker, user):
-            item.note = LOWERED
+        if draft.told_at is not None:
+            event = Event(
+                node="hotpath",
+                op="classify",
+                at=draft.told_at,
+                thread=labels.thread or labels.session,
+                status="skipped",
+            )
+            events.append(event)
     return events
 
 
-def is_command(draft: Draft, user: str) -> bool:
-    """Return whether the user tells the memory what to do, and nothing else.
+def is_command(draft: Draft) -> bool:
+    """Return whether a draft of the user tells the memory what to do, and nothing else.
 
     "Remember that …" and corrections are not meant: what they tell is remembered.
     """
     if is_on_purpose(draft) or draft.evidence_ids or draft.compression_source:
-        return False
-    if not authority.is_own(draft.labels.role, draft.speaker, user):
         return False
     found = commands.parse(draft.text)
     return found is not None and not found.content and not found.says_more
@@ -232,7 +230,7 @@ def save_on_request(draft: Draft, user: str) -> Draft:
     return replace(draft, manually_saved=True) if is_requested else draft
 
 
-def find_refusal(draft: Draft, policy: Policy, user: str) -> str:
+def find_refusal(draft: Draft, policy: Policy, *, is_own: bool) -> str:
     """Return why a draft is refused, without quoting it; empty if it may be stored.
 
     The user's own words are never refused as an instruction, and drafts that are saved on purpose
@@ -248,7 +246,6 @@ def find_refusal(draft: Draft, policy: Policy, user: str) -> str:
     parts = (text, draft.evidence_text or "", *draft.evidence)
     if kind := find_secret("\n".join(parts)):
         return f"it seems to contain {kind}: remove it, or save it on purpose {_ON_PURPOSE}"
-    is_own = authority.is_own(draft.labels.role, draft.speaker, user)
     if policy.guard == "contextual" and is_own:
         return ""
     if order := find_injection(text, policy.guard):
@@ -256,12 +253,12 @@ def find_refusal(draft: Draft, policy: Policy, user: str) -> str:
     return find_shortness(draft.text) if policy.guard == "strict" else ""
 
 
-def lower_authority(draft: Draft, policy: Policy, user: str) -> Draft:
+def lower_authority(draft: Draft, policy: Policy, *, is_own: bool) -> Draft:
     """Return the draft with no more authority than its speaker has.
 
     An instruction to the model is not a preference.
     """
-    if authority.is_own(draft.labels.role, draft.speaker, user):
+    if is_own:
         is_named = draft.kind or draft.category or draft.item_type
         if is_named or policy.guard == "none" or not find_injection(draft.text, "contextual"):
             return draft

@@ -59,14 +59,10 @@ async def link(
     near_ids = await _find_near(tx, snapshot, new, limits)
     for put, near in zip(new, near_ids, strict=True):
         memory = put.memory
-        ranked = []
-        for id in near.keys() - gone - {memory.id}:
-            cosine = round(min(near[id], 1.0), 6)
-            ranked.append((-cosine, id))
-        best: dict[str, float] = {}
-        for negative, id in sorted(ranked)[: limits.most]:
-            cosine = -negative
-            best[id] = cosine
+        usable = near.keys() - gone - {memory.id}
+        ranked = sorted((-round(min(near[id], 1.0), 6), id) for id in usable)
+        best = {id: -negative for negative, id in ranked[: limits.most]}
+        for id, cosine in best.items():
             older, newer = sorted((id, memory.id))
             made[newer, older] = Relation(
                 from_id=newer,
@@ -161,9 +157,7 @@ async def related(
     links = await reading.links(memory.scope, [memory.id])
     strength = {}
     for each in links[:limit]:
-        other = each.from_id
-        if other == memory.id:
-            other = each.to_id
+        other = each.to_id if each.from_id == memory.id else each.from_id
         strength[other] = each.strength
     memories = await reading.get(memory.scope, list(strength))
     return [Related(memory=each, strength=strength[each.id]) for each in memories]

@@ -7,42 +7,39 @@ transaction: `prepare` before it, `write` inside it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
-import numpy as np
-
 from ..context import Context
 from ..embedders import encode
 from ..errors import ProviderFailed
-from ..index import Snapshot
-from ..index.arrays import Bools, Floats
-from ..ports import Forgetful, Vectors
+from ..ports import EntityDetector, FindNames, Forgetful, Vectors
 from ..storage import Event, SeenMessage, tasks
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
-from ..text import normalize, tokens
+from ..text import authority, normalize
 from ..text.clock import new_id
-from ..text.offload import compute, length
-from ..text.statements import ClauseParts
+from ..text.cues import read
+from ..text.entities import entities
+from ..text.offload import compute
 from ..types import Draft, Message, Outcome, Scope, Status
-from . import current, guard, links, outdated, queue, trim, validation
-from .analyze import Chunk, analyze
-from .batch import MOST, Batch, find_names
+from . import current, guard, links, trim, validation
+from .analyze import Chunk, analyze, split
+from .candidates import Batch, load
 from .decide import FORGOTTEN, decide
 from .guard import Item
-from .policies import Bands, Policy
+from .policies import Policy
 
+EXTRACT = "extract"  # the job that extracts facts from turns
+TOGETHER = 32  # turns that one task processes
 FAILED = "not embedded yet"  # prefix of a problem that is a failure, not a missing model
 NO_MODEL = "not embedded: no embedding model is configured"
 FULL = "the scope is full of memories that rank higher; it can be restored"
 # The status of a draft is the first of these that one of its chunks has.
 _ORDER: tuple[Status, ...] = ("created", "updated", "merged", "refused", "skipped")
-
-_SAID_AS = {"live": "live moved relocated", "work": "work joined started"}
 
 Seen = dict[str, tuple[str, Outcome]]  # by message id: the digest of its text, and its outcome
 
@@ -57,7 +54,7 @@ async def remember(
     """Store drafts in one transaction. Return their outcomes in the same order."""
     items = [Item(draft) for draft in drafts]
     await guard.refuse_disabled(ctx, ctx.store, scope, items)
-    size = length(draft.text for draft in drafts)
+    size = sum(len(draft.text) for draft in drafts)
     refusals = await compute(size, guard.refuse, items, policy, scope.user)
     batch = await prepare(ctx, scope, items, policy, now)
     done = outcomes(items)
@@ -65,7 +62,8 @@ async def remember(
         async with ctx.store.transaction(scope) as tx:
             batch.checks = await guard.refuse_disabled(ctx, tx, scope, items)
             done = await write(tx, batch)
-    ctx.access_log.note(scope, refusals)
+    if refusals:
+        ctx.access_log.note(scope, refusals)
     return done
 
 
@@ -77,31 +75,47 @@ async def prepare(
     now: datetime,
 ) -> Batch:
     """Analyze and embed the items that were not refused, before the write lock is taken."""
-    batch = Batch(ctx=ctx, scope=scope, policy=policy, now=now, items=items)
+    size = sum(len(item.draft.text) for item in items)
+    batch = Batch(ctx=ctx, scope=scope, policy=policy, now=now, items=items, size=size)
     seen = await load_seen(ctx.store, scope, items)
-    for item in items:
-        if item.outcome is None and item.draft.message_id not in seen:
-            find = await find_names(ctx, item, policy)
-            item.chunks = await compute(len(item.draft.text), analyze, item.draft, policy, find)
-    chunks = batch.chunks
-    if not chunks or policy.embed == "deferred":
+    new = [item for item in items if item.outcome is None and item.draft.message_id not in seen]
+    finders: list[FindNames] = [entities] * len(new)
+    if ctx.entities is not None:
+        finders = [await _find_names(ctx.entities, item, policy) for item in new]
+    pairs = zip(new, finders, strict=True)
+    analyzed = await compute(size, lambda: [analyze(it.draft, policy, find) for it, find in pairs])
+    for item, chunks in zip(new, analyzed, strict=True):
+        item.chunks = chunks
+        batch.chunks += chunks
+    if not batch.chunks or policy.embed == "deferred":
         return batch
     if ctx.embedder is None:
         batch.problem = NO_MODEL
         return batch
-    texts = list(dict.fromkeys(chunk.text for chunk in chunks))
+    texts = list(dict.fromkeys(chunk.text for chunk in batch.chunks))
     try:
-        vectors, batch.second = await asyncio.gather(
-            encode(ctx.embedder, texts),
+        batch.second, vectors = await asyncio.gather(
             _encode_second(ctx, texts),
+            encode(ctx.embedder, texts),
         )
     except ProviderFailed as error:
         batch.problem = f"{FAILED}: {error}"
         return batch
     by_text = dict(zip(texts, vectors, strict=True))
-    for chunk in chunks:
+    for chunk in batch.chunks:
         chunk.vector = by_text[chunk.text]
     return batch
+
+
+async def _find_names(detector: EntityDetector, item: Item, policy: Policy) -> FindNames:
+    """Return what finds the names in a chunk: the caller's detector, or rules if it fails."""
+    texts = split(item.draft.text, policy)
+    try:
+        found = await detector.detect(texts)
+    except ProviderFailed as error:
+        item.note = item.note or f"names were found by rules: {error}"
+        return entities
+    return dict(zip(texts, found, strict=True)).__getitem__
 
 
 async def _encode_second(ctx: Context, texts: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
@@ -142,25 +156,29 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     seen = await load_seen(tx, batch.scope, items)
     batch.snapshot = await ctx.index.current(batch.scope, tx)
     await load(tx, batch)
-    await compute(batch.size, _write_items, items, batch, seen)
-    await outdated.end_repeats(tx, batch)
+    done = await compute(batch.size, lambda: [_decide_item(item, batch, seen) for item in items])
+    for item, outcome in zip(items, done, strict=True):
+        item.outcome = outcome
+    if batch.replaced:
+        await current.end_repeats(tx, batch)
+    read.cache_clear()
     if batch.problem.startswith(FAILED):
         failure = Event(node="hotpath", op="embed", at=batch.now, status="error")
         batch.others.append(failure)
     if isinstance(ctx.embedder, Forgetful):  # what is refused, skipped or merged leaves no vector
         stored = {put.memory.text for put in batch.puts.values()}
         unused = {chunk.text for chunk in batch.chunks if chunk.vector is not None} - stored
-        await ctx.embedder.forget(unused)
+        if unused:
+            await ctx.embedder.forget(unused)
     puts = [replace(put, second=batch.second.get(put.memory.text)) for put in batch.puts.values()]
     await tx.apply([*puts, *batch.others])
     if policy.extract is not None and ctx.settings.extract != "off":
-        await queue.add(tx, queue.find_turns(items, batch), batch.ctx, policy, batch.now)
+        await queue_turns(tx, find_turns(items, batch), ctx, policy, batch.now)
     if policy.job is not None:
         task = tasks.NewTask(name=policy.job, due_at=batch.now)
         await tasks.add(tx, task, once=True)
     if policy.links is not None and any(put.memory.kind == "semantic" for put in puts):
         await links.link(tx, batch.snapshot, puts, policy.links, batch.now)
-    done = outcomes(items)
     are_new = [each.status == "created" and each.supersedes is None for each in done]
     trimmed: set[str] = set()
     if policy.capacity is not None and any(are_new):
@@ -175,7 +193,8 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     final: dict[str | None, Outcome] = {}
     for outcome in outcomes(items):
         final.setdefault(outcome.message_id, outcome)
-    await tx.save_messages([replace(each, outcome=final[each.id]) for each in batch.messages])
+    if batch.messages:
+        await tx.save_messages([replace(each, outcome=final[each.id]) for each in batch.messages])
     return outcomes(batch.items)
 
 
@@ -211,119 +230,23 @@ async def load_seen(reading: Reader, scope: Scope, items: Iterable[Item]) -> See
     return seen
 
 
-async def load(tx: Transaction, batch: Batch) -> None:
-    """Read everything that the chunks are compared with, in a few queries."""
-    scope = batch.scope
-    chunks = batch.chunks
-    hashes = {chunk.content_hash for chunk in chunks}
-    checks = batch.checks
-    if checks is None:
-        sessions = {chunk.session for chunk in chunks}
-        checks = await tx.checks(scope, sessions=sessions, hashes=hashes)
-    snapshot = batch.snapshot
-    policy = batch.policy
-    near = await compute(batch.size, _find_near_rows, batch)
-    compared = await current.compare_older(batch)
-    if policy.exact:
-        for memory in await tx.same_text(scope, checks.same & hashes):
-            batch.add(memory)
-    rows = compared.rows.union(*near.values())
-    for chunk in chunks if policy.near else ():
-        positions = normalize.find_near(snapshot.simhash, chunk.simhash)
-        alive = positions[snapshot.alive[positions]]
-        rows.update(snapshot.row[alive].tolist())
-    at_rows = await tx.at_rows(scope, sorted(rows)) if rows else {}
-    for row, memory in at_rows.items():
-        batch.add(memory)
-        batch.rows[memory.id] = row
-    for text, cosines in near.items():
-        batch.near[text] = {at_rows[row].id: cosine for row, cosine in cosines.items()}
-    await current.set_older(batch, compared, at_rows)
-    texts = [chunk.text for chunk in chunks]
-    batch.forgotten = await tx.tombstones(scope, texts, batch.now)
-    if keys := [chunk.key for chunk in chunks if chunk.key is not None]:
-        batch.keyed = await tx.by_key(scope, keys)
-    batch.places.update(checks.sequences)
-
-
-def _find_near_rows(batch: Batch) -> dict[str, dict[int, float]]:
-    """Return the rows that each chunk is compared with, by cosine and by subject."""
-    policy = batch.policy
-    if policy.bands is None and not policy.conflicts:
-        return {}
-    snapshot = batch.snapshot
-    is_turn = (snapshot.session >= 0) & (snapshot.speaker >= 0)
-    usable = snapshot.alive & ~is_turn
-    by_text = {chunk.text: chunk for chunk in batch.chunks if not chunk.is_turn}
-    if not by_text or not usable.any():
-        return {}
-    chunks = by_text.values()
-    bands = policy.bands or Bands()
-    all_cosines = snapshot.similarities([chunk.vector for chunk in chunks], usable)
-    found: dict[str, dict[int, float]] = {}
-    for chunk, cosines in zip(chunks, all_cosines, strict=True):
-        is_near = cosines >= bands.check_low
-        chosen = _pick_best(is_near & usable, cosines)
-        if policy.conflicts and chunk.clause is not None:
-            same_subject = _find_same_subject(snapshot, chunk.clause)
-            chosen |= _pick_best(same_subject & usable, cosines)
-        places = sorted(chosen)
-        rows = snapshot.row[places].tolist()
-        near = cosines[places].tolist()
-        found[chunk.text] = dict(zip(rows, near, strict=True))
-    return found
-
-
-def _pick_best(usable: Bools, cosines: Floats) -> set[int]:
-    """Return the positions with the highest cosines; of equals, the latest."""
-    positions = np.flatnonzero(usable)
-    order = np.lexsort((-positions, -cosines[positions]))[:MOST]
-    return set(positions[order].tolist())
-
-
-def _find_same_subject(snapshot: Snapshot, clause: ClauseParts) -> Bools:
-    """Mark the memories with the same subject and verb, whose vectors may be far from the chunk."""
-    verb = clause.verb.removesuffix("s")
-    words = (*clause.subject.split(), _SAID_AS.get(verb, verb))
-    marked = np.zeros(snapshot.n, np.bool_)
-    for i, terms in enumerate(filter(None, map(tokens.analyze, words))):
-        here = np.zeros(snapshot.n, np.bool_)
-        for positions, _ in snapshot.postings(list(map(tokens.term_id, terms))):
-            here[positions] = True
-        marked = marked & here if i else here
-        if not marked.any():
-            break
-    return marked
-
-
-def _write_items(items: Iterable[Item], batch: Batch, seen: Seen) -> None:
-    for item in items:
-        _write_item(item, batch, seen)
-
-
-def _write_item(item: Item, batch: Batch, seen: Seen) -> None:
-    """Decide on the chunks of an item in order, and record its message."""
+def _decide_item(item: Item, batch: Batch, seen: Seen) -> Outcome:
+    """Decide on the chunks of an item in order, and record its message. Return its outcome."""
     draft = item.draft
     id = draft.message_id
     digest = normalize.digest(draft.text) if id is not None else ""
     if id is not None and id in seen:
-        then, item.outcome = seen[id]
-        if then != digest:
-            reason = f"message {id!r} was stored with another text: edit the memory instead"
-            item.outcome = replace(
-                item.outcome,
-                status="conflict",
-                reason=reason,
-                message_id=id,
-                supersedes=None,
-            )
-        return
+        then, before = seen[id]
+        if then == digest:
+            return before
+        reason = f"message {id!r} was stored with another text: edit the memory instead"
+        return replace(before, status="conflict", reason=reason, message_id=id, supersedes=None)
     results = [decide(chunk, batch) for chunk in item.chunks]
     for chunk, result in zip(item.chunks, results, strict=True):
         batch.others += _make_events(chunk, result, batch)
-    item.outcome = outcome = combine(results, id)
+    outcome = combine(results, id)
     if id is None:
-        return
+        return outcome
     seen[id] = (digest, outcome)
     role = draft.labels.role
     message = Message(
@@ -337,15 +260,11 @@ def _write_item(item: Item, batch: Batch, seen: Seen) -> None:
     texts = [chunk.text for chunk in item.chunks]
     is_verbatim = outcome.status == "created" and texts == [draft.text]
     has_forgotten = any(result.status == "refused" for result in results)
-    keep_text = bool(outcome.ids) and not is_verbatim and not has_forgotten
-    seen_message = SeenMessage(
-        id=id,
-        message=message,
-        outcome=outcome,
-        digest=digest,
-        keep_text=keep_text,
+    keeps = bool(outcome.ids) and not is_verbatim and not has_forgotten
+    batch.messages.append(
+        SeenMessage(id=id, message=message, outcome=outcome, digest=digest, keep_text=keeps)
     )
-    batch.messages.append(seen_message)
+    return outcome
 
 
 def _make_events(chunk: Chunk, result: Outcome, batch: Batch) -> list[Event]:
@@ -390,3 +309,40 @@ def combine(results: Sequence[Outcome], message_id: str | None) -> Outcome:
         why = f"{len(lost)} of {len(results)} chunks were {first.status}: {first.reason}"
         best = replace(best, reason=why)
     return replace(best, ids=tuple(ids), message_id=message_id)
+
+
+def find_turns(items: Iterable[Item], batch: Batch) -> Iterator[tuple[str, ...]]:
+    """Yield the ids of the chunks of each turn of a person that was created in a batch."""
+    for item in items:
+        draft = item.draft
+        outcome = item.outcome
+        was_said = draft.labels.session is not None or draft.message_id not in (None, draft.id)
+        is_derived = draft.evidence_ids or draft.compression_source
+        if not was_said or is_derived or draft.kind not in (None, "episodic"):
+            continue
+        if outcome is None or outcome.status != "created" or outcome.ids[0] not in batch.puts:
+            continue
+        if authority.is_own_role(draft.labels.role):
+            yield outcome.ids
+
+
+async def queue_turns(
+    tx: Transaction,
+    turns: Iterable[Sequence[str]],
+    ctx: Context,
+    policy: Policy,
+    now: datetime,
+) -> None:
+    """Queue turns, each given by the ids of its chunks, to extract facts from them."""
+    waiting = list(turns)
+    # A model is asked about one turn at a time, and what it finds is stored at once.
+    size = 1 if ctx.settings.extract == "model" else TOGETHER
+    for start in range(0, len(waiting), size):
+        task = make_task(waiting[start : start + size], policy, now)
+        await tasks.add(tx, task)
+
+
+def make_task(turns: Sequence[Sequence[str]], policy: Policy, now: datetime) -> tasks.NewTask:
+    """Return the task to extract facts from some turns."""
+    payload = {"turns": turns, "policy": policy.name}
+    return tasks.NewTask(name=EXTRACT, key=turns[0][0], due_at=now, payload=payload)

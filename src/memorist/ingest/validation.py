@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..errors import InvalidInput
 from ..readers.provider_messages import SYSTEM, read_message
@@ -71,14 +71,19 @@ def number(what: str, value: object) -> None:
         raise InvalidInput(f"{what} must be an integer of at least 1, not {value!r:.60}")
 
 
+def _is_number(value: object, most: float = 1) -> TypeGuard[float]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 <= value <= most
+
+
 def share(what: str, value: object) -> float | None:
     """Return a checked number from 0 to 1, or None."""
     if value is None:
         return None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= 1:  # type: ignore[operator]
+    if not _is_number(value):
         raise InvalidInput(f"{what} must be a number from 0 to 1, not {value!r:.60}")
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def options(verb: str, given: Iterable[str], known: type) -> None:
@@ -90,8 +95,7 @@ def options(verb: str, given: Iterable[str], known: type) -> None:
 
 def days(value: object) -> None:
     """Check how long something is kept."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= _MOST_DAYS:  # type: ignore[operator]
+    if not _is_number(value, _MOST_DAYS):
         raise InvalidInput(f"keep_days is a number from 0 to {_MOST_DAYS:,}, not {value!r:.60}")
 
 
@@ -115,11 +119,10 @@ def text(value: object, most: int) -> str:
     """Return the text of a memory, normalized for storage."""
     if not isinstance(value, str):
         raise InvalidInput(f"A memory is text, not {type(value).__name__}")
-    stored = normalize.storable(value)
-    if not stored.strip():
+    if not value.replace("\x00", "").strip():  # NUL cannot be stored
         raise InvalidInput("The text is blank")
     size(value, most)
-    return stored
+    return normalize.storable(value)
 
 
 def size(value: str, most: int) -> None:
@@ -218,8 +221,7 @@ def fields(given: Mapping[str, Any], *, optional: Sequence[str] = ()) -> None:
     """Check fields of a memory by their names."""
     for each, value in given.items():
         if each in _NUMBERS:
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not (is_number and 0 <= value <= 1) and not (value is None and each in optional):
+            if not _is_number(value) and not (value is None and each in optional):
                 raise InvalidInput(f"{each} must be between 0 and 1, not {value!r:.60}")
         elif each in _LISTS:
             texts(each, value)
@@ -357,8 +359,6 @@ def _drop_prompt(turns: list[Message | Skipped]) -> list[Message | Skipped]:
 
 def add_skipped(receipt: Receipt, given: Sequence[Draft | Skipped]) -> Receipt:
     """Return a receipt that also has the messages that were not kept, in their order."""
-    if len(receipt.outcomes) == len(given):
-        return receipt
     done = iter(receipt.outcomes)
     outcomes = []
     for each in given:

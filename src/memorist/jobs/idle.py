@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from ..context import Context
 from ..errors import MemoristError
-from ..ingest.queue import EXTRACT
+from ..ingest.pipeline import EXTRACT
 from . import cancel
 from .worker import Worker
 

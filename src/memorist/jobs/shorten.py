@@ -13,7 +13,8 @@ from ..context import Context
 from ..retrieve.render import LONG
 from ..storage import Change, Save
 from ..storage.tasks import Task
-from ..text.summarize import Turn, extract
+from ..text.grounding import Turn
+from ..text.summarize import extract
 from . import DAILY, finish
 
 PAGE = 100  # memories in one transaction

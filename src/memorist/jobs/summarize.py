@@ -26,7 +26,7 @@ from ..ports import Vectors
 from ..storage import Change, Event, Save
 from ..storage.tasks import Task
 from ..text import authority, normalize, prompts, summarize
-from ..text.summarize import Turn
+from ..text.grounding import Turn
 from ..types import KINDS, STATES, Draft, Filter, Labels, Memory, Scope, State, frozen
 from . import DAILY, WEEKLY, finish, get_unchanged
 
@@ -345,7 +345,7 @@ def turns_of(memories: Sequence[Memory]) -> list[Turn]:
             name = f"The {name.lower()}"
         elif authority.poses(name) and not name.endswith(authority.A_NAME):
             name = f"{name}{authority.A_NAME}"
-        turns.append(Turn(memory.text, None if is_own else name))
+        turns.append(Turn(memory.text, "" if is_own else name))
     return turns
 
 

@@ -23,7 +23,7 @@ from ..context import Context
 from ..embedders import encode
 from ..errors import IndexUnavailable, InvalidInput, ProviderFailed, StoreUnavailable
 from ..ingest import decide, transitions
-from ..ingest.batch import MOST
+from ..ingest.candidates import MOST
 from ..ingest.policies import Bands
 from ..ports import Embedder, IndexEntry, VectorIndex, Vectors
 from ..storage import Event, Save, tasks

@@ -16,7 +16,7 @@ from datetime import timedelta
 from ..context import Place
 from ..errors import InvalidInput, MemoristError, StoreUnavailable
 from ..storage.person import Shown
-from ..text import authority, commands, corrections, normalize
+from ..text import authority, commands, contradictions, normalize
 from ..text.commands import Command, parse
 from ..types import Conflict, Filter, Memory, Receipt
 from . import edit, forget
@@ -283,7 +283,7 @@ class Chat(ChatList):
 
     async def correct(self, command: Command, shown: Shown) -> Reply:
         """Store how it really is, in place of the memory that is wrong; ask which one that is."""
-        statement, wrong = corrections.read(command.content, command.topic)
+        statement, wrong = contradictions.read_correction(command.content, command.topic)
         about = await self.load(self.about)
         found = about or await self.find(command.topic or statement or wrong)
         if not statement:
@@ -300,7 +300,7 @@ class Chat(ChatList):
         near = about or share_words(found, f"{statement} {wrong}")
         near = [each for each in near if each.is_active and authority.is_persons(each)]
         others = [each for each in near if each.id not in outcome.ids]
-        named = [each for each in others if corrections.is_about(each.text, statement, wrong)]
+        named = [each for each in others if contradictions.corrects(each.text, statement, wrong)]
         if len(named) == 1 or len(about) == len(others) == 1:
             old = (named or others)[0]
             await edit.supersede(self, old.id, by=new, actor=self.actor)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from .. import embedders
 from ..context import Context, Place
 from ..errors import InvalidInput, NotFound, ProviderFailed, RevisionConflict
-from ..ingest import links, queue, transitions, validation
+from ..ingest import links, pipeline, transitions, validation
 from ..ingest.analyze import is_turn
 from ..ports import Vectors
 from ..storage import Change, Relation, Save, Unrelated
@@ -21,8 +21,8 @@ from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..telemetry import observed
 from ..text import normalize
-from ..text.changes import says_more
 from ..text.clock import new_id
+from ..text.cues import says_more
 from ..text.offload import compute
 from ..types import (
     CONTRADICTS,
@@ -154,7 +154,7 @@ async def _extract_again(ctx: Context, tx: Transaction, turn: Memory) -> None:
     await tx.apply(facts)
     if facts and ctx.settings.extract != "off":
         policy = validation.policy(ctx.policies, ctx.settings.policy)
-        await queue.add(tx, [(turn.id,)], ctx, policy, ctx.clock())
+        await pipeline.queue_turns(tx, [(turn.id,)], ctx, policy, ctx.clock())
 
 
 async def change(

@@ -95,8 +95,6 @@ def compare_replies(
 
     They are compared later, when the count is written.
     """
-    if not ctx.awaiting_reply:
-        return
     replies: dict[str | None, str] = {}
     for draft, outcome in zip(drafts, outcomes, strict=True):
         is_stored = outcome.status not in ("skipped", "refused")

@@ -145,16 +145,16 @@ async def admit(
     for value, draft in zip(values, drafts, strict=True):
         labels = draft.labels
         why = disabled.get(labels.session, "")
+        is_own = authority.is_own(labels.role, draft.speaker, scope.user)
         if how.restore:
             why = why if why == guard.INCOGNITO else ""
         elif why != guard.INCOGNITO:
             if draft.text and not why:
-                why = guard.find_refusal(draft, policy, scope.user)
+                why = guard.find_refusal(draft, policy, is_own=is_own)
             if why:
                 why += f"; {HOW_TO_RESTORE}"
         if isinstance(value, Memory) and not how.restore:
-            low = guard.lower_authority(draft, policy, scope.user)
-            is_own = authority.is_own(labels.role, draft.speaker, scope.user)
+            low = guard.lower_authority(draft, policy, is_own=is_own)
             if low != draft or not is_own:
                 value = edit.reword(
                     value,

@@ -13,10 +13,10 @@ from ..errors import InvalidInput, NotFound, RevisionConflict
 from ..ingest import transitions, validation
 from ..ports import Vectors
 from ..storage import Change, HistoryEntry, Relation, Save, Unrelated
-from ..storage.history import History
+from ..storage.history import History, with_fields
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
-from ..text import authority, clock, tokens
+from ..text import authority, clock
 from ..types import CONTRADICTS, HistoryEvent, Memory, Scope, frozen
 from . import edit, privacy
 
@@ -189,13 +189,13 @@ def _go_back(
                     f"Memory {memory.id!r} was changed again since, or this is undone already:"
                     " undo the later change first"
                 )
-            then = tokens.with_fields(then, reverted)
+            then = with_fields(then, reverted)
             if "importance" in reverted and past.repeat_count != then.repeat_count:
                 count = then.repeat_count  # it was repeated later
                 importance = transitions.repeated_importance(then.base_importance, count)
                 then = replace(then, importance=importance)
             undone.append(entry)
-        past = tokens.with_fields(past, before)
+        past = with_fields(past, before)
     return Step(now=memory, then=then, entries=tuple(undone))
 
 

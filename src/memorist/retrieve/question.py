@@ -10,7 +10,7 @@ from functools import lru_cache
 from ..text import clock, cues, tokens
 from ..text.clock import Interval
 from ..text.entities import is_common
-from ..text.languages import detect_language
+from ..text.tokens import detect_language
 from ..types import frozen
 
 _TOLD = (  # in the past: "can you suggest …" is a request, not a question about what was suggested

@@ -14,7 +14,7 @@ from ..index.arrays import products
 from ..index.snapshot import Snapshot
 from ..ports import Reranker, Vectors
 from ..storage.queries import Reader
-from ..text.changes import asks_for_another_part, says_more
+from ..text.cues import asks_for_another_part, says_more
 from ..types import REPLACES, Cut, Query
 from .features import Column
 from .profiles import Profile

@@ -9,13 +9,14 @@ something happened, when and by whom.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from ..text import clock
-from ..types import NODES, Scope, frozen
+from ..types import NODES, Memory, Scope, frozen
 from . import Event, HistoryEntry, rows
 from .database import EVERY, Batch
 from .queries import Reader
@@ -29,6 +30,13 @@ _UNLINKED = f"""SELECT row, seal, meta, {CHAINED} FROM history WHERE scope = ? A
 (SELECT max(row) FROM history WHERE scope = ? AND digest IS NOT NULL), 0) ORDER BY row LIMIT ?"""
 LINKED_AT_ONCE = 10_000
 FOREVER = datetime.max.replace(tzinfo=UTC)
+# Fields that are not content: where a memory is stored, how often it was used or changed.
+_ASIDE = (
+    "id scope labels updated_at revision needs_embedding last_accessed access_count last_scores"
+).split()
+_CONTENT = tuple(each.name for each in fields(Memory) if each.name not in _ASIDE)
+_TIMES = tuple(filter(re.compile("valid_|.*_at$").match, _CONTENT))
+_LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
 
 
 @frozen
@@ -185,3 +193,49 @@ def link(
 ) -> str:
     """Return the digest of an entry together with that of the previous entry."""
     return rows.keyed_digest(secret, repr((before, *entry, seal)))
+
+
+def changed_fields(old: Memory, new: Memory) -> dict[str, Any]:
+    """Return the old values, as JSON, of the content fields that differ.
+
+    Of a list that was continued, only what was added to its end or dropped from its beginning.
+    """
+    changed = {}
+    for name in _CONTENT:
+        before = getattr(old, name)
+        after = getattr(new, name)
+        if before == after:
+            continue
+        changed[name] = _read_field(old, name)
+        if name in _LISTS and before:
+            added = [each for each in after if each not in set(before)]
+            kept = after[: len(after) - len(added)]
+            dropped = before[: len(before) - len(kept)]
+            if added and kept and (*dropped, *kept) == before:
+                changed[name] = {"dropped": list(dropped), "added": added}
+    return changed
+
+
+def _read_field(of: Memory, name: str) -> Any:
+    """Return one field of a memory as a JSON value."""
+    value = getattr(of, name)
+    if isinstance(value, datetime):
+        return clock.iso(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if name in _LISTS else value
+
+
+def with_fields(of: Memory, plain: Mapping[str, Any]) -> Memory:
+    """Return the memory with some fields replaced, given as `changed_fields` returns them."""
+    values = dict(plain)
+    for name, value in plain.items():
+        if name in _TIMES and value is not None:
+            values[name] = clock.parse(value)
+        elif name in _LISTS and isinstance(value, Mapping):
+            added = set(value["added"])
+            kept = [each for each in getattr(of, name) if each not in added]
+            values[name] = (*value["dropped"], *kept)
+        elif name in _LISTS:
+            values[name] = tuple(value)
+    return replace(of, **values)

@@ -268,7 +268,7 @@ class Transaction(Reader):
         if session and "session" not in save.meta:
             undo["session"] = session
         if memory.id in before and "final" not in save.meta:  # the fields may quote what is erased
-            undo["before"] = tokens.changed_fields(before[memory.id], memory)
+            undo["before"] = history.changed_fields(before[memory.id], memory)
         undo |= {"merged": list(save.merged)} if save.merged else {}
         if op == "update" and "pinned" in save.meta:
             op = "pin" if memory.pinned else "unpin"

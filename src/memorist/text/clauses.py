@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from . import tokens, values
-from .languages import STOP_WORDS
 from .normalize import compose
-from .tokens import ENGLISH, word_groups
+from .tokens import ENGLISH, STOP_WORDS, word_groups
 
 # Whom a clause is about: the person, something or someone of theirs, or something else.
 Subject = Literal["person", "theirs", "other"]

@@ -2,7 +2,8 @@
 
 Only the words of one message are read. Whether there is a list to choose from, and who said them,
 is up to the caller. What is quoted, reported, imagined or only mentioned is not a command. The
-expressions are in `commands.toml`, by language and intent.
+expressions are in `commands.toml`, by group and intent, and compiled when they are needed: a message
+is matched with a group, a language or some of the intents of English, only if it has its trigger.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+from typing import Any
 from unicodedata import category
 
 from ..types import frozen
-from . import command_expressions
-from .command_expressions import LOOSE, cue, tables, triggers
+from .tokens import load_patterns
 
+LOOSE = "en_loose"  # the group of freer wordings, which are tried last
 LONGEST = 300  # characters of a command; a text to be saved may be longer
 LONGEST_SAVED = 20_000
 MOST_SENTENCES = 5
@@ -95,6 +99,52 @@ class _Folded:
         return self.text[words[0].start() : words[-1].end() - cut].strip()
 
 
+@cache
+def _tables() -> dict[str, Any]:
+    """Read the expressions when they are needed: a program may never see a command."""
+    return load_patterns(__file__)
+
+
+@cache
+def _compile(expression: str) -> re.Pattern[str]:
+    return re.compile(expression)
+
+
+def _has(name: str, text: str) -> bool:
+    """Return whether a text has what surrounds a command, or speaks against one."""
+    return _compile(_tables()["cues"][name]).search(text) is not None
+
+
+@cache
+def _triggers() -> dict[str, re.Pattern[str]]:
+    """Return what a text must contain to be a command, by group of expressions."""
+    groups = [*_tables()["languages"]["all"].split(), LOOSE]
+    return {name: re.compile(_tables()[name]["trigger"]) for name in groups}
+
+
+@cache
+def _compile_together(group: str) -> re.Pattern[str]:
+    """Compile the expressions of a group as one, which only tells whether one of them matches."""
+    named = [each for name, each in _tables()[group].items() if name != "trigger"]
+    plain = [re.sub(r"\?P<\w+>", "?:", pattern) for patterns in named for pattern in patterns]
+    return re.compile("|".join(plain))
+
+
+@cache
+def _around(language: str) -> tuple[re.Pattern[str], re.Pattern[str], tuple[str, ...]]:
+    """Return what may surround a command: fillers and requests before it, and words after it."""
+    table = _tables()["around"][language]
+    space = "" if language == "other" else " "  # some languages are written without spaces
+    after = tuple(f"{space}{words}" for words in table["after"].split("|"))
+    return re.compile(table["filler"]), re.compile(table["request"]), after
+
+
+@cache
+def _pairs(table: str) -> dict[str, str]:
+    """Return misspelled words and what they mean, or words for places in a list, from 0."""
+    return dict(pair.split(":") for pair in " ".join(_tables()[table]["words"]).split())
+
+
 def parse(text: str, *, answers: bool = False) -> Command | None:
     """Return the command that a message is; None if it is not one.
 
@@ -110,26 +160,34 @@ def parse(text: str, *, answers: bool = False) -> Command | None:
     >>> parse("yes") is None, parse("1 and 3", answers=True).places
     (True, (0, 2))
     """
-    if len(text) > LONGEST_SAVED or (len(text) > LONGEST and not _begins_to_save(text)):
+    if len(text) > LONGEST_SAVED:
         return None
+    if len(text) > LONGEST:  # it has to begin with a request to save it
+        begins = parse(text[:LONGEST])
+        if begins is None or begins.intent != "save":
+            return None
     folded = _fold(text)
     groups = []
-    for name, trigger in triggers().items():
+    for name, trigger in _triggers().items():
         if name != LOOSE and (answers or trigger.search(folded)):
             groups.append(name)
     line = _Folded(text=text, folded=folded, groups=tuple(groups))
-    if cue("asked").search(line.folded[-LONGEST:]):
+    if _has("asked", folded[-LONGEST:]):
         return None
+    whole = (0, len(folded))
     if len(text) > LONGEST:
-        return _match(line, (0, len(line.folded)), names=("save",))
-    whole = (0, len(line.folded))
+        return _match(line, whole, names=("save",))
     if answers and (answer := _match(line, whole, answers=True)):
         return answer
     found = _match(line, whole)
     if found and not _SENTENCE_END.search(found.topic):
         return found
     parts = _match_parts(line, _SENTENCE) or (not found and _match_parts(line, _CLAUSE))
-    return parts or found or _match_loosely(line)
+    if parts or found:
+        return parts or found
+    if len(folded.split()) > MOST_LOOSE or _has("elsewhere", folded) or _has("reported", folded):
+        return None
+    return _match(line, whole, groups=(LOOSE,))
 
 
 def names_old(topic: str) -> bool:
@@ -139,21 +197,6 @@ def names_old(topic: str) -> bool:
     (True, True, False)
     """
     return not _OLD.isdisjoint(_fold(topic).split())
-
-
-def _match_loosely(line: _Folded) -> Command | None:
-    """Return the command of a short message that is worded more freely than the others."""
-    if len(line.folded.split()) > MOST_LOOSE or cue("elsewhere").search(line.folded):
-        return None
-    if cue("reported").search(line.folded):
-        return None
-    return _match(line, (0, len(line.folded)), groups=(LOOSE,))
-
-
-def _begins_to_save(text: str) -> bool:
-    """Return whether a long text begins with a request to save it."""
-    found = parse(text[:LONGEST])
-    return found is not None and found.intent == "save"
 
 
 def _match_parts(line: _Folded, part: re.Pattern[str]) -> Command | None:
@@ -168,46 +211,31 @@ def _match_parts(line: _Folded, part: re.Pattern[str]) -> Command | None:
         matched.append((line.folded[start:end].rstrip(), found))
     commands = [found for _, found in matched if found is not None]
     others = [each for each, found in matched if found is None]
-    chosen = _join_halves(commands) or _pick_clearest(commands)
+    halves = {each.intent: each for each in commands}
+    whole = [each for each in commands if not each.intent.startswith("_")]
+    whole.sort(key=_could_be_about_anything)
+    chosen = whole[0] if whole else None
+    for (first, second), intent in _HALVES.items():  # "Why do you know my salary? Delete it."
+        if first in halves and second in halves:
+            chosen = replace(halves[first], intent=intent)
+            break
     if chosen is None or any(len(each.split()) > MOST_BESIDE for each in others):
         return None
-    if any(cue("reported").search(each) or cue("then").search(each) for each in others):
+    if any(_has("reported", each) or _has("then", each) for each in others):
         return None
-    if part is _CLAUSE and any(map(cue("goes_on").search, others)):
-        return None
-    if part is _CLAUSE and any("?" in each for each in others):
+    if part is _CLAUSE and any("?" in each or _has("goes_on", each) for each in others):
         return None
     if _could_be_about_anything(chosen) and not all(map(_is_filler, others)):
         return None
-    says_more = part is _SENTENCE and chosen.intent != "dont_save" and any(map(_states, others))
+    stated = [each for each in others if len(each.split()) >= LEAST_STATED and "?" not in each]
+    says_more = part is _SENTENCE and chosen.intent != "dont_save" and bool(stated)
     return replace(chosen, says_more=says_more)
-
-
-def _states(sentence: str) -> bool:
-    """Return whether a sentence beside a command may be worth remembering."""
-    return len(sentence.split()) >= LEAST_STATED and "?" not in sentence
-
-
-def _pick_clearest(commands: list[Command]) -> Command | None:
-    """Return the first command that can only be meant for the memory, or else the first."""
-    whole = [each for each in commands if not each.intent.startswith("_")]
-    whole.sort(key=_could_be_about_anything)
-    return whole[0] if whole else None
 
 
 def _could_be_about_anything(command: Command) -> bool:
     """Return whether a command may as well be meant for something else: "Undo that."."""
     is_bare = command.which == "that" and command.intent != "dont_save"
     return is_bare or command.intent in _ALONE or command.intent.startswith("show")
-
-
-def _join_halves(commands: list[Command]) -> Command | None:
-    """Return the command of two sentences: "Why do you know my salary? Delete it."."""
-    halves = {each.intent: each for each in commands}
-    for (first, second), intent in _HALVES.items():
-        if first in halves and second in halves:
-            return replace(halves[first], intent=intent)
-    return None
 
 
 def _match(
@@ -222,10 +250,10 @@ def _match(
     """Return the command that a part of a message is."""
     trimmed: dict[str, list[tuple[int, int]]] = {}  # by language
     for group in groups or line.groups:
-        is_triggered = answers or triggers()[group].search(line.folded, *span) is not None
+        is_triggered = answers or _triggers()[group].search(line.folded, *span) is not None
         if not is_triggered and not halves:
             continue
-        quick = command_expressions.compile_together(group)
+        quick = _compile_together(group)
         language = group.split("_")[0]
         if language not in trimmed:
             trimmed[language] = list(_trim(line.folded, span, language))
@@ -234,7 +262,9 @@ def _match(
             continue
         asks = bool(spans) and "?" in line.folded[spans[0][1] : span[1]]
         is_polite = spans[-1][0] > spans[0][0] or line.folded.endswith(_POLITE, 0, span[1])
-        for name, pattern in command_expressions.compile_each(group):
+        for name, expressions in _tables()[group].items():
+            if name == "trigger":
+                continue
             is_half = name in _HALF_NAMES
             is_answer = name.lstrip("_") in ANSWERS
             if (names and name not in names) or is_answer != answers:
@@ -243,15 +273,15 @@ def _match(
                 continue
             if asks and not is_polite and name not in _ASKING:
                 continue
-            for start, end in spans:
-                if found := pattern.fullmatch(line.folded, start, end):
+            for expression, (start, end) in product(expressions, spans):
+                if found := _compile(expression).fullmatch(line.folded, start, end):
                     return _read(line, name, found, span[1])
     return None
 
 
 def _trim(folded: str, span: tuple[int, int], language: str) -> Iterator[tuple[int, int]]:
     """Yield a part of a message with more and more of what surrounds a command left out."""
-    filler, request, after = command_expressions.around(language)
+    filler, request, after = _around(language)
     start, end = span
     end = start + len(_strip(folded[start:end], leading=False))
     starts = [start]
@@ -286,10 +316,10 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
     folded = topic.lower()
     content = parts.get("content", "").strip(" \t\n-–—:")
     is_quoted = name == "correct" and content.startswith(_QUOTES)
-    if is_quoted or cue("asked").search(folded):
+    if is_quoted or _has("asked", folded):
         return None
     intent = "save" if name == "_remember" else name
-    if folded in tables()["places"]["me"].split():
+    if folded in _tables()["places"]["me"].split():
         topic = ""
         intent = {"forget_topic": "forget_all", "show_topic": "show"}.get(intent, intent)
     if intent.lstrip("_") in ANSWERS:
@@ -301,9 +331,12 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
     places = tuple(_places(said))
     if places:
         which = "listed"
-    elif intent in ("forget_listed", "pick") or _is_all(said):
+    elif (
+        intent in ("forget_listed", "pick")
+        or said.split(" ")[0] in _tables()["places"]["all"].split()
+    ):
         which = "all"
-    elif cue("next").search(found[0]) and intent == "dont_save":
+    elif _has("next", found[0]) and intent == "dont_save":
         which = "next"
     return Command(
         intent=intent,
@@ -312,19 +345,15 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
         which=which,
         places=places,
         field=parts.get("field", ""),
-        for_good=intent.startswith("forget") and bool(cue("for_good").search(line.folded)),
-        names_memory=bool(cue("memory").search(line.folded)),
+        for_good=intent.startswith("forget") and _has("for_good", line.folded),
+        names_memory=_has("memory", line.folded),
     )
-
-
-def _is_all(words: str) -> bool:
-    return words.split(" ")[0] in tables()["places"]["all"].split()
 
 
 def _places(words: str) -> Iterator[int]:
     """Yield the places that words name, from 0: "the first two", "1 and 3"."""
-    known = command_expressions.ordinals()
-    numbers = [known[word] for word in re.findall(r"\w+", words) if word in known]
+    known = _pairs("places")
+    numbers = [int(known[word]) for word in re.findall(r"\w+", words) if word in known]
     if re.search(r"\b(?:first|last|top) (?:two|three)\b", words) and len(numbers) == 2:
         count = numbers[1] + 1
         yield from range(-count, 0) if numbers[0] < 0 else range(count)
@@ -347,7 +376,7 @@ def _strip(text: str, *, leading: bool = True) -> str:
 
 def _is_filler(sentence: str) -> bool:
     """Return whether a sentence says nothing: "Oh wait!", "Thanks."."""
-    for language in tables()["around"]:
+    for language in _tables()["around"]:
         spans = _trim(f"{sentence} ", (0, len(sentence) + 1), language)
         if min((end - start for start, end in spans), default=0) <= 1:
             return True
@@ -359,7 +388,7 @@ def _fold(text: str) -> str:
 
     It has the same words in the same order, with one space or line break between them.
     """
-    typos = command_expressions.typos()
+    typos = _pairs("typos")
     lines: list[str] = []
     for line in _APOSTROPHE.sub("", text.lower()).splitlines():
         words = line.split()

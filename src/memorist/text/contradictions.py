@@ -6,15 +6,18 @@ that contradict each other. Both texts are short clauses, split at the verb. The
 verb has to say the same in both. The part after it has to be of a kind that has one value at a
 time: a schedule, a quantity, a home, an employer, a favorite, a like or dislike. Anything else is
 not a contradiction. The rules cover English only.
+
+A correction is a contradiction that somebody points out: it says how it really is, and may say which
+value is wrong.
 """
 
 import re
 from itertools import product, starmap
 
-from .changes import read
 from .compare import have_same_persons, verdict
+from .cues import read
 from .statements import Clause, Statement, parse
-from .tokens import word_set
+from .tokens import word_set, words
 from .values import read_values
 
 _EVENTS = word_set("""
@@ -47,6 +50,29 @@ _UNSURE = word_set("maybe would must if")
 _BEING = word_set("is are am : = 'm ’m 's ’s 're ’re") | {"will be"}
 _MEASURING = word_set("cost costs weigh weighs earn earns have has own owns")
 _WHEN = "times dates weekdays months".split()
+_SMALL = r"(?:(?:in|at|on|a|an|the|my|no|na|em|à|en|das|die|der) )?"
+_CONTRASTS = (
+    re.compile(
+        r"(?P<right>.{2,200}?)[,;]? (?:and |but )?(?:not|instead of|rather than|nicht|pas|não|non) "
+        rf"{_SMALL}(?P<wrong>[^,;]{{1,60}})",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"(?:not|nicht|non) {_SMALL}(?P<wrong>[^,;]{{1,80}})[,;] (?P<right>.{{2,200}})",
+        re.IGNORECASE,
+    ),
+)
+# One can have and like several things, so another one corrects nothing.
+_SEVERAL = word_set("have has like likes love loves hate own owns play eat drink speak want")
+_POINTING = re.compile(r"^(?:it['’]?s|it is|to|as) ", re.IGNORECASE)
+# What a sentence has that can be understood alone: a person it is about, or a verb between nouns.
+_WHOLE = re.compile(
+    r"\b(?:i|i['’]?m|i['’]?ve|my|we|our|he|she|his|her|they|their|ich|mein\w{0,2}|wir|je|j['’]\w+|mon|ma"
+    r"|mes|nous|yo|mi|mis|soy|vivo|tengo|me|eu|meu|minha|moro|sou|tenho|io|mio|mia|sono|abito|ho)\b"
+    r"|\w (?:is|are|was|ist|est|es|é|è) \w"
+    r"|[\u0400-\u04ff\u0600-\u06ff\u0900-\u097f\u3040-\u9fff]",
+    re.IGNORECASE,
+)
 
 
 def contradicts(new: Statement, old: Statement) -> bool:
@@ -218,12 +244,7 @@ def _differ(
 
 def _mentions(of: Clause, nouns: frozenset[str]) -> bool:
     words = of.text.lower().split()
-    for word in words:
-        if word.strip(",.!") in nouns:
-            return True
-        if word.strip(",.!'’s") in nouns:
-            return True
-    return False
+    return any(word.strip(",.!") in nouns or word.strip(",.!'’s") in nouns for word in words)
 
 
 def _is_about(of: Clause, nouns: frozenset[str]) -> bool:
@@ -242,6 +263,50 @@ def _is_short(of: Clause) -> bool:
 
 def _preposition(of: Clause) -> str:
     """Return the first word of the rest; a person works "at" or "for" a company."""
-    words = of.rest.lower().split()
-    first = words[0] if words else ""
+    first, *_ = of.rest.lower().split() or [""]
     return "at" if first == "for" else first
+
+
+def read_correction(content: str, topic: str = "") -> tuple[str, str]:
+    """Return how it really is, as a sentence, and the value that is wrong; empty if unknown.
+
+    >>> read_correction("I'm 34, not 33"), read_correction("it's May 4", "my birthday")
+    (("I'm 34", '33'), ('My birthday is May 4', ''))
+    >>> read_correction("two kids")
+    ('', '')
+    """
+    content = content.strip(" .!")
+    wrong = ""
+    for pattern in _CONTRASTS:
+        if found := pattern.fullmatch(content):
+            content = found["right"].strip(" ,;")
+            wrong = found["wrong"].strip(" ,;.!")
+            break
+    if topic and content:
+        value = _POINTING.sub("", content)
+        content = f"{topic[:1].upper()}{topic[1:]} is {value}"
+    return (content if _WHOLE.search(content) else ""), wrong
+
+
+def corrects(text: str, statement: str, wrong: str) -> bool:
+    """Return whether a statement corrects a text: it has the wrong value, or both begin alike.
+
+    >>> corrects("I am 33.", "I'm 34", "33"), corrects("I live in Rome.", "I live in Bari", "")
+    (True, True)
+    >>> corrects("I go to the gym with Ines.", "I go swimming with Ines", "")
+    False
+    >>> corrects("I have a dog.", "I have a cat", ""), corrects("I have 2 dogs", "I have 3 dogs", "")
+    (False, True)
+    """
+    old = words(text)
+    if wrong and set(words(wrong)) <= set(old):
+        return True
+    new = words(statement)
+    alike = 0
+    for one, other in zip(old, new, strict=False):
+        if one != other:
+            break
+        alike += 1
+    if alike < max(2, len(new) - 2):
+        return False
+    return new[1] not in _SEVERAL or new[-1] == old[-1]

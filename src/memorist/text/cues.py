@@ -1,18 +1,27 @@
-"""Surface features of a text: its language, how much of it asks, and what kinds of content it has.
+"""Surface features of a text: its language, how much of it asks, what kinds of content it has, and
+cues that something changed.
 
-They are stored with each memory as flags, so that ranking does not have to read texts. All rules
-take time linear in the text.
+Flags are stored with each memory, so that ranking does not have to read texts. Cues of a change say
+that something ended, became another one, applies from now on or was wrong; or that nothing changed,
+since it is one more, was so once, is hypothetical or was said before. All rules take time linear in
+the text; the phrases, in `changes.toml` for all languages together, are looked up word by word.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
 from zlib import crc32
 
 from ..types import Memory
 from . import clock
-from .languages import detect_language
-from .tokens import load_patterns, word_set, words
+from .compare import RELATIVES
+from .statements import Clause, parse_clause
+from .tokens import analyze_spoken, compile_all, detect_language, load_patterns, word_set, words
+from .values import Values, read_values
 
 FLAGS = tuple(1 << bit for bit in range(14))
 (
@@ -73,12 +82,21 @@ _TABLES = load_patterns(__file__)
 _OPENING = re.compile(_TABLES["asking"]["opening"])
 _TELLS = {KINDS[name]: re.compile(kind["tells"]) for name, kind in _TABLES["kinds"].items()}
 _ASKS = {KINDS[name]: re.compile(kind["asks"]) for name, kind in _TABLES["kinds"].items()}
-_ABOUT = {name: re.compile(pattern) for name, pattern in _TABLES["about"].items()}
+_ABOUT = compile_all(_TABLES["about"])
 _SENTENCE = re.compile(r"[^.!?\n。！？…؟\u037e]*+[.!?\n。！？…؟\u037e]*+")
 _ASKING_MARKS = ("?", "？", "؟", "\u037e")
 # A smiley or a quotation mark may follow the question mark.
 _LAST_MARK = re.compile(r"[?？؟\u037e][^\w.!…]*$")
 _SPOKEN = re.compile(r"\w+")
+_MOST_CUES = 1000  # characters; what changed is said at once, or in a text of its own
+_WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+_CLAUSE = re.compile(r"(?<=[.!?;:])\s+|,\s+|\s[–—-]\s")
+_MOST_CLAUSES = 5  # of a text that are compared by rules
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_STATED = re.compile(r"[.!?;\n。！？]+\s*")
+_JOINED = re.compile(r"(?i)\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)(?:\s+\S+){3}")
+_PART = re.compile(r"(?i)[.!?;,\n。！？]+\s*|\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)\s")
+_LEAST_SAID = 4  # words of a sentence that says something by itself
 
 
 def flags_of(memory: Memory) -> int:
@@ -86,13 +104,13 @@ def flags_of(memory: Memory) -> int:
     text = memory.text[:_MOST_READ]
     voice = memory.labels.role or memory.speaker
     claims: dict[int, object] = {
-        ENDS_ASKING: ends_asking(memory.text),
+        IS_FOREIGN: not is_english(text),
         HAS_TIME: clock.has_time(memory.text),
+        ENDS_ASKING: ends_asking(memory.text),
         FROM_USER: voice == "user",
         FROM_ASSISTANT: voice == "assistant",
         IS_SUMMARY: memory.compression_source,
         IS_EXTRACTED: memory.evidence_text and memory.evidence_ids,
-        IS_FOREIGN: not is_english(text),
         IS_BRIEF: is_brief(text),
     }
     for flag, pattern in _TELLS.items():
@@ -238,3 +256,140 @@ def is_aside(text: str) -> bool:
     if not _ANSWER.isdisjoint(found):
         return False
     return is_chit_chat(text) or (0 < len(found) <= _MOST_CHATTER and _ASIDE.issuperset(found))
+
+
+@cache
+def _load() -> tuple[dict[str, list[tuple[list[str], str]]], dict[str, str], dict[str, str]]:
+    """Return phrases with their cues by the first word, cues by stem, and patterns by cue."""
+    tables = tomllib.loads(Path(__file__).with_name("changes.toml").read_text("utf-8"))
+    by_first: dict[str, list[tuple[list[str], str]]] = {}
+    stems: dict[str, str] = {}
+    for cue, listed in tables["phrases"].items():
+        for phrase in listed.split("|"):
+            first, *rest = phrase.split()
+            if first.endswith("*"):
+                stems[first[:-1]] = cue
+            else:
+                by_first.setdefault(first, []).append((rest, cue))
+    return by_first, stems, tables["unspaced"]
+
+
+def read_cues(text: str) -> frozenset[str]:
+    """Return the cues of a text.
+
+    >>> sorted(read_cues("We moved to Porto, so the stand-up is at ten now"))
+    ['moved', 'now']
+    >>> sorted(read_cues("Ab sofort nicht mehr montags")), sorted(read_cues("I like tea"))
+    (['ended', 'now'], [])
+    """
+    by_first, stems, unspaced = _load()
+    found: set[str] = set()
+    read = text[:_MOST_CUES].lower().replace("’", "'")
+    spoken = _WORD.findall(read)
+    beginnings = tuple(stems)
+    for i, word in enumerate(spoken):
+        for rest, cue in by_first.get(word, ()):
+            if cue not in found and spoken[i + 1 : i + 1 + len(rest)] == rest:
+                found.add(cue)
+        if word.startswith(beginnings):
+            found.update(cue for stem, cue in stems.items() if word.startswith(stem))
+    if _UNSPACED.search(read):
+        found.update(cue for cue, pattern in unspaced.items() if re.search(pattern, read))
+    return frozenset(found)
+
+
+def says_more(text: str) -> bool:
+    """Return whether a text has several statements, so that not all of it need be outdated.
+
+    >>> says_more("I live in Lisbon and work as a nurse"), says_more("I live in Lisbon, downtown.")
+    (True, False)
+    """
+    read = text[:_MOST_CUES]
+    sentences = [each for each in _STATED.split(read) if len(each.split()) >= _LEAST_SAID]
+    return len(sentences) > 1 or _JOINED.search(read) is not None
+
+
+def asks_for_another_part(question: str, old: str, new: str) -> bool:
+    """Return whether a question is about a part of a text that a newer text does not replace.
+
+    >>> old = "Clara is vegetarian and I'm allergic to nuts"
+    >>> asks_for_another_part("What am I allergic to?", old, "Clara eats meat now")
+    True
+    >>> asks_for_another_part("What does Clara eat?", old, "Clara eats meat now")
+    False
+    """
+    if not says_more(old):
+        return False
+    parts = [frozenset(analyze_spoken(part)) for part in _PART.split(old[:_MOST_CUES])]
+    asked, replaced = (
+        [len(part.intersection(analyze_spoken(text))) for part in parts] for text in (question, new)
+    )
+    if not max(asked) or not max(replaced):
+        return False
+    best = [place for place, count in enumerate(asked) if count == max(asked)]
+    return max(replaced[place] for place in best) < max(replaced)
+
+
+@dataclass(frozen=True)
+class ComparedText:
+    """What is compared of a text. Each part is read on first use."""
+
+    text: str
+
+    @cached_property
+    def cues(self) -> frozenset[str]:
+        return read_cues(self.text)
+
+    @cached_property
+    def spoken(self) -> list[str]:
+        return _SPOKEN.findall(self.text.lower())
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return frozenset(self.spoken)
+
+    @cached_property
+    def values(self) -> Values:
+        return read_values(self.text)
+
+    @cached_property
+    def numbers(self) -> frozenset[object]:
+        """Numbers, times and days."""
+        values = self.values
+        days = {f"day {day}" for day in values.weekdays}
+        return frozenset((*values.numbers, *values.times, *values.dates, *days))
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        return frozenset(map(str.lower, self.values.names))
+
+    @cached_property
+    def relatives(self) -> frozenset[str]:
+        return RELATIVES.intersection(self.spoken)
+
+    @cached_property
+    def is_english(self) -> bool:
+        """In other languages, a capital need not mean a name."""
+        return is_english(self.text)
+
+    @cached_property
+    def length(self) -> int:
+        """In words."""
+        return len(self.spoken)
+
+    @cached_property
+    def asks(self) -> float:
+        return asking_share(self.text)
+
+    @cached_property
+    def parts(self) -> list[str]:
+        """The texts of its first clauses."""
+        return _CLAUSE.split(self.text)[:_MOST_CLAUSES]
+
+    @cached_property
+    def clauses(self) -> list[Clause]:
+        return list(filter(None, map(parse_clause, self.parts)))
+
+
+# Cleared after each write: a text that is kept here could not be forgotten.
+read = lru_cache(maxsize=1 << 10)(ComparedText)

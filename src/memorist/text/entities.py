@@ -18,6 +18,7 @@ from .tokens import ENGLISH, word_set
 
 MOST_TOPICS = 12
 MOST_ENTITIES = 8
+TECHNICAL_FROM = 0.25  # mean rarity of the words
 
 
 class Entity(NamedTuple):
@@ -37,110 +38,108 @@ class _Word(NamedTuple):
 
 
 COMMON = word_set("""
-    a able about above across actually add after afternoon again against age ago agree air all
-    allow almost alone along already alright also although always am amazing among amount an and
-    angry animal another answer any anybody anymore anyone anything anyway anywhere apart
-    apartment apple are area arm around arrive art as ask asleep at aunt autumn away awesome
-    baby back bad bag ball bank bar bath be beach beautiful because become bed bedroom beer
-    before begin behind believe below beside best better between big bike bill bird birthday bit
-    black blood blue board boat body book bore born boss both bottle bottom box boy bread break
-    breakfast bring brother brown build burn bus business busy but buy by bye cake call calm
-    came can candy cap car card care careful carry case cat catch cause center chair chance
-    change cheap check cheese chicken child children chocolate choose christmas church cinema
-    city class clean clear climb clock close clothes cloud coat coffee cold color colour come
-    comfortable common company complete completely concert congratulations continue conversation
-    cook cool corner cost could count country couple course cousin cover crazy cream cross cry
-    cup cut dad daily dance dark date daughter day dead deal dear decide deep definitely desk
-    different difficult dinner dirty discuss do doctor does dog done door double doubt down draw
-    dream dress drink drive drop dry during each ear early earth east easy eat egg eight either
-    eleven else email empty end enjoy enough enter especially etc even evening event ever every
-    everybody everyone everything everywhere exactly example excellent except excite exciting
-    excuse exercise expect expensive explain extra eye face fact fair fall family famous fan far
-    farm fast fat father favorite favourite fear feel feeling feet fell felt few field fifteen
-    fifty fight figure fill film final finally find fine finger finish fire first fish fit five
-    fix floor flower fly follow food foot football for forest forever forget form forty forward
-    found four free fresh friday friend friendly from front fruit full fun funny future game
-    garden gave general get gift girl give glad glass go gold gone good goodbye got grandfather
-    grandma grandmother grandpa great green ground group grow guess guy had hair half hall hand
-    hang happen happy hard hardly has hat hate have he head health healthy hear heart heavy
-    hello help her here herself hey hi high hill him himself his history hit hold holiday home
+    a able about above across actually add after afternoon again against age ago agree air all allow
+    almost alone along already alright also although always am amazing among amount an and angry
+    animal another answer any anybody anymore anyone anything anyway anywhere apart apartment apple
+    are area arm around arrive art as ask asleep at aunt autumn away awesome baby back bad bag ball
+    bank bar bath be beach beautiful because become bed bedroom beer before begin behind believe
+    below beside best better between big bike bill bird birthday bit black blood blue board boat
+    body book bore born boss both bottle bottom box boy bread break breakfast bring brother brown
+    build burn bus business busy but buy by bye cake call calm came can candy cap car card care
+    careful carry case cat catch cause center chair chance change cheap check cheese chicken child
+    children chocolate choose christmas church cinema city class clean clear climb clock close
+    clothes cloud coat coffee cold color colour come comfortable common company complete completely
+    concert congratulations continue conversation cook cool corner cost could count country couple
+    course cousin cover crazy cream cross cry cup cut dad daily dance dark date daughter day dead
+    deal dear decide deep definitely desk different difficult dinner dirty discuss do doctor does
+    dog done door double doubt down draw dream dress drink drive drop dry during each ear early
+    earth east easy eat egg eight either eleven else email empty end enjoy enough enter especially
+    etc even evening event ever every everybody everyone everything everywhere exactly example
+    excellent except excite exciting excuse exercise expect expensive explain extra eye face fact
+    fair fall family famous fan far farm fast fat father favorite favourite fear feel feeling feet
+    fell felt few field fifteen fifty fight figure fill film final finally find fine finger finish
+    fire first fish fit five fix floor flower fly follow food foot football for forest forever
+    forget form forty forward found four free fresh friday friend friendly from front fruit full fun
+    funny future game garden gave general get gift girl give glad glass go gold gone good goodbye
+    got grandfather grandma grandmother grandpa great green ground group grow guess guy had hair
+    half hall hand hang happen happy hard hardly has hat hate have he head health healthy hear heart
+    heavy hello help her here herself hey hi high hill him himself his history hit hold holiday home
     homework honest honestly hope horse hospital hot hotel hour house how however huge hundred
     hungry hurry hurt husband i ice idea if ill imagine important impossible in inside instead
     interest interesting into invite is island issue it its itself job join joke juice jump just
     keep key kid kill kind king kitchen knee know lady lake land language large last late lately
     later laugh law lay lazy lead learn least leave leg less lesson let letter library lie life
-    light like likely line list listen little live living long look lose lot lots loud love
-    lovely low luck lucky lunch machine mad main make man many map mark market marry matter may
-    maybe me meal mean meat medicine meet member men mess message met middle might milk mind
-    mine minute miss mistake mom moment monday money month mood moon more morning most mother
-    mountain mouse mouth move movie mr mrs much mum music must my myself name nature near nearly
-    neck need neighbor neighbour neither nephew nervous never new news next nice niece night
-    nine no nobody noise none noon nor normal north nose not note nothing notice now number
-    nurse of off offer office often oh okay old on once one only open opinion or orange order
-    other our out outside over own page pain paint pair paper parent parents park part party
-    pass past pay peace pen people perfect perhaps person pet phone photo pick picture piece
-    pizza place plan plane plant play please pleasure plenty pocket point police polite poor
-    popular possible post potato practice prefer prepare present pretty price probably problem
-    project promise proud pull push put queen question quick quickly quiet quit quite race radio
-    rain raise ran rather reach read ready real really reason receive red relax remember rent
-    repeat report rest restaurant return rice rich ride right ring rise river road room round
-    run sad safe said salad salt same sand sandwich saturday save saw say school sea season seat
-    second secret see seem sell send sense serious serve set seven several shall shape share she
-    shine ship shirt shoe shop short should shoulder shout show shower shut sick side sign silly
-    simple since sing single sister sit six size skin sky sleep slow slowly small smart smell
-    smile smoke snow so soft some somebody somehow someone something sometimes somewhere son
-    song soon sorry sort sound soup south space speak special spend sport spot spring stand star
-    start stay step still stomach stone stop store storm story straight strange street strong
-    stuff stupid such sugar suit summer sun sunday sunny support suppose sure surprise sweet
-    swim table take talk tall taste taxi tea teach teacher team tell ten terrible test than
-    thank thanks that the their them themselves then there these they thin thing think third
-    thirsty thirteen thirty this those though thousand three through throw thursday ticket tidy
-    tie till time tiny tired to today together toilet tomorrow tonight too tooth top touch
-    toward town toy train travel tree trip trouble true trust try tuesday turn twelve twenty
-    twice two type ugly uncle under understand unfortunately until up upset us use used useful
-    usual usually vacation vegetable very view village visit voice wait wake walk wall want war
-    warm was wash watch water way we wear weather wednesday week weekend weird welcome well went
-    were west wet what whatever when where whether which while white who whole whose why wife
-    will win wind window wine winter wish with without woman women wonder wonderful wood word
-    work world worry worse worst worth would wow write wrong yard yeah year yellow yep yes
-    yesterday yet you young your yours yourself yummy zero zoo ok thx pls lol haha brother's
-    didn doesn don isn wasn ain couldn wouldn shouldn hasn haven won ll ve re
+    light like likely line list listen little live living long look lose lot lots loud love lovely
+    low luck lucky lunch machine mad main make man many map mark market marry matter may maybe me
+    meal mean meat medicine meet member men mess message met middle might milk mind mine minute miss
+    mistake mom moment monday money month mood moon more morning most mother mountain mouse mouth
+    move movie mr mrs much mum music must my myself name nature near nearly neck need neighbor
+    neighbour neither nephew nervous never new news next nice niece night nine no nobody noise none
+    noon nor normal north nose not note nothing notice now number nurse of off offer office often oh
+    okay old on once one only open opinion or orange order other our out outside over own page pain
+    paint pair paper parent parents park part party pass past pay peace pen people perfect perhaps
+    person pet phone photo pick picture piece pizza place plan plane plant play please pleasure
+    plenty pocket point police polite poor popular possible post potato practice prefer prepare
+    present pretty price probably problem project promise proud pull push put queen question quick
+    quickly quiet quit quite race radio rain raise ran rather reach read ready real really reason
+    receive red relax remember rent repeat report rest restaurant return rice rich ride right ring
+    rise river road room round run sad safe said salad salt same sand sandwich saturday save saw say
+    school sea season seat second secret see seem sell send sense serious serve set seven several
+    shall shape share she shine ship shirt shoe shop short should shoulder shout show shower shut
+    sick side sign silly simple since sing single sister sit six size skin sky sleep slow slowly
+    small smart smell smile smoke snow so soft some somebody somehow someone something sometimes
+    somewhere son song soon sorry sort sound soup south space speak special spend sport spot spring
+    stand star start stay step still stomach stone stop store storm story straight strange street
+    strong stuff stupid such sugar suit summer sun sunday sunny support suppose sure surprise sweet
+    swim table take talk tall taste taxi tea teach teacher team tell ten terrible test than thank
+    thanks that the their them themselves then there these they thin thing think third thirsty
+    thirteen thirty this those though thousand three through throw thursday ticket tidy tie till
+    time tiny tired to today together toilet tomorrow tonight too tooth top touch toward town toy
+    train travel tree trip trouble true trust try tuesday turn twelve twenty twice two type ugly
+    uncle under understand unfortunately until up upset us use used useful usual usually vacation
+    vegetable very view village visit voice wait wake walk wall want war warm was wash watch water
+    way we wear weather wednesday week weekend weird welcome well went were west wet what whatever
+    when where whether which while white who whole whose why wife will win wind window wine winter
+    wish with without woman women wonder wonderful wood word work world worry worse worst worth
+    would wow write wrong yard yeah year yellow yep yes yesterday yet you young your yours yourself
+    yummy zero zoo ok thx pls lol haha brother's didn doesn don isn wasn ain couldn wouldn shouldn
+    hasn haven won ll ve re
     """)
 
 TECHNICAL = word_set("""
-    api async postgresql docker kubernetes vector embedding token schema algorithm ansible
-    asyncio aws azure backend backoff backpropagation bash binary bytecode cache callback cdn ci
-    cli codec commit compiler concurrency config container cron crud css csv daemon database
-    datastore deadlock debug debugger deploy deployment dns dockerfile encryption endpoint enum
-    eviction failover firewall firmware framework frontend gateway gcp gpu gradient grpc hash
-    hashmap helm hostname html http https idempotent inference ingress jdbc json jvm jwt kafka
-    kernel kubectl lambda latency linux localhost logging lru malloc middleware migration
-    monorepo mutex mysql namespace ndarray nginx nosql numpy oauth onnx orm parser payload
-    pipeline plugin pod postgres proxy python pytorch query queue rag rbac recursion redis
-    refactor regex replica repo repository rest rollback router runtime rust schema sdk
-    semaphore serverless shard sharding shell socket sql sqlite ssh ssl stacktrace stderr stdout
-    subnet subprocess syntax tcp tensor terraform thread throughput tls tokenizer transformer
-    typescript udp unicode uuid variable vm vpc webhook websocket workload xml yaml
+    api async postgresql docker kubernetes vector embedding token schema algorithm ansible asyncio
+    aws azure backend backoff backpropagation bash binary bytecode cache callback cdn ci cli codec
+    commit compiler concurrency config container cron crud css csv daemon database datastore
+    deadlock debug debugger deploy deployment dns dockerfile encryption endpoint enum eviction
+    failover firewall firmware framework frontend gateway gcp gpu gradient grpc hash hashmap helm
+    hostname html http https idempotent inference ingress jdbc json jvm jwt kafka kernel kubectl
+    lambda latency linux localhost logging lru malloc middleware migration monorepo mutex mysql
+    namespace ndarray nginx nosql numpy oauth onnx orm parser payload pipeline plugin pod postgres
+    proxy python pytorch query queue rag rbac recursion redis refactor regex replica repo repository
+    rest rollback router runtime rust schema sdk semaphore serverless shard sharding shell socket
+    sql sqlite ssh ssl stacktrace stderr stdout subnet subprocess syntax tcp tensor terraform thread
+    throughput tls tokenizer transformer typescript udp unicode uuid variable vm vpc webhook
+    websocket workload xml yaml
     """)
-
+TECHNICAL_WORDS = word_set("api async postgresql docker kubernetes vector embedding token schema")
 GIVEN_NAMES = word_set("""
-    aaron abdul adam adrian ahmed aisha alan alejandro alex alexander alice alina amanda amelia
-    amir amy ana andrea andreas andrew angela anita anna anne anthony anton antonio arjun arthur
-    barbara beatrice ben benjamin bob brian bruno camila carla carlos carmen caroline catherine
-    charles charlotte chloe chris christian christina claire clara claudia daniel david deborah
-    dennis diana diego dmitri dorothy dylan edward elena elias elizabeth ella emil emily emma
-    eric erik eva fatima felix fernando fiona francesca francesco frank gabriel george giulia
-    gustavo hannah hans harry hassan helen helena henry hiroshi hugo ian ibrahim igor ines
-    ingrid irene isaac isabella ivan jack jacob james jan jane jason jean jennifer jessica jing
-    joan joanna joe johan john jonas jonathan jorge jose joseph joshua juan julia julian karen
-    karl kate katherine kenji kevin khalid klaus laura lauren leila lena leo leon liam lily
-    linda lisa louis louise lucas lucia luis luke maja marco margaret maria marie mario mark
-    marta martin mary mateo matthew max mei melanie mia michael michelle miguel mike mila
-    mohammed monica nadia natalia natalie nathan nicholas nicolas nina noah nora oleg oliver
-    olivia omar oscar pablo patricia patrick paul pedro peter philip pierre priya rachel rahul
-    rebecca richard robert roberto rosa ryan samantha samuel sandra sara sarah sebastian sergei
-    simon sofia sophia sophie stefan stephanie stephen steve susan sven tanya thomas tim tom
-    tony valentina vera victor victoria vincent vladimir walter wei william yuki yusuf zoe
+    aaron abdul adam adrian ahmed aisha alan alejandro alex alexander alice alina amanda amelia amir
+    amy ana andrea andreas andrew angela anita anna anne anthony anton antonio arjun arthur barbara
+    beatrice ben benjamin bob brian bruno camila carla carlos carmen caroline catherine charles
+    charlotte chloe chris christian christina claire clara claudia daniel david deborah dennis diana
+    diego dmitri dorothy dylan edward elena elias elizabeth ella emil emily emma eric erik eva
+    fatima felix fernando fiona francesca francesco frank gabriel george giulia gustavo hannah hans
+    harry hassan helen helena henry hiroshi hugo ian ibrahim igor ines ingrid irene isaac isabella
+    ivan jack jacob james jan jane jason jean jennifer jessica jing joan joanna joe johan john jonas
+    jonathan jorge jose joseph joshua juan julia julian karen karl kate katherine kenji kevin khalid
+    klaus laura lauren leila lena leo leon liam lily linda lisa louis louise lucas lucia luis luke
+    maja marco margaret maria marie mario mark marta martin mary mateo matthew max mei melanie mia
+    michael michelle miguel mike mila mohammed monica nadia natalia natalie nathan nicholas nicolas
+    nina noah nora oleg oliver olivia omar oscar pablo patricia patrick paul pedro peter philip
+    pierre priya rachel rahul rebecca richard robert roberto rosa ryan samantha samuel sandra sara
+    sarah sebastian sergei simon sofia sophia sophie stefan stephanie stephen steve susan sven tanya
+    thomas tim tom tony valentina vera victor victoria vincent vladimir walter wei william yuki
+    yusuf zoe
     """)
 
 _LONGEST_WORD = 64  # longer ones are noise, and would make the patterns slow
@@ -152,6 +151,7 @@ _TECHNICAL_ENDING = re.compile(
     r"\b\w{3,}(?:potent|ential|ization|isation|ology|metric|ware|base|sync|izer|iser|ector|gorithm"
     r"|byte|script)s?"
 )
+_CODE_WORD = re.compile(r"[^\W_](?:[\w.-]*\w|\+\+|#)?(?:['’]\w+)?")
 _ENDINGS = "ing est ers ies ied es ed er ly s".split()
 _WORD = re.compile(r"(?<![\w.])@[^\W_]\w{0,60}|[^\W_][\w'’&+#-]{0,60}")
 _PHRASE_WORD = re.compile(r"[^\W\d_][\w'’-]{0,60}|[^\s\w]|\n|\d+")
@@ -204,6 +204,18 @@ def rarity(word: str) -> float:
         return 0.0
     # Unknown words are names, from another language, or rarer.
     return 1.0 if _TECHNICAL_ENDING.fullmatch(lower) else 0.2
+
+
+def is_technical(text: str) -> bool:
+    """Return whether a text is technical, judged by how rare its words are on average.
+
+    >>> is_technical("The gRPC gateway retries idempotent PUTs"), is_technical("We had dinner")
+    (True, False)
+    """
+    found = _CODE_WORD.findall(LINK.sub(" ", text))
+    rarities = [rarity(word) for word in found if word.lower() not in ENGLISH]
+    is_rare = bool(rarities) and sum(rarities) / len(rarities) >= TECHNICAL_FROM
+    return is_rare or not TECHNICAL_WORDS.isdisjoint(map(str.lower, found))
 
 
 def _base_forms(word: str) -> list[str]:
@@ -271,9 +283,7 @@ def _is_name_like(text: str) -> bool:
 
 
 def _is_everyday(text: str) -> bool:
-    if not text[1:].islower():
-        return False
-    return is_common(text.lower())
+    return text[1:].islower() and is_common(text.lower())
 
 
 def _names(words: list[_Word]) -> Iterator[list[_Word]]:
@@ -322,11 +332,8 @@ def _confidence(words: list[_Word], known: set[str]) -> float:
     given_name, *_ = first.lower().split("-")
     if given_name in GIVEN_NAMES:
         return 0.9
-    if len(first) < 2:
-        return 0.0
-    if starts_sentence and first not in known:
-        return 0.0
-    return 0.8
+    is_unsure = len(first) < 2 or (starts_sentence and first not in known)
+    return 0.0 if is_unsure else 0.8
 
 
 def keyphrases(text: str) -> list[Entity]:
@@ -353,7 +360,7 @@ def keyphrases(text: str) -> list[Entity]:
         length = phrase.count(" ")
         confidence = 0.4 + 0.15 * length + 0.2 * (count > 1)
         found.append(Entity(phrase, min(0.9, confidence)))
-    return sorted(found, key=_by_confidence)
+    return sorted(found, key=lambda each: -each.confidence)
 
 
 def about(text: str, names: Iterable[Entity]) -> list[Entity]:
@@ -365,7 +372,7 @@ def about(text: str, names: Iterable[Entity]) -> list[Entity]:
     >>> [one.text for one in about(text, entities(text))]
     ['Anna', 'Lisbon', 'observatory']
     """
-    found = sorted(names, key=_by_confidence)[:MOST_ENTITIES]
+    found = sorted(names, key=lambda each: -each.confidence)[:MOST_ENTITIES]
     taken: set[str] = set()
     for name in found:
         taken.update(name.text.casefold().split())
@@ -376,10 +383,6 @@ def about(text: str, names: Iterable[Entity]) -> list[Entity]:
     return found[:most]
 
 
-def _by_confidence(entity: Entity) -> float:
-    return -entity.confidence
-
-
 def tags(found: Iterable[Entity]) -> tuple[tuple[str, ...], float]:
     """Return what detectors found as lower-case tags, and the mean confidence in them.
 
@@ -388,13 +391,9 @@ def tags(found: Iterable[Entity]) -> tuple[tuple[str, ...], float]:
     >>> tags(entities("Anna moved to Lisbon"))
     (('anna', 'lisbon'), 0.85)
     """
-    texts = []
-    confidences = []
-    for text, confidence in found:
-        texts.append(text.casefold())
-        confidences.append(confidence)
-    if not texts:
+    listed = list(found)
+    if not listed:
         return (), 0.0
-    mean = sum(confidences) / len(texts)
+    mean = sum(confidence for _, confidence in listed) / len(listed)
     bounded = min(1.0, max(0.0, round(mean, 9)))
-    return tuple(dict.fromkeys(texts)), bounded
+    return tuple(dict.fromkeys(text.casefold() for text, _ in listed)), bounded

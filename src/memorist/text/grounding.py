@@ -26,25 +26,34 @@ from .clauses import (
     split,
 )
 from .compare import is_supported
-from .languages import detect_language
+from .normalize import one_line
+from .tokens import detect_language
 
 _VALUES = "numbers units times dates weekdays months days".split()
+LONGEST_NAME = 40
 MOST_TURNS = 2  # that one clause of a summary is based on
 OTHER_WORDS = "its words do not match the source"
 OTHER_MEANING = "it changes the meaning of the source"
 OTHER_PERSON = "it is about someone else"
 
 
-class SourceText(NamedTuple):
-    """A text of the source, and who said it, where that matters."""
+class Turn(NamedTuple):
+    """Something that was said, and by whom, where that matters."""
 
     text: str
     speaker: str = ""
 
+    @property
+    def lead(self) -> str:
+        """What stands before it."""
+        plain = self.speaker.replace(":", " ")
+        name = one_line(plain)[:LONGEST_NAME].strip()
+        return f"{name}: " if name else ""
+
 
 def find_fault(
     text: str,
-    source: Sequence[SourceText],
+    source: Sequence[Turn],
     who: str | None = None,
     *,
     by_words: bool = False,
@@ -55,7 +64,7 @@ def find_fault(
     leave out what restricts a statement. Without, it is a summary of what several people said. With
     `by_words`, nearly half of its words have to be in the source, and its names and numbers.
 
-    >>> source = [SourceText("I don't eat meat on Fridays, but I love fish.")]
+    >>> source = [Turn("I don't eat meat on Fridays, but I love fish.")]
     >>> find_fault("Ana loves fish.", source, "Ana"), find_fault("Ana eats meat.", source, "Ana")
     ('', 'it changes the meaning of the source')
     >>> find_fault("Ana loves cheese.", source, "Ana")

@@ -11,7 +11,6 @@ proof: `compare.values_agree` checks what must not differ.
 
 import hashlib
 import re
-import struct
 from collections import Counter
 from itertools import pairwise
 from unicodedata import category, combining, normalize
@@ -253,15 +252,6 @@ def simhash64(text: str) -> int:
         votes += 2 * (weights @ bits) - weights.sum()
     fingerprint = np.packbits(votes > 0).tobytes()
     return int.from_bytes(fingerprint, "big")
-
-
-def split_fingerprint(value: int) -> tuple[int, ...]:
-    """Return four parts of a fingerprint; two that are near each other have one in common.
-
-    >>> split_fingerprint(0x1111_2222_3333_4444) == (0x4444, 0x3333, 0x2222, 0x1111)
-    True
-    """
-    return struct.unpack("<4H", struct.pack("<Q", value))
 
 
 def distance(a: int, b: int) -> int:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 
-from .changes import ComparedText, read
 from .contradictions import contradicts_clause
+from .cues import ComparedText
 from .entities import is_common
 from .normalize import for_hash
 from .statements import Statement, parse, strip_preface
@@ -82,15 +81,8 @@ _OWN = frozenset(("I", "we"))
 _DAYTIMES = frozenset(("morning", "evening", "night"))
 
 
-@dataclass(frozen=True)
-class Said:
-    """What is compared of a text. Each part is read on first use."""
-
-    text: str
-
-    @cached_property
-    def read(self) -> ComparedText:
-        return read(self.text)
+class Said(ComparedText):
+    """A text with what makes it say the same as another one."""
 
     @cached_property
     def statement(self) -> Statement:
@@ -99,44 +91,41 @@ class Said:
     @cached_property
     def stems(self) -> dict[str, str]:
         """The words that carry meaning, by their stems."""
-        return find_stems(self.text, self.read.is_english)
+        return find_stems(self.text, self.is_english)
 
     @cached_property
-    def has_values(self) -> bool:
-        return any(map(is_value, self.read.spoken))
+    def figures(self) -> set[str]:
+        """Its numbers, if a word of it is one."""
+        return set(map(str, self.numbers)) if any(map(is_value, self.spoken)) else set()
 
     @cached_property
-    def words(self) -> dict[str, float]:
-        """Stems and numbers, with what each is worth."""
-        return {stem: self.weigh(stem) for stem in (*self.stems, *self.numbers)}
+    def worth(self) -> dict[str, float]:
+        """Stems and figures, with what each is worth."""
+        return {stem: self.weigh(stem) for stem in (*self.stems, *self.figures)}
 
     def weigh(self, stem: str) -> float:
-        """Return what a stem or number is worth: the rarer, the more."""
+        """Return what a stem or figure is worth: the rarer, the more."""
         word = self.stems.get(stem)
         if word is None:
             return 0.5 if stem in ("1", "2") else 2.0
         if _UNSPACED.match(word):
             return 1.0
-        return 2.0 if not is_common(word) or word in self.read.names else 1.0
+        return 2.0 if not is_common(word) or word in self.names else 1.0
 
     @cached_property
-    def numbers(self) -> set[str]:
-        return set(map(str, self.read.numbers)) if self.has_values else set()
-
-    @cached_property
-    def clauses(self) -> list[set[str]]:
-        """The stems and numbers of each clause."""
-        clauses = []
-        for part in self.read.parts:
-            numbers = Said(part).numbers if self.numbers else set()
-            clauses.append(find_stems(part, self.read.is_english).keys() | numbers)
-        return clauses
+    def groups(self) -> list[set[str]]:
+        """The stems and figures of each clause."""
+        groups = []
+        for part in self.parts:
+            figures = Said(part).figures if self.figures else set()
+            groups.append(find_stems(part, self.is_english).keys() | figures)
+        return groups
 
     @cached_property
     def is_averse(self) -> bool:
         """It says that the speaker avoids, fears or refuses something."""
-        values = self.read.values
-        return bool(values.negations) or "-" in values.leanings or "averse" in self.read.cues
+        values = self.values
+        return bool(values.negations) or "-" in values.leanings or "averse" in self.cues
 
     @cached_property
     def is_own(self) -> bool:
@@ -177,8 +166,7 @@ def _stem(word: str) -> str:
 def find_shared(new: Said, old: Said, partners: Iterable[str] = ()) -> dict[str, float]:
     """Return the words of both texts with what they are worth, without names of those addressed."""
     shared = new.stems.keys() & old.stems.keys()
-    if new.has_values and old.has_values:
-        shared |= new.numbers & old.numbers
+    shared |= new.figures & old.figures
     names = [_stem(name.lower()) for name in partners] if shared else []
     worth = {}
     for stem in shared:
@@ -205,12 +193,12 @@ def measure(new: Said, old: Said, similar: float, partners: Iterable[str]) -> di
     if _is_ruled_out(new, old, shared):
         return {}
     worth = sum(shared.values())
-    names = new.read.names
-    old_names = old.read.names
-    is_english = new.read.is_english
+    names = new.names
+    old_names = old.names
+    is_english = new.is_english
     marks = new.statement.marks
     old_marks = old.statement.marks
-    days = {*new.read.values.days} - {*old.read.values.days}
+    days = {*new.values.days} - {*old.values.days}
     others = min(_count_others(new, shared), _count_others(old, shared))
     begins_alike = new.statement.spoken[:2] == old.statement.spoken[:2]
     measures = {
@@ -221,20 +209,20 @@ def measure(new: Said, old: Said, similar: float, partners: Iterable[str]) -> di
         "differs": others / 2,
         "begins_alike": begins_alike and others > 0,
         "shared_name": any(_stem(name) in shared for name in names & old_names),
-        "shared_number": not new.read.numbers.isdisjoint(old.read.numbers),
-        "new_number": bool(new.read.numbers - old.read.numbers),
-        "new_name": is_english and bool(names - old.read.words),
-        "lost_name": is_english and bool(old_names - new.read.words),
+        "shared_number": not new.numbers.isdisjoint(old.numbers),
+        "new_number": bool(new.numbers - old.numbers),
+        "new_name": is_english and bool(names - old.words),
+        "lost_name": is_english and bool(old_names - new.words),
         "averse": new.is_averse and old.is_averse,
         "past": "past" in marks and "past" not in old_marks,
         "unsure": not _UNSURE.isdisjoint(marks ^ old_marks),
         "days": bool(days - _DAYTIMES),
-        "relative": bool(new.read.relatives - old.read.relatives),
-        "changed": not _CHANGED.isdisjoint(new.read.cues),
-        "added": "added" in new.read.cues,
-        "again": "again" in new.read.cues,
-        "length": min(old.read.length, LONGEST) / 10,
-        "new_length": min(new.read.length, LONGEST) / 10,
+        "relative": bool(new.relatives - old.relatives),
+        "changed": not _CHANGED.isdisjoint(new.cues),
+        "added": "added" in new.cues,
+        "again": "again" in new.cues,
+        "length": min(old.length, LONGEST) / 10,
+        "new_length": min(new.length, LONGEST) / 10,
     }
     return {name: float(value) for name, value in measures.items()}
 
@@ -242,15 +230,15 @@ def measure(new: Said, old: Said, similar: float, partners: Iterable[str]) -> di
 def _count_others(said: Said, shared: Mapping[str, float]) -> float:
     """Return what the other words are worth in the clause that has the fewest beside shared ones."""
     fewest = MOST_OTHERS
-    for clause in said.clauses:
-        if sum(shared.get(stem, 0.0) for stem in clause) >= LEAST_SHARED:
-            others = sum(said.words.get(stem, 0.0) for stem in clause - shared.keys())
+    for group in said.groups:
+        if sum(shared.get(stem, 0.0) for stem in group) >= LEAST_SHARED:
+            others = sum(said.worth.get(stem, 0.0) for stem in group - shared.keys())
             fewest = min(fewest, others)
     return fewest
 
 
 def _is_one_word(said: Said) -> bool:
-    return said.read.length < 2 and not _UNSPACED.search(said.text)
+    return said.length < 2 and not _UNSPACED.search(said.text)
 
 
 def _is_ruled_out(new: Said, old: Said, shared: Mapping[str, float]) -> bool:
@@ -259,31 +247,26 @@ def _is_ruled_out(new: Said, old: Said, shared: Mapping[str, float]) -> bool:
     if worth < LEAST_SHARED or _is_one_word(new) or _is_one_word(old):
         return True
     is_own = new.is_own or old.is_own or (new.is_averse and old.is_averse)
-    is_clear = is_own or "again" in new.read.cues or not new.read.is_english
+    is_clear = is_own or "again" in new.cues or not new.is_english
     if worth < ENOUGH_SHARED and (not is_clear or _POINTS.search(new.text)):
         return True
-    numbers = new.read.numbers
-    if numbers and old.read.numbers and numbers.isdisjoint(old.read.numbers):
+    numbers = new.numbers
+    if numbers and old.numbers and numbers.isdisjoint(old.numbers):
         return True
     for one, other in ((new, old), (old, new)):
-        negated = one.read.values.negations
-        is_compared = new.read.is_english and not other.is_averse
+        negated = one.values.negations
+        is_compared = new.is_english and not other.is_averse
         if is_compared and any(_stem(word) in shared for word in negated):
             return True
-        likes = "+" in one.read.values.leanings
-        if likes and "-" in other.read.values.leanings:
+        likes = "+" in one.values.leanings
+        if likes and "-" in other.values.leanings:
             return True
     return contradicts_clause(new.text, old.text)
 
 
-def weigh(measures: Mapping[str, float]) -> float:
-    """Return the probability that two statements say the same."""
+def weigh(measures: Mapping[str, float], weights: Mapping[str, float] = WEIGHTS) -> float:
+    """Return the probability of what the measures were weighted for; 0 without any."""
     if not measures:
         return 0.0
-    odds = sum(weight * measures[name] for name, weight in WEIGHTS.items())
+    odds = sum(weight * measures[name] for name, weight in weights.items())
     return 1.0 / (1.0 + math.exp(-odds))
-
-
-def estimate(new: Said, old: Said, similar: float, partners: Sequence[str]) -> float:
-    """Return the probability that two statements say the same."""
-    return weigh(measure(new, old, similar, partners))

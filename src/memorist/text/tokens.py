@@ -1,6 +1,7 @@
 """Derive from a text what keyword search stores: its words and terms.
 
-Words are Unicode words, casefolded. Scripts written without spaces (Han, Kana, Hangul, Thai, Lao,
+The language of a text is told by its script, its function words and its letters. Words are Unicode
+words, casefolded. Scripts written without spaces (Han, Kana, Hangul, Thai, Lao,
 Khmer, Burmese) are split into pairs of neighboring characters. The rest is stemmed by the language
 of its script. The result is the same on every platform and takes time linear in the text. Stored
 terms and flags are part of the index: raise `ANALYSIS` when they have to be computed again.
@@ -13,9 +14,8 @@ import threading
 import tomllib
 import unicodedata
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
@@ -27,13 +27,33 @@ from numpy.typing import NDArray
 
 from ..types import GUILD, Memory
 from . import clock
-from .languages import OTHER, SCRIPTS, STOP_WORDS, detect_language, find_script
 
 ANALYSIS = 5  # raise it to have stored terms, flags and fingerprints computed again on opening
 LONGEST = 64  # a longer word is cut: it is not searched for, and stemmers slow down on it
 LONGEST_FACT = 220
 LONGEST_EVIDENCE = 180  # characters that are embedded
 _MOST_COUNTED = 255  # a term counts at most this often in one text
+
+# Languages that have a script to themselves, or nearly so.
+SCRIPTS = {
+    "greek": "[\u0370-\u03ff\u1f00-\u1fff]",
+    "russian": "[\u0400-\u052f]",
+    "armenian": "[\u0530-\u058f]",
+    "arabic": "[\u0600-\u077f]",
+    "hindi": "[\u0900-\u097f]",
+    "tamil": "[\u0b80-\u0bff]",
+    "cjk": "[\u3040-\u30ff\u3400-\u9fff]",
+}
+OTHER = "other"  # a language without function words or stems here
+_MOST_READ = 80  # words that tell the language
+_LETTER = 0.5  # how much a letter counts, against a function word
+_LEAST = 0.1  # share of the words that speak for another language, if none is English
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+STOP_WORDS = {name: frozenset(words.split()) for name, words in _TABLES["words"].items()}
+_ENGLISH_WORDS = frozenset(_TABLES["recognized"]["english"].split())
+_LETTERS = {
+    letter: names.split() for letters, names in _TABLES["letters"].items() for letter in letters
+}
 
 # Python's \w leaves out combining marks, which would split Hindi, Thai or decomposed Latin words.
 _MARKS = "".join(
@@ -73,14 +93,6 @@ _ACCENT = re.compile("[\u0300-\u036f]")
 _JOINED = re.compile("(?:[cdjlmnst]|qu|un|dell|nell|all|dall|sull|quell)'(?=\\w)")
 # A Snowball stemmer has the current word as its state, so threads cannot share one.
 _stemmers = threading.local()
-
-# Fields that are not content: where a memory is stored, how often it was used or changed.
-_ASIDE = (
-    "id scope labels updated_at revision needs_embedding last_accessed access_count last_scores"
-).split()
-CONTENT = tuple(each.name for each in fields(Memory) if each.name not in _ASIDE)
-_TIMES = tuple(filter(re.compile("valid_|.*_at$").match, CONTENT))
-_LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
 
 
 def word_set(words: str) -> frozenset[str]:
@@ -142,6 +154,11 @@ def load_patterns(module: str) -> dict[str, Any]:
     return tables
 
 
+def compile_all(table: Mapping[str, str]) -> dict[str, re.Pattern[str]]:
+    """Compile the regular expressions of a table."""
+    return {name: re.compile(pattern) for name, pattern in table.items()}
+
+
 ROLES = word_set("user assistant system tool human ai bot agent model developer")
 # Stop words.
 ENGLISH = word_set("""
@@ -184,6 +201,52 @@ def words(text: str) -> list[str]:
             pairs = map("".join, pairwise(clusters))
             found += [*pairs] or clusters
     return found
+
+
+def find_script(word: str) -> str:
+    """Return the language of the script that a word begins with; OTHER if it is not known here.
+
+    >>> find_script("собака"), find_script("ไทย")
+    ('russian', 'other')
+    """
+    for name, letters in SCRIPTS.items():
+        if re.match(letters, word):
+            return name
+    return OTHER
+
+
+@lru_cache(maxsize=1 << 14)
+def _spoken_in(word: str) -> dict[str, float]:
+    """Return the languages that a word speaks for, and how much."""
+    if word[0] > "\u024f":
+        return {find_script(word): 1.0}
+    found = {name: 1.0 for name, words in STOP_WORDS.items() if word in words}
+    if word in _ENGLISH_WORDS:
+        found["english"] = 1.0
+    if not found and not word.isascii():
+        for letter in word:
+            found |= dict.fromkeys(_LETTERS.get(letter, ()), _LETTER)
+        return found or {OTHER: _LETTER}
+    return found
+
+
+def detect_language(words: Sequence[str], default: str = "english") -> str:
+    """Return the language of a text, given its words; the default if nothing speaks for another.
+
+    >>> detect_language(["mein", "hund", "heißt", "bello"])
+    'german'
+    >>> detect_language(["rubber", "duck"])
+    'english'
+    """
+    votes: defaultdict[str, float] = defaultdict(float)
+    for word in words[:_MOST_READ]:
+        for name, weight in _spoken_in(word).items():
+            votes[name] += weight
+    most = max(votes.values(), default=0.0)
+    if most < max(1.0, _LEAST * min(len(words), _MOST_READ)):
+        return default
+    names: tuple[str, ...] = (default, *STOP_WORDS, *votes)  # of equals, the first
+    return next(name for name in names if votes.get(name) == most)
 
 
 def analyze(text: str, language: str = "english") -> list[str]:
@@ -324,49 +387,3 @@ def meaning_of(memory: Memory) -> str:
     if memory.evidence_text:
         text += f"\nevidence: {memory.evidence_text[:LONGEST_EVIDENCE]}"
     return text
-
-
-def changed_fields(old: Memory, new: Memory) -> dict[str, Any]:
-    """Return the old values, as JSON, of the content fields that differ.
-
-    Of a list that was continued, only what was added to its end or dropped from its beginning.
-    """
-    changed = {}
-    for name in CONTENT:
-        before = getattr(old, name)
-        after = getattr(new, name)
-        if before == after:
-            continue
-        changed[name] = field_value(old, name)
-        if name in _LISTS and before:
-            added = [each for each in after if each not in set(before)]
-            kept = after[: len(after) - len(added)]
-            dropped = before[: len(before) - len(kept)]
-            if added and kept and (*dropped, *kept) == before:
-                changed[name] = {"dropped": list(dropped), "added": added}
-    return changed
-
-
-def field_value(of: Memory, name: str) -> Any:
-    """Return one field of a memory as a JSON value."""
-    value = getattr(of, name)
-    if isinstance(value, datetime):
-        return clock.iso(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if name in _LISTS else value
-
-
-def with_fields(of: Memory, plain: Mapping[str, Any]) -> Memory:
-    """Return the memory with some fields replaced, given as `changed_fields` returns them."""
-    values = dict(plain)
-    for name, value in plain.items():
-        if name in _TIMES and value is not None:
-            values[name] = clock.parse(value)
-        elif name in _LISTS and isinstance(value, Mapping):
-            added = set(value["added"])
-            kept = [each for each in getattr(of, name) if each not in added]
-            values[name] = (*value["dropped"], *kept)
-        elif name in _LISTS:
-            values[name] = tuple(value)
-    return replace(of, **values)

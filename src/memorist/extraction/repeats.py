@@ -1,20 +1,30 @@
-"""What a turn of a conversation says again: a statement of the same person in an earlier session."""
+"""What a turn says again: a statement of the same person in an earlier session.
+
+It is stored once, in the words of the fact that is known, and every turn that says it is its
+evidence.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from ..context import Context
 from ..index import Snapshot
-from ..text import clock
-from ..text.changes import read
-from ..text.repeats import LEAST, Said, measure, weigh
-from ..types import Memory, Scope
-from .current import compare_all, find_statements, pick
+from ..ingest.candidates import compare_all, find_statements, pick
+from ..storage.queries import Reader
+from ..text import authority, clock, prompts
+from ..text.cues import read
+from ..text.normalize import one_line
+from ..text.repeats import LEAST, LEAST_SHARED, Said, count_shared, measure, weigh
+from ..types import Draft, Filter, Memory, Scope
+from . import durable, rules
+from .rules import Fact
 
 LEAST_SIMILAR = 0.4
+_CONFIDENCE = 0.7  # of a statement that was made twice
+_IMPORTANCE = 0.6
 
 
 async def find_repeated(
@@ -57,7 +67,8 @@ async def compare(
     said = []
     for turn, place in zip(asked, positions, strict=True):
         other = second.rows[place] if second is not None and snapshot.has_second[place] else None
-        said.append((turn.text, snapshot.vectors(np.array([place]))[0], other))
+        vector = snapshot.vectors(np.array([place]))[0]
+        said.append((read(turn.text).is_english, vector, other))
     usable = find_statements(snapshot) & (snapshot.session >= 0)
     usable &= snapshot.valid_to > clock.micros(ctx.clock())
     near = []
@@ -90,3 +101,49 @@ def _find_position(snapshot: Snapshot, turn: Memory) -> int | None:
     is_here = snapshot.alive & (snapshot.session == snapshot.code("session", session))
     found = np.flatnonzero(is_here & (snapshot.sequence == turn.sequence))
     return int(found[-1]) if len(found) else None
+
+
+async def restate(
+    reading: Reader,
+    turn: Memory,
+    older: Sequence[Memory],
+    drafts: Iterable[Draft],
+) -> tuple[Fact, list[Fact]]:
+    """Return the fact of older turns that a turn repeats: a stored one, or one of the drafts.
+
+    If there is none, the likeliest of them is stated as a fact, which is returned as well.
+    """
+    ids = {memory.id for memory in older}
+    where = Filter(derived_from=tuple(ids), kinds=("semantic", "procedural"))
+    known = [fact.text for fact in await reading.find_all(turn.scope, where) if fact.is_active]
+    known += [draft.text for draft in drafts if not ids.isdisjoint(draft.evidence_ids)]
+    best = max(known, key=lambda text: count_shared(text, turn.text), default="")
+    if best and count_shared(best, turn.text) >= LEAST_SHARED:
+        return _to_fact(best, turn), []
+    stated = _state(older[0], turn)
+    return _to_fact(stated, turn), [_to_fact(stated, older[0])]
+
+
+def _state(turn: Memory, again: Memory) -> str:
+    """Return as a fact what a turn says and another one repeats.
+
+    If no part of it can be put into the third person, it is quoted.
+    """
+    who = rules.name_speaker(turn.speaker, is_own=authority.is_persons(turn))
+    at = turn.occurred_at or turn.created_at
+    stated = [proposal.text for proposal in durable.propose(turn.text, who, at)]
+    best = max(stated, key=lambda text: count_shared(text, again.text), default="")
+    if count_shared(best, again.text) >= LEAST_SHARED:
+        return best
+    return prompts.trim(f"{who} said: {one_line(turn.text)}")
+
+
+def _to_fact(text: str, turn: Memory) -> Fact:
+    """Return a fact that is known from another turn as one of this turn."""
+    return Fact(
+        text=text,
+        type=durable.classify(text),
+        confidence=_CONFIDENCE,
+        evidence=one_line(turn.text),
+        importance=_IMPORTANCE,
+    )
