@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from .context import Context
+from .context import Context, Place
 from .errors import InvalidInput, KeyRefused, NotFound
 from .ingest import validation
 from .jobs import backfill, expire, vectors
@@ -28,7 +28,7 @@ from .settings import Settings
 from .storage.accounts import RIGHTS, Key
 from .storage.scan import check, export
 from .storage.tasks import Backlog
-from .types import Receipt, Scope
+from .types import Labels, Receipt, Scope
 
 TOKEN_PREFIX = "rk"  # of a token: rk_<id>_<secret>, of which the secret is shown once
 
@@ -101,7 +101,7 @@ class Client:
         """Expire and erase what is due in every scope; see `ScopedClient.purge`."""
         done = Purged()
         for scope in await self.scopes():
-            done += await expire.purge(self.ctx, scope, dry_run=dry_run)
+            done += await expire.purge(Place(self.ctx, scope, Labels()), dry_run=dry_run)
         return done
 
     async def run_jobs(

@@ -19,7 +19,7 @@ from ..text.commands import Command
 from ..text.cues import asking_share
 from ..types import Filter, Labels, Memory, frozen
 from . import recall
-from .privacy import INCOGNITO, find_disabled_reason
+from .privacy import is_incognito
 
 RECENT = 50  # memories that are looked at
 SHOWN = 10
@@ -52,9 +52,7 @@ class ChatList(Place):
 
     intent = ""  # what is being carried out
 
-    async def is_incognito(self) -> bool:
-        """Return whether nothing of this chat is kept."""
-        return await find_disabled_reason(self) == INCOGNITO
+    is_incognito = is_incognito
 
     async def load_shown(self) -> Shown:
         """Return the list that was last shown in this session."""
@@ -177,7 +175,7 @@ def ids_of(memories: Sequence[Memory]) -> tuple[str, ...]:
 
 def number(memories: Sequence[Memory]) -> str:
     """Return memories as numbered lines, with the speaker where that is not the person."""
-    lines: list[str] = []
+    lines = []
     for place, memory in enumerate(memories, 1):
         who = render.credit(memory)
         words = normalize.one_line(memory.text)

@@ -99,14 +99,14 @@ def read_record(record: Mapping[str, Any], how: Import) -> Record:
         return Record(MESSAGE, record, how.scope)
     kind = record.get("record_type")
     data = record.get("data")
-    if kind not in (*IGNORED, *_READERS) or not isinstance(data, Mapping):
+    if kind not in (*IGNORED, *READERS) or not isinstance(data, Mapping):
         raise InvalidInput("it is neither an exported record nor a message with 'content'")
     if kind in _HEADS and data.get("format") != FORMAT:
         raise InvalidInput(f"its format is {data.get('format')!r}, this version reads {FORMAT}")
     origin = data.get("scope")
     if kind in IGNORED:
         return Record(kind, None, how.scope, origin)
-    value = _READERS[kind](data)
+    value = READERS[kind](data)
     check_sizes(value, how)
     if isinstance(value, Memory):  # after the check: it takes long for a long text
         value = edit.reword(value, value.text)
@@ -122,7 +122,7 @@ def read_record(record: Mapping[str, Any], how: Import) -> Record:
     return Record(kind, value, scope, origin)
 
 
-def _read_memory(data: Mapping[str, Any]) -> Memory:
+def read_memory(data: Mapping[str, Any]) -> Memory:
     """Return a memory as it was, except what is computed from its text, its place and its uses.
 
     Raises InvalidInput for what no verb would have stored.
@@ -153,7 +153,7 @@ def _read_memory(data: Mapping[str, Any]) -> Memory:
     return replace(memory, text=text, tags=tags, metadata=metadata)
 
 
-def _read_message(data: Mapping[str, Any]) -> SeenMessage:
+def read_message(data: Mapping[str, Any]) -> SeenMessage:
     text = data.get("text")
     plain = {
         "id": data.get("id"),
@@ -176,7 +176,7 @@ def _read_message(data: Mapping[str, Any]) -> SeenMessage:
     )
 
 
-def _read_entry(data: Mapping[str, Any]) -> HistoryEntry:
+def read_entry(data: Mapping[str, Any]) -> HistoryEntry:
     entry = storage.load(HistoryEntry, data)
     try:
         UUID(entry.id)
@@ -191,7 +191,7 @@ def _read_entry(data: Mapping[str, Any]) -> HistoryEntry:
     return entry
 
 
-def _read_summary(data: Mapping[str, Any]) -> Summary:
+def read_summary(data: Mapping[str, Any]) -> Summary:
     summary = storage.load(Summary, data)
     if not summary.evidence_ids:
         raise InvalidInput(
@@ -207,20 +207,20 @@ def _read_summary(data: Mapping[str, Any]) -> Summary:
     return summary
 
 
-def _read_relation(data: Mapping[str, Any]) -> Relation:
+def read_relation(data: Mapping[str, Any]) -> Relation:
     relation = storage.load(Relation, data)
     if relation.type not in (REPLACES, CONTRADICTS) or not 0 <= relation.strength <= 1:
         raise InvalidInput("A relation replaces or contradicts, with a strength from 0 to 1")
     return relation
 
 
-_READERS: dict[str, Callable[[Mapping[str, Any]], Value]] = {
-    "memory": _read_memory,
-    "relation": _read_relation,
-    "history": _read_entry,
-    "message": _read_message,
-    "user_profile": _read_summary,
-    "project_memory": _read_summary,
+READERS: dict[str, Callable[[Mapping[str, Any]], Value]] = {
+    "memory": read_memory,
+    "relation": read_relation,
+    "history": read_entry,
+    "message": read_message,
+    "user_profile": read_summary,
+    "project_memory": read_summary,
 }
 
 

@@ -124,8 +124,7 @@ async def _collect(
     changed.
     """
     log = await thread_changes(reading, scope, thread, since)
-    ids = [change.memory_id for change in log]
-    current = await _find_current(reading, scope, ids)
+    current = await _find_current(reading, scope, [change.memory_id for change in log])
     last: dict[tuple[str, str], ThreadChange] = {}
     for change in log:
         now = current.get(change.memory_id)
@@ -133,17 +132,24 @@ async def _collect(
         key = (id, change.event)
         last.pop(key, None)  # so that it is in the order of the last ones
         last[key] = change
-    lines: dict[int, str] = {}
+    lines = {}
     news: list[ThreadChange] = []
     messages: list[ThreadChange] = []
     for (id, event), change in last.items():
         is_known = event in ("updated", "merged") and (id, "created") in last
         now = current.get(change.memory_id)
         line = render_change(event, now)
-        if is_known or line is None or not _may_show(now, categories):
+        is_shown = True  # an erased memory: the line says nothing of it
+        is_message = False  # what somebody said, neither derived nor edited
+        if now is not None:
+            is_shown = now.procedural_form != "workflow"  # only for agents that ask for them
+            if categories is not None:
+                is_shown = allowlists.canonical(now.category or now.kind) in categories
+            is_message = now.labels.role is not None and now.revision == 1 and not now.evidence_ids
+        if is_known or line is None or not is_shown:
             continue
         lines[change.revision] = line
-        is_last = messages_last and event == "created" and _is_message(now)
+        is_last = messages_last and event == "created" and is_message
         (messages if is_last else news).append(change)
     shown = news[:BULLETS]
     end = shown if len(shown) == BULLETS else log
@@ -167,7 +173,7 @@ async def _collect(
 
 async def _find_current(reading: Reader, scope: Scope, ids: Sequence[str]) -> dict[str, Memory]:
     """Return the memories by id, or instead of each the one that replaced it last."""
-    known: dict[str, Memory] = {}
+    known = {}
     newer: dict[str, str] = {}
     wanted = set(ids)
     while wanted:
@@ -192,25 +198,6 @@ async def _find_current(reading: Reader, scope: Scope, ids: Sequence[str]) -> di
     return current
 
 
-def _is_message(memory: Memory | None) -> bool:
-    """Return whether a memory is what somebody said, and not derived from it or edited."""
-    if memory is None or memory.labels.role is None:
-        return False
-    return memory.revision == 1 and not memory.evidence_ids
-
-
-def _may_show(memory: Memory | None, categories: Collection[str] | None) -> bool:
-    """Return whether a change may be reported; that of an erased memory shows nothing of it.
-
-    Workflows are only for agents that ask for them.
-    """
-    if memory is None:
-        return True
-    if categories is None:
-        return memory.procedural_form != "workflow"
-    return allowlists.canonical(memory.category or memory.kind) in categories
-
-
 async def reserve_header(ctx: Context, query: Query, since: int) -> tuple[Updates, Query]:
     """Return what changed in the thread after a revision, and the query with the room it leaves."""
     place = Place(ctx, query.scope, query.labels)
@@ -224,16 +211,9 @@ async def reserve_header(ctx: Context, query: Query, since: int) -> tuple[Update
 
 def add_header(ctx: Context, query: Query, updates: Updates, answer: Recall) -> Recall:
     """Return the answer with the changes of the thread before its text."""
-    texts = filter(None, (updates.text, answer.text))
-    text = "\n".join(texts)
+    text = "\n".join(filter(None, (updates.text, answer.text)))
     tokens = ctx.count_tokens(text) if updates.text else answer.tokens
-    return replace(
-        answer,
-        query=query,
-        text=text,
-        tokens=tokens,
-        revision=updates.revision,
-    )
+    return replace(answer, query=query, text=text, tokens=tokens, revision=updates.revision)
 
 
 def render_change(event: str, memory: Memory | None) -> str | None:

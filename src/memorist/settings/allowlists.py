@@ -139,12 +139,12 @@ def load(path: Path | None) -> Access:
         raise Misconfigured(f"{path}: {place}: {first['msg']}") from error
     groups = file.categories or Groups()
     custom = groups.custom or []
-    found: dict[str, Category] = {}
+    found = {}
     for category in [*(groups.system or []), *custom]:
         if category.name in found:
             raise Misconfigured(f"{path}: the category {category.name!r} is declared twice")
         found[category.name] = category
-    allowed: dict[str, tuple[str, ...]] = {}
+    allowed = {}
     for agent, names in (file.allowlists or {}).items():
         allowed[agent] = tuple(dict.fromkeys(names or ()))
         for name in allowed[agent]:
