@@ -181,7 +181,7 @@ class Client:
     async def snapshot(self, *, refresh: bool = True) -> str:
         """Write what is known to MEMORY.md; without `refresh` only if the file does not exist.
 
-        Raises InvalidInput if no `journal_dir` is configured.
+        Returns its text. Without a `journal_dir` nothing is written.
         """
         return await journal.snapshot(self.ctx, refresh=refresh)
 
