@@ -63,14 +63,11 @@ class Client:
         Labels such as `session` or `agent` apply to everything done through it.
         Raises InvalidInput if a name is missing or not text.
         """
-        if space is None:
-            space = self.settings.space
-        if tenant is None:
-            tenant = self.settings.tenant
+        usual = self.settings
         scope = Scope(
             user=validation.name("user", user),
-            space=validation.name("space", space),
-            tenant=validation.name("tenant", tenant),
+            space=validation.name("space", usual.space if space is None else space),
+            tenant=validation.name("tenant", usual.tenant if tenant is None else tenant),
         )
         return ScopedClient(self.ctx, scope, validation.labels(labels), self.offline)
 

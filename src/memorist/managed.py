@@ -284,10 +284,8 @@ class ManagedScope(Place):
         rest = await self.list(Filter(pinned=False), limit=OVERVIEW)
         shown = (*pinned, *rest)[:OVERVIEW]
         stats = await self.stats()
-        counts = []
-        for state, count in sorted(stats["states"].items()):
-            name = state.replace("_", " ")
-            counts.append(f"{count} {name}")
+        states = sorted(stats["states"].items())
+        counts = [f"{count} {state.replace('_', ' ')}" for state, count in states]
         summary = ", ".join(counts) or "nothing is remembered here"
         title = f"# {render.safe(self.scope.space)}: {summary}"
         return f"{title}\n{render.grouped(shown)}".strip()

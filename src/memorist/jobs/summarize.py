@@ -304,8 +304,7 @@ async def _replace_by_summary(
         except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
             why = type(error).__name__
         meta["why"] = why
-    is_own = not any(turn.speaker for turn in turns)
-    labels = Labels() if is_own else draft.labels
+    labels = draft.labels if any(turn.speaker for turn in turns) else Labels()
     draft = replace(draft, text=summarize.extract(turns), labels=labels)
     return await _save(ctx, sources, draft, meta | {"by": "rules"})
 

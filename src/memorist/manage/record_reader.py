@@ -44,6 +44,7 @@ _MOST_LISTED = 10_000  # entries of a list, each as long as a label may be
 _SHARES = "importance base_importance confidence metadata_confidence".split()
 _RANGES = dict.fromkeys(_SHARES, 1) | dict.fromkeys(("repeat_count", "access_count"), 10**9)
 _NOT_IMPORTED = "last_scores revision sequence needs_embedding".split()
+_PLACE = ("user", "space", "tenant")
 _TEXTS = "text steps_text evidence_text content".split()  # limited by the setting for texts
 
 Value = Memory | SeenMessage | HistoryEntry | Summary | Relation
@@ -112,13 +113,9 @@ def read_record(record: Mapping[str, Any], how: Import) -> Record:
         value = edit.reword(value, value.text)
     scope = how.scope
     if scope is None:
-        if not isinstance(origin, Mapping) or set(origin) != {"tenant", "user", "space"}:
+        if not isinstance(origin, Mapping) or set(origin) != set(_PLACE):
             raise InvalidInput(f"it needs a scope with tenant, user and space, not {origin!r:.60}")
-        scope = Scope(
-            user=validation.name("user", origin["user"]),
-            space=validation.name("space", origin["space"]),
-            tenant=validation.name("tenant", origin["tenant"]),
-        )
+        scope = Scope(**{name: validation.name(name, origin[name]) for name in _PLACE})
     return Record(kind, value, scope, origin)
 
 

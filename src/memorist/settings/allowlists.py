@@ -157,22 +157,22 @@ def _read(path: Path) -> Any:
     """Return the contents of a YAML or TOML file."""
     try:
         text = path.read_text("utf-8")
-        data = tomllib.loads(text) if path.suffix == ".toml" else _parse_yaml(text, path)
+        if path.suffix == ".toml":
+            data = tomllib.loads(text)
+        else:
+            import yaml  # type: ignore[import-untyped]
+
+            try:
+                data = yaml.safe_load(text)
+            except yaml.YAMLError as error:
+                why = " ".join(str(error).split())
+                raise Misconfigured(f"{path} is not YAML: {why}") from error
+    except ImportError as error:
+        raise Misconfigured(
+            f'{path} is YAML: pip install "memorist[supervisor]", or write it as TOML'
+        ) from error
     except (OSError, ValueError) as error:
         raise Misconfigured(f"{path} cannot be read: {error}") from error
     if not data:
         raise Misconfigured(f"{path} is empty: it should list categories and allowlists")
     return data
-
-
-def _parse_yaml(text: str, path: Path) -> Any:
-    try:
-        import yaml  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise Misconfigured(
-            f'{path} is YAML: pip install "memorist[supervisor]", or write it as TOML'
-        ) from error
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise Misconfigured(f"{path} is not YAML: {' '.join(str(error).split())}") from error
