@@ -14,24 +14,26 @@ from typing import Any, Unpack
 
 from pydantic import SecretStr
 
-from . import custom, dialects
+from . import dialects
 from .client import Client
 from .context import Context
 from .embedders import Cached, Hashing
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import validation
-from .jobs.idle import IdleExtraction
+from .ingest.pipeline import EXTRACT
+from .jobs import IdleRunner
 from .jobs.vectors import BackgroundFill, IndexSync
 from .jobs.worker import Worker
 from .llms import Breaker, MeteredModel
 from .offline import Offline
 from .offline.spool import Spool
 from .offline.switch import Down, Switch
-from .ports import Embedder, EntityDetector, NearestRows, Reranker
+from .ports import Embedder, NearestRows, Reranker
 from .retrieve import profiles
 from .scoped import ScopedClient
-from .settings import Options, Settings, allowlists, load
+from .settings import MODELS, Options, Settings, allowlists, custom, load
+from .settings.custom import CustomCall, find_call
 from .storage import copy as copying
 from .storage.database import Database
 from .storage.sqlite import SqliteDatabase
@@ -73,15 +75,20 @@ async def open_client(
     Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded.
     """
     given: dict[str, Any] = {**settings}
-    own = {name: given.pop(name) for name in custom.METHODS if _is_own(given.get(name))}
+    own = {name: given.pop(name) for name in MODELS if not isinstance(given.get(name), str | None)}
     chosen = load(db=None if db is None else str(db), **given)
     _check(chosen)
-    calls = {name: custom.find_call(name, value) for name, value in own.items()}
-    chosen = chosen.model_copy(update={name: call.name for name, call in calls.items()})
-    embedder = await _embedder(chosen, calls.get("embedder"))
-    multilingual = None if "embedder" in calls else _multilingual(chosen)
-    reranker = _reranker(chosen, embedder, calls.get("reranker"))
-    model = language_model(chosen, calls.get("llm"))
+    calls = {name: find_call(name, own.get(name, getattr(chosen, name))) for name in MODELS}
+    names = {name: call.name for name, call in calls.items() if call and name in own}
+    chosen = chosen.model_copy(update=names)
+    embedder = await _embedder(chosen, calls["embedder"])
+    multilingual = None
+    if calls["embedder"] is None and chosen.embedder == "minilm" and chosen.multilingual:
+        from .embedders.use import Multilingual
+
+        multilingual = Multilingual()
+    model = language_model(chosen, calls["llm"])
+    detector = calls["entities"]
     observers = [span_observer()] if chosen.otel else []
     down: Down = {}
     spool = Spool.of(chosen)
@@ -117,9 +124,9 @@ async def open_client(
         policies=dict(dialects.POLICIES),
         embedder=embedder,
         multilingual=multilingual,
-        reranker=reranker,
+        reranker=_reranker(chosen, embedder, calls["reranker"]),
         llm=llm,
-        entities=_entities(chosen, calls.get("entities")),
+        entities=custom.CustomDetector(detector) if detector else None,
         external_index=external_index,
         has_spool=spool is not None,
         count_tokens=count_tokens or tokens.count_tokens,
@@ -136,7 +143,7 @@ async def open_client(
         client.background = Worker(ctx, batch_size=JOB_BATCH, drain_seconds=JOB_SECONDS)
         client.background.start()
     elif chosen.extract != "off":
-        ctx.extractor = IdleExtraction(ctx)
+        ctx.extractor = IdleRunner(Worker(ctx, only=[EXTRACT]).run_next)
     return client
 
 
@@ -193,9 +200,9 @@ async def _external_index(
 
     None if none is configured, or if the store searches vectors itself.
     """
-    if embedder is None or (settings.vector_index is None and not _is_postgres(settings)):
+    if embedder is None or settings.vector_index is None:
         return None
-    if settings.vector_index in (None, "store"):
+    if settings.vector_index == "store":
         if not _is_postgres(settings):
             raise Misconfigured(
                 "Setting 'vector_index': only PostgreSQL searches vectors itself;"
@@ -282,15 +289,12 @@ def needs_postgres() -> Iterator[None]:
         ) from error
 
 
-def _is_own(given: object) -> bool:
-    """Return whether a setting is a model of the caller, not the name of one."""
-    return given is not None and not isinstance(given, str)
-
-
-async def _embedder(settings: Settings, own: custom.CustomCall | None) -> Embedder | None:
+async def _embedder(settings: Settings, own: CustomCall | None) -> Embedder | None:
     kind, _, name = settings.embedder.partition(":")
     model: Embedder
-    match "own" if own else kind:
+    match own or kind:
+        case CustomCall() as call:
+            model = await custom.CustomEmbedder.open(call)
         case "none":
             return None
         case "hashing":
@@ -299,7 +303,7 @@ async def _embedder(settings: Settings, own: custom.CustomCall | None) -> Embedd
             from .embedders.minilm import MiniLM
 
             model = MiniLM()
-        case "openai":
+        case _:
             from .embedders.openai import MODEL, VARIABLE, OpenAIEmbedder
 
             url = settings.embedder_url
@@ -307,29 +311,17 @@ async def _embedder(settings: Settings, own: custom.CustomCall | None) -> Embedd
             size = settings.embedder_dimensions
             named = name or os.environ.get(VARIABLE, "").strip() or MODEL
             model = OpenAIEmbedder(named, url=url, key=key, dimensions=size)
-        case _:
-            call = own or custom.find_call("embedder", settings.embedder)
-            model = await custom.CustomEmbedder.open(call)
     if settings.cache_mb == 0:
         return model
     directory = settings.state_dir / "embeddings_cache"
     return Cached(model, directory, limit_bytes=settings.cache_mb << 20)
 
 
-def _multilingual(settings: Settings) -> Embedder | None:
-    if settings.embedder != "minilm" or not settings.multilingual:
-        return None
-    from .embedders.use import Multilingual
-
-    return Multilingual()
-
-
-def language_model(settings: Settings, own: custom.CustomCall | None = None) -> Breaker | None:
+def language_model(settings: Settings, own: CustomCall | None = None) -> Breaker | None:
     """Return the language model behind a circuit breaker. Raises Misconfigured."""
     kind, _, named = settings.llm.partition(":")
-    if own or kind not in ("none", "openai", "anthropic"):
-        call = own or custom.find_call("llm", settings.llm)
-        return Breaker(custom.CustomModel(call, settings.llm_timeout))
+    if own := own or find_call("llm", settings.llm):
+        return Breaker(custom.CustomLanguageModel(own, settings.llm_timeout))
     if kind == "none":
         return None
     from .llms.servers import AnthropicModel, OpenAIModel
@@ -350,17 +342,11 @@ def _key(setting: str, given: SecretStr | None, url: str | None, variable: str) 
     return os.environ[variable]
 
 
-def _entities(settings: Settings, own: custom.CustomCall | None) -> EntityDetector | None:
-    if own is None and settings.entities == "rules":
-        return None
-    return custom.CustomDetector(own or custom.find_call("entities", settings.entities))
-
-
 def _reranker(
-    settings: Settings, embedder: Embedder | None, own: custom.CustomCall | None
+    settings: Settings, embedder: Embedder | None, own: CustomCall | None
 ) -> Reranker | None:
-    if own or settings.reranker not in ("none", "maxsim", "cross-encoder"):
-        return custom.CustomReranker(own or custom.find_call("reranker", settings.reranker))
+    if own is not None:
+        return custom.CustomReranker(own)
     if settings.reranker == "maxsim":
         from .embedders.minilm import MiniLM
         from .rerankers import MaxSim

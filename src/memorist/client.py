@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from .context import Context
+from .context import Context, Place
 from .errors import InvalidInput, KeyRefused, NotFound
 from .ingest import validation
 from .jobs import backfill, expire, vectors
@@ -28,7 +28,7 @@ from .settings import Settings
 from .storage.accounts import RIGHTS, Key
 from .storage.scan import check, export
 from .storage.tasks import Backlog
-from .types import Receipt, Scope
+from .types import Labels, Receipt, Scope
 
 TOKEN_PREFIX = "rk"  # of a token: rk_<id>_<secret>, of which the secret is shown once
 
@@ -63,14 +63,11 @@ class Client:
         Labels such as `session` or `agent` apply to everything done through it.
         Raises InvalidInput if a name is missing or not text.
         """
-        if space is None:
-            space = self.settings.space
-        if tenant is None:
-            tenant = self.settings.tenant
+        usual = self.settings
         scope = Scope(
             user=validation.name("user", user),
-            space=validation.name("space", space),
-            tenant=validation.name("tenant", tenant),
+            space=validation.name("space", usual.space if space is None else space),
+            tenant=validation.name("tenant", usual.tenant if tenant is None else tenant),
         )
         return ScopedClient(self.ctx, scope, validation.labels(labels), self.offline)
 
@@ -101,7 +98,7 @@ class Client:
         """Expire and erase what is due in every scope; see `ScopedClient.purge`."""
         done = Purged()
         for scope in await self.scopes():
-            done += await expire.purge(self.ctx, scope, dry_run=dry_run)
+            done += await expire.purge(Place(self.ctx, scope, Labels()), dry_run=dry_run)
         return done
 
     async def run_jobs(
@@ -181,7 +178,7 @@ class Client:
     async def snapshot(self, *, refresh: bool = True) -> str:
         """Write what is known to MEMORY.md; without `refresh` only if the file does not exist.
 
-        Raises InvalidInput if no `journal_dir` is configured.
+        Returns its text. Without a `journal_dir` nothing is written.
         """
         return await journal.snapshot(self.ctx, refresh=refresh)
 

@@ -19,16 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from .custom import (
+from .errors import MemoristError
+from .llms import find_problems
+from .settings.custom import (
     CustomCall,
     CustomDetector,
     CustomEmbedder,
-    CustomModel,
+    CustomLanguageModel,
     CustomReranker,
     find_call,
 )
-from .errors import MemoristError
-from .llms import find_problems
 from .text.prompts import Prompt, object_schema
 
 TEA = "I drink green tea every morning."
@@ -85,7 +85,7 @@ async def check_reranker(call: CustomCall) -> None:
 
 async def check_llm(call: CustomCall) -> None:
     """Check that an answer fits the schema of the prompt, and reports what it cost."""
-    answer = await CustomModel(call, TIMEOUT).answer(ASK)
+    answer = await CustomLanguageModel(call, TIMEOUT).answer(ASK)
     problem = next(find_problems(answer.value, ASK.schema), "")
     assert not problem, f"The answer does not fit the schema: {problem}"
     assert answer.tokens_in >= 0, "The input tokens of the answer are negative"
@@ -116,6 +116,7 @@ async def acheck(setting: str, given: Any) -> None:
     assert setting in CHECKS, f"There is no {setting!r}: choose one of {', '.join(CHECKS)}"
     try:
         call = find_call(setting, given)
+        assert call is not None, f"{given!r} is a model of ours, which is checked already"
         try:
             async with _watch_loop(call):
                 await CHECKS[setting](call)

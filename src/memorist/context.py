@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from .index import SnapshotCache
+from .ingest import validation
 from .ingest.policies import Policy
 from .ports import BudgetedModel, Embedder, EntityDetector, IdleWork, NearestRows, Reranker, Starter
 from .retrieve.profiles import Profile
@@ -47,6 +48,11 @@ class Context:
     disabled: dict[tuple[Scope, str | None], str] = field(default_factory=dict)
     # What was recalled for the last message of each conversation: the reply is compared with it.
     awaiting_reply: dict[tuple[Scope, str | None], Recall] = field(default_factory=dict)
+
+    @property
+    def policy(self) -> Policy:
+        """The write policy that the settings name. Raises InvalidInput."""
+        return validation.policy(self.policies, self.settings.policy, self.settings.capacity)
 
     def at(self, now: datetime) -> Context:
         """Return the same context with the clock stopped at a time."""

@@ -14,9 +14,8 @@ from .extraction.job import Extracted
 from .ingest import links, validation
 from .ingest.links import Related
 from .ingest.validation import Where
-from .jobs import expire, summarize
-from .jobs.expire import Purged
-from .jobs.summarize import SummaryReport
+from .jobs.expire import purge
+from .jobs.summarize import compress, roll_up
 from .manage import edit, forget
 from .manage.checkpoints import Checkpoints
 from .manage.edit import edit_memory
@@ -267,62 +266,17 @@ class ManagedScope(Place):
         ctx = self.ctx
         if why := await self.privacy.disabled_reason(memory.labels.session):
             return Extracted(by="none", why=why)
-        settings = ctx.settings
-        policy = validation.policy(ctx.policies, settings.policy, settings.capacity)
         if ctx.extractor is not None:
             ctx.extractor.pause()  # otherwise a model could be asked twice
         try:
-            return await job.draw([[id]], self.scope, ctx, policy=policy)
+            return await job.draw([[id]], self.scope, ctx, policy=ctx.policy)
         finally:
             if ctx.extractor is not None:
                 ctx.extractor.start()
 
-    async def compress(
-        self,
-        *,
-        threshold: int | None = None,
-        sessions: int | None = None,
-        dry_run: bool = False,
-    ) -> SummaryReport:
-        """Summarize the oldest sessions, each in one memory, if there are more than the threshold.
-
-        The originals are kept as evidence of the summary; `include_compressed` recalls them and
-        `restore` brings them back. With `dry_run` nothing is changed. Raises InvalidInput.
-        """
-        if threshold is None:
-            threshold = self.ctx.settings.compression_threshold
-        validation.number("threshold", threshold)
-        if sessions is not None:
-            validation.number("sessions", sessions)
-        return await summarize.compress(
-            self.ctx,
-            self.scope,
-            threshold=threshold,
-            sessions=sessions,
-            dry_run=dry_run,
-        )
-
-    async def roll_up(
-        self,
-        *,
-        days: float = summarize.DAYS,
-        dry_run: bool = False,
-    ) -> SummaryReport:
-        """Merge what was not used for a number of days, by topic, into one memory each.
-
-        The originals are archived and can be restored. With `dry_run` nothing is changed.
-        Raises InvalidInput.
-        """
-        validation.days(days)
-        return await summarize.roll_up(self.ctx, self.scope, days=days, dry_run=dry_run)
-
-    async def purge(self, *, dry_run: bool = False) -> Purged:
-        """Hide what was not used for `ttl_days`, and erase what was hidden for `purge_days`.
-
-        Both are settings. What is pinned or manually saved stays.
-        With `dry_run` nothing is changed.
-        """
-        return await expire.purge(self.ctx, self.scope, dry_run=dry_run)
+    compress = compress
+    roll_up = roll_up
+    purge = purge
 
     async def overview(self) -> str:
         """Return an overview for people: counts, pinned memories, and the newest by topic."""
@@ -330,10 +284,8 @@ class ManagedScope(Place):
         rest = await self.list(Filter(pinned=False), limit=OVERVIEW)
         shown = (*pinned, *rest)[:OVERVIEW]
         stats = await self.stats()
-        counts: list[str] = []
-        for state, count in sorted(stats["states"].items()):
-            name = state.replace("_", " ")
-            counts.append(f"{count} {name}")
+        states = sorted(stats["states"].items())
+        counts = [f"{count} {state.replace('_', ' ')}" for state, count in states]
         summary = ", ".join(counts) or "nothing is remembered here"
         title = f"# {render.safe(self.scope.space)}: {summary}"
         return f"{title}\n{render.grouped(shown)}".strip()

@@ -22,8 +22,7 @@ from .manage import (
 from .manage.chat_commands import obey
 from .manage.chat_list import Reply
 from .manage.feedback import await_reply, compare_replies, record_feedback
-from .manage.import_export import import_records
-from .manage.import_files import import_files
+from .manage.import_export import import_files, import_records
 from .manage.recall import RecallOptions
 from .manage.record_reader import Import
 from .manage.turn_context import BUDGET, TurnContext

@@ -69,7 +69,7 @@ async def _cancel_others() -> None:
 
 async def few(items: AsyncIterator[T], most: int = 100) -> list[T]:
     """Return the next items of an async iterator."""
-    page: list[T] = []
+    page = []
     async for item in items:
         page.append(item)
         if len(page) == most:

@@ -127,6 +127,10 @@ class Memory:
         return self.pinned or self.manually_saved
 
     @property
+    def last_used(self) -> datetime:
+        return max(self.updated_at, self.last_accessed or self.updated_at)
+
+    @property
     def importance_level(self) -> int:
         """The importance as a level from 1 to 5."""
         return min(5, max(1, math.ceil(round(5 * self.importance, 9))))
@@ -334,9 +338,10 @@ class Recall:
         lines = [f"{self.query.text!r} by {self.profile}: {found}"]
         lines += [f"  {leg}: {state}" for leg, state in self.legs.items() if state != "ok"]
         for rank, hit in enumerate(self.hits, 1):
-            lines.append(f"{rank}. {hit.score:.4f}  {_brief(hit.memory.text)}")
+            text = " ".join(hit.memory.text[:200].split())
+            brief = text if len(text) <= 100 else text[:99] + "…"
             parts = " ".join(f"{value:+.4f} {name}" for name, value in hit.parts.items())
-            lines.append(f"   = {parts}")
+            lines += [f"{rank}. {hit.score:.4f}  {brief}", f"   = {parts}"]
         left_out = self.cut[:NEAREST] if self.is_unanswered else self.cut
         lines += [f"-  {cut.score:.4f}  {cut.id}: {cut.reason}" for cut in left_out]
         return "\n".join(lines)
@@ -376,11 +381,6 @@ class Conflict:
     def id(self) -> str:
         """The id of the newer memory."""
         return self.new.id
-
-
-def _brief(text: str, width: int = 100) -> str:
-    line = " ".join(text[: 2 * width].split())
-    return line if len(line) <= width else line[: width - 1] + "…"
 
 
 @dataclass(frozen=True, slots=True)

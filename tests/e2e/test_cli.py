@@ -22,7 +22,7 @@ from typer.testing import CliRunner, Result
 
 import memorist
 from memorist.interfaces.cli import app, files
-from memorist.manage import import_files
+from memorist.manage import import_export
 from memorist.ports import LlmUsage
 
 ROOT = Path(__file__).parents[2]
@@ -808,7 +808,7 @@ def test_the_shell_completes_commands(place: Path) -> None:
 def test_a_large_import_says_that_it_can_be_asked_before_its_vectors_are_there(
     run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_files, "LARGE", 0)
+    monkeypatch.setattr(import_export, "LARGE", 0)
     monkeypatch.setattr(files, "MANY_VECTORS", 1)
     chat = [
         {"role": "user", "content": text} for text in ("I play the cello.", "I row on Mondays.")

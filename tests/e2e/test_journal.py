@@ -16,6 +16,13 @@ from memorist.types import Draft, Labels, Scope
 NOW = datetime(2026, 5, 31, 12, 0, tzinfo=UTC)
 
 
+def test_a_snapshot_without_a_folder_is_only_returned(tmp_path: Path) -> None:
+    with memorist.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as memory:
+        memory.scope("ana").remember("Ana is a doctor in Lisbon", kind="semantic")
+        assert "- Ana is a doctor in Lisbon" in memory.snapshot()
+    assert not list(tmp_path.rglob("MEMORY.md"))
+
+
 @pytest.mark.spec("CLK-1", "CLK-73", "CLK-74", "CLK-75")
 def test_memory_has_a_layer_for_answers_and_one_for_people(tmp_path: Path) -> None:
     folder = tmp_path / "memory"

@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 
 import memorist
-from memorist import aio, conformance, custom, embedders, providers
+from memorist import aio, conformance, embedders, providers
 from memorist.embedders import Hashing
 from memorist.embedders.minilm import MiniLM
 from memorist.errors import Misconfigured
 from memorist.ports import Vectors
 from memorist.rerankers import MaxSim
+from memorist.settings import custom
 from memorist.text.entities import Entity
 from memorist.text.prompts import ModelAnswer, Prompt
 

@@ -25,7 +25,7 @@ LAYERS = [
     {"extraction"},
     {"ingest", "retrieve"},
     {"context"},
-    {"settings", "custom"},
+    {"settings"},
     {"index", "storage", "embedders", "rerankers", "llms", "vector_indexes"},
     {"ports", "providers", "telemetry", "readers"},
     {"text"},

@@ -16,7 +16,6 @@ from ..context import Context
 from ..errors import InvalidInput
 from ..extraction import job
 from ..index import Snapshot
-from ..ingest import validation
 from ..manage import edit
 from ..storage import tasks
 from ..storage.tasks import NewTask, Task
@@ -54,10 +53,9 @@ async def queue(ctx: Context) -> list[Scope]:
 
 async def run(ctx: Context, task: Task) -> int:
     """Process the next turns of a scope. Return how many memories were created or changed."""
-    settings = ctx.settings
     scope = task.scope
     snapshot = await ctx.index.current(scope, ctx.store)
-    most = ASKED if settings.extract == "model" else TURNS
+    most = ASKED if ctx.settings.extract == "model" else TURNS
     rows = _find_rows(snapshot, int(task.payload.get("after", 0)))
     loaded = await ctx.store.at_rows(scope, rows[:most])
     read = dict(sorted(loaded.items()))
@@ -70,11 +68,8 @@ async def run(ctx: Context, task: Task) -> int:
         memories = [read[row] for row in chunks]
         if authority.is_own_role(memories[0].labels.role):
             said.append([memory.id for memory in memories])
-    rest = None
-    if len(rows) > most:
-        rest = _continue(ctx, max(turns[-1]))
-    policy = validation.policy(ctx.policies, settings.policy, settings.capacity)
-    found = await job.draw(said, scope, ctx, policy=policy, task=task, rest=rest)
+    rest = _continue(ctx, max(turns[-1])) if len(rows) > most else None
+    found = await job.draw(said, scope, ctx, policy=ctx.policy, task=task, rest=rest)
     return len(found.ids)
 
 

@@ -19,17 +19,15 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from ..context import Context
-from ..embedders import encode
-from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, ProviderFailed
+from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
 from ..ingest import links as relations
-from ..ingest import validation
 from ..ingest.policies import Bands, Policy
+from ..manage import edit
 from ..ports import BudgetedModel
-from ..storage import Change, Event, HistoryEntry, Save
+from ..storage import Change, Event, Save
 from ..storage.tasks import Task
 from ..text import compare, normalize, prompts
 from ..text.contradictions import contradicts
-from ..text.prompts import Prompt
 from ..types import Memory, Scope
 from . import DAILY, finish, get_unchanged
 from . import consolidate_pairs as pairs
@@ -44,16 +42,10 @@ MAX_CHARS = 500  # of a text in a question
 
 async def run(ctx: Context, task: Task) -> int:
     """Merge memories that state the same fact; return the number of merged pairs."""
-    policy = validation.policy(ctx.policies, ctx.settings.policy)
+    policy = ctx.policy
     assert policy.bands is not None
-    run = _Run(
-        ctx,
-        task.scope,
-        policy,
-        policy.bands,
-        ctx.clock(),
-    )
-    changes: list[Change] = []
+    run = _Run(ctx, task.scope, policy, policy.bands, ctx.clock())
+    changes = []
     undecided = await run.join_by_rules()
     if ctx.llm is not None:
         try:
@@ -78,14 +70,9 @@ class _Run:
 
     async def join_by_rules(self) -> list[Pair]:
         """Merge the pairs that are the same fact by rules; return the others, nearest first."""
-        undecided: list[Pair] = []
-        rows: set[int] = set()
-        near = await pairs.find_near(
-            self.ctx,
-            self.scope,
-            self.bands,
-            self.now,
-        )
+        undecided = []
+        rows = set()
+        near = await pairs.find_near(self.ctx, self.scope, self.bands, self.now)
         for a, b, _ in near:
             rows |= {a, b}
         read = await self.ctx.store.at_rows(self.scope, sorted(rows))
@@ -123,13 +110,11 @@ class _Run:
             pair = self.current(each)
             if pair is None or pair.fingerprint in asked or pair.cosine >= self.bands.ask_below:
                 continue
-            old_count = counts[pair.old.id]
-            new_count = counts[pair.new.id]
-            if max(old_count, new_count) >= MAX_PER_MEMORY:
+            ids = pair.old.id, pair.new.id
+            if max(counts[id] for id in ids) >= MAX_PER_MEMORY:
                 continue
             if await asyncio.to_thread(self.matters, pair):
-                counts[pair.old.id] += 1
-                counts[pair.new.id] += 1
+                counts.update(ids)
                 chosen.append(pair)
         for batch in batches(chosen):
             left = await self.count_left()  # another space may have been consolidated meanwhile
@@ -161,16 +146,14 @@ class _Run:
 
     async def ask(self, model: BudgetedModel, batch: Sequence[Pair]) -> None:
         """Ask about a batch of pairs, then again about each pair that was affirmed."""
-        answer = await model.answer(self.scope, question(batch))
+        notes = [{"pair": n} | pair.texts for n, pair in enumerate(batch, 1)]
+        answer = await model.answer(self.scope, prompts.build("same_facts", notes))
         found = verdicts(answer, len(batch))
-        rejected: list[Pair] = []
-        affirmed: list[Pair] = []
-        for index in sorted(found):
-            chosen = affirmed if found[index] else rejected
-            chosen.append(batch[index])
+        rejected = [batch[index] for index in sorted(found) if not found[index]]
         await self.write(None, compared=rejected)
-        for pair in affirmed:
-            if self.current(pair) != pair:  # one of them was merged a moment ago
+        for index in sorted(found):
+            pair = batch[index]
+            if not found[index] or self.current(pair) != pair:  # merged a moment ago
                 continue
             changes: Sequence[Change] = ()
             prompt = prompts.build("same_fact", pair.texts)
@@ -183,7 +166,6 @@ class _Run:
         """Return the changes for a pair that the model considers the same fact, limited to what the
         texts support.
         """
-        embedder = self.ctx.embedder
         old, new = pair.statements
         if not compare.may_be_same(new, old):
             return pairs.supersede(pair, self.now)
@@ -200,25 +182,17 @@ class _Run:
         is_forgotten = await self.ctx.store.tombstones(self.scope, [text], self.now)
         if text in (old.text, new.text) or is_forgotten:
             return pairs.merge(pair, self.now)
-        if embedder is not None:
-            with suppress(ProviderFailed):  # then the vector is computed later
-                (vector,) = await encode(embedder, [text])
-                return pairs.recreate(
-                    pair,
-                    text,
-                    self.now,
-                    vector,
-                    embedder.model,
-                )
-        return pairs.recreate(pair, text, self.now)
+        vectors = await edit.encode(self.ctx, [text])
+        return pairs.recreate(pair, text, self.now, vectors, self.ctx.index.model)
 
     async def was_undone(self, pair: Pair) -> bool:
         """Return whether a change to either memory was undone; then they are not merged."""
         history = self.ctx.store.history
-        entries: list[HistoryEntry] = []
         for memory in (pair.old, pair.new):
-            entries += await history.entries(self.scope, memory.id)
-        return any("undoes" in entry.meta for entry in entries)
+            entries = await history.entries(self.scope, memory.id)
+            if any("undoes" in entry.meta for entry in entries):
+                return True
+        return False
 
     async def write(
         self,
@@ -230,24 +204,17 @@ class _Run:
         """Apply changes in one transaction, unless the pair was changed since it was read."""
         if not changes and not compared:
             return
-        scope = self.scope
         links = self.policy.links
         fingerprints = [each.fingerprint for each in compared]
         saves = [change for change in changes if isinstance(change, Save)]
-        async with self.ctx.store.transaction(scope) as tx:
+        async with self.ctx.store.transaction(self.scope) as tx:
             if pair is not None and not await get_unchanged(tx, (pair.old, pair.new)):
                 return
-            snapshot = await self.ctx.index.current(scope, tx)
+            snapshot = await self.ctx.index.current(self.scope, tx)
             await tx.apply(changes)
             await tx.record_comparisons(fingerprints, self.now)
             if links is not None and any(save.event == "created" for save in saves):
-                await relations.link(
-                    tx,
-                    snapshot,
-                    saves,
-                    links,
-                    self.now,
-                )
+                await relations.link(tx, snapshot, saves, links, self.now)
         for save in saves:
             self.known[save.memory.id] = save.memory
         self.count += bool(saves)
@@ -272,7 +239,7 @@ def model_failure(error: Exception, now: datetime) -> Event:
 
 def batches(chosen: Sequence[T]) -> list[Sequence[T]]:
     """Split into groups of five to ten, in order; a smaller group only if there are no more."""
-    groups: list[Sequence[T]] = []
+    groups = []
     count = -(-len(chosen) // BATCH)
     start = 0
     for number in range(1, count + 1):
@@ -280,12 +247,6 @@ def batches(chosen: Sequence[T]) -> list[Sequence[T]]:
         groups.append(chosen[start:end])
         start = end
     return groups
-
-
-def question(batch: Sequence[Pair]) -> Prompt:
-    """Return the prompt that asks which of several pairs state the same fact."""
-    notes = [{"pair": n} | pair.texts for n, pair in enumerate(batch, 1)]
-    return prompts.build("same_facts", notes)
 
 
 def verdicts(answer: Mapping[str, Any], count: int) -> dict[int, bool]:

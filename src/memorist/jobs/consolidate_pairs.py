@@ -9,7 +9,7 @@ stays; two such memories are never merged.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -21,9 +21,10 @@ from ..index import Snapshot
 from ..index.arrays import products
 from ..ingest import transitions
 from ..ingest.policies import Bands
+from ..manage import edit
 from ..ports import Vectors
 from ..storage import Change, Relation, Save
-from ..text import clock, compare, contradictions, normalize
+from ..text import clock, compare, contradictions
 from ..text.clock import new_id
 from ..text.statements import Statement, parse
 from ..types import CONTRADICTS, KINDS, Memory, Scope, frozen
@@ -97,13 +98,7 @@ async def find_near(
     newest = np.lexsort((-snapshot.row[found], -snapshot.updated[found]))
     compared = found[newest[:MAX_COMPARED]]
     others = np.flatnonzero(recent)
-    return await asyncio.to_thread(
-        compare_vectors,
-        snapshot,
-        compared,
-        others,
-        bands,
-    )
+    return await asyncio.to_thread(compare_vectors, snapshot, compared, others, bands)
 
 
 def compare_vectors(
@@ -115,7 +110,7 @@ def compare_vectors(
     """Return the pairs that are near enough, nearest first: of each memory a few that a model may
     be asked about and a few others, of the same speaker.
     """
-    found: dict[tuple[int, int], float] = {}
+    found = {}
     other_vectors = snapshot.vectors(others)
     for batch in np.split(compared, range(_BATCH, len(compared), _BATCH)):
         near_others = products(snapshot.vectors(batch), other_vectors.T)
@@ -194,9 +189,8 @@ def merge(pair: Pair, now: datetime) -> list[Change]:
     if chosen is None:
         return []
     stays, goes = chosen
-    fields = transitions.absorbed_fields(stays, goes)
     merged = Save(
-        memory=transitions.revise(stays, now, **fields),
+        memory=transitions.revise(stays, now, **transitions.absorbed_fields(stays, goes)),
         event="merged",
         old_ref=goes.id,
         actor=ACTOR,
@@ -209,36 +203,27 @@ def recreate(
     pair: Pair,
     text: str,
     now: datetime,
-    vector: Vectors | None = None,
-    model: str | None = None,
+    vectors: Mapping[str, Vectors],
+    model: str,
 ) -> list[Change]:
     """Replace both with a new memory whose text was composed from both."""
     ids = pair.old.id, pair.new.id
     fields = transitions.absorbed_fields(transitions.unshare(pair.new), pair.old)
     fields["evidence_ids"] = transitions.union(fields["evidence_ids"], ids)
     fields |= dict.fromkeys(_NOT_INHERITED)
-    made = replace(
+    made = edit.reword(
         pair.new,
+        text,
         **fields,
         id=new_id(),
-        text=text,
         created_at=now,
         updated_at=now,
-        content_hash=normalize.content_hash(text),
-        simhash=normalize.simhash64(text),
         access_count=0,
-        needs_embedding=vector is None,
         revision=1,
     )
-    created = Save(
-        memory=made,
-        event="created",
-        vector=vector,
-        model=model,
-        old_ref=pair.new.id,
-        actor=ACTOR,
-        meta={"reason": "the same fact", "supersedes": [*ids]},
-    )
+    meta = {"reason": "the same fact", "supersedes": [*ids]}
+    about = {"old_ref": pair.new.id, "actor": ACTOR, "meta": meta}
+    created = edit.to_save(made, vectors, model, "created", **about)
     gone = [_supersede(each, made.id, now, event="merged") for each in (pair.old, pair.new)]
     return [created, *gone]
 
@@ -249,20 +234,9 @@ def supersede(pair: Pair, now: datetime) -> list[Change]:
     new = pair.new
     if old.on_purpose:
         return []
-    gone = _supersede(
-        old,
-        new.id,
-        now,
-        since=transitions.held_since(new),
-        reason=CONTRADICTS,
-    )
-    relation = Relation(
-        from_id=new.id,
-        to_id=old.id,
-        type=CONTRADICTS,
-        at=now,
-    )
-    return [gone, relation]
+    since = transitions.held_since(new)
+    gone = _supersede(old, new.id, now, since=since, reason=CONTRADICTS)
+    return [gone, Relation(from_id=new.id, to_id=old.id, type=CONTRADICTS, at=now)]
 
 
 def _supersede(
@@ -275,9 +249,4 @@ def _supersede(
     **meta: str,
 ) -> Save:
     gone = transitions.supersede(memory, now, by=by, since=since)
-    return Save(
-        memory=gone,
-        event=event,
-        actor=ACTOR,
-        meta={**meta, "superseded_by": by},
-    )
+    return Save(memory=gone, event=event, actor=ACTOR, meta={**meta, "superseded_by": by})

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from ..context import Context
+from ..context import Context, Place
 from ..ingest import transitions
 from ..manage import forget, privacy
 from ..settings import Settings
 from ..storage import Change, Forget, Save, person
 from ..storage.rows import portions
 from ..storage.tasks import Task
-from ..types import Filter, Memory, Scope, frozen
+from ..types import Filter, Labels, Memory, Scope, frozen
 from . import DAILY, finish, summarize
 
 EVENTS_KEPT = timedelta(days=90)
@@ -38,13 +38,18 @@ class Purged:
 
 async def run(ctx: Context, task: Task) -> int:
     """Purge a scope; return the number of changed memories."""
-    done = await purge(ctx, task.scope)
+    done = await purge(Place(ctx, task.scope, Labels()))
     await finish(ctx, task, DAILY)
     return len(done.expired) + len(done.purged)
 
 
-async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
-    """Soft-delete what is unused and erase what is due; with `dry_run` only say what would go."""
+async def purge(place: Place, *, dry_run: bool = False) -> Purged:
+    """Hide what was not used for `ttl_days`, and erase what was hidden for `purge_days`.
+
+    Both are settings. What is pinned or manually saved stays.
+    With `dry_run` nothing is changed.
+    """
+    ctx, scope, _ = place.parts
     store = ctx.store
     settings = ctx.settings
     now = ctx.clock()
@@ -52,7 +57,7 @@ async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
     if unused and settings.rollup_days and not await privacy.is_space_off(ctx, scope):
         # What belongs to a topic is summarized instead.
         days = settings.rollup_days
-        rolled_up = await summarize.roll_up(ctx, scope, days=days, dry_run=dry_run)
+        rolled_up = await summarize.roll_up(place, days=days, dry_run=dry_run)
         unused = [id for id in unused if id not in rolled_up.memories]
     summarized = await _find_summarized(ctx, scope, now)
     due = await store.find_all(scope, Filter(states=("soft_deleted",), purge_before=now))
@@ -61,9 +66,9 @@ async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
     erasable = list(dict.fromkeys([*(memory.id for memory in due), *summarized]))
     if dry_run:
         return Purged(expired=tuple(unused), purged=tuple(erasable))
-    expired: list[str] = []
-    purged: list[str] = []
-    texts: list[str] = []
+    expired = []
+    purged = []
+    texts = []
     for batch in portions([*unused, *erasable]):
         changes: list[Change] = []
         async with store.transaction(scope) as tx:
@@ -90,7 +95,7 @@ async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
                 elif is_unused(memory, settings, now):
                     erase_at = now + timedelta(days=settings.purge_days)
                     hidden = transitions.hide(memory, now, purge_at=erase_at)
-                    meta = {"reason": f"not used for {_days_kept(memory, settings):g} days"}
+                    meta = {"reason": f"not used for {settings.days_kept(memory):g} days"}
                     changes.append(Save(memory=hidden, event="soft_deleted", meta=meta))
                     expired.append(id)
             await tx.apply(changes)
@@ -125,13 +130,8 @@ def is_unused(memory: Memory, settings: Settings, now: datetime) -> bool:
     """
     if not memory.is_active or memory.on_purpose or memory.compression_source:
         return False
-    days = _days_kept(memory, settings)
-    used = max(memory.updated_at, memory.last_accessed or memory.updated_at)
-    return days > 0 and used < now - timedelta(days=days)
-
-
-def _days_kept(memory: Memory, settings: Settings) -> float:
-    return settings.days_kept(memory.category, memory.importance_level)
+    days = settings.days_kept(memory)
+    return days > 0 and memory.last_used < now - timedelta(days=days)
 
 
 async def _find_summarized(ctx: Context, scope: Scope, now: datetime) -> list[str]:

@@ -17,7 +17,7 @@ from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
 from ..ingest import pipeline
 from ..ingest.transitions import EXPIRING
-from ..storage import Change, tasks
+from ..storage import tasks
 from ..storage.queries import Reader
 from ..storage.tasks import Task
 from ..text import authority, compare, prompts
@@ -49,13 +49,9 @@ async def run(ctx: Context, task: Task) -> int:
     now = ctx.clock()
     scope = task.scope
     hours = ctx.settings.reflect_hours
-    changes: list[Change] = []
-    earlier_insights = Filter(
-        kinds=("insight",),
-        categories=(CATEGORY,),
-        states=STATES,
-    )
-    newest = await ctx.store.page(scope, earlier_insights, limit=1)
+    changes = []
+    where = Filter(kinds=("insight",), categories=(CATEGORY,), states=STATES)
+    newest = await ctx.store.page(scope, where, limit=1)
     last = newest.memories[0].created_at if newest.memories else None
     is_early = last is not None and now < last + timedelta(hours=hours)
     if ctx.llm is not None and hours and not is_early:
@@ -64,18 +60,12 @@ async def run(ctx: Context, task: Task) -> int:
         try:
             if any(last is None or memory.created_at > last for memory in sources):
                 answer = await ctx.llm.answer(scope, question(notes))
-                batch = await pipeline.prepare_derived(
-                    ctx,
-                    scope,
-                    insights(answer, sources),
-                    POLICY,
-                    now,
-                )
+                drafts = insights(answer, sources)
+                batch = await pipeline.prepare_derived(ctx, scope, drafts, POLICY, now)
                 async with ctx.store.transaction(scope) as tx:
                     if await get_unchanged(tx, sources):  # otherwise the next run reads them again
                         outcomes = await pipeline.write(tx, batch)
-                        again_at = next_due(task, DAILY, now)
-                        await tasks.finish(tx, task, again_at=again_at)
+                        await tasks.finish(tx, task, again_at=next_due(task, DAILY, now))
                         return sum(outcome.status == "created" for outcome in outcomes)
         except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
             changes.append(model_failure(error, now))
@@ -97,8 +87,8 @@ async def gather(
     stated = await reading.page(scope, where, limit=_PAGE)
     current = [memory for memory in stated if memory.valid_to is None]
     facts = list(filter(authority.is_persons, current))
-    activities: list[Memory] = []
-    turns: list[Memory] = []
+    activities = []
+    turns = []
     left = CHARACTERS
     for memory in filter(authority.is_persons, recent):
         if memory.labels.session is None or memory.speaker is None:
@@ -116,7 +106,7 @@ async def gather(
 
 def question(notes: Mapping[str, Sequence[Memory]]) -> Prompt:
     """Return the prompt for notes about the person."""
-    given: dict[str, object] = {}
+    given = {}
     for name, memories in notes.items():
         texts = [memory.text[:CHARACTERS] for memory in memories]
         is_conversation = name == "conversation"
@@ -128,16 +118,14 @@ def insights(answer: Mapping[str, Any], sources: Sequence[Memory]) -> list[Draft
     """Return the insights that can be stored: self-contained, in the third person, nothing
     invented.
     """
-    drafts: list[Draft] = []
+    drafts = []
     source = parse("\n".join(memory.text for memory in sources))
     ids = tuple(memory.id for memory in sources)
     for given in answer["insights"][:MOST]:
         if len(given["summary"]) > prompts.LONGEST:
             continue
         text = prompts.to_statement(given["summary"])
-        level = given["importance"]
-        if level < 1:
-            level = USUAL_LEVEL
+        level = given["importance"] if given["importance"] >= 1 else USUAL_LEVEL
         if text and not compare.invents(parse(text), source):
             draft = Draft(
                 text=text,

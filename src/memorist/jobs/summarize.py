@@ -5,6 +5,10 @@ compressed or archived.
 language model writes the summary if one is configured, its budget allows it and the result is
 grounded in the sources; otherwise sentences of the sources are selected. Sources that were changed
 during the run are left alone.
+
+`run_shorten` gives a long memory a summary of its own, which lists of memories show instead of the
+text. It is derived from the text like a vector, so it is not a change of the memory: its revision,
+its history and the time of its last change stay.
 """
 
 from __future__ import annotations
@@ -17,17 +21,18 @@ from datetime import timedelta
 
 import numpy as np
 
-from ..context import Context
+from ..context import Context, Place
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
 from ..index import Snapshot
 from ..index.arrays import products
 from ..ingest import pipeline, transitions, validation
 from ..ports import Vectors
+from ..retrieve.render import LONG
 from ..storage import Change, Event, Save
 from ..storage.tasks import Task
 from ..text import authority, normalize, prompts, summarize
 from ..text.grounding import Turn
-from ..types import KINDS, STATES, Draft, Filter, Labels, Memory, Scope, State, frozen
+from ..types import KINDS, STATES, Draft, Filter, Labels, Memory, State, frozen
 from . import DAILY, WEEKLY, finish, get_unchanged
 
 ROLE = "summary"  # of a text that does not quote one speaker
@@ -38,6 +43,7 @@ FEWEST = 3  # memories of a topic
 MOST = 12
 MAX_MEMORIES = 2000  # per roll-up, oldest first
 APART = -2.0  # in place of a cosine: these groups are not joined
+PAGE = 100  # long memories in one transaction
 
 
 @frozen
@@ -57,32 +63,61 @@ class SummaryReport:
 
 async def run_compress(ctx: Context, task: Task) -> int:
     """Compress the oldest sessions of a scope; return the number of changed memories."""
-    threshold = ctx.settings.compression_threshold
-    done = await compress(ctx, task.scope, threshold=threshold)
+    done = await compress(Place(ctx, task.scope, Labels()))
     await finish(ctx, task, DAILY)
     return done.changed
 
 
 async def run_roll_up(ctx: Context, task: Task) -> int:
     """Roll up the topics of a scope; return the number of changed memories."""
-    done = await roll_up(ctx, task.scope, days=ctx.settings.rollup_days)
+    place = Place(ctx, task.scope, Labels())
+    done = await roll_up(place, days=ctx.settings.rollup_days)
     await finish(ctx, task, WEEKLY)
     return done.changed
 
 
+async def run_shorten(ctx: Context, task: Task) -> int:
+    """Summarize the long memories of a scope that have no summary; return how many."""
+    scope = task.scope
+    last = ""
+    count = 0
+    while ids := await ctx.store.find_long(scope, LONG, after=last, limit=PAGE):
+        last = ids[-1]
+        summaries: dict[str, str] = {}  # by text
+        for memory in await ctx.store.get(scope, ids):
+            turn = Turn(memory.text)
+            made = await asyncio.to_thread(summarize.extract, [turn], longest=LONG)
+            summaries[memory.text] = made
+        changes = []
+        async with ctx.store.transaction(scope) as tx:
+            for memory in await tx.get(scope, ids):
+                summary = summaries.get(memory.text)  # None: it was changed meanwhile
+                if summary and memory.summary is None:
+                    changes.append(Save(memory=replace(memory, summary=summary), event=None))
+            await tx.apply(changes)
+        count += len(changes)
+    await finish(ctx, task, DAILY)
+    return count
+
+
 async def compress(
-    ctx: Context,
-    scope: Scope,
+    place: Place,
     *,
-    threshold: int,
+    threshold: int | None = None,
     sessions: int | None = None,
     dry_run: bool = False,
 ) -> SummaryReport:
-    """Summarize the oldest sessions if there are more than `threshold`: `sessions` of them, by
-    default half the threshold.
+    """Summarize the oldest sessions, each in one memory, if there are more than the threshold.
 
-    Pinned and manually saved memories are not changed. Each session is one transaction.
+    The originals are kept as evidence of the summary; `include_compressed` recalls them and
+    `restore` brings them back. With `dry_run` nothing is changed. Raises InvalidInput.
     """
+    ctx, scope, _ = place.parts
+    if threshold is None:
+        threshold = ctx.settings.compression_threshold
+    validation.number("threshold", threshold)
+    if sessions is not None:
+        validation.number("sessions", sessions)
     done = SummaryReport(dry_run=dry_run)
     snapshot = await ctx.index.current(scope, ctx.store)
     candidates = _oldest_sessions(snapshot)
@@ -101,13 +136,7 @@ async def compress(
         labels = Labels(session=session)
         turns = await ctx.store.find_all(scope, replace(where, labels=labels))
         if turns:
-            done = await _add_group(
-                ctx,
-                done,
-                turns,
-                "compressed",
-                session,
-            )
+            done = await _add_group(ctx, done, turns, "compressed", session)
     return done
 
 
@@ -126,19 +155,22 @@ def _oldest_sessions(snapshot: Snapshot) -> list[str]:
 
 
 async def roll_up(
-    ctx: Context,
-    scope: Scope,
+    place: Place,
     *,
     days: float = DAYS,
     dry_run: bool = False,
 ) -> SummaryReport:
-    """Summarize each topic among the memories that were not used for a number of days, or for half
-    the days after which they would expire.
+    """Merge what was not used for a number of days, by topic, into one memory each.
 
-    Questions and courtesies, memories without a vector, pinned and manually saved ones, workflows
-    and summaries are not changed. Each topic is one transaction.
+    The originals are archived and can be restored. With `dry_run` nothing is changed.
+    Raises InvalidInput.
     """
+    # Half the days after which a memory would expire are enough. Questions and courtesies, memories
+    # without a vector, pinned and manually saved ones, workflows and summaries are not changed.
+    ctx, scope, _ = place.parts
     settings = ctx.settings
+    if days != settings.rollup_days:
+        validation.days(days)
     now = ctx.clock()
     limits = [days, *(kept / 2 for kept in settings.ttl_days.values() if kept > 0)]
     where = Filter(
@@ -154,16 +186,15 @@ async def roll_up(
     vectors = await ctx.store.vectors(scope, rows, model=ctx.index.model)
     found = await ctx.store.at_rows(scope, list(vectors))
     row_of = {memory.id: row for row, memory in found.items()}
-    memories: list[Memory] = []
+    memories = []
     for memory in in_order(found.values()):
-        kept = settings.days_kept(memory.category, memory.importance_level)
+        kept = settings.days_kept(memory)
         least = min(days, kept / 2) if kept else days
-        used = max(memory.updated_at, memory.last_accessed or memory.updated_at)
-        if used < now - timedelta(days=least) and summarize.is_telling(memory.text):
+        is_unused = memory.last_used < now - timedelta(days=least)
+        if is_unused and summarize.is_telling(memory.text):
             memories.append(memory)
     data = b"".join(vectors[row_of[memory.id]] for memory in memories)
-    numbers = np.frombuffer(data, "<f4")
-    matrix = numbers.reshape(-1, ctx.index.dimensions)
+    matrix = np.frombuffer(data, "<f4").reshape(-1, ctx.index.dimensions)
     done = SummaryReport(dry_run=dry_run)
     for topic in await asyncio.to_thread(find_topics, matrix):
         group = [memories[position] for position in topic]
@@ -218,20 +249,14 @@ async def _add_group(
 
     They are left alone if one of them was changed since it was read, or if the summary was refused.
     """
-    summaries = report.summaries
-    if not report.dry_run:
-        sources = in_order(memories)
-        summary = await _replace_by_summary(ctx, sources, state, session)
-        if summary is None:
-            return replace(report, left=report.left + 1)
-        summaries = (*summaries, summary)
     ids = [memory.id for memory in memories]
-    return replace(
-        report,
-        groups=report.groups + 1,
-        memories=(*report.memories, *ids),
-        summaries=summaries,
-    )
+    done = replace(report, groups=report.groups + 1, memories=(*report.memories, *ids))
+    if report.dry_run:
+        return done
+    summary = await _replace_by_summary(ctx, in_order(memories), state, session)
+    if summary is None:
+        return replace(report, left=report.left + 1)
+    return replace(done, summaries=(*report.summaries, summary))
 
 
 async def _replace_by_summary(
@@ -263,8 +288,7 @@ async def _replace_by_summary(
     meta = {"state": state, "reason": "summarized"}
     if ctx.llm is not None:
         try:
-            policy = validation.policy(ctx.policies, ctx.settings.policy)
-            as_episode = policy.episodes and session is not None
+            as_episode = ctx.policy.episodes and session is not None
             ask = summarize.ask(turns, as_episode=as_episode)
             answer = await ctx.llm.answer(sources[0].scope, ask)
             text = str(answer["summary"])
@@ -280,8 +304,7 @@ async def _replace_by_summary(
         except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
             why = type(error).__name__
         meta["why"] = why
-    is_own = not any(turn.speaker for turn in turns)
-    labels = Labels() if is_own else draft.labels
+    labels = draft.labels if any(turn.speaker for turn in turns) else Labels()
     draft = replace(draft, text=summarize.extract(turns), labels=labels)
     return await _save(ctx, sources, draft, meta | {"by": "rules"})
 
@@ -298,19 +321,9 @@ async def _save(
     now = ctx.clock()
     scope = sources[0].scope
     why = f": {meta['why']}" if "why" in meta else ""
-    event = Event(
-        node="worker",
-        op="merge",
-        at=now,
-        category=f"summary by {meta['by']}{why}",
-    )
-    batch = await pipeline.prepare_derived(
-        ctx,
-        scope,
-        [draft],
-        ROLE,
-        now,
-    )
+    category = f"summary by {meta['by']}{why}"
+    event = Event(node="worker", op="merge", at=now, category=category)
+    batch = await pipeline.prepare_derived(ctx, scope, [draft], ROLE, now)
     async with ctx.store.transaction(scope) as tx:
         unchanged = await get_unchanged(tx, sources)
         if not unchanged:
@@ -337,7 +350,7 @@ def turns_of(memories: Sequence[Memory]) -> list[Turn]:
     words.
     """
     is_own = all(map(authority.is_persons, memories))
-    turns: list[Turn] = []
+    turns = []
     for memory in memories:
         role = memory.labels.role or "user"
         name = memory.speaker or role
@@ -367,5 +380,4 @@ def tags_of(memories: Sequence[Memory]) -> tuple[str, ...]:
     counts: Counter[str] = Counter()
     for memory in memories:
         counts.update(transitions.unshare(memory).tags)
-    most_common = dict(counts.most_common(MAX_TAGS))
-    return tuple(most_common)
+    return tuple(dict(counts.most_common(MAX_TAGS)))

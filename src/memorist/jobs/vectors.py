@@ -169,9 +169,9 @@ async def _save(
     for memory, vector in zip(memories, vectors, strict=True):
         by_scope.setdefault(memory.scope, {})[memory.id] = memory.text, vector
     for scope, given in by_scope.items():
-        made: list[Embedding] = []
-        events: list[Event] = []
-        new: list[tuple[Memory, Vectors]] = []
+        made = []
+        events = []
+        new = []
         event = Event(node="worker", op="embed", at=ctx.clock())
         async with ctx.store.transaction(scope) as tx:
             for memory in await tx.get(scope, list(given)):
@@ -202,7 +202,7 @@ async def _add_tags(ctx: Context, tx: Transaction, new: Sequence[tuple[Memory, V
     snapshot = await ctx.index.current(tx.scope, tx) if taking else None
     if snapshot is None or snapshot.is_lean:
         return
-    saves: list[Save] = []
+    saves = []
     vectors = [vector for _, vector in taking]
     if snapshot.dimensions != len(vectors[0]):  # nothing has a vector of this model yet
         return
@@ -368,7 +368,7 @@ class IndexSync:
             )
             if not after:
                 revision = delta.revision  # of the first page
-            entries: list[IndexEntry] = []
+            entries = []
             deleted = list(delta.gone)
             for row in delta.rows:
                 if row.vector is None or len(row.vector) != 4 * self._dimensions:

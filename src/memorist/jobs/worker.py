@@ -21,7 +21,7 @@ from typing import cast
 from ..context import Context
 from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreUnavailable
 from ..extraction import job as extraction
-from ..ingest import trim, validation
+from ..ingest import trim
 from ..manage import journal, privacy, records
 from ..storage import Event, tasks
 from ..storage.tasks import Task, Where
@@ -41,7 +41,6 @@ from . import (
     next_due,
     next_turn,
     reflect,
-    shorten,
     summarize,
     vectors,
     wait_for_any,
@@ -98,12 +97,12 @@ class JobReport:
 def list_jobs(ctx: Context) -> Iterator[Job]:
     """Yield the jobs that the settings enable, except embedding, which is part of the worker."""
     settings = ctx.settings
-    policy = validation.policy(ctx.policies, settings.policy, settings.capacity)
+    policy = ctx.policy
     yield Job("purge", expire.run, DAILY)
     if policy.capacity is not None:
-        yield Job("trim", _trim_scope, DAILY)
+        yield Job("trim", trim_scope, DAILY)
     if settings.journal_dir is not None:
-        yield Job("snapshot", _write_snapshot, HOURLY, "one")
+        yield Job("snapshot", write_snapshot, HOURLY, "one")
     if settings.extract != "off":
         yield Job(extraction.NAME, extraction.run, derives=True)  # queued by writes
         yield Job(backfill.NAME, backfill.run, derives=True)  # queued on request
@@ -115,34 +114,32 @@ def list_jobs(ctx: Context) -> Iterator[Job]:
     where: Where = "each" if compresses else "queued"
     yield Job("compress", summarize.run_compress, DAILY, where, derives=True)
     where = "each" if policy.job == "promote" else "queued"
-    yield Job("promote", _promote_items, DAILY, where, derives=True)
+    yield Job("promote", promote_items, DAILY, where, derives=True)
     if settings.rollup_days:
         yield Job("rollup", summarize.run_roll_up, WEEKLY, derives=True)
-    yield Job("shorten", shorten.run, DAILY, derives=True)
+    yield Job("shorten", summarize.run_shorten, DAILY, derives=True)
 
 
-async def _trim_scope(ctx: Context, task: Task) -> int:
+async def trim_scope(ctx: Context, task: Task) -> int:
     """Trim a scope to the capacity of the write policy; return how many memories were trimmed."""
-    settings = ctx.settings
     now = ctx.clock()
-    policy = validation.policy(ctx.policies, settings.policy, settings.capacity)
-    assert policy.capacity is not None
+    most = ctx.policy.capacity
+    assert most is not None
     async with ctx.store.transaction(task.scope) as tx:
-        trimmed = await trim.enforce(tx, task.scope, policy.capacity, now)
+        trimmed = await trim.enforce(tx, task.scope, most, now)
         await tasks.finish(tx, task, again_at=next_due(task, DAILY, now))
     return len(trimmed)
 
 
-async def _promote_items(ctx: Context, task: Task) -> int:
+async def promote_items(ctx: Context, task: Task) -> int:
     """Move the items of a scope that are older than two days into their records."""
     now = ctx.clock()
-    before = now - records.CUTOFF
-    done = await records.promote(ctx.store, task.scope, before=before, now=now)
+    done = await records.promote(ctx.store, task.scope, before=now - records.CUTOFF, now=now)
     await finish(ctx, task, DAILY)
     return done.compressed
 
 
-async def _write_snapshot(ctx: Context, task: Task) -> None:
+async def write_snapshot(ctx: Context, task: Task) -> None:
     """Write the current memories to MEMORY.md."""
     await journal.snapshot(ctx, refresh=True)
     await finish(ctx, task, HOURLY)
@@ -372,12 +369,7 @@ class Worker:
             self._count(task.name, skipped=1)
             return
         log.warning("Job %r failed (%s) and will be retried", task.name, type(error).__name__)
-        event = Event(
-            node="worker",
-            op=cast(Op, task.name),
-            at=now,
-            status="error",
-        )
+        event = Event(node="worker", op=cast(Op, task.name), at=now, status="error")
         async with self.ctx.store.transaction(task.scope) as tx:
             await tx.apply([event])
         self._count(task.name, failed=1)

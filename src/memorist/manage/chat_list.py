@@ -19,7 +19,7 @@ from ..text.commands import Command
 from ..text.cues import asking_share
 from ..types import Filter, Labels, Memory, frozen
 from . import recall
-from .privacy import INCOGNITO, find_disabled_reason
+from .privacy import is_incognito
 
 RECENT = 50  # memories that are looked at
 SHOWN = 10
@@ -50,9 +50,9 @@ class Reply:
 class ChatList(Place):
     """A chat, and the list that it last showed."""
 
-    async def is_incognito(self) -> bool:
-        """Return whether nothing of this chat is kept."""
-        return await find_disabled_reason(self) == INCOGNITO
+    intent = ""  # what is being carried out
+
+    is_incognito = is_incognito
 
     async def load_shown(self) -> Shown:
         """Return the list that was last shown in this session."""
@@ -70,19 +70,32 @@ class ChatList(Place):
         async with self.ctx.store.transaction(self.scope) as tx:
             await person.save_shown(tx, session, shown, self.ctx.clock())
 
-    async def ask(self, intent: str, found: Sequence[Memory]) -> Reply:
+    def reply(self, say: str, ids: Sequence[str] = (), *, done: bool = False) -> Reply:
+        """Return a reply to the command."""
+        intent = self.intent
+        group = intent.split("_")[0]
+        command = group if group in _GROUPS else intent
+        if intent in ("approve", "deny"):
+            command = "consent"
+        return Reply(command=command, say=say, done=done, ids=tuple(ids), intent=intent)
+
+    async def ask(self, found: Sequence[Memory]) -> Reply:
         """Show memories and ask which of them is meant."""
         ids = ids_of(found)
-        await self.save_shown(ids, asks=intent)
+        await self.save_shown(ids, asks=self.intent)
         them = "it" if len(found) == 1 else "all of them"
-        offer = _OFFER.get(intent, _OFFER["forget"]).format(them=them)
+        offer = _OFFER.get(self.intent, _OFFER["forget"]).format(them=them)
         question = "Do you mean this?" if len(found) == 1 else "Which one do you mean?"
-        return reply(intent, f"{question}\n{number(found)}\n{offer}", ids)
+        return self.reply(f"{question}\n{number(found)}\n{offer}", ids)
 
-    async def end(self, intent: str, say: str, ids: Sequence[str], *, done: bool = True) -> Reply:
+    async def end(self, say: str, ids: Sequence[str], *, done: bool = True) -> Reply:
         """Reply, and keep the list: the next command may refer to it."""
         await self.save_shown(ids)
-        return reply(intent, say, ids, done=done)
+        return self.reply(say, ids, done=done)
+
+    async def list_done(self, say: str, found: Sequence[Memory]) -> Reply:
+        """Reply with a list of the memories that this is about."""
+        return await self.end(f"{say}\n{number(found)}", ids_of(found))
 
     async def load(self, ids: Sequence[str]) -> list[Memory]:
         """Return the memories that are still there, in this order."""
@@ -90,14 +103,18 @@ class ChatList(Place):
         by_id = {memory.id: memory for memory in found if memory.state != "soft_deleted"}
         return [by_id[id] for id in ids if id in by_id]
 
-    async def list_session(self, *, own: bool = False) -> list[Memory]:
-        """Return what was stored in this session, newest first, or only the person's own words."""
+    async def list_session(self) -> list[Memory]:
+        """Return what was stored in this session, newest first."""
         session = self.labels.session
         if session is None:
             return []
         where = Filter(labels=Labels(session=session))
-        page = await self.ctx.store.page(self.scope, where, limit=RECENT)
-        return [memory for memory in page if not own or authority.is_persons(memory)]
+        return [*await self.ctx.store.page(self.scope, where, limit=RECENT)]
+
+    async def find_last_said(self) -> list[Memory]:
+        """Return the last words of the person in this session, if there are any."""
+        found = await self.list_session()
+        return [*filter(authority.is_persons, found)][:1]
 
     async def find(self, topic: str, where: Filter | None = None) -> list[Memory]:
         """Return what is stored about a topic, also while memory is off: the person asks for it."""
@@ -123,7 +140,7 @@ class ChatList(Place):
             outdated |= {each.id: each for each in newer}
         return list(outdated.values())[:CHOICES]
 
-    async def list_known(self, most: int) -> list[Memory]:
+    async def list_known(self) -> list[Memory]:
         """Return what is known, newest first: facts and notes, and then what the person said.
 
         Left out are questions, outdated statements, and turns whose facts are listed.
@@ -137,16 +154,7 @@ class ChatList(Place):
             is_stated = memory.kind != "episodic" or authority.is_persons(memory)
             if is_stated and memory.id not in sources and asking_share(memory.text) < 1:
                 known.append(memory)
-        return known[:most]
-
-
-def reply(intent: str, say: str, ids: Sequence[str] = (), *, done: bool = False) -> Reply:
-    """Return a reply to a command."""
-    group = intent.split("_")[0]
-    command = group if group in _GROUPS else intent
-    if intent in ("approve", "deny"):
-        command = "consent"
-    return Reply(command=command, say=say, done=done, ids=tuple(ids), intent=intent)
+        return known[:SHOWN]
 
 
 def choose(ids: Sequence[str], command: Command) -> tuple[str, ...]:
@@ -167,7 +175,7 @@ def ids_of(memories: Sequence[Memory]) -> tuple[str, ...]:
 
 def number(memories: Sequence[Memory]) -> str:
     """Return memories as numbered lines, with the speaker where that is not the person."""
-    lines: list[str] = []
+    lines = []
     for place, memory in enumerate(memories, 1):
         who = render.credit(memory)
         words = normalize.one_line(memory.text)

@@ -69,7 +69,7 @@ async def edit_memory(
     by = None
     if text is not None:
         text = normalize.clean(validation.text(text, ctx.settings.max_text_chars))
-        by = validation.policy(ctx.policies, ctx.settings.policy).links
+        by = ctx.policy.links
     given = {"summary": summary, "category": category, "importance": importance, "tags": tags}
     fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     validation.fields(fields)
@@ -122,15 +122,8 @@ async def edit_memory(
         meta: dict[str, Any] = {"fields": names}
         if labels.session:
             meta["session"] = labels.session
-        put = to_save(
-            new,
-            vectors,
-            model,
-            "updated",
-            old_ref=before.id,
-            actor=actor,
-            meta=meta,
-        )
+        about = {"old_ref": before.id, "actor": actor, "meta": meta}
+        put = to_save(new, vectors, model, "updated", **about)
         await tx.apply([to_save(before, vectors, model, None), put])
         if by is not None and snapshot is not None:
             await links.link(tx, snapshot, [put], by, now)
@@ -143,18 +136,20 @@ async def edit_memory(
 
 async def _extract_again(ctx: Context, tx: Transaction, turn: Memory) -> None:
     """Archive the facts that rest on a turn alone, and queue it, because its text was changed."""
-    where = Filter(derived_from=(turn.id,), kinds=("semantic", "procedural"))
-    facts: list[Change] = []
-    for fact in await tx.find_all(tx.scope, where):
-        if fact.evidence_text and fact.evidence_ids == (turn.id,):
-            archived = transitions.archive(fact, ctx.clock())
-            facts.append(
-                Save(memory=archived, event="superseded", meta={"reason": "source changed"})
-            )
+    facts = []
+    meta = {"reason": "source changed"}
+    for fact in await _find_facts(tx, turn, "semantic", "procedural"):
+        archived = transitions.archive(fact, ctx.clock())
+        facts.append(Save(memory=archived, event="superseded", meta=meta))
     await tx.apply(facts)
     if facts and ctx.settings.extract != "off":
-        policy = validation.policy(ctx.policies, ctx.settings.policy)
-        await pipeline.queue_turns(tx, [(turn.id,)], ctx, policy, ctx.clock())
+        await pipeline.queue_turns(tx, [(turn.id,)], ctx, ctx.policy, ctx.clock())
+
+
+async def _find_facts(tx: Transaction, turn: Memory, *kinds: str) -> list[Memory]:
+    """Return the facts that were extracted from a turn alone."""
+    found = await tx.find_all(tx.scope, Filter(derived_from=(turn.id,), kinds=kinds))
+    return [fact for fact in found if fact.evidence_text and fact.evidence_ids == (turn.id,)]
 
 
 async def change(
@@ -168,19 +163,16 @@ async def change(
 
     Raises NotFound.
     """
-    ctx = place.ctx
-    scope = place.scope
+    ctx, scope, _ = place.parts
     plain = {name: value for name, value in fields.items() if isinstance(value, bool | str)}
     meta = plain | await privacy.trace(place)
     async with ctx.store.transaction(scope) as tx:
         old = await load(tx, scope, id)
         if fields.get("pinned") or fields.get("manually_saved"):
             fields = {**fields, **transitions.saved_fields(old)}
-        new = transitions.revise(old, ctx.clock(), **fields)
-        new = await release_key(tx, new)
-        versions = await carry_versions(tx, old, new)
+        new = await release_key(tx, transitions.revise(old, ctx.clock(), **fields))
         put = Save(memory=new, event=event, actor=actor, meta=meta)
-        await tx.apply([put, *versions])
+        await tx.apply([put, *await carry_versions(tx, old, new)])
     return new
 
 
@@ -196,11 +188,8 @@ async def release_key(tx: Transaction, memory: Memory) -> Memory:
     """Return the memory without its key if another active memory has that key now."""
     if memory.key is None or not memory.is_active:
         return memory
-    found = await tx.by_key(memory.scope, [memory.key])
-    taken = found.get(memory.key)
-    if taken is None or taken.id == memory.id:
-        return memory
-    return replace(memory, key=None)
+    taken = (await tx.by_key(memory.scope, [memory.key])).get(memory.key, memory)
+    return memory if taken.id == memory.id else replace(memory, key=None)
 
 
 async def carry_versions(tx: Transaction, old: Memory, new: Memory) -> list[Save]:
@@ -209,7 +198,7 @@ async def carry_versions(tx: Transaction, old: Memory, new: Memory) -> list[Save
     if (old.state == "soft_deleted") == is_hidden:
         return []
     before: State = "superseded" if is_hidden else "soft_deleted"
-    found: dict[str, Memory] = {}
+    found = {}
     ids = [old.id]
     while ids:
         where = Filter(versions_of=ids.pop(), states=(before,))
@@ -218,11 +207,8 @@ async def carry_versions(tx: Transaction, old: Memory, new: Memory) -> list[Save
                 ids.append(version.id)
                 found[version.id] = version
     after: State = "soft_deleted" if is_hidden else "superseded"
-    saves: list[Save] = []
-    for version in found.values():
-        carried = replace(version, state=after, purge_at=new.purge_at)
-        saves.append(Save(memory=carried, event=None))
-    return saves
+    carried = [replace(each, state=after, purge_at=new.purge_at) for each in found.values()]
+    return [Save(memory=version, event=None) for version in carried]
 
 
 def reword(memory: Memory, text: str, **fields: Any) -> Memory:
@@ -271,12 +257,9 @@ async def list_conflicts(
     Those whose memories were changed since are left out.
     """
     relations = await reading.relations(scope, CONTRADICTS, limit=limit, from_id=id)
-    ids = []
-    for relation in relations:
-        ids += [relation.from_id, relation.to_id]
-    stored = await reading.get(scope, ids)
-    memories = {memory.id: memory for memory in stored}
-    found: list[Conflict] = []
+    ids = [id for relation in relations for id in (relation.from_id, relation.to_id)]
+    memories = {memory.id: memory for memory in await reading.get(scope, ids)}
+    found = []
     for relation in relations:
         new = memories.get(relation.from_id)
         old = memories.get(relation.to_id)
@@ -311,26 +294,28 @@ async def decide(place: Place, id: str, actor: str | None, *, decision: Decision
         changes: list[Change] = [Unrelated(**pair, type=CONTRADICTS)]
         if decision != "confirmed":
             changes.append(Unrelated(**pair, type=REPLACES))
+
+        def save(memory: Memory, event: HistoryEvent) -> None:
+            changes.append(Save(memory=memory, event=event, actor=actor, meta=meta))
+
         kept = transitions.revise(new, now)
         since = transitions.held_since(new)
-        if decision == "confirmed":
-            changes.append(Save(memory=kept, event="updated", actor=actor, meta=meta))
-            if old.is_active:
+        if decision != "rejected":
+            save(kept, "updated")
+            if decision == "both":
+                save(transitions.restore(old, now), "restored")
+            elif old.is_active:
                 outdated = transitions.revise(old, now, valid_to=since, pinned=False)
-                changes.append(Save(memory=outdated, event="superseded", actor=actor, meta=meta))
-        elif decision == "both":
-            back = transitions.restore(old, now)
-            changes.append(Save(memory=kept, event="updated", actor=actor, meta=meta))
-            changes.append(Save(memory=back, event="restored", actor=actor, meta=meta))
+                save(outdated, "superseded")
         else:
             kept = transitions.restore(old, now)
             gone = transitions.supersede(new, now, by=old.id, since=since)
             if old.is_active:  # turns stay: they are what was said
                 gone = transitions.revise(new, now, valid_to=since)
                 changes.append(Relation(from_id=old.id, to_id=new.id, type=REPLACES, at=now))
-            back_meta = {"decision": decision, "supersedes": new.id}
-            changes.append(Save(memory=gone, event="superseded", actor=actor, meta=meta))
-            changes.append(Save(memory=kept, event="restored", actor=actor, meta=back_meta))
+            save(gone, "superseded")
+            meta = {"decision": decision, "supersedes": new.id}
+            save(kept, "restored")
         changes += await _decide_repeats(tx, new, old, decision, now)
         await tx.apply(changes)
     return kept
@@ -346,12 +331,10 @@ async def _decide_repeats(
     """Return the changes of what repeats two turns: of facts, and of replies to the older one."""
     changes: list[Change] = []
     gone = old if decision == "confirmed" else new
-    if decision != "both":
-        where = Filter(derived_from=(gone.id,), kinds=("semantic",))
-        for fact in await tx.find_all(tx.scope, where):
-            if fact.evidence_text and fact.evidence_ids == (gone.id,) and not says_more(gone.text):
-                outdated = transitions.revise(fact, now, valid_to=transitions.held_since(new))
-                changes.append(Save(memory=outdated, event="superseded"))
+    if decision != "both" and not says_more(gone.text):
+        for fact in await _find_facts(tx, gone, "semantic"):
+            outdated = transitions.revise(fact, now, valid_to=transitions.held_since(new))
+            changes.append(Save(memory=outdated, event="superseded"))
     if decision == "confirmed":
         return changes
     for pair in await tx.relations(tx.scope, REPLACES, limit=MOST_REPEATS, from_id=new.id):

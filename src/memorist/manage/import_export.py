@@ -1,50 +1,44 @@
-"""Import records that were exported before, in batches that are each stored in one transaction.
+"""Import records that were exported before, and files of other programs, in batches that are each
+stored in one transaction.
 
-`record_reader.py` reads and checks them; `storage/scan.py` exports them.
+`record_reader.py` reads and checks records, `readers/` reads files; `storage/scan.py` exports.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from itertools import chain
-from typing import Any, TypeVar
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Protocol
 from uuid import UUID, uuid5
 
 from ..context import Context
 from ..errors import InvalidInput
 from ..ingest import guard, validation
 from ..ingest.decide import FORGOTTEN
-from ..storage import HistoryEntry, Relation, Save, SeenMessage
+from ..readers import BETWEEN_PEOPLE, find, read
+from ..readers.source import ImportRun, Skipped
+from ..storage import HistoryEntry, SeenMessage
 from ..storage.person import Summary
 from ..storage.transaction import Transaction
 from ..text import authority
-from ..types import (
-    Draft,
-    HistoryEvent,
-    Labels,
-    Memory,
-    Outcome,
-    Receipt,
-    Scope,
-)
+from ..types import Draft, HistoryEvent, Labels, Memory, Outcome, Receipt, Scope
 from . import edit
-from .record_reader import (
-    HOW_TO_RESTORE,
-    IGNORED,
-    MESSAGE,
-    Import,
-    Record,
-    Value,
-    read_batches,
-)
+from .record_reader import HOW_TO_RESTORE, IGNORED, MESSAGE, Import, Record, Value, read_batches
 from .records import add_missing
 
+BATCH = 128  # drafts of files that are stored together
+LARGE = 5_000_000  # bytes from which on vectors are added afterwards: words are found at once
+SAMPLES = 3  # texts that are shown of each format
+FEW_NAMES = 8
 _UNDO_KEYS = "operation session final".split()  # by these `undo` finds what it reverts
-
-T = TypeVar("T")
+_SAID = "text labels speaker evidence evidence_text".split()  # what the guard reads of a memory
+_LOWERED = "kind steps_text category item_type fact_type".split()  # … and may change
+Admitted = list[tuple[Any, str]]  # values, and why they are refused
 
 
 async def import_records(records: Iterable[Mapping[str, Any]], how: Import) -> Receipt:
@@ -72,17 +66,20 @@ async def _store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome
         return (await how.remember(values)).outcomes
     assert scope is not None
     if kind == "relation":
-        await _store_relations(values, scope, how.ctx)
+        async with how.ctx.store.transaction(scope) as tx:
+            ids = {id for each in values for id in (each.from_id, each.to_id)}
+            there = {memory.id for memory in await tx.get(scope, sorted(ids))}
+            await tx.apply([each for each in values if {each.from_id, each.to_id} <= there])
         return []
-    values, reasons = await admit(values, scope, how)
+    admitted = await admit(values, scope, how)
     if kind == "memory":
-        return await _store_memories(values, reasons, scope, how.ctx)
-    allowed = list(_select_allowed(values, reasons))
+        return await _store_memories(admitted, scope, how.ctx)
+    allowed = [value for value, why in admitted if not why]
+    reasons = [why for _, why in admitted if why]
     async with how.ctx.store.transaction(scope) as tx:
         if kind == "history":
-            if origin != asdict(scope):
-                _rename_entries(allowed, scope)
-            await _store_history(tx, allowed, how.ctx.clock())
+            is_moved = origin != asdict(scope)
+            await _store_history(tx, allowed, how.ctx.clock(), is_moved=is_moved)
         elif kind == "message":
             for number, seen in enumerate(allowed):
                 ids = set(seen.outcome.ids)
@@ -92,45 +89,10 @@ async def _store_batch(batch: Sequence[Record], how: Import) -> Sequence[Outcome
             await tx.save_messages(allowed)
         else:
             reasons += await add_missing(tx, scope, allowed, any_speaker=how.restore)
-    refused: list[Outcome] = []
-    for why in filter(None, reasons):
-        outcome = Outcome(status="refused", reason=why)
-        refused.append(outcome)
-    return refused
+    return [Outcome(status="refused", reason=why) for why in reasons]
 
 
-async def _store_relations(relations: Sequence[Relation], scope: Scope, ctx: Context) -> None:
-    """Store the relations between memories that are here."""
-    async with ctx.store.transaction(scope) as tx:
-        ids = {id for each in relations for id in (each.from_id, each.to_id)}
-        there = {memory.id for memory in await tx.get(scope, sorted(ids))}
-        known = [each for each in relations if there.issuperset((each.from_id, each.to_id))]
-        await tx.apply(known)
-
-
-def _select_allowed(
-    values: Sequence[T],
-    reasons: Sequence[str],
-) -> Iterator[T]:
-    """Yield the values that are not refused."""
-    for value, why in zip(values, reasons, strict=True):
-        if not why:
-            yield value
-
-
-def _rename_entries(entries: list[HistoryEntry], scope: Scope) -> None:
-    """Give entries from another scope new ids, which are the same at each import."""
-    name = "\0".join((scope.tenant, scope.user, scope.space))
-    for number, entry in enumerate(entries):
-        id = uuid5(UUID(entry.id), name)
-        entries[number] = replace(entry, id=str(id))
-
-
-async def admit(
-    values: Sequence[Value],
-    scope: Scope,
-    how: Import,
-) -> tuple[list[Any], list[str]]:
+async def admit(values: Sequence[Value], scope: Scope, how: Import) -> Admitted:
     """Return the values with the authority of their speakers, and the reason of each refusal.
 
     A record that claims to be pinned or manually saved gets no exception.
@@ -139,9 +101,8 @@ async def admit(
     drafts = list(map(_to_draft, values))
     sessions = {draft.labels.session for draft in drafts}
     disabled, _ = await guard.load_disabled(ctx, ctx.store, scope, sessions)
-    policy = validation.policy(ctx.policies, ctx.settings.policy)
-    admitted: list[Any] = []
-    reasons: list[str] = []
+    policy = ctx.policy
+    admitted: Admitted = []
     for value, draft in zip(values, drafts, strict=True):
         labels = draft.labels
         why = disabled.get(labels.session, "")
@@ -156,74 +117,45 @@ async def admit(
         if isinstance(value, Memory) and not how.restore:
             low = guard.lower_authority(draft, policy, is_own=is_own)
             if low != draft or not is_own:
-                value = edit.reword(
-                    value,
-                    low.text,
-                    kind=low.kind or "episodic",
-                    steps_text=low.steps_text,
-                    category=low.category,
-                    item_type=low.item_type,
-                    fact_type=low.fact_type,
-                    procedural_form=None,
-                    key=None,
-                )
-        admitted.append(value)
-        reasons.append(why)
-    return admitted, reasons
+                fields = {name: getattr(low, name) for name in _LOWERED}
+                fields["kind"] = low.kind or "episodic"
+                fields |= {"procedural_form": None, "key": None}
+                value = edit.reword(value, low.text, **fields)
+        admitted.append((value, why))
+    return admitted
 
 
 def _to_draft(value: Value) -> Draft:
     """Return the text and the speaker of a value as a draft, for the guard to check."""
     if isinstance(value, Memory):
-        return Draft(
-            text=value.text,
-            labels=value.labels,
-            speaker=value.speaker,
-            kind=value.kind,
-            evidence=value.evidence,
-            evidence_text=value.evidence_text,
-            steps_text=value.steps_text,
-            category=value.category,
-            item_type=value.item_type,
-            fact_type=value.fact_type,
-        )
+        return Draft(**{name: getattr(value, name) for name in (*_SAID, *_LOWERED)})
     if isinstance(value, SeenMessage):
         message = value.message
         labels = Labels(session=message.session, role=message.role)
         speaker = authority.speaker_of(message.role, message.name)
         return Draft(text=message.content, labels=labels, speaker=speaker)
     if isinstance(value, Summary):  # derived text, so it is checked like the words of a tool
-        lines = chain.from_iterable(value.data.values())
-        text = "\n".join(lines)
+        text = "\n".join(chain.from_iterable(value.data.values()))
         return Draft(text=text, labels=Labels(role="tool"))
     assert isinstance(value, HistoryEntry)
     session = value.meta.get("session")
-    labels = Labels(session=session if isinstance(session, str) else None)
-    return Draft(text="", labels=labels)
+    return Draft(text="", labels=Labels(session=session if isinstance(session, str) else None))
 
 
-async def _store_memories(
-    memories: Sequence[Memory],
-    refusals: Sequence[str],
-    scope: Scope,
-    ctx: Context,
-) -> list[Outcome]:
+async def _store_memories(admitted: Admitted, scope: Scope, ctx: Context) -> list[Outcome]:
     """Store memories as they are, with vectors of the current model; those already here stay.
 
     The memories of a session are numbered after those already stored, in the order of the file.
     """
-    allowed = _select_allowed(memories, refusals)
-    texts = [memory.text for memory in allowed]
-    vectors = await edit.encode(ctx, texts)
-    outcomes: list[Outcome] = []
+    vectors = await edit.encode(ctx, [memory.text for memory, why in admitted if not why])
+    outcomes = []
     async with ctx.store.transaction(scope) as tx:
-        ids = [memory.id for memory in memories]
-        stored = await tx.get(scope, ids)
+        stored = await tx.get(scope, [memory.id for memory, _ in admitted])
         here = {memory.id for memory in stored}
-        words = [memory.text for memory in memories]
+        words = [memory.text for memory, _ in admitted]
         forgotten = await tx.tombstones(scope, words, ctx.clock())
-        new: dict[str, Memory] = {}
-        for memory, why in zip(memories, refusals, strict=True):
+        new = {}
+        for memory, why in admitted:
             own = (memory.id,)
             if memory.text in forgotten:
                 why = FORGOTTEN
@@ -235,9 +167,9 @@ async def _store_memories(
                 outcome = Outcome(status="created", ids=own)
                 new[memory.id] = memory
             outcomes.append(outcome)
-        saves: list[Save] = []
-        keys: set[str | None] = set()
-        last: dict[str, int] = {}
+        saves = []
+        keys = set()
+        last = {}
         for memory in new.values():
             memory = await edit.release_key(tx, replace(memory, scope=scope))
             if memory.key in keys:
@@ -245,22 +177,13 @@ async def _store_memories(
             keys.add(memory.key)
             session = memory.labels.session
             if session is not None:
-                number = last.get(session)
-                if number is None:
-                    number = await tx.last_sequence(scope, session)
-                last[session] = number + 1
-                memory = replace(memory, sequence=number + 1)
-            event: HistoryEvent | None = "created"
-            if memory.state == "superseded":
-                event = None
-            save = edit.to_save(
-                memory,
-                vectors,
-                ctx.index.model,
-                event,
-                meta={"imported": True},
-            )
-            saves.append(save)
+                if session not in last:
+                    last[session] = await tx.last_sequence(scope, session)
+                last[session] += 1
+                memory = replace(memory, sequence=last[session])
+            event: HistoryEvent | None = None if memory.state == "superseded" else "created"
+            meta = {"imported": True}
+            saves.append(edit.to_save(memory, vectors, ctx.index.model, event, meta=meta))
         await tx.apply(saves)
     return outcomes
 
@@ -269,22 +192,127 @@ async def _store_history(
     tx: Transaction,
     entries: Sequence[HistoryEntry],
     now: datetime,
+    *,
+    is_moved: bool,
 ) -> None:
-    """Add entries, without words that were forgotten here, and so that `undo` ignores them."""
-    words: list[set[str]] = []
+    """Add entries, without words that were forgotten here, and so that `undo` ignores them.
+
+    Entries from another scope get new ids, which are the same at each import.
+    """
+    words = []
     for entry in entries:
         before = entry.meta.get("before", {})
         texts = (before.get("text", ""), *entry.meta.get("merged", ()))
         words.append(set(map(str, texts)))
     forgotten = await tx.tombstones(tx.scope, set().union(*words), now)
-    imported: list[HistoryEntry] = []
+    name = "\0".join((tx.scope.tenant, tx.scope.user, tx.scope.space))
+    imported = []
     for entry, said in zip(entries, words, strict=True):
-        meta: dict[str, Any] = {}
-        known = entry.meta if forgotten.isdisjoint(said) else {}
-        for name, value in known.items():
-            if name in _UNDO_KEYS:
-                name = f"imported_{name}"
-            meta[name] = value
+        meta = {}
+        for key, value in entry.meta.items() if forgotten.isdisjoint(said) else ():
+            meta[f"imported_{key}" if key in _UNDO_KEYS else key] = value
         meta["imported"] = True
-        imported.append(replace(entry, meta=meta))
+        id = str(uuid5(UUID(entry.id), name)) if is_moved else entry.id
+        imported.append(replace(entry, id=id, meta=meta))
     await tx.import_history(imported)
+
+
+@dataclass
+class ImportReport:
+    """What an import of files stored, and what it left out."""
+
+    new_memories: int = 0
+    formats: Counter[str] = field(default_factory=Counter)  # entries read, by format
+    outcomes: Counter[str] = field(default_factory=Counter)  # by status
+    skipped: Counter[str] = field(default_factory=Counter)  # by reason
+    refused: Counter[str] = field(default_factory=Counter)  # by reason
+    samples: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def select(self, batch: Sequence[tuple[str, Draft | Skipped]], longest: int) -> Iterator[Draft]:
+        """Yield what is to be stored, and count everything."""
+        for name, item in batch:
+            if isinstance(item, Draft) and len(item.text) > longest:
+                item = Skipped(f"longer than {longest:,} characters")
+            if isinstance(item, Skipped):
+                self.skipped[item.reason] += 1
+                continue
+            self.formats[name] += 1
+            samples = self.samples.setdefault(name, [])
+            if len(samples) < SAMPLES:
+                samples.append(f"{item.speaker}: {item.text}" if item.speaker else item.text)
+            yield item
+
+
+class Writable(Protocol):
+    """A scope in which drafts can be stored."""
+
+    ctx: Context
+    scope: Scope
+
+    async def remember_drafts(
+        self, drafts: Sequence[Draft], *, defer_vectors: bool = False
+    ) -> Receipt: ...
+
+
+async def import_files(
+    mine: Writable,
+    path: str | Path,
+    *,
+    from_: str = "auto",
+    me: str | None = None,
+    since: datetime | str | None = None,
+    dry_run: bool = False,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> ImportReport:
+    """Import what another program exported: a file, a folder or a ZIP archive.
+
+    The format is recognized, or named by `from_`. Ids come from the files: a second run changes
+    nothing, and continues one that was interrupted. In chats between people, `me` is the person's
+    name there. `dry_run` only counts. `on_progress` is called with the bytes read and their total.
+    Vectors of more than 5 MB are added afterwards, by jobs or `index`: words are found at once.
+    Raises InvalidInput before anything is stored if the format is not known, or if `me` is missing.
+    """
+    user = mine.scope.user
+    how = ImportRun(me=me, since=validation.moment(since), user=user)
+    longest = mine.ctx.settings.max_text_chars
+    found = await asyncio.to_thread(find, Path(path), from_)
+    if me is None and not BETWEEN_PEOPLE.isdisjoint(found.files):
+        first = ImportRun(user=user)
+        await asyncio.to_thread(lambda: list(islice(read(found, first), 1000)))
+        if _misses(first, user):
+            raise InvalidInput(
+                "This is a chat between people: say which of them is you with --me NAME. The names "
+                f"are {_list_names(first)}"
+            )
+    report = ImportReport()
+    before = await _count_memories(mine)
+    items = read(found, how)
+    while batch := await asyncio.to_thread(lambda: list(islice(items, BATCH))):
+        drafts = list(report.select(batch, longest))
+        if drafts and not dry_run:
+            receipt = await mine.remember_drafts(drafts, defer_vectors=found.size > LARGE)
+            for outcome in receipt.outcomes:
+                report.outcomes[outcome.status] += 1
+                if outcome.status in ("refused", "conflict"):
+                    report.refused[outcome.reason] += 1
+        if on_progress is not None:
+            on_progress(how.read, found.size)
+    report.new_memories = await _count_memories(mine) - before
+    if me is not None and _misses(how, me):
+        report.notes.append(f"No message is by {me!r}. The names are {_list_names(how)}.")
+    return report
+
+
+async def _count_memories(mine: Writable) -> int:
+    stats = await mine.ctx.store.stats(mine.scope, mine.ctx.index.model)
+    return int(stats["memories"])
+
+
+def _misses(run: ImportRun, name: str) -> bool:
+    """Return whether there are speakers, and none of them has this name."""
+    return bool(run.names) and name.casefold() not in map(str.casefold, run.names)
+
+
+def _list_names(run: ImportRun) -> str:
+    return ", ".join(name for name, _ in run.names.most_common(FEW_NAMES))

@@ -12,7 +12,7 @@ import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -50,11 +50,10 @@ async def snapshot(ctx: Context, *, refresh: bool) -> str:
     Without a `journal_dir` nothing is written, and there is no journal to read from.
     """
     folder = ctx.settings.journal_dir
-    in_thread = asyncio.to_thread
     if not refresh and folder is not None and (path := folder / SNAPSHOT).exists():
-        return await in_thread(path.read_text, "utf-8")
+        return await asyncio.to_thread(path.read_text, "utf-8")
     people: dict[str, list[Memory]] = {}
-    lore: list[Memory] = []
+    lore = []
     written: dict[Scope, dict[str, str]] = {}
     where = Filter(kinds=("semantic", "procedural", "insight"))
     for scope in await ctx.store.scopes():
@@ -64,14 +63,13 @@ async def snapshot(ctx: Context, *, refresh: bool) -> str:
                 lore.append(memory)
             else:
                 people.setdefault(subject, []).append(memory)
-            texts = written.setdefault(scope, {})
-            texts[memory.id] = memory.text
+            written.setdefault(scope, {})[memory.id] = memory.text
     if folder is None:
         return compose(people, lore, ctx.clock())
     journal = Journal(folder)
-    text = await in_thread(journal.write, people, lore, ctx.clock())
+    text = await asyncio.to_thread(journal.write, people, lore, ctx.clock())
     erased = await find_erased(ctx.store, written)  # in the meantime
-    return await in_thread(journal.redact, erased) or text
+    return await asyncio.to_thread(journal.redact, erased) or text
 
 
 async def append(
@@ -141,7 +139,7 @@ class Journal:
 
         Privacy is more important than a complete journal. Returns "" if the snapshot stays.
         """
-        gone: dict[str, re.Pattern[str]] = {}
+        gone = {}
         for text in filter(None, map(_one_line, texts)):
             gone[text] = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")
         if not gone:
@@ -151,17 +149,18 @@ class Journal:
             line = normalize.compose(line)  # earlier versions did not
             return any(text in line and words.search(line) for text, words in gone.items())
 
-        left = ""
-        for path in (*self.days(), self.folder / SNAPSHOT):
-            with self._lock():
-                if not path.exists():
-                    continue
-                text = path.read_text("utf-8")
-                lines = text.splitlines(keepends=True)
-                kept = list(itertools.filterfalse(is_gone, lines))
-                if len(kept) < len(lines):
-                    left = _replace(path, "".join(kept))
-        return left
+        for path in self.days():
+            self._drop_lines(path, is_gone)
+        return self._drop_lines(self.folder / SNAPSHOT, is_gone)
+
+    def _drop_lines(self, path: Path, is_gone: Callable[[str], bool]) -> str:
+        """Remove lines from a file; return what is left, or "" if the file stays as it is."""
+        with self._lock():
+            if not path.exists():
+                return ""
+            lines = path.read_text("utf-8").splitlines(keepends=True)
+            kept = list(itertools.filterfalse(is_gone, lines))
+            return _replace(path, "".join(kept)) if len(kept) < len(lines) else ""
 
     @property
     def has_snapshot(self) -> bool:
@@ -171,22 +170,20 @@ class Journal:
         """Return the lines of a user, newest day first."""
         end = f" ({_name(user)})"
         start = f"{_tenant(tenant)}guild:"
-        found: list[str] = []
+        found = []
         for path in self.days():
             for line in path.read_text("utf-8").splitlines():
-                entry = _ENTRY.fullmatch(line)
-                is_theirs = entry is not None and entry["author"].endswith(end)
-                if entry is not None and is_theirs and entry["place"].startswith(start):
-                    found.append(line)
+                if entry := _ENTRY.fullmatch(line):
+                    is_theirs = entry["author"].endswith(end)
+                    if is_theirs and entry["place"].startswith(start):
+                        found.append(line)
         return found
 
     def erase_user(self, tenant: str, user: str) -> int:
         """Remove the lines of a user; return how many."""
         gone = set(self.lines_of(tenant, user))
         for path in self.days() if gone else ():
-            with self._lock():
-                lines = path.read_text("utf-8").splitlines(keepends=True)
-                _replace(path, "".join(line for line in lines if line.rstrip("\n") not in gone))
+            self._drop_lines(path, lambda line: line.rstrip("\n") in gone)
         return len(gone)
 
     def _lock(self) -> AbstractContextManager[bool]:
@@ -215,7 +212,7 @@ class Journal:
 
     def highlights(self) -> list[str]:
         """Return what was said last, newest first, each text once and only some of each author."""
-        found: list[str] = []
+        found = []
         by_author: Counter[str] = Counter()
         seen: set[str] = set()
         for path in self.days()[:READ_FILES]:

@@ -113,17 +113,20 @@ class Privacy(Place):
             note_disabled(self.ctx, self.scope, session, "")
 
 
+async def is_incognito(place: Place) -> bool:
+    """Return whether nothing of this session is kept."""
+    return await find_disabled_reason(place) == INCOGNITO
+
+
 async def trace(place: Place) -> dict[str, str]:
     """Return the session for the history; empty if it is incognito."""
     session = place.labels.session
-    if session is None or await find_disabled_reason(place) == INCOGNITO:
-        return {}
-    return {"session": session}
+    return {} if session is None or await is_incognito(place) else {"session": session}
 
 
 async def refuse_incognito(place: Place) -> None:
     """Raise Refused in an incognito session."""
-    if await find_disabled_reason(place) == INCOGNITO:
+    if await is_incognito(place):
         raise Refused(f"Not done: {INCOGNITO}")
 
 
@@ -135,7 +138,7 @@ async def is_space_off(ctx: Context, scope: Scope) -> bool:
 
 async def list_sharing(ctx: Context, scope: Scope) -> list[Scope]:
     """Return the other spaces of the same person that share something."""
-    found: list[Scope] = []
+    found = []
     for other in await ctx.store.scopes(scope.tenant, scope.user):
         if other != scope:
             checks = await ctx.store.checks(other)
@@ -150,7 +153,7 @@ class Consent(Place):
     async def about(self) -> dict[str, str | builtins.list[str]]:
         """Return what is in effect, by field; `goals` is a list."""
         known: dict[str, str | builtins.list[str]] = {}
-        goals: builtins.list[str] = []
+        goals = []
         for each in _find_in_force(await proposals.load(self.ctx.store, self.scope)):
             if each.field == "goals_add":
                 goals.append(each.value)
@@ -214,11 +217,8 @@ class Consent(Place):
                 at=now,
                 lapses_at=now + WAITS,
             )
-            known = new
-            for each in found:
-                if each.decided is None and _key(each.field, each.value) == key:
-                    known = each
-                    break
+            same = [each for each in found if _key(each.field, each.value) == key]
+            known = next((each for each in same if each.decided is None), new)
             made = replace(known, evidence=union(known.evidence, tuple(evidence)))
             if made == known:
                 return made
@@ -344,12 +344,10 @@ def _denies(text: str, value: str) -> bool:
 def _find_in_force(proposals: Iterable[Proposal]) -> list[Proposal]:
     """Return the last decided value of each field, and each goal once."""
     decided = [(each.decided_at, each.id, each) for each in proposals if each.decided_at]
-    last: dict[str, Proposal] = {}
+    last = {}
     for _, _, each in sorted(decided):
-        key = each.field
-        if key == "goals_add":
-            key = _key(key, each.value)
-        last[key] = each
+        is_goal = each.field == "goals_add"
+        last[_key(each.field, each.value) if is_goal else each.field] = each
     return list(last.values())
 
 
@@ -366,9 +364,7 @@ def _check_field(field: object) -> None:
 def _check_value(field: object, value: object) -> str:
     """Return a value on one line that hides nothing from the person who is asked."""
     _check_field(field)
-    text = ""
-    if isinstance(value, str):
-        text = normalize.compose(value).strip()
+    text = normalize.compose(value).strip() if isinstance(value, str) else ""
     if not 1 <= len(text) <= LONGEST:
         raise InvalidInput(f"{field} is a text of 1 to {LONGEST} characters, not {value!r:.60}")
     for each in text:

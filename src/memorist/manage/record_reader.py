@@ -44,6 +44,7 @@ _MOST_LISTED = 10_000  # entries of a list, each as long as a label may be
 _SHARES = "importance base_importance confidence metadata_confidence".split()
 _RANGES = dict.fromkeys(_SHARES, 1) | dict.fromkeys(("repeat_count", "access_count"), 10**9)
 _NOT_IMPORTED = "last_scores revision sequence needs_embedding".split()
+_PLACE = ("user", "space", "tenant")
 _TEXTS = "text steps_text evidence_text content".split()  # limited by the setting for texts
 
 Value = Memory | SeenMessage | HistoryEntry | Summary | Relation
@@ -99,30 +100,26 @@ def read_record(record: Mapping[str, Any], how: Import) -> Record:
         return Record(MESSAGE, record, how.scope)
     kind = record.get("record_type")
     data = record.get("data")
-    if kind not in (*IGNORED, *_READERS) or not isinstance(data, Mapping):
+    if kind not in (*IGNORED, *READERS) or not isinstance(data, Mapping):
         raise InvalidInput("it is neither an exported record nor a message with 'content'")
     if kind in _HEADS and data.get("format") != FORMAT:
         raise InvalidInput(f"its format is {data.get('format')!r}, this version reads {FORMAT}")
     origin = data.get("scope")
     if kind in IGNORED:
         return Record(kind, None, how.scope, origin)
-    value = _READERS[kind](data)
+    value = READERS[kind](data)
     check_sizes(value, how)
     if isinstance(value, Memory):  # after the check: it takes long for a long text
         value = edit.reword(value, value.text)
     scope = how.scope
     if scope is None:
-        if not isinstance(origin, Mapping) or set(origin) != {"tenant", "user", "space"}:
+        if not isinstance(origin, Mapping) or set(origin) != set(_PLACE):
             raise InvalidInput(f"it needs a scope with tenant, user and space, not {origin!r:.60}")
-        scope = Scope(
-            user=validation.name("user", origin["user"]),
-            space=validation.name("space", origin["space"]),
-            tenant=validation.name("tenant", origin["tenant"]),
-        )
+        scope = Scope(**{name: validation.name(name, origin[name]) for name in _PLACE})
     return Record(kind, value, scope, origin)
 
 
-def _read_memory(data: Mapping[str, Any]) -> Memory:
+def read_memory(data: Mapping[str, Any]) -> Memory:
     """Return a memory as it was, except what is computed from its text, its place and its uses.
 
     Raises InvalidInput for what no verb would have stored.
@@ -153,7 +150,7 @@ def _read_memory(data: Mapping[str, Any]) -> Memory:
     return replace(memory, text=text, tags=tags, metadata=metadata)
 
 
-def _read_message(data: Mapping[str, Any]) -> SeenMessage:
+def read_message(data: Mapping[str, Any]) -> SeenMessage:
     text = data.get("text")
     plain = {
         "id": data.get("id"),
@@ -176,7 +173,7 @@ def _read_message(data: Mapping[str, Any]) -> SeenMessage:
     )
 
 
-def _read_entry(data: Mapping[str, Any]) -> HistoryEntry:
+def read_entry(data: Mapping[str, Any]) -> HistoryEntry:
     entry = storage.load(HistoryEntry, data)
     try:
         UUID(entry.id)
@@ -191,7 +188,7 @@ def _read_entry(data: Mapping[str, Any]) -> HistoryEntry:
     return entry
 
 
-def _read_summary(data: Mapping[str, Any]) -> Summary:
+def read_summary(data: Mapping[str, Any]) -> Summary:
     summary = storage.load(Summary, data)
     if not summary.evidence_ids:
         raise InvalidInput(
@@ -207,20 +204,20 @@ def _read_summary(data: Mapping[str, Any]) -> Summary:
     return summary
 
 
-def _read_relation(data: Mapping[str, Any]) -> Relation:
+def read_relation(data: Mapping[str, Any]) -> Relation:
     relation = storage.load(Relation, data)
     if relation.type not in (REPLACES, CONTRADICTS) or not 0 <= relation.strength <= 1:
         raise InvalidInput("A relation replaces or contradicts, with a strength from 0 to 1")
     return relation
 
 
-_READERS: dict[str, Callable[[Mapping[str, Any]], Value]] = {
-    "memory": _read_memory,
-    "relation": _read_relation,
-    "history": _read_entry,
-    "message": _read_message,
-    "user_profile": _read_summary,
-    "project_memory": _read_summary,
+READERS: dict[str, Callable[[Mapping[str, Any]], Value]] = {
+    "memory": read_memory,
+    "relation": read_relation,
+    "history": read_entry,
+    "message": read_message,
+    "user_profile": read_summary,
+    "project_memory": read_summary,
 }
 
 

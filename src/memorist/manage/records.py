@@ -88,10 +88,7 @@ async def merge(tx: Transaction, scope: Scope, patch: Summary) -> Summary:
     for name, values in patch.data.items():
         before = tuple(old.data.get(name, ()))
         lists[name] = transitions.union(before, tuple(values))
-    evidence_ids = transitions.union(
-        tuple(old.evidence_ids),
-        tuple(evidence.values()),
-    )
+    evidence_ids = transitions.union(tuple(old.evidence_ids), tuple(evidence.values()))
     at = patch.at
     if old.id != patch.id:
         at = max(at, old.at + timedelta(microseconds=1))
@@ -111,20 +108,17 @@ async def add_missing(
 
     Without `any_speaker`, a profile has to be based on the person's own words.
     """
-    here: set[str] = set()
+    here = set()
     for kind in LISTS:
         for known in await person.load_summaries(tx, scope, kind):
             here.add(known.id)
-    reasons: list[str] = []
+    reasons = []
     for record in imported:
         if record.id in here:
             continue
         found = await tx.get(scope, record.evidence_ids)
         is_own = any_speaker or all(map(authority.is_persons, found))
-        missing = set(record.evidence_ids)
-        for memory in found:
-            missing.discard(memory.id)
-        if missing:
+        if set(record.evidence_ids).difference(memory.id for memory in found):
             reasons.append(f"the {record.record_type} is based on memories that are not here")
         elif record.record_type == "user_profile" and not is_own:
             reasons.append("a profile is based on the person's own words")
@@ -163,14 +157,13 @@ async def promote(
     items = await store.find_all(scope, where)
     items.sort(key=lambda item: (item.created_at, item.id))
     count = 0
-    written: set[tuple[str, str]] = set()
-    words: list[str] = []
+    written = set()
+    words = []
     reason = "compressed into long-term memory"
     meta = {"state": "archived", "reason": reason}
     for portion in portions(items):
         async with store.transaction(scope) as tx:
-            ids = [item.id for item in portion]
-            stored = await tx.get(scope, ids)
+            stored = await tx.get(scope, [item.id for item in portion])
             batch = [item for item in stored if item.is_active and not item.on_purpose]
             for patch in _make_patches(batch, now):
                 await merge(tx, scope, patch)
@@ -189,8 +182,7 @@ async def promote(
                     changes.append(gone)
                 else:
                     archived = transitions.archive(item, now)
-                    save = Save(memory=archived, event="updated", meta=meta)
-                    changes.append(save)
+                    changes.append(Save(memory=archived, event="updated", meta=meta))
             await tx.apply(changes)
         count += len(batch)
     projects = sum(kind == "project_memory" for kind, _ in written)
@@ -221,28 +213,24 @@ def _make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
                 kind = each
                 break
         for name in names:
-            lines = found.setdefault(("project_memory", name), [])
-            lines.append((kind, item))
+            found.setdefault(("project_memory", name), []).append((kind, item))
         if not names and item.item_type in _PROFILE_LISTS and authority.is_persons(item):
             kind = _PROFILE_LISTS[item.item_type]
             if "do_not_assume" in item.tags:
                 kind = "do_not_assume"
-            lines = found.setdefault(("user_profile", "user"), [])
-            lines.append((kind, item))
-    patches: list[Summary] = []
+            found.setdefault(("user_profile", "user"), []).append((kind, item))
+    patches = []
     for (record_type, name), lines in found.items():
         data: dict[str, list[str]] = {each: [] for each in LISTS[record_type]}
-        ids: list[str] = []
         for kind, item in lines:
             data[kind].append(item.text)
-            ids.append(item.id)
         patch = Summary(
             id=new_id(),
             record_type=record_type,
             name=name,
             data=data,
             at=now,
-            evidence_ids=tuple(ids),
+            evidence_ids=tuple(item.id for _, item in lines),
         )
         patches.append(patch)
     return patches

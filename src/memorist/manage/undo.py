@@ -61,8 +61,7 @@ async def undo_changes(
     in the history and can itself be undone; an erasure cannot. Raises NotFound; RevisionConflict if
     something was changed later.
     """
-    ctx = place.ctx
-    scope = place.scope
+    ctx, scope, _ = place.parts
     validation.fields({"operation": operation, "session": session, "actor": actor})
     if (operation is None) == (session is None):
         raise InvalidInput("Pass what to undo: either an operation or a session")
@@ -74,12 +73,10 @@ async def undo_changes(
     )
     operations, steps = await plan(ctx.store, now=ctx.clock())
     if dry_run:
-        before = [step.then for step in steps]
-        return Undone(operations=operations, memories=tuple(before), dry_run=True)
-    texts: set[str] = set()
-    for step in steps:
-        if step.now.text != step.then.text:
-            texts |= {step.now.text, step.then.text}
+        before = tuple(step.then for step in steps)
+        return Undone(operations=operations, memories=before, dry_run=True)
+    reworded = [step for step in steps if step.now.text != step.then.text]
+    texts = {memory.text for step in reworded for memory in (step.now, step.then)}
     vectors = await edit.encode(ctx, sorted(texts))  # before the write lock
     trace = await privacy.trace(place)
     async with ctx.store.transaction(scope) as tx:
@@ -107,8 +104,8 @@ async def find_last_change(place: Place, *, actor: str, with_words: bool) -> str
     session = place.labels.session
     if session is None:
         return None
-    undone: set[str] = set()
-    candidates: list[HistoryEntry] = []
+    undone = set()
+    candidates = []
     store = place.ctx.store
     for entry in await store.history.entries(place.scope, limit=MOST_HISTORY):
         undone.update(entry.meta.get("undoes", ()))
@@ -134,9 +131,9 @@ async def _plan(
 ) -> tuple[tuple[str, ...], list[Step]]:
     """Return the operations that are undone, newest first, and how each memory was before."""
     since = await History(reading).since(scope, name, value)
-    ids: list[str] = []
-    chosen: set[str] = set()
-    operations: list[str] = []
+    ids = []
+    chosen = set()
+    operations = []
     for entry in since:
         if entry.meta.get(name) != value:
             continue
@@ -150,15 +147,13 @@ async def _plan(
         raise NotFound(
             f"No {name} {value!r} in the history of this scope, or what it did was forgotten since"
         )
-    steps: list[Step] = []
+    steps = []
     for memory in await reading.get(scope, ids):
         entries = [entry for entry in since if entry.memory_id == memory.id]
         step = _go_back(memory, entries, chosen, now)
         if step.entries:
             steps.append(step)
-    operations.reverse()
-    unique = dict.fromkeys(operations)
-    return tuple(unique), steps
+    return tuple(dict.fromkeys(reversed(operations))), steps
 
 
 def _go_back(
@@ -171,7 +166,7 @@ def _go_back(
     changed later.
     """
     then = past = memory  # without what is undone, and as it was after each entry
-    undone: list[HistoryEntry] = []
+    undone = []
     for entry in reversed(entries):
         before = dict(entry.meta.get("before", {}))
         if entry.event == "ADD":  # it was not there
@@ -214,8 +209,7 @@ async def _revert(
     if its reopening is undone.
     """
     old = step.now
-    then = replace(step.then, revision=old.revision)
-    then = transitions.revise(then, now)
+    then = transitions.revise(replace(step.then, revision=old.revision), now)
     then = await edit.release_key(tx, then)
     event = "updated" if old.state == then.state else _EVENTS.get(then.state, "updated")
     changes: list[Change] = []
@@ -232,30 +226,17 @@ async def _revert(
         meta = {**meta, "decision": decision, "between": between}
     changes += await edit.carry_versions(tx, old, then)
     if old.text == then.text:
-        put = Save(
-            memory=then,
-            event=event,
-            actor=actor,
-            model=model,
-            meta=meta,
-        )
+        put = Save(memory=then, event=event, actor=actor, model=model, meta=meta)
         return [put, *changes]
     ends = max(filter(None, (old.valid_from, then.valid_from)), default=now)
     version = transitions.earlier_version(old, ends, id=clock.new_id())
     refs = [entry.old_ref for entry in step.entries if entry.old_ref and entry.event != "ADD"]
-    never: list[Change] = []
+    never = []
     for each in await tx.get(old.scope, refs):
         if each.superseded_by == old.id:
             ended = replace(each, valid_to=each.valid_from)  # it is no longer valid
             never.append(Save(memory=ended, event=None))
-    put = edit.to_save(
-        then,
-        vectors,
-        model,
-        event,
-        old_ref=version.id,
-        actor=actor,
-        meta=meta,
-    )
+    about = {"old_ref": version.id, "actor": actor, "meta": meta}
+    put = edit.to_save(then, vectors, model, event, **about)
     kept = edit.to_save(version, vectors, model, None)
     return [kept, put, *never, *changes]

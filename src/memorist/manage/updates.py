@@ -18,7 +18,7 @@ from ..retrieve.render import Caps
 from ..settings import allowlists
 from ..storage.history import ThreadChange, Updates, shown_revision, thread_changes
 from ..storage.queries import Reader
-from ..types import REPLACES, Memory, Query, Recall, Scope
+from ..types import REPLACES, Memory, Query, Recall, Scope, frozen
 from . import privacy
 
 BULLETS = 3  # lines of a header
@@ -36,10 +36,10 @@ async def read_updates(
     Without a revision it continues after the last change it returned. Raises InvalidInput.
     """
     validation.fields({"thread": thread})
-    name = _check(place, since, thread)
+    asked = Thread(place=place, name=_check(place, since, thread))
     if await privacy.find_disabled_reason(place, thread or None):
-        return _nothing(name, since)
-    return await _load(place, name, since, Caps())
+        return asked.report_nothing(since)
+    return await asked.load(since)
 
 
 async def read_header(
@@ -57,11 +57,18 @@ async def read_header(
     messages are reported only in lines that are left, and only the latest. While the store is
     unavailable nothing is reported. Raises InvalidInput.
     """
-    thread = _check(place, since)
+    asked = Thread(
+        place=place,
+        name=_check(place, since),
+        caps=caps,
+        categories=categories,
+        agent=agent,
+        messages_last=messages_last,
+    )
     try:
-        return await _load(place, thread, since, caps, categories, agent, messages_last)
+        return await asked.load(since)
     except StoreUnavailable:
-        return _nothing(thread, since)
+        return asked.report_nothing(since)
 
 
 def _check(place: Place, since: int | None, thread: str | None = None) -> str:
@@ -75,99 +82,102 @@ def _check(place: Place, since: int | None, thread: str | None = None) -> str:
     return name
 
 
-def _nothing(thread: str, since: int | None) -> Updates:
-    return Updates(thread=thread, since=since or 0, revision=since or 0, changes=(), text="")
+@frozen
+class Thread:
+    """A thread, and what its reader may be told."""
 
+    place: Place
+    name: str
+    caps: Caps = Caps()
+    categories: Collection[str] | None = None  # None: all but workflows
+    agent: str | None = None
+    messages_last: bool = False
 
-async def _load(
-    place: Place,
-    thread: str,
-    since: int | None,
-    caps: Caps,
-    categories: Collection[str] | None = None,
-    agent: str | None = None,
-    messages_last: bool = False,
-) -> Updates:
-    ctx, scope, _ = place.parts
-    reader = thread if agent is None else f"{thread}\x1f{agent}"
+    def report_nothing(self, since: int | None) -> Updates:
+        """Return that nothing changed."""
+        at = since or 0
+        return Updates(thread=self.name, since=at, revision=at, changes=(), text="")
 
-    async def read(reading: Reader, since: int) -> Updates:
-        updates = await _collect(reading, scope, thread, since, categories, messages_last)
-        room = caps.beside(updates.text, ctx.count_tokens)
-        if updates.text and (room.tokens == 0 or room.chars == 0):
-            return replace(updates, text="", revision=since, changes=())
+    async def load(self, since: int | None) -> Updates:
+        """Return the changes after a revision, or those that were not returned before."""
+        ctx, scope, _ = self.place.parts
+        if since is not None:
+            return await self.collect(ctx.store, since)
+        reader = self.name if self.agent is None else f"{self.name}\x1f{self.agent}"
+        shown = await shown_revision(ctx.store, scope, reader)
+        if not await thread_changes(ctx.store, scope, self.name, shown):
+            return self.report_nothing(shown)
+        async with ctx.store.transaction(scope) as tx:
+            shown = await shown_revision(tx, scope, reader)
+            updates = await self.collect(tx, shown)
+            await tx.mark_shown(reader, updates.revision)
         return updates
 
-    if since is not None:
-        return await read(ctx.store, since)
-    shown = await shown_revision(ctx.store, scope, reader)
-    if not await thread_changes(ctx.store, scope, thread, shown):
-        return _nothing(thread, shown)
-    async with ctx.store.transaction(scope) as tx:
-        shown = await shown_revision(tx, scope, reader)
-        updates = await read(tx, shown)
-        await tx.mark_shown(reader, updates.revision)
-    return updates
+    async def collect(self, reading: Reader, since: int) -> Updates:
+        """Return the first changes after a revision, one line each, and the revision of the last;
+        none if they do not fit.
 
-
-async def _collect(
-    reading: Reader,
-    scope: Scope,
-    thread: str,
-    since: int,
-    categories: Collection[str] | None,
-    messages_last: bool,
-) -> Updates:
-    """Return the first changes after a revision, one line each, and the revision of the last.
-
-    Of several changes of one kind to a memory only the last counts; what is new is not reported as
-    changed.
-    """
-    log = await thread_changes(reading, scope, thread, since)
-    ids = [change.memory_id for change in log]
-    current = await _find_current(reading, scope, ids)
-    last: dict[tuple[str, str], ThreadChange] = {}
-    for change in log:
-        now = current.get(change.memory_id)
-        id = change.memory_id if now is None else now.id
-        key = (id, change.event)
-        last.pop(key, None)  # so that it is in the order of the last ones
-        last[key] = change
-    lines: dict[int, str] = {}
-    news: list[ThreadChange] = []
-    messages: list[ThreadChange] = []
-    for (id, event), change in last.items():
-        is_known = event in ("updated", "merged") and (id, "created") in last
-        now = current.get(change.memory_id)
-        line = render_change(event, now)
-        if is_known or line is None or not _may_show(now, categories):
-            continue
-        lines[change.revision] = line
-        is_last = messages_last and event == "created" and _is_message(now)
-        (messages if is_last else news).append(change)
-    shown = news[:BULLETS]
-    end = shown if len(shown) == BULLETS else log
-    revision = end[-1].revision if end else since
-    if len(shown) < BULLETS:
-        shown += messages[len(shown) - BULLETS :]
-        shown.sort(key=lambda change: change.revision)
-    text = ""
-    if shown:
-        title = f"Memory updates since rev {since}:"
-        text = "\n".join([title, *(lines[change.revision] for change in shown)])
-    return Updates(
-        thread=thread,
-        since=since,
-        revision=revision,
-        changes=tuple(shown),
-        text=text,
-        more=sum(change.revision > revision for change in log),
-    )
+        Of several changes of one kind to a memory only the last counts; what is new is not reported
+        as changed.
+        """
+        ctx, scope, _ = self.place.parts
+        log = await thread_changes(reading, scope, self.name, since)
+        current = await _find_current(reading, scope, [change.memory_id for change in log])
+        last: dict[tuple[str, str], ThreadChange] = {}
+        for change in log:
+            now = current.get(change.memory_id)
+            id = change.memory_id if now is None else now.id
+            key = (id, change.event)
+            last.pop(key, None)  # so that it is in the order of the last ones
+            last[key] = change
+        lines = {}
+        news: list[ThreadChange] = []
+        messages: list[ThreadChange] = []
+        for (id, event), change in last.items():
+            is_known = event in ("updated", "merged") and (id, "created") in last
+            now = current.get(change.memory_id)
+            line = render_change(event, now)
+            is_shown = True  # an erased memory: the line says nothing of it
+            is_message = False  # what somebody said, neither derived nor edited
+            if now is not None:
+                is_shown = now.procedural_form != "workflow"  # only for agents that ask for them
+                if self.categories is not None:
+                    is_shown = allowlists.canonical(now.category or now.kind) in self.categories
+                is_message = (
+                    now.labels.role is not None and now.revision == 1 and not now.evidence_ids
+                )
+            if is_known or line is None or not is_shown:
+                continue
+            lines[change.revision] = line
+            is_last = self.messages_last and event == "created" and is_message
+            (messages if is_last else news).append(change)
+        shown = news[:BULLETS]
+        end = shown if len(shown) == BULLETS else log
+        revision = end[-1].revision if end else since
+        if len(shown) < BULLETS:
+            shown += messages[len(shown) - BULLETS :]
+            shown.sort(key=lambda change: change.revision)
+        text = ""
+        if shown:
+            title = f"Memory updates since rev {since}:"
+            text = "\n".join([title, *(lines[change.revision] for change in shown)])
+        updates = Updates(
+            thread=self.name,
+            since=since,
+            revision=revision,
+            changes=tuple(shown),
+            text=text,
+            more=sum(change.revision > revision for change in log),
+        )
+        room = self.caps.beside(text, ctx.count_tokens)
+        if text and (room.tokens == 0 or room.chars == 0):
+            return replace(updates, text="", revision=since, changes=())
+        return updates
 
 
 async def _find_current(reading: Reader, scope: Scope, ids: Sequence[str]) -> dict[str, Memory]:
     """Return the memories by id, or instead of each the one that replaced it last."""
-    known: dict[str, Memory] = {}
+    known = {}
     newer: dict[str, str] = {}
     wanted = set(ids)
     while wanted:
@@ -192,25 +202,6 @@ async def _find_current(reading: Reader, scope: Scope, ids: Sequence[str]) -> di
     return current
 
 
-def _is_message(memory: Memory | None) -> bool:
-    """Return whether a memory is what somebody said, and not derived from it or edited."""
-    if memory is None or memory.labels.role is None:
-        return False
-    return memory.revision == 1 and not memory.evidence_ids
-
-
-def _may_show(memory: Memory | None, categories: Collection[str] | None) -> bool:
-    """Return whether a change may be reported; that of an erased memory shows nothing of it.
-
-    Workflows are only for agents that ask for them.
-    """
-    if memory is None:
-        return True
-    if categories is None:
-        return memory.procedural_form != "workflow"
-    return allowlists.canonical(memory.category or memory.kind) in categories
-
-
 async def reserve_header(ctx: Context, query: Query, since: int) -> tuple[Updates, Query]:
     """Return what changed in the thread after a revision, and the query with the room it leaves."""
     place = Place(ctx, query.scope, query.labels)
@@ -224,16 +215,9 @@ async def reserve_header(ctx: Context, query: Query, since: int) -> tuple[Update
 
 def add_header(ctx: Context, query: Query, updates: Updates, answer: Recall) -> Recall:
     """Return the answer with the changes of the thread before its text."""
-    texts = filter(None, (updates.text, answer.text))
-    text = "\n".join(texts)
+    text = "\n".join(filter(None, (updates.text, answer.text)))
     tokens = ctx.count_tokens(text) if updates.text else answer.tokens
-    return replace(
-        answer,
-        query=query,
-        text=text,
-        tokens=tokens,
-        revision=updates.revision,
-    )
+    return replace(answer, query=query, text=text, tokens=tokens, revision=updates.revision)
 
 
 def render_change(event: str, memory: Memory | None) -> str | None:

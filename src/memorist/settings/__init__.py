@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -30,10 +31,20 @@ from pydantic_settings import (
 from ..errors import Misconfigured
 from ..ports import Embedder, EntityDetector, LanguageModel, Reranker
 from ..providers import list_plugins
+from ..types import Memory
 from . import upgrade
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 Url = Annotated[str, Field(pattern="^https?://[^ ]+$")]
+
+
+# The names of our own models, by setting.
+MODELS = {
+    "embedder": ("minilm", "hashing", "none", "openai", "openai:MODEL"),
+    "reranker": ("none", "maxsim", "cross-encoder"),
+    "llm": ("none", "openai:MODEL", "anthropic:MODEL"),
+    "entities": ("rules",),
+}
 
 
 def _milton(name: str) -> AliasChoices:
@@ -41,9 +52,9 @@ def _milton(name: str) -> AliasChoices:
     return AliasChoices(f"MEMORIST_{name}", f"MILTON_{name}")
 
 
-def _model(setting: str, known: str) -> AfterValidator:
+def _model(setting: str) -> AfterValidator:
     """Return a check that a name is one of ours or that of an installed plug-in."""
-    names = known.split(", ")
+    names = MODELS[setting]
 
     def check(value: str) -> str:
         kind, _, rest = value.partition(":")
@@ -85,9 +96,7 @@ class Settings(BaseSettings):
     """Default space of a scope."""
     language: str = "english"
     """Language of texts in Latin script whose words do not tell it, used for stemming."""
-    embedder: Annotated[str, _model("embedder", "minilm, hashing, none, openai, openai:MODEL")] = (
-        "minilm"
-    )
+    embedder: Annotated[str, _model("embedder")] = "minilm"
     """Embedding model: `minilm`, `hashing`, `none`, or `openai:MODEL` (texts are sent to the
     server); `openai` alone is the model of `DEFAULT_MEMORY_EMBEDDING_MODEL`. `open` takes your own
     model here and for `reranker`, `llm` and `entities`: an object, a function, or the name of an
@@ -111,11 +120,11 @@ class Settings(BaseSettings):
     vector_index_from: NonNegativeInt | None = None
     """Number of memories in a scope from which the vector index is used; default: always, with
     pgvector 250,000."""
-    reranker: Annotated[str, _model("reranker", "none, maxsim, cross-encoder")] = "none"
+    reranker: Annotated[str, _model("reranker")] = "none"
     """Model that re-ranks the best candidates, where a profile or a call asks for it."""
     cross_encoder: Path | None = None
     """Folder of a cross-encoder with `model.onnx` and `vocab.txt`."""
-    llm: Annotated[str, _model("llm", "none, openai:MODEL, anthropic:MODEL")] = "none"
+    llm: Annotated[str, _model("llm")] = "none"
     """Language model: `openai:MODEL` (also Ollama, vLLM, llama.cpp) or `anthropic:MODEL`."""
     llm_url: Url | None = None
     """Base URL of the language model, for example `http://localhost:11434/v1`."""
@@ -128,7 +137,7 @@ class Settings(BaseSettings):
     limit."""
     llm_daily_tokens_per_tenant: NonNegativeInt = 2_000_000
     """Tokens per tenant and day."""
-    entities: Annotated[str, _model("entities", "rules")] = "rules"
+    entities: Annotated[str, _model("entities")] = "rules"
     """How names of people, places and things are found in a text, for tags and importance."""
     memory_enabled: bool = True
     """If off, nothing is stored automatically and nothing is recalled; viewing, editing and
@@ -217,16 +226,14 @@ class Settings(BaseSettings):
     spool_dir: Path | None = None
     """Folder of the spool files; default: `data/memory` in `state_dir`."""
 
-    def days_kept(self, category: str | None, level: int) -> float:
-        """Return for how many days a memory of a category and importance level is kept without
-        being used; 0: forever.
-        """
-        if level >= self.ttl_level:
+    def days_kept(self, memory: Memory) -> float:
+        """Return for how many days a memory is kept without being used; 0: forever."""
+        if memory.importance_level >= self.ttl_level:
             return 0
         others = self.ttl_days.get("*", 0)
-        return self.ttl_days.get((category or "").lower(), others)
+        return self.ttl_days.get((memory.category or "").lower(), others)
 
-    @property
+    @cached_property
     def spool_folder(self) -> Path:
         """Folder of the spool files of this database."""
         folder = self.spool_dir or self.state_dir / "data" / "memory"

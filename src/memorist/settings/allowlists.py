@@ -139,12 +139,12 @@ def load(path: Path | None) -> Access:
         raise Misconfigured(f"{path}: {place}: {first['msg']}") from error
     groups = file.categories or Groups()
     custom = groups.custom or []
-    found: dict[str, Category] = {}
+    found = {}
     for category in [*(groups.system or []), *custom]:
         if category.name in found:
             raise Misconfigured(f"{path}: the category {category.name!r} is declared twice")
         found[category.name] = category
-    allowed: dict[str, tuple[str, ...]] = {}
+    allowed = {}
     for agent, names in (file.allowlists or {}).items():
         allowed[agent] = tuple(dict.fromkeys(names or ()))
         for name in allowed[agent]:
@@ -157,22 +157,22 @@ def _read(path: Path) -> Any:
     """Return the contents of a YAML or TOML file."""
     try:
         text = path.read_text("utf-8")
-        data = tomllib.loads(text) if path.suffix == ".toml" else _parse_yaml(text, path)
+        if path.suffix == ".toml":
+            data = tomllib.loads(text)
+        else:
+            import yaml  # type: ignore[import-untyped]
+
+            try:
+                data = yaml.safe_load(text)
+            except yaml.YAMLError as error:
+                why = " ".join(str(error).split())
+                raise Misconfigured(f"{path} is not YAML: {why}") from error
+    except ImportError as error:
+        raise Misconfigured(
+            f'{path} is YAML: pip install "memorist[supervisor]", or write it as TOML'
+        ) from error
     except (OSError, ValueError) as error:
         raise Misconfigured(f"{path} cannot be read: {error}") from error
     if not data:
         raise Misconfigured(f"{path} is empty: it should list categories and allowlists")
     return data
-
-
-def _parse_yaml(text: str, path: Path) -> Any:
-    try:
-        import yaml  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise Misconfigured(
-            f'{path} is YAML: pip install "memorist[supervisor]", or write it as TOML'
-        ) from error
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise Misconfigured(f"{path} is not YAML: {' '.join(str(error).split())}") from error

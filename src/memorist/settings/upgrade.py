@@ -206,8 +206,16 @@ def _run(moves: Sequence[Move]) -> None:
     """Make the renames, or none of them if a check shows that one would fail."""
     try:
         for move in moves:
+            source, folder = move.source, move.target.parent
             with suppress(FileNotFoundError):  # another process has moved it
-                _check(move)
+                if source.is_symlink():
+                    raise OSError(errno.ELOOP, "it is a symbolic link")
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if source.stat().st_dev != folder.stat().st_dev:
+                    raise OSError(errno.EXDEV, "it is on another disk")
+                for each in (source.parent, folder):
+                    if not os.access(each, os.W_OK):
+                        raise OSError(errno.EACCES, f"{each} is not writable")
         for move in moves:
             with suppress(FileNotFoundError):
                 move.source.rename(move.target)
@@ -216,18 +224,6 @@ def _run(moves: Sequence[Move]) -> None:
     except OSError as error:
         why = error.strerror or str(error)
         _warn(f"{move.source} could not be moved to {move.target} ({why}): the old path is used")
-
-
-def _check(move: Move) -> None:
-    """Raise OSError if a rename cannot work, and create the target folder."""
-    if move.source.is_symlink():
-        raise OSError(errno.ELOOP, "it is a symbolic link")
-    move.target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if move.source.stat().st_dev != move.target.parent.stat().st_dev:
-        raise OSError(errno.EXDEV, "it is on another disk")
-    for folder in (move.source.parent, move.target.parent):
-        if not os.access(folder, os.W_OK):
-            raise OSError(errno.EACCES, f"{folder} is not writable")
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from .app import command, decode
 from .output import note, progress
 
 if TYPE_CHECKING:
-    from ...manage.import_files import ImportReport
+    from ...manage.import_export import ImportReport
 
 BATCH = 64  # lines imported together: few enough for a moving progress bar
 MANY_TASKS = 8  # of extraction that wait after an import, each for up to 64 lines

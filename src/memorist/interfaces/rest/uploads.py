@@ -20,7 +20,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from ...errors import MemoristError
-from ...manage.import_files import ImportReport
+from ...manage.import_export import ImportReport
 from ...readers import FORMATS
 from ...scoped import ScopedClient
 from ...types import frozen

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .embedders import check_vectors
-from .errors import (
+from ..embedders import check_vectors
+from ..errors import (
     BadModelAnswer,
     EmbedderUnavailable,
     MemoristError,
@@ -27,18 +27,24 @@ from .errors import (
     ModelUnavailable,
     ProviderFailed,
 )
-from .llms import CheckedModel, ModelReply, Tries, likely_cost, max_cost, with_schema
-from .ports import Embedder, Vectors
-from .providers import list_plugins
-from .providers.onnx import WorkerThread
-from .text.entities import Entity
-from .text.prompts import ModelAnswer, Prompt
+from ..llms import CheckedModel, ModelReply, Tries, likely_cost, max_cost, with_schema
+from ..ports import Embedder, Vectors
+from ..providers import list_plugins
+from ..providers.onnx import WorkerThread
+from ..text.entities import Entity
+from ..text.prompts import ModelAnswer, Prompt
+from . import MODELS
 
 METHODS = {"embedder": "encode_batch", "llm": "answer", "reranker": "score", "entities": "detect"}
 FAILURES = {"embedder": EmbedderUnavailable, "llm": ModelUnavailable}  # what its errors become
 PROBE = "Ana moved to Lisbon in May and drinks green tea."  # changing it renames nameless models
 CLOSE_SECONDS = 5.0  # how long closing waits for a running call
 LARGEST = 4  # numbers of a vector that tell one model from another
+
+
+async def _wait(made: Any) -> Any:
+    """Return what a function returned, or what that results in."""
+    return await made if inspect.isawaitable(made) else made
 
 
 class CustomCall:
@@ -59,7 +65,9 @@ class CustomCall:
                 f"Setting {setting!r}: pass a name, a function or an object with the method"
                 f" {METHODS[setting]!r}, not {what}"
             )
-        self.name = self._find_name()
+        names = [getattr(given, each, None) for each in ("model", "name", "__qualname__")]
+        named = [name for name in names if isinstance(name, str) and name]
+        self.name: str = [*named, type(given).__qualname__][0]
         self._failure = FAILURES.get(setting, ProviderFailed)
         closed = self._failure(f"{self.name} is closed")
         self._thread = WorkerThread(f"memorist-{setting}", closed)
@@ -69,8 +77,7 @@ class CustomCall:
         try:
             if inspect.iscoroutinefunction(self._function):
                 return await self._function(*arguments)
-            made = await self._thread.run(self._function, *arguments)
-            return await made if inspect.isawaitable(made) else made
+            return await _wait(await self._thread.run(self._function, *arguments))
         except MemoristError:
             raise
         except Exception as error:  # its text may quote what was sent, so it is only the cause
@@ -83,23 +90,25 @@ class CustomCall:
                 await self._thread.close()
         close = getattr(self.given, "close", None)
         if self._closes and callable(close):
-            done = close()
-            if inspect.isawaitable(done):
-                await done
-
-    def _find_name(self) -> str:
-        for attribute in ("model", "name", "__qualname__"):
-            found = getattr(self.given, attribute, None)
-            if isinstance(found, str) and found:
-                return found
-        return type(self.given).__qualname__
+            await _wait(close())
 
 
-class CustomEmbedder:
+class CustomModel:
+    """A model that the caller brings."""
+
+    def __init__(self, call: CustomCall) -> None:
+        self._call = call
+        self.name = call.name
+
+    async def close(self) -> None:
+        await self._call.close()
+
+
+class CustomEmbedder(CustomModel):
     """An Embedder of the caller. Without a `model` of its own it is named by what it returns."""
 
     def __init__(self, call: CustomCall, model: str, dimensions: int) -> None:
-        self._call = call
+        super().__init__(call)
         self.model = model
         self.dimensions = dimensions
 
@@ -136,12 +145,7 @@ class CustomEmbedder:
         """Delete what the caller's object has cached of these texts, if it can."""
         forget = getattr(self._call.given, "forget", None)
         if callable(forget):
-            done = forget(texts)
-            if inspect.isawaitable(done):
-                await done
-
-    async def close(self) -> None:
-        await self._call.close()
+            await _wait(forget(texts))
 
 
 def fingerprint(vector: Vectors) -> str:
@@ -158,12 +162,8 @@ def fingerprint(vector: Vectors) -> str:
     return f"{len(vector)}-{digest.hexdigest()}"
 
 
-class CustomReranker:
+class CustomReranker(CustomModel):
     """A Reranker of the caller."""
-
-    def __init__(self, call: CustomCall) -> None:
-        self._call = call
-        self.name = call.name
 
     async def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return how well each text answers, in [0, 1] and in order. Raises ProviderFailed."""
@@ -184,16 +184,9 @@ class CustomReranker:
             )
         return scores
 
-    async def close(self) -> None:
-        await self._call.close()
 
-
-class CustomDetector:
+class CustomDetector(CustomModel):
     """An EntityDetector of the caller; a function gets one text at a time."""
-
-    def __init__(self, call: CustomCall) -> None:
-        self._call = call
-        self.name = call.name
 
     async def detect(self, texts: Sequence[str]) -> list[list[Entity]]:
         """Return the names in each text. Raises ProviderFailed."""
@@ -201,33 +194,28 @@ class CustomDetector:
             found = await self._call(list(texts))
         else:
             found = [await self._call(text) for text in texts]
+        read: list[list[Entity]] = []
         try:
-            return [_read_names(names) for _, names in zip(texts, found, strict=True)]
+            for _, names in zip(texts, found, strict=True):
+                read.append([])
+                for name in names:
+                    text, confidence = (name, 1.0) if isinstance(name, str) else name
+                    if not isinstance(text, str) or not 0 <= confidence <= 1:
+                        raise ValueError("not a name")
+                    if text.strip():
+                        read[-1].append(Entity(text.strip(), float(confidence)))
+            return read
         except (TypeError, ValueError) as error:
             raise BadModelAnswer(
                 f"{self.name} has to return names, or pairs of a name and a confidence, per text"
             ) from error
 
-    async def close(self) -> None:
-        await self._call.close()
 
-
-def _read_names(names: Iterable[Any]) -> list[Entity]:
-    found = []
-    for name in names:
-        text, confidence = (name, 1.0) if isinstance(name, str) else name
-        if not isinstance(text, str) or not 0 <= confidence <= 1:
-            raise ValueError("not a name")
-        if text.strip():
-            found.append(Entity(text.strip(), float(confidence)))
-    return found
-
-
-class CustomModel(CheckedModel):
+class CustomLanguageModel(CustomModel, CheckedModel):
     """A LanguageModel of the caller; a function gets one prompt as text, and returns text."""
 
     def __init__(self, call: CustomCall, timeout: float) -> None:
-        super().__init__(call.name, timeout)
+        CheckedModel.__init__(self, call.name, timeout)
         self._call = call
 
     async def answer(self, ask: Prompt) -> ModelAnswer:
@@ -249,15 +237,17 @@ class CustomModel(CheckedModel):
         tries.append(likely_cost(ask, text, (0, 0)))
         return ModelReply(text, (0, 0), is_cut=False)
 
-    async def close(self) -> None:
-        await self._call.close()
 
+def find_call(setting: str, given: Any) -> CustomCall | None:
+    """Return the caller's own model, or that of an installed plug-in; None for a name of ours.
 
-def find_call(setting: str, given: Any) -> CustomCall:
-    """Return the caller's own model, or that of an installed plug-in. Raises Misconfigured."""
+    Raises Misconfigured.
+    """
     if not isinstance(given, str):
         return CustomCall(setting, given)
     kind, _, rest = given.partition(":")
+    if kind in {name.partition(":")[0] for name in MODELS[setting]}:
+        return None
     try:
         build = list_plugins(setting)[kind].load()
         return CustomCall(setting, build(rest) if rest else build(), closes=True)
