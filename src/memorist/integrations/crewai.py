@@ -12,12 +12,10 @@ from typing import Any, Literal
 
 from ..errors import MissingExtra, NotFound, Refused
 from ..ingest import validation
-from ..scoped import ScopedClient
-from ..sync import BlockingScope
 from ..text.clock import utcnow
 from ..types import Hit, Message
 from ..types import Memory as Stored
-from . import Bridge
+from . import AnyScope, Bridge
 
 try:
     import crewai  # noqa: F401
@@ -45,7 +43,7 @@ class MemoristMemory(Memory):
     Refused if a text may not be stored.
     """
 
-    def __init__(self, scope: ScopedClient | BlockingScope, **options: Any) -> None:
+    def __init__(self, scope: AnyScope, **options: Any) -> None:
         super().__init__(storage=Records(scope), embedder=_no_vectors, **options)
 
     def remember(self, content: str, *args: Any, **options: Any) -> MemoryRecord | None:
@@ -124,7 +122,7 @@ class MemoristMemory(Memory):
 class Records:
     """The memories of a scope as records of CrewAI: what `Memory` calls of its storage."""
 
-    def __init__(self, scope: ScopedClient | BlockingScope) -> None:
+    def __init__(self, scope: AnyScope) -> None:
         self._bridge = Bridge(scope)
         self._scope = self._bridge.scope
 

@@ -13,7 +13,7 @@ from ..errors import InvalidInput, MissingExtra
 from ..sync import Blocking
 from ..text import clock
 from ..types import Hit
-from . import Bridge
+from . import Adapter, Bridge, on_loop
 
 try:
     import google.adk  # noqa: F401
@@ -29,7 +29,7 @@ from google.genai.types import Content, Part
 __all__ = ["MemoristMemoryService"]
 
 
-class MemoristMemoryService(BaseMemoryService):
+class MemoristMemoryService(Adapter, BaseMemoryService):
     """The memories of all users of ADK applications: a user is a user, an application is a space.
 
     A search returns at most `limit` memories, and none if nothing answers the query;
@@ -44,7 +44,7 @@ class MemoristMemoryService(BaseMemoryService):
         min_confidence: float | None = None,
     ) -> None:
         self._memory = memory._inner if isinstance(memory, Blocking) else memory
-        self._bridge = Bridge(memory.scope("google-adk"))  # the same event loop for all users
+        self._loop = Bridge(memory.scope("google-adk"))  # the same event loop for all users
         self._limit = limit
         self._min_confidence = min_confidence
 
@@ -57,6 +57,7 @@ class MemoristMemoryService(BaseMemoryService):
             session_id=session.id,
         )
 
+    @on_loop
     async def add_events_to_memory(
         self,
         *,
@@ -71,8 +72,9 @@ class MemoristMemoryService(BaseMemoryService):
         messages = _to_messages(events, session_id, longest)
         if messages:
             scope = self._memory.scope(user_id, app_name, session=session_id)
-            await self._bridge.wait(scope.remember(messages, metadata=custom_metadata))
+            await scope.remember(messages, metadata=custom_metadata)
 
+    @on_loop
     async def add_memory(
         self,
         *,
@@ -88,10 +90,9 @@ class MemoristMemoryService(BaseMemoryService):
             if not text:
                 raise InvalidInput("A memory must have text: images and files are not stored")
             metadata = {**each.custom_metadata, **(custom_metadata or {})}
-            await self._bridge.wait(
-                scope.remember(text, at=each.timestamp, metadata=metadata or None)
-            )
+            await scope.remember(text, at=each.timestamp, metadata=metadata or None)
 
+    @on_loop
     async def search_memory(
         self, *, app_name: str, user_id: str, query: str
     ) -> SearchMemoryResponse:
@@ -99,11 +100,10 @@ class MemoristMemoryService(BaseMemoryService):
         if not query.strip():
             return SearchMemoryResponse()
         scope = self._memory.scope(user_id, app_name)
-        found = await self._bridge.wait(
-            scope.recall(query, limit=self._limit, min_confidence=self._min_confidence)
-        )
+        found = await scope.recall(query, limit=self._limit, min_confidence=self._min_confidence)
         return SearchMemoryResponse(memories=[_to_entry(hit) for hit in found.hits])
 
+    @on_loop
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None
     ) -> None:
@@ -111,7 +111,7 @@ class MemoristMemoryService(BaseMemoryService):
         if memory_id is None:
             raise InvalidInput("Deleting a memory needs its id, as `search_memory` returns it")
         scope = self._memory.scope(user_id, app_name)
-        await self._bridge.wait(scope.forget(memory_id))
+        await scope.forget(memory_id)
 
 
 def _to_messages(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..errors import MissingExtra
 from ..manage.turn_context import BUDGET
 from ..readers.provider_messages import text_of
 from ..scoped import ScopedClient
-from ..sync import BlockingScope
-from . import Bridge, ChatSession, Turn, remember_turns
+from . import Adapter, AnyScope, Bridge, ChatSession, Turn, on_loop, remember_turns, with_session
 
 try:
     import pydantic_ai  # noqa: F401
@@ -31,8 +29,6 @@ from pydantic_ai.messages import (
 from pydantic_ai.run import AgentRunResult
 
 __all__ = ["MemoristCapability", "MemoristHistory"]
-
-AnyScope = ScopedClient | BlockingScope
 
 
 class MemoristCapability(AbstractCapability[Any]):
@@ -106,13 +102,11 @@ class MemoristCapability(AbstractCapability[Any]):
         """Return the scope of a run; its session is the conversation if the scope names none."""
         found = self._scope
         bridge = found if isinstance(found, Bridge) else Bridge(found(ctx))
-        inner = bridge.scope
-        session = inner.labels.session or ctx.conversation_id
-        labels = replace(inner.labels, session=session)
-        return bridge, ScopedClient(inner.ctx, inner.scope, labels, inner.offline)
+        session = bridge.scope.labels.session or ctx.conversation_id
+        return bridge, with_session(bridge.scope, session)
 
 
-class MemoristHistory:
+class MemoristHistory(Adapter):
     """The messages of one conversation, for `message_history`. Nothing is remembered of them:
     `MemoristCapability` does that.
 
@@ -120,23 +114,27 @@ class MemoristHistory:
     """
 
     def __init__(self, session_id: str, scope: AnyScope) -> None:
-        self._bridge = Bridge(scope)
-        self._kept = ChatSession(self._bridge.scope, "pydantic-ai", session_id, remember=False)
+        self._loop = Bridge(scope)
+        self._kept = ChatSession(self._loop.scope, "pydantic-ai", session_id, remember=False)
 
+    @on_loop
     async def load(self, limit: int | None = None) -> list[ModelMessage]:
         """Return the messages, or the last `limit` of them, oldest first."""
-        found = await self._bridge.wait(self._kept.last(limit))
-        messages: list[ModelMessage] = ModelMessagesTypeAdapter.validate_python(found)
+        messages: list[ModelMessage] = ModelMessagesTypeAdapter.validate_python(
+            await self._kept.last(limit)
+        )
         return messages
 
+    @on_loop
     async def add(self, messages: Sequence[ModelMessage]) -> None:
         """Append messages, as `result.new_messages()` returns them."""
         items = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
-        await self._bridge.wait(self._kept.add(items, ()))
+        await self._kept.add(items, ())
 
+    @on_loop
     async def clear(self) -> None:
         """Delete the messages."""
-        await self._bridge.wait(self._kept.transcript.clear())
+        await self._kept.transcript.clear()
 
 
 def _turns(messages: Iterable[ModelMessage]) -> list[Turn]:

@@ -155,6 +155,17 @@ async def test_a_damaged_line_of_a_transcript_is_named_and_the_rest_read(
     assert CELLO in await stored(ana)
 
 
+async def test_a_damaged_day_of_slack_leaves_the_days_after_it(
+    ana: ScopedClient, files: Path
+) -> None:
+    path = write("slack", files)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("general/2023-11-13.json", '[{"type": "message", "ts": "1699900000", "t')
+    report = await ana.import_files(path)
+    assert report.skipped.pop(next(each for each in report.skipped if "damaged" in each)) == 1
+    assert {"I play the cello.", "Nice, Ana!"} <= set(await stored(ana))
+
+
 async def test_only_what_is_new_since_a_date_is_imported(ana: ScopedClient, files: Path) -> None:
     report = await ana.import_files(write("chatgpt", files), since="2023-11-01")
     assert list(await stored(ana)) == [CELLO]
@@ -250,7 +261,7 @@ async def test_an_empty_file_and_a_wrong_format_say_so(ana: ScopedClient, files:
         await ana.import_files(write("chatgpt", files), from_="slack")
 
 
-JUNK = (None, 0, -1, 3.5, True, "", "x", [], {}, [None], [1], {"a": None}, [[]])
+JUNK = (None, 0, -1, 3.5, 10**400, True, "", "x", [], {}, [None], [1], {"a": None}, [[]])
 
 
 def spoil(value: Any, chance: random.Random) -> Any:

@@ -39,11 +39,10 @@ from ...ports import IndexRow, Vectors
 from ...retrieve.features import SnapshotSearch
 from ...retrieve.profiles import DEFAULT
 from ...retrieve.question import understand
-from ...scoped import ScopedClient
 from ...storage.documents import Document, DocumentKey, Documents, IndexedText
-from ...sync import Blocking, BlockingScope, verb
+from ...sync import Blocking, verb
 from ...text import clock, normalize, tokens
-from .. import Bridge
+from .. import Adapter, AnyScope, Bridge
 
 _MOST_MINUTES = 60 * 24 * 36_500
 _MOST_BYTES = 1_000
@@ -68,7 +67,7 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-class MemoristStore(BaseStore):
+class MemoristStore(Adapter, BaseStore):
     """Stores items in one scope and searches them with the embedding model of the memory.
 
     `fields` are the paths whose text is indexed if a put names none; an empty list indexes nothing.
@@ -81,7 +80,7 @@ class MemoristStore(BaseStore):
 
     def __init__(
         self,
-        scope: ScopedClient | BlockingScope,
+        scope: AnyScope,
         *,
         fields: Sequence[str] = ("$",),
         ttl: TTLConfig | None = None,
@@ -89,7 +88,6 @@ class MemoristStore(BaseStore):
     ) -> None:
         self.ttl_config = ttl
         self.index_config = index
-        self._inner = self  # `verb` runs its async methods on the loop
         self._loop = Bridge(scope)
         self._ctx = self._loop.scope.ctx
         self._items = Documents(self._ctx.store, scope.scope)
