@@ -13,8 +13,8 @@ from typing import Any, Literal
 from ..errors import MissingExtra, NotFound, Refused
 from ..ingest import validation
 from ..text.clock import utcnow
-from ..types import Hit, Message
 from ..types import Memory as Stored
+from ..types import Message
 from . import AnyScope, Bridge
 
 try:
@@ -44,7 +44,10 @@ class MemoristMemory(Memory):
     """
 
     def __init__(self, scope: AnyScope, **options: Any) -> None:
-        super().__init__(storage=Records(scope), embedder=_no_vectors, **options)
+        # The memory computes the vectors.
+        super().__init__(
+            storage=Records(scope), embedder=lambda texts: [[]] * len(texts), **options
+        )
 
     def remember(self, content: str, *args: Any, **options: Any) -> MemoryRecord | None:
         """Store a text. Return its record, or None if this memory is read-only."""
@@ -143,13 +146,22 @@ class Records:
             if outcome.status in ("refused", "skipped") and not outcome.ids:
                 raise Refused(f"{text[:60]!r} was not stored: {outcome.reason}")
             record = self.get_record(outcome.ids[0]) if outcome.ids else None
-            records.append(record or _pending(text, metadata))
+            if record is None:  # it is stored when the database is available again
+                path = metadata[KEY]["scope"]
+                record = MemoryRecord(content=text, scope=path, created_at=utcnow())
+            records.append(record)
         return records
 
     def recall(self, query: str, where: Where, limit: int) -> list[MemoryMatch]:
         """Return what answers a question."""
         found = self._bridge.run(self._scope.recall(query, limit=limit, where=where))
-        return [_to_match(hit) for hit in found.hits]
+        matches = []
+        for hit in found.hits:
+            sure = hit.relevance if hit.confidence is None else hit.confidence
+            score = min(1.0, max(0.0, sure))
+            record = _to_record(hit.memory)
+            matches.append(MemoryMatch(record=record, score=score, match_reasons=list(hit.parts)))
+        return matches
 
     def delete(
         self,
@@ -197,13 +209,10 @@ class Records:
         """Return what a path holds, with all paths below it."""
         found = self._bridge.run(self._list(scope))
         times = [record.created_at for record in found]
-        categories: set[str] = set()
-        for record in found:
-            categories.update(record.categories)
         return ScopeInfo(
             path=scope,
             record_count=len(found),
-            categories=sorted(categories),
+            categories=sorted(_count_categories(found)),
             oldest_record=min(times, default=None),
             newest_record=max(times, default=None),
             child_scopes=_children(found, scope),
@@ -215,10 +224,7 @@ class Records:
 
     def list_categories(self, scope_prefix: str | None = None) -> dict[str, int]:
         """Return how many records each category has."""
-        counts: Counter[str] = Counter()
-        for record in self._bridge.run(self._list(scope_prefix)):
-            counts.update(record.categories)
-        return dict(counts)
+        return dict(_count_categories(self._bridge.run(self._list(scope_prefix))))
 
     def count(self, scope_prefix: str | None = None) -> int:
         return len(self._bridge.run(self._list(scope_prefix)))
@@ -278,6 +284,10 @@ def describe(
     }
 
 
+def _count_categories(records: Sequence[MemoryRecord]) -> Counter[str]:
+    return Counter(name for record in records for name in record.categories)
+
+
 def _children(records: Sequence[MemoryRecord], parent: str) -> list[str]:
     """Return the paths right below a path that records are in."""
     start = parent.rstrip("/") + "/"
@@ -304,20 +314,3 @@ def _to_record(memory: Stored) -> MemoryRecord:
         source=about.get("source"),
         private=about.get("private", False),
     )
-
-
-def _pending(text: str, metadata: Mapping[str, Any]) -> MemoryRecord:
-    """Return the record of a text that is stored when the database is available again."""
-    about = metadata[KEY]
-    return MemoryRecord(content=text, scope=about["scope"], created_at=utcnow())
-
-
-def _to_match(hit: Hit) -> MemoryMatch:
-    sure = hit.relevance if hit.confidence is None else hit.confidence
-    score = min(1.0, max(0.0, sure))
-    return MemoryMatch(record=_to_record(hit.memory), score=score, match_reasons=list(hit.parts))
-
-
-def _no_vectors(texts: Sequence[str]) -> list[list[float]]:
-    """Stand in for the embedder of CrewAI: the memory computes the vectors."""
-    return [[] for _ in texts]

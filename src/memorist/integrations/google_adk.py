@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from ..client import Client
 from ..errors import InvalidInput, MissingExtra
 from ..sync import Blocking
 from ..text import clock
-from ..types import Hit
+from ..types import Message
 from . import Adapter, Bridge, on_loop
 
 try:
@@ -67,9 +66,24 @@ class MemoristMemoryService(Adapter, BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Remember the texts of events, with the metadata. An event counts once in a session."""
-        longest = self._memory.settings.max_text_chars
-        messages = _to_messages(events, session_id, longest)
+        """Remember the texts of events, with the metadata. An event counts once in a session.
+
+        Drafts, and texts that are too long to be stored, are left out.
+        """
+        messages = []
+        for event in events:
+            text = _to_text(event.content)
+            if event.partial or not 0 < len(text) <= self._memory.settings.max_text_chars:
+                continue
+            is_user = event.author == "user"
+            message = Message(
+                content=text,
+                role="user" if is_user else "assistant",
+                name=None if is_user else event.author,
+                id=f"{session_id or ''}/{event.id}" if event.id else None,
+                at=datetime.fromtimestamp(event.timestamp, UTC),
+            )
+            messages.append(message)
         if messages:
             scope = self._memory.scope(user_id, app_name, session=session_id)
             await scope.remember(messages, metadata=custom_metadata)
@@ -101,7 +115,18 @@ class MemoristMemoryService(Adapter, BaseMemoryService):
             return SearchMemoryResponse()
         scope = self._memory.scope(user_id, app_name)
         found = await scope.recall(query, limit=self._limit, min_confidence=self._min_confidence)
-        return SearchMemoryResponse(memories=[_to_entry(hit) for hit in found.hits])
+        entries = []
+        for memory in found.memories:
+            role = "user" if memory.labels.role in (None, "user") else "model"
+            entry = MemoryEntry(
+                id=memory.id,
+                content=Content(role=role, parts=[Part(text=memory.text)]),
+                author=memory.speaker,
+                timestamp=clock.iso(memory.occurred_at or memory.created_at),
+                custom_metadata=dict(memory.metadata),
+            )
+            entries.append(entry)
+        return SearchMemoryResponse(memories=entries)
 
     @on_loop
     async def delete_memory(
@@ -114,41 +139,8 @@ class MemoristMemoryService(Adapter, BaseMemoryService):
         await scope.forget(memory_id)
 
 
-def _to_messages(
-    events: Sequence[Event], session_id: str | None, longest: int
-) -> list[dict[str, Any]]:
-    """Return what was said in events: texts, but not calls of functions, thoughts or drafts, and
-    not what is too long to be stored."""
-    messages = []
-    for event in events:
-        text = _to_text(event.content)
-        if event.partial or not 0 < len(text) <= longest:
-            continue
-        message = {
-            "content": text,
-            "role": "user" if event.author == "user" else "assistant",
-            "id": f"{session_id or ''}/{event.id}" if event.id else None,
-            "at": datetime.fromtimestamp(event.timestamp, UTC),
-        }
-        if event.author != "user":
-            message["name"] = event.author
-        messages.append(message)
-    return messages
-
-
 def _to_text(content: Content | None) -> str:
+    """Return the texts of a content, but not calls of functions or thoughts."""
     parts = [] if content is None else content.parts or []
     texts = [part.text for part in parts if part.text and not part.thought]
     return "\n".join(texts).strip()
-
-
-def _to_entry(hit: Hit) -> MemoryEntry:
-    memory = hit.memory
-    role = "user" if memory.labels.role in (None, "user") else "model"
-    return MemoryEntry(
-        id=memory.id,
-        content=Content(role=role, parts=[Part(text=memory.text)]),
-        author=memory.speaker,
-        timestamp=clock.iso(memory.occurred_at or memory.created_at),
-        custom_metadata=dict(memory.metadata),
-    )

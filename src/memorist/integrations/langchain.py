@@ -14,7 +14,7 @@ from ..readers.provider_messages import text_of
 from ..retrieve.profiles import Profile
 from ..sync import verb
 from ..text import normalize
-from ..types import Draft, Hit, Memory
+from ..types import Draft, Memory
 from . import Adapter, AnyScope, Bridge, ChatSession, on_loop
 
 try:
@@ -68,23 +68,22 @@ class MemoristRetriever(Adapter, BaseRetriever):
             where=self.where,
             min_confidence=self.min_confidence,
         )
-        return [_to_result(hit) for hit in found.hits]
+        documents = []
+        for hit in found.hits:
+            memory = hit.memory
+            told = memory.occurred_at or memory.created_at
+            metadata = {
+                **memory.metadata,
+                "score": hit.score,
+                "confidence": hit.confidence,
+                "kind": memory.kind,
+                "speaker": memory.speaker,
+                "at": told.isoformat(),
+            }
+            documents.append(Document(id=memory.id, page_content=memory.text, metadata=metadata))
+        return documents
 
     _get_relevant_documents = verb(_aget_relevant_documents)
-
-
-def _to_result(hit: Hit) -> Document:
-    memory = hit.memory
-    told = memory.occurred_at or memory.created_at
-    own = {
-        "score": hit.score,
-        "confidence": hit.confidence,
-        "kind": memory.kind,
-        "speaker": memory.speaker,
-        "at": told.isoformat(),
-    }
-    metadata = {**memory.metadata, **own}
-    return Document(id=memory.id, page_content=memory.text, metadata=metadata)
 
 
 class MemoristChatMessageHistory(Adapter, BaseChatMessageHistory):

@@ -55,7 +55,16 @@ class MemoristCapability(AbstractCapability[Any]):
 
     def get_instructions(self) -> Any:
         """Return a function that adds what is known for the prompt."""
-        return self._recall_for_prompt
+
+        async def recall_for_prompt(ctx: RunContext[Any]) -> str:
+            asked = text_of(ctx.prompt)
+            if not asked.strip():
+                return ""
+            bridge, scope = self._open(ctx)
+            found = await bridge.wait(scope.context(asked, budget=self._budget))
+            return found.prompt()
+
+        return recall_for_prompt
 
     def get_toolset(self) -> Any:
         """Return the tools of the agent: to search the memory and to save something in it."""
@@ -89,14 +98,6 @@ class MemoristCapability(AbstractCapability[Any]):
         bridge, scope = self._open(ctx)
         receipt = await bridge.wait(scope.remember({"role": "assistant", "content": text}))
         return "; ".join(outcome.reason or outcome.status for outcome in receipt.outcomes)
-
-    async def _recall_for_prompt(self, ctx: RunContext[Any]) -> str:
-        asked = text_of(ctx.prompt)
-        if not asked.strip():
-            return ""
-        bridge, scope = self._open(ctx)
-        found = await bridge.wait(scope.context(asked, budget=self._budget))
-        return found.prompt()
 
     def _open(self, ctx: RunContext[Any]) -> tuple[Bridge, ScopedClient]:
         """Return the scope of a run; its session is the conversation if the scope names none."""

@@ -131,7 +131,8 @@ def find(path: Path, named: str = "auto") -> FilesByFormat:
         name = detect(source)
         if named != "auto":
             # A folder has other files beside those of the format.
-            name = named if name == named or len(sources) == 1 or _is_note(named, source) else None
+            is_note = named in _MARKDOWN and notes.is_markdown(source)
+            name = named if name == named or len(sources) == 1 or is_note else None
         if name is None:
             found.unknown.append(source)
         else:
@@ -145,10 +146,6 @@ def find(path: Path, named: str = "auto") -> FilesByFormat:
     raise InvalidInput(
         f"{path.name!r} has no known format: name it with --from, one of {', '.join(FORMATS)}"
     )
-
-
-def _is_note(named: str, source: Source) -> bool:
-    return named in _MARKDOWN and notes.is_markdown(source)
 
 
 def read(found: FilesByFormat, how: ImportRun) -> Iterator[tuple[str, Draft | Skipped]]:

@@ -42,7 +42,7 @@ from ...retrieve.question import understand
 from ...storage.documents import Document, DocumentKey, Documents, IndexedText
 from ...sync import Blocking, verb
 from ...text import clock, normalize, tokens
-from .. import Adapter, AnyScope, Bridge
+from .. import Adapter, AnyScope, Bridge, on_loop
 
 _MOST_MINUTES = 60 * 24 * 36_500
 _MOST_BYTES = 1_000
@@ -117,28 +117,21 @@ class MemoristStore(Adapter, BaseStore):
             scope = memory.scope(user, space, tenant)
             yield cls(scope, fields=fields, ttl=ttl, index=index)
 
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Answer the reads with the state before the batch, then apply the writes, all or none."""
-        return await self._loop.wait(self._batch(list(ops)))
-
-    batch = verb(abatch)
-
+    @on_loop
     async def asweep_ttl(self) -> int:
         """Delete expired items and return how many. Every write does the same."""
-        now = self._ctx.clock()
-        return await self._loop.wait(self._items.sweep(now))
+        return await self._items.sweep(self._ctx.clock())
 
-    def sweep_ttl(self) -> Any:
+    def sweep_ttl(self, *_: Any, **__: Any) -> Any:
         """Do the same, or return an awaitable on the event loop of an async scope."""
         return self._loop.run_or_await(self.asweep_ttl())
 
-    def start_ttl_sweeper(self, *_: Any, **__: Any) -> Any:
-        """Sweep once. No thread is needed: see `asweep_ttl`."""
-        return self.sweep_ttl()
+    start_ttl_sweeper = stop_ttl_sweeper = sweep_ttl  # no thread is needed
 
-    stop_ttl_sweeper = start_ttl_sweeper
-
-    async def _batch(self, ops: Sequence[Op]) -> list[Result]:
+    @on_loop
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Answer the reads with the state before the batch, then apply the writes, all or none."""
+        ops = list(ops)
         for op in ops:
             validate_op_namespace(op)
         now = self._ctx.clock()
@@ -172,6 +165,8 @@ class MemoristStore(Adapter, BaseStore):
         if puts:
             await self._change(puts, now)
         return results
+
+    batch = verb(abatch)
 
     async def _search(
         self,
