@@ -186,10 +186,24 @@ def read_letta(source: Source, how: ImportRun) -> Items:
         if not isinstance(file, dict):
             yield Skipped("not an agent file")
             continue
+        agents = list(map(as_object, as_list(file.get("agents"))))
         yield from _read_letta_notes(file)
-        agents = file.get("agents")
-        for agent in map(as_object, agents if isinstance(agents, list) else [file]):
-            yield from _read_letta_agent(agent)
+        for agent in agents:
+            yield from _read_letta_notes({**agent, "blocks": None})  # the file has them
+        for agent in agents or [file]:
+            session = f"letta:{agent.get('id') or digest(agent.get('name'))}"
+            for number, said in enumerate(_list(agent, "messages")):
+                role = said.get("role")
+                if role not in SPEAKERS:
+                    yield skip_role(role)
+                    continue
+                yield message(
+                    text_of(said.get("content")),
+                    id=f"letta:{said.get('id') or digest(session, number)}",
+                    session=session,
+                    role=role,
+                    at=moment(said.get("created_at")),
+                )
 
 
 def _read_letta_notes(file: dict[str, Any]) -> Items:
@@ -204,23 +218,6 @@ def _read_letta_notes(file: dict[str, Any]) -> Items:
         text = str(passage.get("text") or "")
         id = passage.get("id") or digest(text)
         yield note(text, id=f"letta:{id}", at=moment(passage.get("created_at")))
-
-
-def _read_letta_agent(agent: dict[str, Any]) -> Items:
-    yield from _read_letta_notes({name: agent[name] for name in agent if name != "blocks"})
-    session = f"letta:{agent.get('id') or digest(agent.get('name'))}"
-    for number, said in enumerate(_list(agent, "messages")):
-        role = said.get("role")
-        if role not in SPEAKERS:
-            yield skip_role(role)
-            continue
-        yield message(
-            text_of(said.get("content")),
-            id=f"letta:{said.get('id') or digest(session, number)}",
-            session=session,
-            role=role,
-            at=moment(said.get("created_at")),
-        )
 
 
 def _list(of: Mapping[str, Any], *names: str) -> Iterator[dict[str, Any]]:

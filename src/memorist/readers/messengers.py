@@ -70,8 +70,7 @@ def read_slack(source: Source, how: ImportRun) -> Items:
 
 def read_discord(source: Source, how: ImportRun) -> Items:
     """Read a channel that DiscordChatExporter saved as JSON."""
-    channel = next(read_items(source, how, "channel.id"), None)
-    how.read -= source.size
+    channel = next(read_items(source, ImportRun(), "channel.id"), None)
     for said in map(as_object, read_items(source, how, "messages.item")):
         author = as_object(said.get("author"))
         if author.get("isBot"):
