@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from ..errors import MissingExtra, NotFound, Refused
 from ..ingest import validation
+from ..sync import BlockingScope
 from ..text.clock import utcnow
 from ..types import Memory as Stored
 from ..types import Message
@@ -126,8 +127,8 @@ class Records:
     """The memories of a scope as records of CrewAI: what `Memory` calls of its storage."""
 
     def __init__(self, scope: AnyScope) -> None:
-        self._bridge = Bridge(scope)
-        self._scope = self._bridge.scope
+        bridge: Any = Bridge(scope)
+        self._scope = BlockingScope(bridge.scope, bridge)
 
     def remember(
         self,
@@ -139,8 +140,7 @@ class Records:
         """Store texts and return their records. Raises Refused, naming the first that was not."""
         role = self._scope.labels.role or "assistant"
         said = [Message(content=text, role=role, name=agent) for text in texts]
-        storing = self._scope.remember(said, metadata=metadata, importance=importance)
-        receipt = self._bridge.run(storing)
+        receipt = self._scope.remember(said, metadata=metadata, importance=importance)
         records = []
         for text, outcome in zip(texts, receipt.outcomes, strict=True):
             if outcome.status in ("refused", "skipped") and not outcome.ids:
@@ -154,7 +154,7 @@ class Records:
 
     def recall(self, query: str, where: Where, limit: int) -> list[MemoryMatch]:
         """Return what answers a question."""
-        found = self._bridge.run(self._scope.recall(query, limit=limit, where=where))
+        found = self._scope.recall(query, limit=limit, where=where)
         matches = []
         for hit in found.hits:
             sure = hit.relevance if hit.confidence is None else hit.confidence
@@ -179,23 +179,21 @@ class Records:
             where["ids"] = record_ids
         if older_than is not None:
             where["created_before"] = validation.moment(older_than)
-        done = self._bridge.run(self._scope.forget_where(where=where, dry_run=False))
-        return len(done.ids)
+        return len(self._scope.forget_where(where=where, dry_run=False).ids)
 
     def update(self, record: MemoryRecord) -> None:
         """Change a record."""
         about = describe(record.scope, record.categories, record.source, private=record.private)
-        editing = self._scope.edit(
+        self._scope.edit(
             record.id,
             record.content,
             metadata={**record.metadata, KEY: about},
             importance=record.importance,
         )
-        self._bridge.run(editing)
 
     def get_record(self, record_id: str) -> MemoryRecord | None:
         try:
-            return _to_record(self._bridge.run(self._scope.get(record_id)))
+            return _to_record(self._scope.get(record_id))
         except NotFound:
             return None
 
@@ -203,11 +201,11 @@ class Records:
         self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0
     ) -> list[MemoryRecord]:
         """Return records, newest first."""
-        return self._bridge.run(self._list(scope_prefix, offset + limit))[offset:]
+        return self._list(scope_prefix, offset + limit)[offset:]
 
     def get_scope_info(self, scope: str) -> ScopeInfo:
         """Return what a path holds, with all paths below it."""
-        found = self._bridge.run(self._list(scope))
+        found = self._list(scope)
         times = [record.created_at for record in found]
         return ScopeInfo(
             path=scope,
@@ -220,24 +218,24 @@ class Records:
 
     def list_scopes(self, parent: str = "/") -> list[str]:
         """Return the paths right below a path."""
-        return _children(self._bridge.run(self._list(parent)), parent)
+        return _children(self._list(parent), parent)
 
     def list_categories(self, scope_prefix: str | None = None) -> dict[str, int]:
         """Return how many records each category has."""
-        return dict(_count_categories(self._bridge.run(self._list(scope_prefix))))
+        return dict(_count_categories(self._list(scope_prefix)))
 
     def count(self, scope_prefix: str | None = None) -> int:
-        return len(self._bridge.run(self._list(scope_prefix)))
+        return len(self._list(scope_prefix))
 
     def reset(self, scope_prefix: str | None = None) -> None:
         """Erase what was saved through CrewAI. What the user said elsewhere stays."""
         self.delete(scope_prefix)
 
-    async def _list(self, path: str | None, most: int | None = None) -> list[MemoryRecord]:
+    def _list(self, path: str | None, most: int | None = None) -> list[MemoryRecord]:
         found: list[MemoryRecord] = []
         cursor = None
         while most is None or len(found) < most:
-            page = await self._scope.list(select(path), limit=1000, cursor=cursor)
+            page = self._scope.list(select(path), limit=1000, cursor=cursor)
             found += map(_to_record, page)
             cursor = page.cursor
             if cursor is None:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from ..errors import InvalidInput, MissingExtra, Refused
 from ..ingest import validation
 from ..manage.recall import UNLIMITED
-from ..readers.provider_messages import text_of
+from ..readers.provider_messages import ROLES, text_of
 from ..retrieve.profiles import Profile
 from ..sync import verb
 from ..text import normalize
@@ -34,7 +34,6 @@ __all__ = ["MemoristChatMessageHistory", "MemoristRetriever", "MemoristVectorSto
 
 DOCUMENT_ID = "langchain_id"  # key in the metadata of a memory that is a document
 PAGE = 500  # ids in one filter
-ROLES = {"human": "user", "ai": "assistant"}
 DOCUMENTS = Profile(
     name="documents",
     weights={"sparse": 0.7, "semantic": 0.9, "multilingual": 0.6},
@@ -241,7 +240,10 @@ class MemoristVectorStore(Adapter, VectorStore):
         diversity: float | None = None,
         **kwargs: Any,
     ) -> list[tuple[Document, float]]:
-        """Return the `k` best documents with their scores; a higher score is better."""
+        """Return the `k` best documents with their scores; a higher score is better.
+
+        `diversity` is the `lambda_mult` of `max_marginal_relevance_search`.
+        """
         conditions = {**(filter or {}), DOCUMENT_ID: {"exists": True}}
         found = await self._scope.recall(
             query,
