@@ -212,8 +212,7 @@ def main() -> None:
         models = fit(without(found, shipped, name.split()[0]), options.cut)
         rows.append(evaluate(name, asked, *models, options, everything))
     report.table("Confidence, fitted without the set that is measured", rows)
-    guesses, came_true = zip(*everything, strict=True)
-    print(f"calibration error of all: {calibration_error(guesses, came_true):.3f}")
+    print(f"calibration error of all: {calibration_error(everything):.3f}")
     models = fit(without(found, shipped, ""), options.cut)
     for title, weights in zip(("answer", "hit"), models, strict=True):
         print(title, {name: round(weight, 2) for name, weight in weights.items()})
@@ -281,11 +280,12 @@ def evaluate(
         if not is_empty:
             count += len(found)
             useful += sum(found)
-    everything += zip(guesses, labels, strict=True)
+    pairs = list(zip(guesses, labels, strict=True))
+    everything += pairs
     return {
         "set": name,
         "questions": len(asked),
-        "error": calibration_error(guesses, labels),
+        "error": calibration_error(pairs),
         "empty": mean(empty),
         "silent": mean(silent),
         "foreign": mean(foreign),

@@ -106,12 +106,7 @@ class Milton:
         given_labels = {"agent": item.agent, "channel": item.source, "run": item.request_id}
         validation.labels(given_labels)
         labels = replace(self._client.labels, **given_labels)
-        scope = ScopedClient(
-            self._ctx,
-            self._scope,
-            labels,
-            self._client.offline,
-        )
+        scope = ScopedClient(self._ctx, self._scope, labels, self._client.offline)
         message = Message(
             content=item.content,
             id=item.id,
@@ -282,19 +277,24 @@ class Milton:
             made = await records.add(self._ctx.store, self._scope, added)
         else:
             made = await self._client.offline.add_record(self._scope, added)
-        return _fields(added) if made is None else await self._fields_of(made)
+        return await self._fields_of(made or added, is_stored=made is not None)
 
     async def _load(self, kind: RecordType, name: str) -> dict[str, Any]:
         versions = await person.load_summaries(self._ctx.store, self._scope, kind)
         record = records.newest(versions, name)
         return {} if record is None else await self._fields_of(record)
 
-    async def _fields_of(self, record: Summary) -> dict[str, Any]:
-        """Return the fields of a stored record, with the caller's ids of its evidence."""
-        found = await self._ctx.store.get(self._scope, record.evidence_ids)
+    async def _fields_of(self, record: Summary, *, is_stored: bool = True) -> dict[str, Any]:
+        """Return the fields of a record; of a stored one with the caller's ids of its evidence."""
+        found = await self._ctx.store.get(self._scope, record.evidence_ids) if is_stored else ()
         ids = {memory.id: memory.source_message_id for memory in found}
-        given = tuple(ids.get(id) or id for id in record.evidence_ids)
-        return _fields(replace(record, evidence_ids=given))
+        fields: dict[str, Any] = {
+            "last_updated": record.at,
+            "evidence_ids": tuple(ids.get(id) or id for id in record.evidence_ids),
+        }
+        for name in records.LISTS[record.record_type]:
+            fields[name] = tuple(record.data.get(name, ()))
+        return fields
 
 
 class Hooks:
@@ -363,16 +363,6 @@ class Hooks:
             )
             outcomes += receipt.outcomes
         return Receipt(tuple(outcomes))
-
-
-def _fields(record: Summary) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "last_updated": record.at,
-        "evidence_ids": record.evidence_ids,
-    }
-    for name in records.LISTS[record.record_type]:
-        found[name] = tuple(record.data.get(name, ()))
-    return found
 
 
 def item_of(memory: Memory) -> MemoryItem:

@@ -10,17 +10,11 @@ from enum import StrEnum
 
 from ..client import Client
 from ..errors import InvalidInput
+from ..readers.provider_messages import ROLES
 from ..retrieve import render
 from ..types import Filter, Memory, Message, frozen
 
-_ROLES = {
-    "user": "user",
-    "human": "user",
-    "assistant": "assistant",
-    "ai": "assistant",
-    "system": "system",
-}
-_ROLE = re.compile(rf"(?im)^[ \t#*]{{0,9}}({'|'.join(_ROLES)})[ \t*]{{0,4}}:[ \t*]{{0,4}}")
+_ROLE = re.compile(r"(?im)^[ \t#*]{0,9}(user|human|assistant|ai|system)[ \t*]{0,4}:[ \t*]{0,4}")
 
 
 class MemoryType(StrEnum):
@@ -139,7 +133,8 @@ def split_transcript(text: str) -> list[Message]:
     found = []
     for role, content in zip(parts[1::2], parts[2::2], strict=True):
         if content.strip():
-            found.append(Message(content=content.strip(), role=_ROLES[role.lower()]))
+            role = ROLES.get(role.lower(), role.lower())
+            found.append(Message(content=content.strip(), role=role))
     return found
 
 

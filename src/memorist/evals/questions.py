@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,17 +30,26 @@ from ..manage.recall import RecallOptions
 from ..scoped import ScopedClient
 from ..text.tokens import analyze
 from ..types import Memory, Recall, frozen
-from .tasks import Advance
+from .tasks import Advance, name_field
 
 KS = (1, 5, 10)
 SHARE = 0.6  # content words of a message that a derived memory has to contain
 MOST_PER_HIT = 2  # messages that a derived memory counts for
+FIGURES = (
+    *(f"@{k}" for k in KS),
+    "first",  # the first hit is evidence
+    "default",  # recall of the default call
+    "precision",  # memories of the default call for answerable questions that are evidence
+    "tokens",
+    "empty",  # answerable, but nothing was returned
+    "silent",  # not answerable, and nothing was returned
+)
 ROLES = ("user", "assistant")
 EXAMPLE = (
     '{"name": …, "messages": [{"id": …, "speaker": …, "text": …}, …], '
     '"questions": [{"question": …, "evidence": [ids]}, …]}'
 )
-_LENIENT = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
+_LENIENT = ConfigDict(extra="ignore", coerce_numbers_to_str=True, validate_by_name=True)
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -54,9 +63,11 @@ class _Message:
 
 
 @validated(frozen=True, slots=True, kw_only=True, config=_LENIENT)
-class _Question:
-    question: Text
-    evidence: tuple[Text, ...]
+class Question:
+    """A question and the ids of the messages that answer it."""
+
+    text: Annotated[Text, Field(validation_alias="question")]
+    evidence: tuple[Text, ...]  # empty if nothing in the conversation answers it
     category: str = ""
 
 
@@ -64,16 +75,7 @@ class _Question:
 class _Line:
     name: Text
     messages: Annotated[tuple[_Message, ...], Field(min_length=1)]
-    questions: tuple[_Question, ...]
-
-
-@frozen
-class Question:
-    """A question and the ids of the messages that answer it."""
-
-    text: str
-    evidence: tuple[str, ...]  # empty if nothing in the conversation answers it
-    category: str
+    questions: list[Question]
 
 
 @frozen
@@ -129,9 +131,7 @@ def _parse(line: str) -> Conversation:
     try:
         parsed = _Line(**data)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise InvalidInput(f"{where}: {first['msg']}") from error
+        raise InvalidInput(name_field(error)) from error
     messages = []
     texts = {}
     for number, said in enumerate(parsed.messages):
@@ -153,45 +153,29 @@ def _parse(line: str) -> Conversation:
         for id in asked.evidence:
             if id not in texts:
                 raise InvalidInput(f"questions.{number}.evidence: no message has the id {id!r}")
-        question = Question(
-            text=asked.question,
-            evidence=tuple(dict.fromkeys(asked.evidence)),
-            category=asked.category,
-        )
-        questions.append(question)
+        questions.append(replace(asked, evidence=tuple(dict.fromkeys(asked.evidence))))
     return Conversation(name=parsed.name, messages=messages, questions=questions)
 
 
-@dataclass(slots=True, kw_only=True)
 class Figures:
-    """What came back for some questions."""
+    """What came back for some questions: values by the name of a figure, which is their mean."""
 
-    ranked: dict[int, list[float]] = field(default_factory=lambda: {k: [] for k in KS})
-    within: dict[int, list[float]] = field(default_factory=dict)  # recall by token budget
-    first: list[bool] = field(default_factory=list)  # the first hit is evidence
-    default: list[float] = field(default_factory=list)  # recall of the default call
-    returned: int = 0  # memories, by the default call, for answerable questions
-    useful: int = 0  # of them, those that are evidence
-    tokens: list[int] = field(default_factory=list)
-    answered: list[bool] = field(default_factory=list)  # some evidence is returned
-    sure: list[float] = field(default_factory=list)  # confidence of all answers
-    empty: list[bool] = field(default_factory=list)  # answerable, but nothing was returned
-    silent: list[bool] = field(default_factory=list)  # unanswerable, and nothing was returned
+    def __init__(self) -> None:
+        self.values: dict[str, list[float]] = {name: [] for name in FIGURES}
+        self.sure: list[tuple[float, bool]] = []  # confidence of an answer, and whether it is right
+
+    def add(self, values: Mapping[str, Sequence[float]]) -> None:
+        """Add the values of one question."""
+        for name, each in values.items():
+            self.values.setdefault(name, []).extend(each)
 
     def row(self) -> dict[str, Any]:
         """Return the line of a table; None where no question counts."""
-        line: dict[str, Any] = {"questions": len(self.default) + len(self.silent)}
-        for k, shares in self.ranked.items():
-            line[f"@{k}"] = mean(shares)
-        line["first"] = mean(self.first)
-        line["default"] = mean(self.default)
-        line["precision"] = self.useful / self.returned if self.returned else None
-        line["tokens"] = mean(self.tokens)
-        for budget, shares in self.within.items():
-            line[f"{budget} t"] = mean(shares)
-        line["error"] = calibration_error(self.sure, self.answered) if self.sure else None
-        line["empty"] = mean(self.empty)
-        line["silent"] = mean(self.silent)
+        asked = len(self.values["default"]) + len(self.values["silent"])
+        line: dict[str, Any] = {"questions": asked}
+        for name, values in self.values.items():
+            line[name] = mean(values)
+        line["error"] = calibration_error(self.sure) if self.sure else None
         return line
 
 
@@ -244,32 +228,25 @@ async def ask(
     evidence = question.evidence
     answer = await scope.recall(question.text, **options)
     found = found_share(answer, evidence, texts)
+    values: dict[str, Sequence[float]] = {"silent": [not answer.hits]}
+    if evidence:
+        ungated: RecallOptions = {**options, "limit": max(KS), "budget": 10**6, "min_confidence": 0}
+        ranking = await scope.recall(question.text, **ungated)
+        useful = [bool({*evidence} & {*credited(hit.memory, texts)}) for hit in answer.hits]
+        values = {f"@{k}": [found_share(ranking, evidence, texts, k)] for k in KS}
+        values["first"] = [found_share(ranking, evidence, texts, 1) > 0]
+        values["default"] = [found]
+        values["precision"] = useful
+        values["tokens"] = [answer.tokens]
+        values["empty"] = [not answer.hits]
+        for budget in budgets:
+            limited: RecallOptions = {**options, "budget": budget}
+            within = await scope.recall(question.text, **limited)
+            values[f"{budget} t"] = [found_share(within, evidence, texts)]
     for into in parts:
+        into.add(values)
         if answer.confidence is not None:
-            into.sure.append(answer.confidence)
-            into.answered.append(found > 0)
-        if not evidence:
-            into.silent.append(not answer.hits)
-    if not evidence:
-        return
-    ungated: RecallOptions = {**options, "limit": max(KS), "budget": 10**6, "min_confidence": 0}
-    ranking = await scope.recall(question.text, **ungated)
-    shares = {}
-    for budget in budgets:
-        limited: RecallOptions = {**options, "budget": budget}
-        shares[budget] = found_share(await scope.recall(question.text, **limited), evidence, texts)
-    useful = [bool({*evidence} & {*credited(hit.memory, texts)}) for hit in answer.hits]
-    for into in parts:
-        for k in KS:
-            into.ranked[k].append(found_share(ranking, evidence, texts, k))
-        for budget, share in shares.items():
-            into.within.setdefault(budget, []).append(share)
-        into.first.append(found_share(ranking, evidence, texts, 1) > 0)
-        into.default.append(found)
-        into.returned += len(answer.hits)
-        into.useful += sum(useful)
-        into.tokens.append(answer.tokens)
-        into.empty.append(not answer.hits)
+            into.sure.append((answer.confidence, found > 0))
 
 
 def credited(memory: Memory, texts: Mapping[str, str]) -> list[str]:
@@ -304,16 +281,13 @@ def mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def calibration_error(guesses: Sequence[float], came_true: Sequence[bool]) -> float:
-    """Return the expected calibration error in ten bins.
+def calibration_error(guesses: Sequence[tuple[float, bool]]) -> float:
+    """Return the expected calibration error of guesses and whether they came true, in ten bins.
 
-    >>> calibration_error([0.25, 0.25, 0.75], [True, False, True])
+    >>> calibration_error([(0.25, True), (0.25, False), (0.75, True)])
     0.25
     """
-    bins: dict[int, list[tuple[float, bool]]] = {}
-    for guess, true in zip(guesses, came_true, strict=True):
-        bins.setdefault(min(int(10 * guess), 9), []).append((guess, true))
-    total = 0.0
-    for pairs in bins.values():
-        total += abs(sum(guess - true for guess, true in pairs))
-    return total / len(guesses)
+    bins = [0.0] * 10
+    for guess, is_true in guesses:
+        bins[min(int(10 * guess), 9)] += guess - is_true
+    return sum(map(abs, bins)) / len(guesses)

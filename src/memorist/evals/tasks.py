@@ -160,9 +160,7 @@ def _read_task(path: Path) -> EvalTask:
     try:
         task = EvalTask(**{"name": path.stem, **read})
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise InvalidInput(f"{path.name}: {where}: {first['msg']}") from error
+        raise InvalidInput(f"{path.name}: {name_field(error)}") from error
     if not task.must and not task.must_not:
         raise InvalidInput(
             f"{path.name}: must: list what an answer has to contain, "
@@ -171,6 +169,12 @@ def _read_task(path: Path) -> EvalTask:
     if task.asked_at < max(session.at for session in task.sessions):
         raise InvalidInput(f"{path.name}: asked_at: the question comes before the last session")
     return task
+
+
+def name_field(error: ValidationError) -> str:
+    """Return the first field that is invalid, and why."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def small_talk(task: EvalTask) -> list[EvalSession]:

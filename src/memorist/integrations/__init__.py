@@ -5,11 +5,12 @@ memory, and how they keep a conversation.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from ..errors import InvalidInput, MemoristError
 from ..manage import privacy
@@ -18,7 +19,9 @@ from ..scoped import ScopedClient
 from ..storage.documents import Transcript
 from ..sync import BlockingScope, few
 
+P = ParamSpec("P")
 T = TypeVar("T")
+AnyScope = ScopedClient | BlockingScope
 Turn = tuple[str, str]  # a role and what was said
 
 
@@ -27,7 +30,7 @@ class Bridge:
     running loop.
     """
 
-    def __init__(self, scope: ScopedClient | BlockingScope) -> None:
+    def __init__(self, scope: AnyScope) -> None:
         if isinstance(scope, BlockingScope):
             self.scope = scope._inner
             self._loop = scope._loop.inner
@@ -77,19 +80,38 @@ class Bridge:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
+class Adapter:
+    """An object of a framework over a scope. `on_loop` and `verb` run its async methods on the event
+    loop of the scope.
+    """
+
+    _loop: Bridge
+
+    @property
+    def _inner(self) -> Self:
+        return self
+
+
+def on_loop(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return an async method of an adapter that can be awaited in any event loop."""
+
+    @functools.wraps(method)
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        done: T = await self._loop.wait(method(self, *args, **kwargs))
+        return done
+
+    return call
+
+
 class ChatSession:
     """The transcript of one conversation, and what is remembered of it."""
 
     def __init__(
-        self,
-        scope: ScopedClient,
-        framework: str,
-        session: str,
-        *,
-        remember: bool = True,
+        self, scope: ScopedClient, framework: str, session: str, *, remember: bool = True
     ) -> None:
-        labels = replace(scope.labels, session=thread_name(session))
-        self.scope = ScopedClient(scope.ctx, scope.scope, labels, scope.offline)
+        self.scope = with_session(scope, thread_name(session))
         self.transcript = Transcript(scope.ctx.store, scope.scope, f".{framework}.{session}")
         self._remembers = remember
 
@@ -110,6 +132,12 @@ class ChatSession:
     async def last(self, limit: int | None = None) -> list[Any]:
         """Return the last items, or all, oldest first."""
         return [json.loads(item) for item in await self.transcript.last(limit)]
+
+
+def with_session(scope: ScopedClient, session: str | None) -> ScopedClient:
+    """Return a scope with another session."""
+    labels = replace(scope.labels, session=session)
+    return ScopedClient(scope.ctx, scope.scope, labels, scope.offline)
 
 
 async def remember_turns(scope: ScopedClient, turns: Iterable[Turn]) -> None:

@@ -7,15 +7,15 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from ..errors import MissingExtra
 from ..manage import privacy
-from ..scoped import ScopedClient
 from ..storage.documents import Documents
-from ..sync import BlockingScope
+from ..sync import verb
 from ..text import normalize
-from . import Bridge
+from . import Adapter, AnyScope, Bridge, on_loop
 
 try:
     import anthropic  # noqa: F401
@@ -36,70 +36,61 @@ _LONGEST_PATH = 1_000  # bytes
 Files = dict[str, str]  # the text of each file, by its path
 
 
-class MemoristMemoryTool(BetaAbstractMemoryTool):
+class _MemoryTool(Adapter):
+    """What both tools share."""
+
+    def __init__(
+        self,
+        scope: AnyScope,
+        *,
+        cache_control: BetaCacheControlEphemeralParam | None = None,
+    ) -> None:
+        super().__init__(cache_control=cache_control)  # type: ignore[call-arg]
+        self._loop = Bridge(scope)
+
+    @on_loop
+    async def _apply(self, command: Any) -> str:
+        """Run a command on the files. Raises ToolError, whose message is for the model."""
+        scope = self._loop.scope
+        if why := await privacy.find_disabled_reason(scope):
+            raise ToolError(f"The memory directory is not available: {why}")
+        most = scope.ctx.settings.max_checkpoint_mb << 20
+
+        def edit(values: dict[str, str]) -> str:
+            files = {path: json.loads(value)["text"] for path, value in values.items()}
+            answer = COMMANDS[command.command](files, command)
+            values.clear()
+            for path, text in files.items():
+                values[path] = json.dumps({"text": text})
+                if len(values[path]) > most:
+                    raise ToolError(f"{path} is too large: split it into several files")
+            return answer
+
+        documents = Documents(scope.ctx.store, scope.scope)
+        return await documents.edit(_NAMESPACE, edit, scope.ctx.clock())
+
+    @on_loop
+    async def _clear(self) -> str:
+        """Delete all files."""
+        return await self._apply(SimpleNamespace(command="clear"))
+
+
+class MemoristMemoryTool(_MemoryTool, BetaAbstractMemoryTool):
     """The memory tool for the blocking client. Every command is applied as a whole or not at all,
     for any number of threads and processes.
     """
 
-    def __init__(
-        self,
-        scope: ScopedClient | BlockingScope,
-        *,
-        cache_control: BetaCacheControlEphemeralParam | None = None,
-    ) -> None:
-        super().__init__(cache_control=cache_control)
-        self._bridge = Bridge(scope)
-
-    def _apply(self, command: Any) -> str:
-        return self._bridge.run(_apply(self._bridge.scope, command.command, command))
-
-    view = create = str_replace = insert = delete = rename = _apply
-
-    def clear_all_memory(self) -> str:
-        """Delete all files."""
-        return self._bridge.run(_apply(self._bridge.scope, "clear", None))
+    _run: Any = verb(_MemoryTool._apply)
+    view = create = str_replace = insert = delete = rename = _run
+    clear_all_memory = verb(_MemoryTool._clear)
 
 
-class AsyncMemoristMemoryTool(BetaAsyncAbstractMemoryTool):
+class AsyncMemoristMemoryTool(_MemoryTool, BetaAsyncAbstractMemoryTool):
     """The memory tool for the async client, in any event loop."""
 
-    def __init__(
-        self,
-        scope: ScopedClient | BlockingScope,
-        *,
-        cache_control: BetaCacheControlEphemeralParam | None = None,
-    ) -> None:
-        super().__init__(cache_control=cache_control)
-        self._bridge = Bridge(scope)
-
-    async def _apply(self, command: Any) -> str:
-        return await self._bridge.wait(_apply(self._bridge.scope, command.command, command))
-
-    view = create = str_replace = insert = delete = rename = _apply
-
-    async def clear_all_memory(self) -> str:
-        """Delete all files."""
-        return await self._bridge.wait(_apply(self._bridge.scope, "clear", None))
-
-
-async def _apply(scope: ScopedClient, name: str, command: Any) -> str:
-    """Run a command on the files of a scope. Raises ToolError, whose message is for the model."""
-    if why := await privacy.find_disabled_reason(scope):
-        raise ToolError(f"The memory directory is not available: {why}")
-    most = scope.ctx.settings.max_checkpoint_mb << 20
-
-    def edit(values: dict[str, str]) -> str:
-        files = {path: json.loads(value)["text"] for path, value in values.items()}
-        answer = COMMANDS[name](files, command)
-        values.clear()
-        for path, text in files.items():
-            values[path] = json.dumps({"text": text})
-            if len(values[path]) > most:
-                raise ToolError(f"{path} is too large: split it into several files")
-        return answer
-
-    documents = Documents(scope.ctx.store, scope.scope)
-    return await documents.edit(_NAMESPACE, edit, scope.ctx.clock())
+    _run: Any = _MemoryTool._apply
+    view = create = str_replace = insert = delete = rename = _run
+    clear_all_memory = _MemoryTool._clear
 
 
 def view(files: Files, command: Any) -> str:
@@ -201,20 +192,14 @@ def rename(files: Files, command: Any) -> str:
     return f"Successfully renamed {command.old_path} to {command.new_path}"
 
 
-def clear(files: Files, command: None) -> str:
+def clear(files: Files, command: Any) -> str:
     """Delete all files."""
     files.clear()
     return "All memory cleared"
 
 
 COMMANDS: dict[str, Callable[[Files, Any], str]] = {
-    "view": view,
-    "create": create,
-    "str_replace": str_replace,
-    "insert": insert,
-    "delete": delete,
-    "rename": rename,
-    "clear": clear,
+    each.__name__: each for each in (view, create, str_replace, insert, delete, rename, clear)
 }
 
 

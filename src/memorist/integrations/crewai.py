@@ -12,12 +12,11 @@ from typing import Any, Literal
 
 from ..errors import MissingExtra, NotFound, Refused
 from ..ingest import validation
-from ..scoped import ScopedClient
 from ..sync import BlockingScope
 from ..text.clock import utcnow
-from ..types import Hit, Message
 from ..types import Memory as Stored
-from . import Bridge
+from ..types import Message
+from . import AnyScope, Bridge
 
 try:
     import crewai  # noqa: F401
@@ -45,8 +44,11 @@ class MemoristMemory(Memory):
     Refused if a text may not be stored.
     """
 
-    def __init__(self, scope: ScopedClient | BlockingScope, **options: Any) -> None:
-        super().__init__(storage=Records(scope), embedder=_no_vectors, **options)
+    def __init__(self, scope: AnyScope, **options: Any) -> None:
+        # The memory computes the vectors.
+        super().__init__(
+            storage=Records(scope), embedder=lambda texts: [[]] * len(texts), **options
+        )
 
     def remember(self, content: str, *args: Any, **options: Any) -> MemoryRecord | None:
         """Store a text. Return its record, or None if this memory is read-only."""
@@ -124,9 +126,9 @@ class MemoristMemory(Memory):
 class Records:
     """The memories of a scope as records of CrewAI: what `Memory` calls of its storage."""
 
-    def __init__(self, scope: ScopedClient | BlockingScope) -> None:
-        self._bridge = Bridge(scope)
-        self._scope = self._bridge.scope
+    def __init__(self, scope: AnyScope) -> None:
+        bridge: Any = Bridge(scope)
+        self._scope = BlockingScope(bridge.scope, bridge)
 
     def remember(
         self,
@@ -138,20 +140,28 @@ class Records:
         """Store texts and return their records. Raises Refused, naming the first that was not."""
         role = self._scope.labels.role or "assistant"
         said = [Message(content=text, role=role, name=agent) for text in texts]
-        storing = self._scope.remember(said, metadata=metadata, importance=importance)
-        receipt = self._bridge.run(storing)
+        receipt = self._scope.remember(said, metadata=metadata, importance=importance)
         records = []
         for text, outcome in zip(texts, receipt.outcomes, strict=True):
             if outcome.status in ("refused", "skipped") and not outcome.ids:
                 raise Refused(f"{text[:60]!r} was not stored: {outcome.reason}")
             record = self.get_record(outcome.ids[0]) if outcome.ids else None
-            records.append(record or _pending(text, metadata))
+            if record is None:  # it is stored when the database is available again
+                path = metadata[KEY]["scope"]
+                record = MemoryRecord(content=text, scope=path, created_at=utcnow())
+            records.append(record)
         return records
 
     def recall(self, query: str, where: Where, limit: int) -> list[MemoryMatch]:
         """Return what answers a question."""
-        found = self._bridge.run(self._scope.recall(query, limit=limit, where=where))
-        return [_to_match(hit) for hit in found.hits]
+        found = self._scope.recall(query, limit=limit, where=where)
+        matches = []
+        for hit in found.hits:
+            sure = hit.relevance if hit.confidence is None else hit.confidence
+            score = min(1.0, max(0.0, sure))
+            record = _to_record(hit.memory)
+            matches.append(MemoryMatch(record=record, score=score, match_reasons=list(hit.parts)))
+        return matches
 
     def delete(
         self,
@@ -169,23 +179,21 @@ class Records:
             where["ids"] = record_ids
         if older_than is not None:
             where["created_before"] = validation.moment(older_than)
-        done = self._bridge.run(self._scope.forget_where(where=where, dry_run=False))
-        return len(done.ids)
+        return len(self._scope.forget_where(where=where, dry_run=False).ids)
 
     def update(self, record: MemoryRecord) -> None:
         """Change a record."""
         about = describe(record.scope, record.categories, record.source, private=record.private)
-        editing = self._scope.edit(
+        self._scope.edit(
             record.id,
             record.content,
             metadata={**record.metadata, KEY: about},
             importance=record.importance,
         )
-        self._bridge.run(editing)
 
     def get_record(self, record_id: str) -> MemoryRecord | None:
         try:
-            return _to_record(self._bridge.run(self._scope.get(record_id)))
+            return _to_record(self._scope.get(record_id))
         except NotFound:
             return None
 
@@ -193,19 +201,16 @@ class Records:
         self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0
     ) -> list[MemoryRecord]:
         """Return records, newest first."""
-        return self._bridge.run(self._list(scope_prefix, offset + limit))[offset:]
+        return self._list(scope_prefix, offset + limit)[offset:]
 
     def get_scope_info(self, scope: str) -> ScopeInfo:
         """Return what a path holds, with all paths below it."""
-        found = self._bridge.run(self._list(scope))
+        found = self._list(scope)
         times = [record.created_at for record in found]
-        categories: set[str] = set()
-        for record in found:
-            categories.update(record.categories)
         return ScopeInfo(
             path=scope,
             record_count=len(found),
-            categories=sorted(categories),
+            categories=sorted(_count_categories(found)),
             oldest_record=min(times, default=None),
             newest_record=max(times, default=None),
             child_scopes=_children(found, scope),
@@ -213,27 +218,24 @@ class Records:
 
     def list_scopes(self, parent: str = "/") -> list[str]:
         """Return the paths right below a path."""
-        return _children(self._bridge.run(self._list(parent)), parent)
+        return _children(self._list(parent), parent)
 
     def list_categories(self, scope_prefix: str | None = None) -> dict[str, int]:
         """Return how many records each category has."""
-        counts: Counter[str] = Counter()
-        for record in self._bridge.run(self._list(scope_prefix)):
-            counts.update(record.categories)
-        return dict(counts)
+        return dict(_count_categories(self._list(scope_prefix)))
 
     def count(self, scope_prefix: str | None = None) -> int:
-        return len(self._bridge.run(self._list(scope_prefix)))
+        return len(self._list(scope_prefix))
 
     def reset(self, scope_prefix: str | None = None) -> None:
         """Erase what was saved through CrewAI. What the user said elsewhere stays."""
         self.delete(scope_prefix)
 
-    async def _list(self, path: str | None, most: int | None = None) -> list[MemoryRecord]:
+    def _list(self, path: str | None, most: int | None = None) -> list[MemoryRecord]:
         found: list[MemoryRecord] = []
         cursor = None
         while most is None or len(found) < most:
-            page = await self._scope.list(select(path), limit=1000, cursor=cursor)
+            page = self._scope.list(select(path), limit=1000, cursor=cursor)
             found += map(_to_record, page)
             cursor = page.cursor
             if cursor is None:
@@ -280,6 +282,10 @@ def describe(
     }
 
 
+def _count_categories(records: Sequence[MemoryRecord]) -> Counter[str]:
+    return Counter(name for record in records for name in record.categories)
+
+
 def _children(records: Sequence[MemoryRecord], parent: str) -> list[str]:
     """Return the paths right below a path that records are in."""
     start = parent.rstrip("/") + "/"
@@ -306,20 +312,3 @@ def _to_record(memory: Stored) -> MemoryRecord:
         source=about.get("source"),
         private=about.get("private", False),
     )
-
-
-def _pending(text: str, metadata: Mapping[str, Any]) -> MemoryRecord:
-    """Return the record of a text that is stored when the database is available again."""
-    about = metadata[KEY]
-    return MemoryRecord(content=text, scope=about["scope"], created_at=utcnow())
-
-
-def _to_match(hit: Hit) -> MemoryMatch:
-    sure = hit.relevance if hit.confidence is None else hit.confidence
-    score = min(1.0, max(0.0, sure))
-    return MemoryMatch(record=_to_record(hit.memory), score=score, match_reasons=list(hit.parts))
-
-
-def _no_vectors(texts: Sequence[str]) -> list[list[float]]:
-    """Stand in for the embedder of CrewAI: the memory computes the vectors."""
-    return [[] for _ in texts]

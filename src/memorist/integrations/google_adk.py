@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from ..client import Client
 from ..errors import InvalidInput, MissingExtra
 from ..sync import Blocking
 from ..text import clock
-from ..types import Hit
-from . import Bridge
+from ..types import Message
+from . import Adapter, Bridge, on_loop
 
 try:
     import google.adk  # noqa: F401
@@ -29,7 +28,7 @@ from google.genai.types import Content, Part
 __all__ = ["MemoristMemoryService"]
 
 
-class MemoristMemoryService(BaseMemoryService):
+class MemoristMemoryService(Adapter, BaseMemoryService):
     """The memories of all users of ADK applications: a user is a user, an application is a space.
 
     A search returns at most `limit` memories, and none if nothing answers the query;
@@ -44,7 +43,7 @@ class MemoristMemoryService(BaseMemoryService):
         min_confidence: float | None = None,
     ) -> None:
         self._memory = memory._inner if isinstance(memory, Blocking) else memory
-        self._bridge = Bridge(memory.scope("google-adk"))  # the same event loop for all users
+        self._loop = Bridge(memory.scope("google-adk"))  # the same event loop for all users
         self._limit = limit
         self._min_confidence = min_confidence
 
@@ -57,6 +56,7 @@ class MemoristMemoryService(BaseMemoryService):
             session_id=session.id,
         )
 
+    @on_loop
     async def add_events_to_memory(
         self,
         *,
@@ -66,13 +66,29 @@ class MemoristMemoryService(BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Remember the texts of events, with the metadata. An event counts once in a session."""
-        longest = self._memory.settings.max_text_chars
-        messages = _to_messages(events, session_id, longest)
+        """Remember the texts of events, with the metadata. An event counts once in a session.
+
+        Drafts, and texts that are too long to be stored, are left out.
+        """
+        messages = []
+        for event in events:
+            text = _to_text(event.content)
+            if event.partial or not 0 < len(text) <= self._memory.settings.max_text_chars:
+                continue
+            is_user = event.author == "user"
+            message = Message(
+                content=text,
+                role="user" if is_user else "assistant",
+                name=None if is_user else event.author,
+                id=f"{session_id or ''}/{event.id}" if event.id else None,
+                at=datetime.fromtimestamp(event.timestamp, UTC),
+            )
+            messages.append(message)
         if messages:
             scope = self._memory.scope(user_id, app_name, session=session_id)
-            await self._bridge.wait(scope.remember(messages, metadata=custom_metadata))
+            await scope.remember(messages, metadata=custom_metadata)
 
+    @on_loop
     async def add_memory(
         self,
         *,
@@ -88,10 +104,9 @@ class MemoristMemoryService(BaseMemoryService):
             if not text:
                 raise InvalidInput("A memory must have text: images and files are not stored")
             metadata = {**each.custom_metadata, **(custom_metadata or {})}
-            await self._bridge.wait(
-                scope.remember(text, at=each.timestamp, metadata=metadata or None)
-            )
+            await scope.remember(text, at=each.timestamp, metadata=metadata or None)
 
+    @on_loop
     async def search_memory(
         self, *, app_name: str, user_id: str, query: str
     ) -> SearchMemoryResponse:
@@ -99,11 +114,21 @@ class MemoristMemoryService(BaseMemoryService):
         if not query.strip():
             return SearchMemoryResponse()
         scope = self._memory.scope(user_id, app_name)
-        found = await self._bridge.wait(
-            scope.recall(query, limit=self._limit, min_confidence=self._min_confidence)
-        )
-        return SearchMemoryResponse(memories=[_to_entry(hit) for hit in found.hits])
+        found = await scope.recall(query, limit=self._limit, min_confidence=self._min_confidence)
+        entries = []
+        for memory in found.memories:
+            role = "user" if memory.labels.role in (None, "user") else "model"
+            entry = MemoryEntry(
+                id=memory.id,
+                content=Content(role=role, parts=[Part(text=memory.text)]),
+                author=memory.speaker,
+                timestamp=clock.iso(memory.occurred_at or memory.created_at),
+                custom_metadata=dict(memory.metadata),
+            )
+            entries.append(entry)
+        return SearchMemoryResponse(memories=entries)
 
+    @on_loop
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None
     ) -> None:
@@ -111,44 +136,11 @@ class MemoristMemoryService(BaseMemoryService):
         if memory_id is None:
             raise InvalidInput("Deleting a memory needs its id, as `search_memory` returns it")
         scope = self._memory.scope(user_id, app_name)
-        await self._bridge.wait(scope.forget(memory_id))
-
-
-def _to_messages(
-    events: Sequence[Event], session_id: str | None, longest: int
-) -> list[dict[str, Any]]:
-    """Return what was said in events: texts, but not calls of functions, thoughts or drafts, and
-    not what is too long to be stored."""
-    messages = []
-    for event in events:
-        text = _to_text(event.content)
-        if event.partial or not 0 < len(text) <= longest:
-            continue
-        message = {
-            "content": text,
-            "role": "user" if event.author == "user" else "assistant",
-            "id": f"{session_id or ''}/{event.id}" if event.id else None,
-            "at": datetime.fromtimestamp(event.timestamp, UTC),
-        }
-        if event.author != "user":
-            message["name"] = event.author
-        messages.append(message)
-    return messages
+        await scope.forget(memory_id)
 
 
 def _to_text(content: Content | None) -> str:
+    """Return the texts of a content, but not calls of functions or thoughts."""
     parts = [] if content is None else content.parts or []
     texts = [part.text for part in parts if part.text and not part.thought]
     return "\n".join(texts).strip()
-
-
-def _to_entry(hit: Hit) -> MemoryEntry:
-    memory = hit.memory
-    role = "user" if memory.labels.role in (None, "user") else "model"
-    return MemoryEntry(
-        id=memory.id,
-        content=Content(role=role, parts=[Part(text=memory.text)]),
-        author=memory.speaker,
-        timestamp=clock.iso(memory.occurred_at or memory.created_at),
-        custom_metadata=dict(memory.metadata),
-    )

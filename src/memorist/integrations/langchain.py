@@ -10,23 +10,18 @@ from uuid import uuid4
 from ..errors import InvalidInput, MissingExtra, Refused
 from ..ingest import validation
 from ..manage.recall import UNLIMITED
-from ..readers.provider_messages import text_of
+from ..readers.provider_messages import ROLES, text_of
 from ..retrieve.profiles import Profile
-from ..scoped import ScopedClient
-from ..sync import BlockingScope
+from ..sync import verb
 from ..text import normalize
-from ..types import Draft, Hit, Memory
-from . import Bridge, ChatSession
+from ..types import Draft, Memory
+from . import Adapter, AnyScope, Bridge, ChatSession, on_loop
 
 try:
     import langchain_core  # noqa: F401
 except ModuleNotFoundError as error:
     raise MissingExtra('LangChain is not installed: pip install "memorist[langchain]"') from error
 
-from langchain_core.callbacks import (
-    AsyncCallbackManagerForRetrieverRun,
-    CallbackManagerForRetrieverRun,
-)
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -39,7 +34,6 @@ __all__ = ["MemoristChatMessageHistory", "MemoristRetriever", "MemoristVectorSto
 
 DOCUMENT_ID = "langchain_id"  # key in the metadata of a memory that is a document
 PAGE = 500  # ids in one filter
-ROLES = {"human": "user", "ai": "assistant"}
 DOCUMENTS = Profile(
     name="documents",
     weights={"sparse": 0.7, "semantic": 0.9, "multilingual": 0.6},
@@ -47,7 +41,7 @@ DOCUMENTS = Profile(
 )
 
 
-class MemoristRetriever(BaseRetriever):
+class MemoristRetriever(Adapter, BaseRetriever):
     """Returns what is remembered of one user and answers a question, at most `k` documents.
 
     The metadata of a document is that of the memory, with its `score`, `confidence`, `kind`, `speaker`
@@ -57,99 +51,75 @@ class MemoristRetriever(BaseRetriever):
     k: int = 10
     where: Mapping[str, Any] | None = None
     min_confidence: float | None = None
-    _bridge: Bridge = PrivateAttr()
+    _loop: Bridge = PrivateAttr()
 
-    def __init__(self, scope: ScopedClient | BlockingScope, **options: Any) -> None:
+    def __init__(self, scope: AnyScope, **options: Any) -> None:
         super().__init__(**options)
-        self._bridge = Bridge(scope)
+        self._loop = Bridge(scope)
 
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
-    ) -> list[Document]:
-        return self._bridge.run(self._recall(query, k))
-
+    @on_loop
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
+        self, query: str, *, run_manager: Any, k: int | None = None
     ) -> list[Document]:
-        return await self._bridge.wait(self._recall(query, k))
-
-    async def _recall(self, query: str, k: int | None) -> list[Document]:
-        found = await self._bridge.scope.recall(
+        found = await self._loop.scope.recall(
             query,
             limit=self.k if k is None else k,
             where=self.where,
             min_confidence=self.min_confidence,
         )
-        return [_to_result(hit) for hit in found.hits]
+        documents = []
+        for hit in found.hits:
+            memory = hit.memory
+            told = memory.occurred_at or memory.created_at
+            metadata = {
+                **memory.metadata,
+                "score": hit.score,
+                "confidence": hit.confidence,
+                "kind": memory.kind,
+                "speaker": memory.speaker,
+                "at": told.isoformat(),
+            }
+            documents.append(Document(id=memory.id, page_content=memory.text, metadata=metadata))
+        return documents
+
+    _get_relevant_documents = verb(_aget_relevant_documents)
 
 
-def _to_result(hit: Hit) -> Document:
-    memory = hit.memory
-    told = memory.occurred_at or memory.created_at
-    own = {
-        "score": hit.score,
-        "confidence": hit.confidence,
-        "kind": memory.kind,
-        "speaker": memory.speaker,
-        "at": told.isoformat(),
-    }
-    metadata = {**memory.metadata, **own}
-    return Document(id=memory.id, page_content=memory.text, metadata=metadata)
-
-
-class MemoristChatMessageHistory(BaseChatMessageHistory):
+class MemoristChatMessageHistory(Adapter, BaseChatMessageHistory):
     """The messages of one conversation, as they were added, for any number of threads and processes.
 
     What the user and the assistant say is remembered as well, unless `remember` is False.
     Raises StoreUnavailable, and Refused in an incognito session.
     """
 
-    def __init__(
-        self,
-        session_id: str,
-        scope: ScopedClient | BlockingScope,
-        *,
-        remember: bool = True,
-    ) -> None:
+    def __init__(self, session_id: str, scope: AnyScope, *, remember: bool = True) -> None:
         self.session_id = session_id
-        self._bridge = Bridge(scope)
-        self._kept = ChatSession(self._bridge.scope, "langchain", session_id, remember=remember)
+        self._loop = Bridge(scope)
+        self._kept = ChatSession(self._loop.scope, "langchain", session_id, remember=remember)
 
-    @property
-    def messages(self) -> list[BaseMessage]:  # type: ignore[override]
-        """All messages, oldest first."""
-        return self._bridge.run(self._read())
-
+    @on_loop
     async def aget_messages(self) -> list[BaseMessage]:
         """Return all messages, oldest first."""
-        return await self._bridge.wait(self._read())
-
-    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Append messages, and remember the texts of the user and the assistant."""
-        self._bridge.run(self._add(messages))
-
-    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Append messages, and remember the texts of the user and the assistant."""
-        await self._bridge.wait(self._add(messages))
-
-    def clear(self) -> None:
-        """Delete the messages. What was remembered of them stays."""
-        self._bridge.run(self._kept.transcript.clear())
-
-    async def aclear(self) -> None:
-        """Delete the messages. What was remembered of them stays."""
-        await self._bridge.wait(self._kept.transcript.clear())
-
-    async def _read(self) -> list[BaseMessage]:
         return messages_from_dict(await self._kept.last())
 
-    async def _add(self, messages: Sequence[BaseMessage]) -> None:
+    @on_loop
+    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Append messages, and remember the texts of the user and the assistant."""
         said = [each for each in messages if each.type in ROLES]
         turns = [(ROLES[each.type], text_of(each.content)) for each in said]
         await self._kept.add([message_to_dict(each) for each in messages], turns)
 
+    @on_loop
+    async def aclear(self) -> None:
+        """Delete the messages. What was remembered of them stays."""
+        await self._kept.transcript.clear()
 
-class MemoristVectorStore(VectorStore):
+    messages = property(verb(aget_messages))
+    add_messages = verb(aadd_messages)
+    clear = verb(aclear)
+
+
+class MemoristVectorStore(Adapter, VectorStore):
     """Documents of one scope, found by words and by meaning. They are memories, so `recall` finds
     them too; this store returns nothing else than its documents.
 
@@ -157,9 +127,9 @@ class MemoristVectorStore(VectorStore):
     `embedder=embeddings.embed_documents`. Raises InvalidInput, Refused, StoreUnavailable.
     """
 
-    def __init__(self, scope: ScopedClient | BlockingScope) -> None:
-        self._bridge = Bridge(scope)
-        self._scope = self._bridge.scope
+    def __init__(self, scope: AnyScope) -> None:
+        self._loop = Bridge(scope)
+        self._scope = self._loop.scope
 
     @classmethod
     def from_texts(
@@ -168,13 +138,12 @@ class MemoristVectorStore(VectorStore):
         embedding: Embeddings | None = None,
         metadatas: list[dict[str, Any]] | None = None,
         *,
-        ids: list[str] | None = None,
-        scope: ScopedClient | BlockingScope | None = None,
-        **kwargs: Any,
+        scope: AnyScope | None = None,
+        **options: Any,
     ) -> MemoristVectorStore:
         """Return a store over a scope to which the texts were added."""
         store = cls._over(scope, embedding)
-        store.add_texts(texts, metadatas, ids=ids)
+        store.add_texts(texts, metadatas, **options)
         return store
 
     @classmethod
@@ -184,13 +153,12 @@ class MemoristVectorStore(VectorStore):
         embedding: Embeddings | None = None,
         metadatas: list[dict[str, Any]] | None = None,
         *,
-        ids: list[str] | None = None,
-        scope: ScopedClient | BlockingScope | None = None,
-        **kwargs: Any,
+        scope: AnyScope | None = None,
+        **options: Any,
     ) -> MemoristVectorStore:
         """Return a store over a scope to which the texts were added."""
         store = cls._over(scope, embedding)
-        await store.aadd_texts(texts, metadatas, ids=ids)
+        await store.aadd_texts(texts, metadatas, **options)
         return store
 
     @classmethod
@@ -202,19 +170,10 @@ class MemoristVectorStore(VectorStore):
             )
         return cls(scope)
 
-    def add_texts(
-        self,
-        texts: Iterable[str],
-        metadatas: list[dict[str, Any]] | None = None,
-        *,
-        ids: Sequence[str | None] | None = None,
-        **kwargs: Any,
-    ) -> list[str]:
-        """Add documents, or replace those with the same id. Return the ids."""
-        return self._bridge.run(self._add(list(texts), metadatas, ids))
-
+    @on_loop
     async def aadd_texts(
         self,
+        /,
         texts: Iterable[str],
         metadatas: list[dict[str, Any]] | None = None,
         *,
@@ -222,81 +181,7 @@ class MemoristVectorStore(VectorStore):
         **kwargs: Any,
     ) -> list[str]:
         """Add documents, or replace those with the same id. Return the ids."""
-        return await self._bridge.wait(self._add(list(texts), metadatas, ids))
-
-    def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
-        """Erase documents, or all of them if no ids are given."""
-        return self._bridge.run(self._delete(ids))
-
-    async def adelete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
-        """Erase documents, or all of them if no ids are given."""
-        return await self._bridge.wait(self._delete(ids))
-
-    def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """Return the documents with these ids, in that order; those that do not exist are left out."""
-        return self._bridge.run(self._get(ids))
-
-    async def aget_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """Return the documents with these ids, in that order; those that do not exist are left out."""
-        return await self._bridge.wait(self._get(ids))
-
-    def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
-        """Return the `k` best documents; `filter` is a dict of conditions on the metadata."""
-        return [document for document, _ in self.similarity_search_with_score(query, k, **kwargs)]
-
-    async def asimilarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
-        """Return the `k` best documents; `filter` is a dict of conditions on the metadata."""
-        found = await self.asimilarity_search_with_score(query, k, **kwargs)
-        return [document for document, _ in found]
-
-    def similarity_search_with_score(
-        self, query: str, k: int = 4, filter: Mapping[str, Any] | None = None, **kwargs: Any
-    ) -> list[tuple[Document, float]]:
-        """Return the `k` best documents with their scores; a higher score is better."""
-        return self._bridge.run(self._search(query, k, filter))
-
-    async def asimilarity_search_with_score(
-        self, query: str, k: int = 4, filter: Mapping[str, Any] | None = None, **kwargs: Any
-    ) -> list[tuple[Document, float]]:
-        """Return the `k` best documents with their scores; a higher score is better."""
-        return await self._bridge.wait(self._search(query, k, filter))
-
-    def max_marginal_relevance_search(
-        self,
-        query: str,
-        k: int = 4,
-        fetch_k: int = 20,
-        lambda_mult: float = 0.5,
-        filter: Mapping[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> list[Document]:
-        """Return good documents that differ from each other: `lambda_mult` 1 is relevance alone."""
-        found = self._bridge.run(self._search(query, k, filter, diversity=lambda_mult))
-        return [document for document, _ in found]
-
-    async def amax_marginal_relevance_search(
-        self,
-        query: str,
-        k: int = 4,
-        fetch_k: int = 20,
-        lambda_mult: float = 0.5,
-        filter: Mapping[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> list[Document]:
-        """Return good documents that differ from each other: `lambda_mult` 1 is relevance alone."""
-        found = await self._bridge.wait(self._search(query, k, filter, diversity=lambda_mult))
-        return [document for document, _ in found]
-
-    def _select_relevance_score_fn(self) -> Callable[[float], float]:
-        total = sum(DOCUMENTS.weights.values())
-        return lambda score: min(1.0, max(0.0, score / total))
-
-    async def _add(
-        self,
-        texts: Sequence[str],
-        metadatas: Sequence[Mapping[str, Any]] | None,
-        ids: Sequence[str | None] | None,
-    ) -> list[str]:
+        texts = list(texts)
         named = [str(id or uuid4()) for id in ids or [None] * len(texts)]
         given = metadatas or [{}] * len(texts)
         for name, values in (("ids", named), ("metadatas", given)):
@@ -326,24 +211,40 @@ class MemoristVectorStore(VectorStore):
                 raise Refused(f"The document {id!r} was not stored: {outcome.reason}")
         return named
 
-    async def _delete(self, ids: Sequence[str] | None) -> bool:
+    @on_loop
+    async def adelete(self, /, ids: list[str] | None = None, **kwargs: Any) -> bool:
+        """Erase documents, or all of them if no ids are given."""
         for where in _select(ids):
             await self._scope.forget_where(where=where, dry_run=False)
         return True
 
-    async def _get(self, ids: Sequence[str]) -> list[Document]:
+    @on_loop
+    async def aget_by_ids(self, ids: Sequence[str], /) -> list[Document]:
+        """Return the documents with these ids, in that order; those that do not exist are left out."""
         known = await self._find(ids)
         return [_to_document(known[id]) for id in ids if id in known]
 
-    async def _search(
+    async def asimilarity_search(self, /, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
+        """Return the `k` best documents; `filter` is a dict of conditions on the metadata."""
+        found = await self.asimilarity_search_with_score(query, k, **kwargs)
+        return [document for document, _ in found]
+
+    @on_loop
+    async def asimilarity_search_with_score(
         self,
+        /,
         query: str,
-        k: int,
-        where: Mapping[str, Any] | None,
+        k: int = 4,
+        filter: Mapping[str, Any] | None = None,
         *,
         diversity: float | None = None,
+        **kwargs: Any,
     ) -> list[tuple[Document, float]]:
-        conditions = {**(where or {}), DOCUMENT_ID: {"exists": True}}
+        """Return the `k` best documents with their scores; a higher score is better.
+
+        `diversity` is the `lambda_mult` of `max_marginal_relevance_search`.
+        """
+        conditions = {**(filter or {}), DOCUMENT_ID: {"exists": True}}
         found = await self._scope.recall(
             query,
             limit=k,
@@ -351,6 +252,30 @@ class MemoristVectorStore(VectorStore):
             profile=replace(DOCUMENTS, diversity=diversity),
         )
         return [(_to_document(hit.memory), hit.score) for hit in found.hits]
+
+    async def amax_marginal_relevance_search(
+        self,
+        /,
+        query: str,
+        k: int = 4,
+        fetch_k: int = 20,
+        lambda_mult: float = 0.5,
+        filter: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> list[Document]:
+        """Return good documents that differ from each other: `lambda_mult` 1 is relevance alone."""
+        return await self.asimilarity_search(query, k, filter=filter, diversity=lambda_mult)
+
+    add_texts = verb(aadd_texts)
+    delete = verb(adelete)
+    get_by_ids = verb(aget_by_ids)
+    similarity_search = verb(asimilarity_search)
+    similarity_search_with_score = verb(asimilarity_search_with_score)
+    max_marginal_relevance_search = verb(amax_marginal_relevance_search)
+
+    def _select_relevance_score_fn(self) -> Callable[[float], float]:
+        total = sum(DOCUMENTS.weights.values())
+        return lambda score: min(1.0, max(0.0, score / total))
 
     async def _find(self, ids: Sequence[str]) -> dict[str, Memory]:
         """Return the memories of documents, by the ids of these."""

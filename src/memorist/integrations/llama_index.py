@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ..errors import MissingExtra
 from ..manage.turn_context import BUDGET
-from ..scoped import ScopedClient
-from ..sync import BlockingScope
 from ..types import Message
-from . import Bridge
+from . import Adapter, AnyScope, Bridge, on_loop
 
 try:
     import llama_index.core  # noqa: F401
@@ -26,7 +23,7 @@ from pydantic import Field, PrivateAttr
 __all__ = ["MemoristMemoryBlock"]
 
 
-class MemoristMemoryBlock(BaseMemoryBlock[str]):
+class MemoristMemoryBlock(Adapter, BaseMemoryBlock[str]):
     """The long-term memory of one user, as a block of a LlamaIndex `Memory`.
 
     What the short-term memory gives up is remembered; before each turn, the block returns what is
@@ -36,37 +33,26 @@ class MemoristMemoryBlock(BaseMemoryBlock[str]):
     name: str = "long_term_memory"
     description: str | None = "What is remembered of the user from this and other conversations."
     budget: int = Field(BUDGET, ge=1, description="Tokens of memory at most.")
-    _bridge: Bridge = PrivateAttr()
+    _loop: Bridge = PrivateAttr()
 
-    def __init__(self, scope: ScopedClient | BlockingScope, **options: Any) -> None:
+    def __init__(self, scope: AnyScope, **options: Any) -> None:
         super().__init__(**options)
-        self._bridge = Bridge(scope)
+        self._loop = Bridge(scope)
 
-    async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
+    @on_loop
+    async def _aget(self, /, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
         """Return what is known for the newest message of the user; empty if nothing helps."""
         asked = [each.content for each in messages or [] if each.role == MessageRole.USER]
         if not asked or not (asked[-1] or "").strip():
             return ""
-        scope = self._bridge.scope
-        found = await self._bridge.wait(scope.context(str(asked[-1]), budget=self.budget))
+        found = await self._loop.scope.context(str(asked[-1]), budget=self.budget)
         text: str = found.text
         return text
 
+    @on_loop
     async def _aput(self, messages: list[ChatMessage]) -> None:
         """Remember what the user and the assistant said."""
-        await self._bridge.wait(self._remember(messages))
-
-    async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
-        """Return the content without its last memories, so that it is that much shorter."""
-        count = self._bridge.scope.ctx.count_tokens
-        *lines, end = content.splitlines() or [""]
-        most = count(content) - tokens_to_truncate
-        while lines and count("\n".join([*lines, end])) > most:
-            lines.pop()
-        return "\n".join([*lines, end]) if len(lines) > 1 else None
-
-    async def _remember(self, messages: Sequence[ChatMessage]) -> None:
-        scope = self._bridge.scope
+        scope = self._loop.scope
         turns: list[Message] = []
         for each in messages:
             is_said = each.role in (MessageRole.USER, MessageRole.ASSISTANT)
@@ -77,3 +63,12 @@ class MemoristMemoryBlock(BaseMemoryBlock[str]):
                 )
         if turns:
             await scope.remember(turns)
+
+    async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
+        """Return the content without its last memories, so that it is that much shorter."""
+        count = self._loop.scope.ctx.count_tokens
+        *lines, end = content.splitlines() or [""]
+        most = count(content) - tokens_to_truncate
+        while lines and count("\n".join([*lines, end])) > most:
+            lines.pop()
+        return "\n".join([*lines, end]) if len(lines) > 1 else None

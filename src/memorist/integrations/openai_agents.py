@@ -11,9 +11,7 @@ from typing import Any, cast
 from ..errors import MissingExtra
 from ..manage.turn_context import BUDGET
 from ..readers.provider_messages import text_of
-from ..scoped import ScopedClient
-from ..sync import BlockingScope
-from . import Bridge, ChatSession, Turn
+from . import Adapter, AnyScope, Bridge, ChatSession, Turn, on_loop
 
 try:
     import agents  # noqa: F401
@@ -30,7 +28,7 @@ __all__ = ["MemoristSession", "with_memory"]
 Instructions = Callable[[RunContextWrapper[Any], Agent[Any]], Awaitable[str]]
 
 
-class MemoristSession:
+class MemoristSession(Adapter):
     """The transcript of one conversation, for any number of threads, event loops and processes.
 
     All items are returned as they were added: messages, tool calls and their results. The texts of
@@ -42,41 +40,45 @@ class MemoristSession:
     def __init__(
         self,
         session_id: str,
-        scope: ScopedClient | BlockingScope,
+        scope: AnyScope,
         *,
         remember: bool = True,
         session_settings: SessionSettings | None = None,
     ) -> None:
         self.session_id = session_id
         self.session_settings = session_settings or SessionSettings()
-        self._bridge = Bridge(scope)
-        self._kept = ChatSession(self._bridge.scope, "openai-agents", session_id, remember=remember)
+        self._loop = Bridge(scope)
+        self._kept = ChatSession(self._loop.scope, "openai-agents", session_id, remember=remember)
 
+    @on_loop
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the items, or the last `limit` of them, oldest first."""
         limit = resolve_session_limit(limit, self.session_settings)
         if limit is not None and limit < 0:
             limit = None
-        found: list[TResponseInputItem] = await self._bridge.wait(self._kept.last(limit))
+        found: list[TResponseInputItem] = await self._kept.last(limit)
         return found
 
+    @on_loop
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items to the transcript and remember the texts of the user and the assistant."""
         if items:
-            await self._bridge.wait(self._kept.add(items, _turns(items)))
+            await self._kept.add(items, _turns(items))
 
+    @on_loop
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item and return it. What was remembered of it stays."""
-        found = await self._bridge.wait(self._kept.transcript.pop())
+        found = await self._kept.transcript.pop()
         return None if found is None else cast(TResponseInputItem, json.loads(found))
 
+    @on_loop
     async def clear_session(self) -> None:
         """Delete the transcript. What was remembered of it stays."""
-        await self._bridge.wait(self._kept.transcript.clear())
+        await self._kept.transcript.clear()
 
 
 def with_memory(
-    scope: ScopedClient | BlockingScope,
+    scope: AnyScope,
     instructions: str = "",
     *,
     budget: int = BUDGET,

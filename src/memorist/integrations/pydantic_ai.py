@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..errors import MissingExtra
 from ..manage.turn_context import BUDGET
 from ..readers.provider_messages import text_of
 from ..scoped import ScopedClient
-from ..sync import BlockingScope
-from . import Bridge, ChatSession, Turn, remember_turns
+from . import Adapter, AnyScope, Bridge, ChatSession, Turn, on_loop, remember_turns, with_session
 
 try:
     import pydantic_ai  # noqa: F401
@@ -31,8 +29,6 @@ from pydantic_ai.messages import (
 from pydantic_ai.run import AgentRunResult
 
 __all__ = ["MemoristCapability", "MemoristHistory"]
-
-AnyScope = ScopedClient | BlockingScope
 
 
 class MemoristCapability(AbstractCapability[Any]):
@@ -59,7 +55,16 @@ class MemoristCapability(AbstractCapability[Any]):
 
     def get_instructions(self) -> Any:
         """Return a function that adds what is known for the prompt."""
-        return self._recall_for_prompt
+
+        async def recall_for_prompt(ctx: RunContext[Any]) -> str:
+            asked = text_of(ctx.prompt)
+            if not asked.strip():
+                return ""
+            bridge, scope = self._open(ctx)
+            found = await bridge.wait(scope.context(asked, budget=self._budget))
+            return found.prompt()
+
+        return recall_for_prompt
 
     def get_toolset(self) -> Any:
         """Return the tools of the agent: to search the memory and to save something in it."""
@@ -94,25 +99,15 @@ class MemoristCapability(AbstractCapability[Any]):
         receipt = await bridge.wait(scope.remember({"role": "assistant", "content": text}))
         return "; ".join(outcome.reason or outcome.status for outcome in receipt.outcomes)
 
-    async def _recall_for_prompt(self, ctx: RunContext[Any]) -> str:
-        asked = text_of(ctx.prompt)
-        if not asked.strip():
-            return ""
-        bridge, scope = self._open(ctx)
-        found = await bridge.wait(scope.context(asked, budget=self._budget))
-        return found.prompt()
-
     def _open(self, ctx: RunContext[Any]) -> tuple[Bridge, ScopedClient]:
         """Return the scope of a run; its session is the conversation if the scope names none."""
         found = self._scope
         bridge = found if isinstance(found, Bridge) else Bridge(found(ctx))
-        inner = bridge.scope
-        session = inner.labels.session or ctx.conversation_id
-        labels = replace(inner.labels, session=session)
-        return bridge, ScopedClient(inner.ctx, inner.scope, labels, inner.offline)
+        session = bridge.scope.labels.session or ctx.conversation_id
+        return bridge, with_session(bridge.scope, session)
 
 
-class MemoristHistory:
+class MemoristHistory(Adapter):
     """The messages of one conversation, for `message_history`. Nothing is remembered of them:
     `MemoristCapability` does that.
 
@@ -120,23 +115,27 @@ class MemoristHistory:
     """
 
     def __init__(self, session_id: str, scope: AnyScope) -> None:
-        self._bridge = Bridge(scope)
-        self._kept = ChatSession(self._bridge.scope, "pydantic-ai", session_id, remember=False)
+        self._loop = Bridge(scope)
+        self._kept = ChatSession(self._loop.scope, "pydantic-ai", session_id, remember=False)
 
+    @on_loop
     async def load(self, limit: int | None = None) -> list[ModelMessage]:
         """Return the messages, or the last `limit` of them, oldest first."""
-        found = await self._bridge.wait(self._kept.last(limit))
-        messages: list[ModelMessage] = ModelMessagesTypeAdapter.validate_python(found)
+        messages: list[ModelMessage] = ModelMessagesTypeAdapter.validate_python(
+            await self._kept.last(limit)
+        )
         return messages
 
+    @on_loop
     async def add(self, messages: Sequence[ModelMessage]) -> None:
         """Append messages, as `result.new_messages()` returns them."""
         items = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
-        await self._bridge.wait(self._kept.add(items, ()))
+        await self._kept.add(items, ())
 
+    @on_loop
     async def clear(self) -> None:
         """Delete the messages."""
-        await self._bridge.wait(self._kept.transcript.clear())
+        await self._kept.transcript.clear()
 
 
 def _turns(messages: Iterable[ModelMessage]) -> list[Turn]:

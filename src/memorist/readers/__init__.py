@@ -6,7 +6,7 @@ and takes its ids from the file, so that importing twice changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ class Format(NamedTuple):
     """How a format is recognized and read."""
 
     matches: Callable[[Source], bool]
-    read: Callable[[Sequence[Source], ImportRun], Items]
+    read: Callable[[Source, ImportRun], Items]
 
 
 def _has(kinds: str, *alternatives: str) -> Callable[[Source], bool]:
@@ -40,14 +40,6 @@ def _is_slack(source: Source) -> bool:
     kind, keys = source.shape
     is_list = PurePosixPath(source.name).name in ("users.json", "channels.json")
     return kind == "array" and (keys >= {"type", "ts"} or (is_list and "id" in keys))
-
-
-def _is_whatsapp(source: Source) -> bool:
-    return source.suffix == ".txt" and messengers.has_stamps(source.head)
-
-
-def _is_langgraph(source: Source) -> bool:
-    return source.head.startswith(b"SQLite format 3\0") and b"CREATE TABLE store" in source.head
 
 
 # In this order: the first that matches reads a file.
@@ -92,8 +84,14 @@ FORMATS = {
         _has("array object lines", "memory id", "results", "memories", "items", "text user_id"),
         notes.read_mem0,
     ),
-    "langgraph": Format(_is_langgraph, notes.read_langgraph),
-    "whatsapp": Format(_is_whatsapp, messengers.read_whatsapp),
+    "langgraph": Format(
+        lambda source: source.head.startswith(b"SQLite") and b"CREATE TABLE store" in source.head,
+        notes.read_langgraph,
+    ),
+    "whatsapp": Format(
+        lambda source: source.suffix == ".txt" and messengers.has_stamps(source.head),
+        messengers.read_whatsapp,
+    ),
     "basic-memory": Format(lambda source: b"permalink:" in source.head[:2000], notes.read_markdown),
     "obsidian": Format(lambda source: b"[[" in source.head, notes.read_markdown),
     "markdown": Format(lambda source: True, notes.read_markdown),
@@ -133,7 +131,8 @@ def find(path: Path, named: str = "auto") -> FilesByFormat:
         name = detect(source)
         if named != "auto":
             # A folder has other files beside those of the format.
-            name = named if name == named or len(sources) == 1 or _is_note(named, source) else None
+            is_note = named in _MARKDOWN and notes.is_markdown(source)
+            name = named if name == named or len(sources) == 1 or is_note else None
         if name is None:
             found.unknown.append(source)
         else:
@@ -149,18 +148,15 @@ def find(path: Path, named: str = "auto") -> FilesByFormat:
     )
 
 
-def _is_note(named: str, source: Source) -> bool:
-    return named in _MARKDOWN and notes.is_markdown(source)
-
-
 def read(found: FilesByFormat, how: ImportRun) -> Iterator[tuple[str, Draft | Skipped]]:
     """Yield each item of the files with its format. A damaged file ends with what is damaged."""
     for _ in found.unknown:
         yield "", Skipped(UNKNOWN)
     for name, sources in found.files.items():
-        for group in [sources] if name == "slack" else [[each] for each in sources]:
+        # The lists of a workspace of Slack come before the messages, which have the key "ts".
+        for source in sorted(sources, key=lambda source: "ts" in source.shape[1]):
             try:
-                for item in FORMATS[name].read(group, how):
+                for item in FORMATS[name].read(source, how):
                     is_late = isinstance(item, Skipped) or how.includes(item.at)
                     yield name, item if is_late else Skipped("before the given date")
             except Damaged as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ..types import Draft
@@ -29,17 +29,17 @@ _BY_PROGRAM = re.compile(
     r"|<(?:command-|local-command|bash-|system-reminder|user-memory-input|user-prompt-submit-hook"
     r"|task-notification|environment_context|user_inst)"
 )
+_EVENTS = {"user_message": "user", "agent_message": "assistant"}
 _REMINDER = re.compile(r"(?s)<system-reminder>.{0,20000}?</system-reminder>")
 
 
-def read_claude_code(sources: Sequence[Source], how: ImportRun) -> Items:
+def read_claude_code(source: Source, how: ImportRun) -> Items:
     """Read `~/.claude/projects`: what the person and the agent wrote, without tools."""
-    for source in sources:
-        if "/subagents/" in f"/{source.name}":
-            yield Skipped(SIDE_CHAIN)
-            continue
-        for _, line in read_json_lines(source, how):
-            yield Skipped(DAMAGED) if line is None else read_line(line, source.stem)
+    if "/subagents/" in f"/{source.name}":
+        yield Skipped(SIDE_CHAIN)
+        return
+    for _, line in read_json_lines(source, how):
+        yield Skipped(DAMAGED) if line is None else read_line(line, source.stem)
 
 
 def read_line(line: Mapping[str, Any], name: str = "") -> Draft | Skipped:
@@ -75,25 +75,26 @@ def is_by_program(text: str) -> bool:
     return _BY_PROGRAM.match(text.lstrip()) is not None
 
 
-def read_codex(sources: Sequence[Source], how: ImportRun) -> Items:
+def read_codex(source: Source, how: ImportRun) -> Items:
     """Read `~/.codex/sessions`: messages of the person and the agent, each once."""
-    for source in sources:
-        lines = list(read_json_lines(source, how))
-        found = [line for _, line in lines if line is not None]
-        for _ in range(len(lines) - len(found)):
-            yield Skipped(DAMAGED)
-        events = [line for line in found if line.get("type") == "event_msg"]
-        kinds = {str(as_object(line.get("payload")).get("type")) for line in events}
-        has_events = bool(kinds & {"user_message", "agent_message"})
-        for number, line in enumerate(found):
-            yield _read_codex_line(line, f"codex:{source.stem}", number, has_events=has_events)
+    lines = [line for _, line in read_json_lines(source, how)]
+    found = [line for line in lines if line is not None]
+    for _ in range(len(lines) - len(found)):
+        yield Skipped(DAMAGED)
+    events = [line for line in found if line.get("type") == "event_msg"]
+    kinds = [str(as_object(line.get("payload")).get("type")) for line in events]
+    has_events = not _EVENTS.keys().isdisjoint(kinds)
+    for number, line in enumerate(found):
+        yield _read_codex_line(line, f"codex:{source.stem}", number, has_events=has_events)
 
 
-def _read_codex_line(line: dict[str, Any], session: str, number: int, *, has_events: bool) -> Any:
+def _read_codex_line(
+    line: dict[str, Any], session: str, number: int, *, has_events: bool
+) -> Draft | Skipped:
     payload = as_object(line.get("payload"))
     kind = payload.get("type")
     if has_events and line.get("type") == "event_msg":
-        role = {"user_message": "user", "agent_message": "assistant"}.get(str(kind))
+        role = _EVENTS.get(str(kind))
         text = str(payload.get("message") or "")
     elif not has_events and line.get("type") == "response_item" and kind == "message":
         role = payload.get("role")

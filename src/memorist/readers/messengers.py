@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Any
 
+from ..types import Draft
 from .source import (
     ImportRun,
     Items,
@@ -26,6 +26,7 @@ from .source import (
 BOT = "a message by a bot"
 SERVICE = "a notice of the program"
 MEDIA = "a file or picture without text"
+_SLACK_MESSAGES = (None, "thread_broadcast", "me_message", "file_share")  # subtypes
 _MENTION = re.compile(r"<@(\w{1,40})(?:\|[^>]{0,80})?>")
 _STAMP = re.compile(
     r"\u200e?\[?(?P<date>\d{1,4}[./-]\d{1,2}[./-]\d{1,4}),?[ \u202f](?:klo[ \u202f])?"
@@ -37,121 +38,102 @@ _OMITTED = re.compile(
 )
 
 
-def read_slack(sources: Sequence[Source], how: ImportRun) -> Items:
-    """Read a workspace: a folder for each channel, with a file for each day."""
-    people: dict[str, str] = {}
-    for source in sources:
-        if PurePosixPath(source.name).name == "users.json":
-            for user in map(as_object, read_items(source, how)):
-                people[str(user.get("id"))] = _slack_name(user)
-    for source in sources:
-        channel = PurePosixPath(source.name).parent.name
-        if "ts" not in source.shape[1]:
-            continue
-        for said in map(as_object, read_items(source, how)):
-            yield _read_slack_message(said, channel, people, how)
+def read_slack(source: Source, how: ImportRun) -> Items:
+    """Read a file of a workspace: who is in it, or a day of a channel, whose name its folder has."""
+    if "ts" not in source.shape[1]:
+        for user in map(as_object, read_items(source, how)):
+            profile = as_object(user.get("profile"))
+            names = (profile.get("display_name"), profile.get("real_name"), user.get("name"))
+            how.people[str(user.get("id"))] = str(next(filter(None, names), user.get("id")))
+        return
+    channel = f"slack:{PurePosixPath(source.name).parent.name}"
+    for said in map(as_object, read_items(source, how)):
+        text = str(said.get("text") or "")
+        if said.get("bot_id"):
+            yield Skipped(BOT)
+        elif said.get("type") != "message" or said.get("subtype") not in _SLACK_MESSAGES:
+            yield Skipped(SERVICE)
+        elif not text.strip() and said.get("files"):
+            yield Skipped(MEDIA)
+        else:
+            user_id = str(said.get("user"))
+            yield _said_by(
+                how.people.get(user_id, user_id),
+                _MENTION.sub(lambda found: how.people.get(found[1], found[1]), text),
+                how,
+                id=f"{channel}:{said.get('ts')}",
+                chat=channel,
+                thread=said.get("thread_ts"),
+                at=moment(said.get("ts")),
+            )
 
 
-def _slack_name(user: dict[str, Any]) -> str:
-    profile = as_object(user.get("profile"))
-    names = (profile.get("display_name"), profile.get("real_name"), user.get("name"))
-    return str(next(filter(None, names), user.get("id")))
-
-
-def _read_slack_message(
-    said: dict[str, Any], channel: str, people: dict[str, str], how: ImportRun
-) -> Any:
-    if said.get("type") != "message" or said.get("bot_id"):
-        return Skipped(BOT if said.get("bot_id") else SERVICE)
-    if said.get("subtype") not in (None, "thread_broadcast", "me_message", "file_share"):
-        return Skipped(SERVICE)
-    text = _MENTION.sub(lambda found: people.get(found[1], found[1]), str(said.get("text") or ""))
-    if not text.strip() and said.get("files"):
-        return Skipped(MEDIA)
-    at = moment(said.get("ts"))
-    thread = said.get("thread_ts") or (at and at.date().isoformat())
-    return _said_by(
-        people.get(str(said.get("user")), str(said.get("user"))),
-        text,
-        how,
-        id=f"slack:{channel}:{said.get('ts')}",
-        session=f"slack:{channel}:{thread}",
-        at=at,
-    )
-
-
-def read_discord(sources: Sequence[Source], how: ImportRun) -> Items:
+def read_discord(source: Source, how: ImportRun) -> Items:
     """Read a channel that DiscordChatExporter saved as JSON."""
-    for source in sources:
-        channel = next(read_items(source, how, "channel.id"), None)
-        how.read -= source.size
-        for said in map(as_object, read_items(source, how, "messages.item")):
-            author = as_object(said.get("author"))
-            at = moment(said.get("timestamp"))
-            if author.get("isBot"):
-                yield Skipped(BOT)
-            elif said.get("type") not in ("Default", "Reply", None):
+    channel = next(read_items(source, ImportRun(), "channel.id"), None)
+    for said in map(as_object, read_items(source, how, "messages.item")):
+        author = as_object(said.get("author"))
+        if author.get("isBot"):
+            yield Skipped(BOT)
+        elif said.get("type") not in ("Default", "Reply", None):
+            yield Skipped(SERVICE)
+        elif not said.get("content") and said.get("attachments"):
+            yield Skipped(MEDIA)
+        else:
+            yield _said_by(
+                str(author.get("nickname") or author.get("name")),
+                str(said.get("content") or ""),
+                how,
+                other_name=str(author.get("name")),
+                id=f"discord:{said.get('id')}",
+                chat=f"discord:{channel}",
+                at=moment(said.get("timestamp")),
+            )
+
+
+def read_telegram(source: Source, how: ImportRun) -> Items:
+    """Read `result.json`: one chat, or all of an account."""
+    place = "chats.list.item" if "chats" in source.shape[1] else ""
+    for chat in map(as_object, read_items(source, how, place)):
+        name = f"telegram:{chat.get('id') or digest(chat.get('name'))}"
+        for said in map(as_object, as_list(chat.get("messages"))):
+            text = said.get("text")
+            if isinstance(text, list):  # with links, mentions and formatted parts
+                parts = [each.get("text") if isinstance(each, dict) else each for each in text]
+                text = "".join(map(str, parts))
+            if said.get("type") != "message":
                 yield Skipped(SERVICE)
-            elif not said.get("content") and said.get("attachments"):
+            elif not text:
                 yield Skipped(MEDIA)
             else:
                 yield _said_by(
-                    str(author.get("nickname") or author.get("name")),
-                    str(said.get("content") or ""),
+                    str(said.get("from") or said.get("from_id")),
+                    str(text),
                     how,
-                    other_name=str(author.get("name")),
-                    id=f"discord:{said.get('id')}",
-                    session=f"discord:{channel}:{at and at.date().isoformat()}",
-                    at=at,
+                    id=f"{name}:{said.get('id')}",
+                    chat=name,
+                    at=moment(said.get("date_unixtime")) or moment(said.get("date")),
                 )
 
 
-def read_telegram(sources: Sequence[Source], how: ImportRun) -> Items:
-    """Read `result.json`: one chat, or all of an account."""
-    for source in sources:
-        is_whole = "chats" in source.shape[1]
-        chats = read_items(source, how, "chats.list.item" if is_whole else "")
-        for chat in map(as_object, chats):
-            name = f"telegram:{chat.get('id') or digest(chat.get('name'))}"
-            for said in map(as_object, as_list(chat.get("messages"))):
-                yield _read_telegram_message(said, name, how)
-
-
-def _read_telegram_message(said: dict[str, Any], chat: str, how: ImportRun) -> Any:
-    if said.get("type") != "message":
-        return Skipped(SERVICE)
-    text = said.get("text")
-    if isinstance(text, list):  # with links, mentions and formatted parts
-        text = "".join(str(each.get("text") if isinstance(each, dict) else each) for each in text)
-    if not text:
-        return Skipped(MEDIA)
-    at = moment(said.get("date_unixtime")) or moment(said.get("date"))
-    return _said_by(
-        str(said.get("from") or said.get("from_id")),
-        str(text),
-        how,
-        id=f"{chat}:{said.get('id')}",
-        session=f"{chat}:{at and at.date().isoformat()}",
-        at=at,
-    )
-
-
-def read_whatsapp(sources: Sequence[Source], how: ImportRun) -> Items:
-    """Read chats exported as text. The order of day and month is decided over the whole file."""
-    for source in sources:
-        chat = f"whatsapp:{source.stem}"
-        entries = list(_split_entries(read_text(source, how)))
-        order = _date_order([stamp["date"] for stamp, _ in entries])
-        seen: Counter[str] = Counter()
-        for stamp, text in entries:
-            name, colon, said = text.partition(": ")
-            if not colon or len(name) > 60:
-                yield Skipped(SERVICE)
-                continue
-            if not said.strip() or _OMITTED.fullmatch(said.strip()):
-                yield Skipped(MEDIA)
-                continue
-            at = _read_stamp(stamp, order)
+def read_whatsapp(source: Source, how: ImportRun) -> Items:
+    """Read a chat exported as text. The order of day and month is decided over the whole file."""
+    chat = f"whatsapp:{source.stem}"
+    entries = list(_split_entries(read_text(source, how)))
+    dates = [list(map(int, re.split(r"[./-]", stamp["date"]))) for stamp, _ in entries]
+    order = "dmy"  # unless there are numbers that can be only something else
+    if any(first > 31 for first, _, _ in dates):
+        order = "ymd"
+    elif any(second > 12 for _, second, _ in dates):
+        order = "mdy"
+    seen: Counter[str] = Counter()
+    for (stamp, text), date in zip(entries, dates, strict=True):
+        name, colon, said = text.partition(": ")
+        if not colon or len(name) > 60:
+            yield Skipped(SERVICE)
+        elif not said.strip() or _OMITTED.fullmatch(said.strip()):
+            yield Skipped(MEDIA)
+        else:
             key = digest(chat, stamp["date"], stamp["time"], name, said)
             seen[key] += 1
             yield _said_by(
@@ -159,8 +141,8 @@ def read_whatsapp(sources: Sequence[Source], how: ImportRun) -> Items:
                 said,
                 how,
                 id=f"whatsapp:{key}-{seen[key]}",
-                session=f"{chat}:{at and at.date().isoformat()}",
-                at=at,
+                chat=chat,
+                at=_read_stamp(stamp, dict(zip(order, date, strict=True))),
             )
 
 
@@ -187,17 +169,7 @@ def _split_entries(text: str) -> Iterator[tuple[re.Match[str], str]]:
         yield stamp, "\n".join(lines)
 
 
-def _date_order(dates: Sequence[str]) -> str:
-    """Return the order of year, month and day, as "dmy", by the numbers that can be only one."""
-    parts = [list(map(int, re.split(r"[./-]", date))) for date in dates]
-    if any(first > 31 for first, _, _ in parts):
-        return "ymd"
-    is_american = any(second > 12 for _, second, _ in parts)
-    return "mdy" if is_american else "dmy"
-
-
-def _read_stamp(stamp: re.Match[str], order: str) -> datetime | None:
-    numbers = dict(zip(order, map(int, re.split(r"[./-]", stamp["date"])), strict=True))
+def _read_stamp(stamp: re.Match[str], numbers: Mapping[str, int]) -> datetime | None:
     hour, minute, second = [*map(int, re.split(r"[:.]", stamp["time"])), 0][:3]
     half = (stamp["half"] or "").lower()[:1]
     if half:
@@ -215,10 +187,15 @@ def _said_by(
     how: ImportRun,
     *,
     id: str,
-    session: str,
+    chat: str,
     at: datetime | None,
+    thread: str | None = None,
     other_name: str = "",
-) -> Any:
-    """Return what someone said; only the person's own name makes it the person's words."""
+) -> Draft | Skipped:
+    """Return what someone said; only the person's own name makes it the person's words.
+
+    A session is a thread, or a day of a chat.
+    """
     is_own = how.is_me(name) or (other_name and how.is_me(other_name))
+    session = f"{chat}:{thread or (at and at.date().isoformat())}"
     return message(text, id=id, session=session, name=None if is_own else name, at=at)

@@ -7,10 +7,9 @@ import re
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
-from datetime import datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from .source import (
@@ -41,75 +40,80 @@ _FRONT = re.compile(r"---\s*\n(.{0,20000}?)\n---\s*(?:\n|\Z)", re.S)
 _FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
 
 
-def read_mem0(sources: Sequence[Source], how: ImportRun) -> Items:
+def read_mem0(source: Source, how: ImportRun) -> Items:
     """Read memories of Mem0: a list, or the list in an answer of its API."""
-    for source in sources:
-        kind, keys = source.shape
-        if kind == "lines":
-            found: Iterator[Any] = (line for _, line in read_json_lines(source, how))
-        else:
-            names = [name for name in _LISTS if name in keys]
-            found = read_items(source, how, f"{names[0]}.item" if names else "item")
-        for each in found:
-            yield from _read_mem0_item(each)
+    kind, keys = source.shape
+    if kind == "lines":
+        found: Iterator[Any] = (line for _, line in read_json_lines(source, how))
+    else:
+        names = [name for name in _LISTS if name in keys]
+        found = read_items(source, how, f"{names[0]}.item" if names else "item")
+    for each in found:
+        if not isinstance(each, dict):
+            yield Skipped("not a memory")
+            continue
+        text = next((each[name] for name in _TEXTS if isinstance(each.get(name), str)), "")
+        categories = each.get("categories")
+        yield note(
+            text,
+            id=f"mem0:{each.get('id') or digest(text)}",
+            at=moment(each.get("created_at") or each.get("updated_at")),
+            tags=[categories] if isinstance(categories, str) else map(str, as_list(categories)),
+        )
 
 
-def _read_mem0_item(each: object) -> Items:
-    if not isinstance(each, dict):
-        yield Skipped("not a memory")
-        return
-    text = next((each[name] for name in _TEXTS if isinstance(each.get(name), str)), "")
-    categories = each.get("categories")
-    tags = [categories] if isinstance(categories, str) else list(map(str, as_list(categories)))
-    yield note(
-        text,
-        id=f"mem0:{each.get('id') or digest(text)}",
-        at=moment(each.get("created_at") or each.get("updated_at")),
-        tags=tags,
-    )
-
-
-def read_server_memory(sources: Sequence[Source], how: ImportRun) -> Items:
+def read_server_memory(source: Source, how: ImportRun) -> Items:
     """Read the knowledge graph of the MCP memory server: observations and relations."""
-    for source in sources:
-        for _, line in read_json_lines(source, how):
-            if line is None:
-                yield Skipped("a line that is not JSON")
-                continue
-            name = str(line.get("name") or line.get("entityName") or "")
-            if line.get("type") == "relation":
-                ends = [
-                    line.get("from") or line.get("from_id"),
-                    line.get("to") or line.get("to_id"),
-                ]
-                verb = str(line.get("relationType") or line.get("relation_type") or "")
-                text = f"{ends[0]} {verb.replace('_', ' ')} {ends[1]}"
-                is_whole = all(ends) and verb
-                id = f"server-memory:{digest(text)}"
-                yield note(text, id=id) if is_whole else Skipped("a relation without an end")
-                continue
-            observations = as_list(line.get("observations"))
-            if not observations:
-                yield Skipped("an entity without observations")
-            for said in observations:
-                text = str(said.get("content") if isinstance(said, dict) else said)
-                about = text if name.casefold() in text.casefold() else f"{name}: {text}"
-                kind = str(line.get("entityType") or "")
-                yield note(about, id=f"server-memory:{digest(name, text)}", tags=[name, kind])
+    for _, line in read_json_lines(source, how):
+        if line is None:
+            yield Skipped("a line that is not JSON")
+            continue
+        if line.get("type") == "relation":
+            start = line.get("from") or line.get("from_id")
+            end = line.get("to") or line.get("to_id")
+            verb = str(line.get("relationType") or line.get("relation_type") or "")
+            text = f"{start} {verb.replace('_', ' ')} {end}"
+            is_whole = start and end and verb
+            id = f"server-memory:{digest(text)}"
+            yield note(text, id=id) if is_whole else Skipped("a relation without an end")
+            continue
+        name = str(line.get("name") or line.get("entityName") or "")
+        observations = as_list(line.get("observations"))
+        if not observations:
+            yield Skipped("an entity without observations")
+        for said in observations:
+            text = str(said.get("content") if isinstance(said, dict) else said)
+            about = text if name.casefold() in text.casefold() else f"{name}: {text}"
+            tags = [name, str(line.get("entityType") or "")]
+            yield note(about, id=f"server-memory:{digest(name, text)}", tags=tags)
 
 
-def read_markdown(sources: Sequence[Source], how: ImportRun) -> Items:
+def read_markdown(source: Source, how: ImportRun) -> Items:
     """Read notes: a bullet or paragraph is a memory, headings and tags become its tags."""
-    for source in sources:
-        text = read_text(source, how)
-        front, body = _split_front(text)
-        title = str(front.get("title") or source.stem)
-        own = [
-            each for each in (title, *front.get("tags", ())) if each.upper() != each or " " in each
-        ]
-        at = moment(front.get("modified") or front.get("created") or front.get("date"))
-        for heading, entry in _entries(body):
-            yield _read_entry(entry, [*own, *heading], title, source, at)
+    front, body = _split_front(read_text(source, how))
+    title = str(front.get("title") or source.stem)
+    own = [each for each in (title, *front.get("tags", ())) if each.upper() != each or " " in each]
+    at = moment(front.get("modified") or front.get("created") or front.get("date"))
+    for headings, entry in _entries(body):
+        if entry.startswith("@"):
+            yield Skipped("an @import line")
+            continue
+        if entry in ("---", "***", "___"):
+            yield Skipped("a line between paragraphs")
+            continue
+        category = _CATEGORY.fullmatch(entry)
+        relation = _RELATION.fullmatch(entry)
+        if category:
+            entry = category[2]
+        elif relation:
+            entry = f"{title} {relation[1].strip().replace('_', ' ')} {relation[2]}"
+        yield note(
+            _LINK.sub(lambda link: link[2] or link[1], _TAG.sub("", entry)),
+            id=f"markdown:{digest(source.name, entry)}",
+            at=at,
+            tags=[*own, *headings, *_TAG.findall(entry)],
+            category=category[1].lower() if category else None,
+        )
 
 
 def _split_front(text: str) -> tuple[dict[str, Any], str]:
@@ -167,60 +171,25 @@ def _entries(text: str) -> Iterator[tuple[list[str], str]]:
     yield from paragraph()
 
 
-def _read_entry(
-    entry: str, tags: Sequence[str], title: str, source: Source, at: datetime | None
-) -> Any:
-    if entry.startswith("@"):
-        return Skipped("an @import line")
-    if entry in ("---", "***", "___"):
-        return Skipped("a line between paragraphs")
-    category = _CATEGORY.fullmatch(entry)
-    relation = _RELATION.fullmatch(entry)
-    if category:
-        entry = category[2]
-    elif relation:
-        entry = f"{title} {relation[1].strip().replace('_', ' ')} {relation[2]}"
-    found = [*tags, *_TAG.findall(entry)]
-    text = _LINK.sub(lambda link: link[2] or link[1], _TAG.sub("", entry)).strip()
-    return note(
-        text,
-        id=f"markdown:{digest(source.name, entry)}",
-        at=at,
-        tags=found,
-        category=category[1].lower() if category else None,
-    )
-
-
-def read_langgraph(sources: Sequence[Source], how: ImportRun) -> Items:
+def read_langgraph(source: Source, how: ImportRun) -> Items:
     """Read the items of a store of LangGraph that is kept in an SQLite file."""
-    for source in sources:
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder, "store.db")
-            with opened(source, how) as file, copy.open("wb") as target:
-                shutil.copyfileobj(file, target)
-            try:
-                with closing(sqlite3.connect(copy)) as database:
-                    rows = database.execute(
-                        "SELECT prefix, key, value, created_at FROM store ORDER BY created_at"
-                    )
-                    for row in rows:
-                        yield _read_store_item(*row)
-            except sqlite3.DatabaseError as error:
-                raise Damaged(f"{source.name}: {error}") from error
-
-
-def _read_store_item(prefix: str, key: str, value: Any, created: Any) -> Any:
-    try:
-        item = json.loads(value)
-    except (ValueError, TypeError):
-        return Skipped("a value that is not JSON")
-    text = "; ".join(_texts(item))
-    return note(
-        text,
-        id=f"langgraph:{prefix}:{key}",
-        at=moment(created),
-        tags=str(prefix).split("."),
-    )
+    sql = "SELECT prefix, key, value, created_at FROM store ORDER BY created_at"
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "store.db")
+        with opened(source, how) as file, copy.open("wb") as target:
+            shutil.copyfileobj(file, target)
+        try:
+            with closing(sqlite3.connect(copy)) as database:
+                for prefix, key, value, created in database.execute(sql):
+                    try:
+                        text = "; ".join(_texts(json.loads(value)))
+                    except (ValueError, TypeError):
+                        yield Skipped("a value that is not JSON")
+                        continue
+                    id = f"langgraph:{prefix}:{key}"
+                    yield note(text, id=id, at=moment(created), tags=str(prefix).split("."))
+        except sqlite3.DatabaseError as error:
+            raise Damaged(f"{source.name}: {error}") from error
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -238,4 +207,4 @@ def _texts(value: object) -> Iterator[str]:
 
 def is_markdown(source: Source) -> bool:
     """Return whether a file is a note by its name."""
-    return PurePosixPath(source.name).suffix.lower() in (".md", ".markdown", ".mdx")
+    return source.suffix in (".md", ".markdown", ".mdx")

@@ -5,7 +5,7 @@ Text parts are taken. Tool calls, system prompts and what has no text are left o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -24,7 +24,7 @@ _TIMES = ("at", "timestamp", "created_at", "create_time", "created")
 _USUAL = ("names", "ids", "contents", "mode", "date")
 
 
-def text_of(content: object, kinds: Sequence[str] = _TEXTS) -> str:
+def text_of(content: object) -> str:
     """Return the text parts of a content: a text, a list of parts, or one part.
 
     >>> text_of([{"type": "text", "text": "Hi"}, {"type": "image_url"}, "Bo"])
@@ -37,7 +37,7 @@ def text_of(content: object, kinds: Sequence[str] = _TEXTS) -> str:
         return ""
     texts = []
     for part in parts:
-        if isinstance(part, Mapping) and part.get("type", "text") in kinds:
+        if isinstance(part, Mapping) and part.get("type", "text") in _TEXTS:
             part = part.get("text")
         if isinstance(part, str) and part.strip():
             texts.append(part)

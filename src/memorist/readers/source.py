@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 import re
+import shutil
 import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
@@ -51,17 +51,39 @@ class Source:
 
     name: str  # its path within the folder or archive
     size: int
-    open: Callable[[], AbstractContextManager[IO[bytes]]]
+    open: Callable[[], AbstractContextManager[IO[Any]]]  # of bytes
 
     @cached_property
     def head(self) -> bytes:
         with self.open() as file:
-            return file.read(HEAD)
+            head: bytes = file.read(HEAD)
+            return head
 
     @cached_property
     def shape(self) -> tuple[str, frozenset[str]]:
-        """How a JSON file begins: "array", "object" or "lines", and the keys of its first object."""
-        return _read_shape(self.head)
+        """How a JSON file begins: "array", "object" or "lines", and the keys of its first object.
+
+        As much of the head is parsed as there is.
+        """
+        text = self.head.removeprefix(BYTE_ORDER_MARK).lstrip()
+        if text[:1] not in (b"[", b"{"):
+            return "", frozenset()
+        first, *others = text.split(b"\n")[:40]
+        keys: set[str] = set()
+        if others and first.startswith(b"{") and first.rstrip().endswith(b"}"):
+            for line in (first, *others):
+                with suppress(ValueError, RecursionError):
+                    keys.update(as_object(json.loads(line)))
+            return "lines", frozenset(keys)
+        is_array = text[:1] == b"["
+        prefix = "item" if is_array else ""
+        with suppress(ijson.JSONError, UnicodeDecodeError):  # the head ends somewhere
+            for place, event, value in ijson.parse(io.BytesIO(text)):
+                if event == "map_key" and place == prefix:
+                    keys.add(value)
+                elif is_array and event == "end_map" and place == prefix:
+                    break
+        return ("array" if is_array else "object"), frozenset(keys)
 
     @property
     def stem(self) -> str:
@@ -80,6 +102,7 @@ class ImportRun:
     since: datetime | None = None
     user: str = ""
     names: Counter[str] = field(default_factory=Counter)  # of the speakers
+    people: dict[str, str] = field(default_factory=dict)  # names by the ids of a workspace
     read: int = 0  # bytes
 
     def includes(self, at: datetime | None) -> bool:
@@ -96,17 +119,14 @@ def find_sources(path: Path) -> list[Source]:
     """Return the files at a path: a file, a folder, or what is in a ZIP archive."""
     if not path.exists():
         raise NotFound(f"No such file or folder: {str(path)!r}")
-    if path.is_dir():
-        found: list[Source] = []
-        for each in sorted(path.rglob("*")):
-            if each.is_file() and _LEFT_OUT.isdisjoint(each.relative_to(path).parts):
-                found += _expand(_on_disk(each, each.relative_to(path).as_posix()))
-        return found
-    return list(_expand(_on_disk(path, path.name)))
-
-
-def _on_disk(path: Path, name: str) -> Source:
-    return Source(name, path.stat().st_size, lambda: path.open("rb"))
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    found: list[Source] = []
+    for file in files:
+        name = file.relative_to(path) if path.is_dir() else Path(path.name)
+        if file.is_file() and _LEFT_OUT.isdisjoint(name.parts):
+            source = Source(name.as_posix(), file.stat().st_size, partial(open, file, "rb"))
+            found += _expand(source)
+    return found
 
 
 def _expand(source: Source) -> Iterator[Source]:
@@ -121,16 +141,14 @@ def _expand(source: Source) -> Iterator[Source]:
         raise InvalidInput(f"{source.name!r} is a damaged ZIP archive: {error}") from error
     for info in sorted(members, key=lambda info: info.filename):
         if _LEFT_OUT.isdisjoint(PurePosixPath(info.filename).parts):
-            yield from _expand(_in_archive(source, info))
+            member = Source(info.filename, info.file_size, partial(_open_member, source, info))
+            yield from _expand(member)
 
 
-def _in_archive(source: Source, info: zipfile.ZipInfo) -> Source:
-    @contextmanager
-    def open_member() -> Iterator[IO[bytes]]:
-        with _open_archive(source) as archive, archive.open(info) as file:
-            yield file
-
-    return Source(info.filename, info.file_size, open_member)
+@contextmanager
+def _open_member(source: Source, info: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
+    with _open_archive(source) as archive, archive.open(info) as file:
+        yield file
 
 
 @contextmanager
@@ -141,39 +159,9 @@ def _open_archive(source: Source) -> Iterator[zipfile.ZipFile]:
                 yield archive
             return
         with tempfile.SpooledTemporaryFile(IN_MEMORY) as copy:
-            while block := file.read(1 << 20):
-                copy.write(block)
+            shutil.copyfileobj(file, copy)
             with zipfile.ZipFile(copy) as archive:
                 yield archive
-
-
-def _read_shape(head: bytes) -> tuple[str, frozenset[str]]:
-    """Parse as much of the head as there is. A wrapper such as {"results": […]} is looked into."""
-    text = head.removeprefix(BYTE_ORDER_MARK).lstrip()
-    if text[:1] not in (b"[", b"{"):
-        return "", frozenset()
-    first_line = text.split(b"\n", 1)[0].strip()
-    if first_line.startswith(b"{") and first_line.endswith(b"}") and len(first_line) < len(text):
-        keys: set[str] = set()
-        for line in text.split(b"\n")[:40]:
-            try:
-                value = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(value, dict):
-                keys.update(value)
-        return "lines", frozenset(keys)
-    prefix = "item" if text[:1] == b"[" else ""
-    keys = set()
-    try:
-        for place, event, value in ijson.parse(io.BytesIO(text)):
-            if event == "map_key" and place == prefix:
-                keys.add(value)
-            elif prefix and event == "end_map" and place == prefix:
-                break
-    except (ijson.JSONError, UnicodeDecodeError):  # the head ends somewhere
-        pass
-    return ("array" if prefix else "object"), frozenset(keys)
 
 
 @contextmanager
@@ -243,40 +231,17 @@ def message(
     at: datetime | None = None,
 ) -> Draft | Skipped:
     """Return a turn of a conversation."""
-    text = normalize.storable(text).strip()
-    if not text:
-        return Skipped(NO_TEXT)
-    return Draft(
-        text=text,
-        labels=Labels(session=session, role=role),
-        message_id=id,
-        source_ids=(id,),
-        speaker=authority.speaker_of(role, name),
-        at=at,
-    )
+    labels = Labels(session=session, role=role)
+    return note(text, id=id, at=at, labels=labels, speaker=authority.speaker_of(role, name))
 
 
-def note(
-    text: str,
-    *,
-    id: str,
-    at: datetime | None = None,
-    tags: Sequence[str] = (),
-    category: str | None = None,
-) -> Draft | Skipped:
+def note(text: str, *, id: str, tags: Iterable[str] = (), **fields: Any) -> Draft | Skipped:
     """Return a text that was written down, without a conversation."""
     text = normalize.storable(text).strip()
     if not text:
         return Skipped(NO_TEXT)
     known = dict.fromkeys(tag.strip().lower() for tag in tags if tag.strip())
-    return Draft(
-        text=text,
-        message_id=id,
-        source_ids=(id,),
-        at=at,
-        tags=tuple(known),
-        category=category,
-    )
+    return Draft(text=text, message_id=id, source_ids=(id,), tags=tuple(known), **fields)
 
 
 def moment(value: object) -> datetime | None:
@@ -288,15 +253,12 @@ def moment(value: object) -> datetime | None:
     if isinstance(value, str) and re.fullmatch(r"\d{9,13}(?:\.\d{1,9})?", value):
         value = float(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        seconds = value / 1000 if value > 1e11 else value
-        if math.isfinite(seconds) and 0 < seconds < 4e9:
-            return datetime.fromtimestamp(seconds, UTC)
-        return None
+        if 1e11 < value < 4e12:
+            value /= 1000
+        return datetime.fromtimestamp(value, UTC) if 0 < value < 4e9 else None
     if isinstance(value, str) and value:
-        try:
+        with suppress(ValueError, TypeError):
             return parse(value)
-        except (ValueError, TypeError):
-            return None
     return None
 
 

@@ -155,6 +155,29 @@ async def test_a_damaged_line_of_a_transcript_is_named_and_the_rest_read(
     assert CELLO in await stored(ana)
 
 
+async def test_a_damaged_day_of_slack_leaves_the_days_after_it(
+    ana: ScopedClient, files: Path
+) -> None:
+    path = write("slack", files)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("general/2023-11-13.json", '[{"type": "message", "ts": "1699900000", "t')
+    report = await ana.import_files(path)
+    assert report.skipped.pop(next(each for each in report.skipped if "damaged" in each)) == 1
+    assert {"I play the cello.", "Nice, Ana!"} <= set(await stored(ana))
+
+
+async def test_an_agent_file_without_a_list_of_agents_is_counted_once(
+    ana: ScopedClient, files: Path
+) -> None:
+    path = files / "agent.af"
+    said = {"id": "m1", "role": "user", "content": CELLO}
+    memory = [{"label": "human", "value": "Ana rehearses on Tuesdays."}]
+    path.write_text(json.dumps({"core_memory": memory, "messages": [said]}), "utf-8")
+    report = await ana.import_files(path)
+    assert report.formats == {"letta": 2}
+    assert set(await stored(ana)) == {CELLO, "Ana rehearses on Tuesdays."}
+
+
 async def test_only_what_is_new_since_a_date_is_imported(ana: ScopedClient, files: Path) -> None:
     report = await ana.import_files(write("chatgpt", files), since="2023-11-01")
     assert list(await stored(ana)) == [CELLO]
@@ -250,7 +273,7 @@ async def test_an_empty_file_and_a_wrong_format_say_so(ana: ScopedClient, files:
         await ana.import_files(write("chatgpt", files), from_="slack")
 
 
-JUNK = (None, 0, -1, 3.5, True, "", "x", [], {}, [None], [1], {"a": None}, [[]])
+JUNK = (None, 0, -1, 3.5, 10**400, True, "", "x", [], {}, [None], [1], {"a": None}, [[]])
 
 
 def spoil(value: Any, chance: random.Random) -> Any:
@@ -318,6 +341,20 @@ async def test_progress_is_reported_in_bytes(ana: ScopedClient, files: Path) -> 
     await ana.import_files(path, on_progress=lambda done, of: steps.append((done, of)))
     size = file.stat().st_size
     assert steps[-1] == (size, size)
+
+
+async def test_progress_of_a_channel_of_discord_never_goes_back(
+    ana: ScopedClient, files: Path
+) -> None:
+    path = write("discord", files)
+    channel = json.loads(path.read_text("utf-8"))
+    channel["messages"] *= 500
+    path.write_text(json.dumps(channel), "utf-8")
+    steps: list[int] = []
+    await ana.import_files(path, dry_run=True, on_progress=lambda done, of: steps.append(done))
+    assert min(steps) > 0
+    assert steps == sorted(steps)
+    assert steps[-1] == path.stat().st_size
 
 
 async def test_a_large_export_is_found_by_words_before_it_has_vectors(

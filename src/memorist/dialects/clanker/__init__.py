@@ -348,8 +348,8 @@ class Clanker:
         with suppress(StoreUnavailable):  # then the fact is spooled and becomes a new row
             if not await guild.privacy.disabled_reason():
                 archived = list(await guild.list(where, limit=1))
-        for memory in archived:
-            await guild.restore(memory.id)
+        if archived:
+            await guild.restore(archived[0].id)
         outcome = (await guild.remember_drafts([draft], policy=POLICY)).outcomes[0]
         if outcome.status in ("created", "merged"):
             old = await guild.get(outcome.ids[0])
@@ -363,23 +363,15 @@ class Clanker:
                 "source_message_id": message_id,  # one message may have several facts
             }
             new = {name: value for name, value in given.items() if value != getattr(old, name)}
-            await self._change(guild, old.id, new)
+            if new:
+                await edit.change(guild, old.id, "updated", new, None)
         elif archived and not outcome.ids:
-            await self._change(guild, archived[0].id, {"state": "archived"})
+            await edit.change(guild, archived[0].id, "updated", {"state": "archived"}, None)
         if outcome.status == "merged":
             outcome = replace(outcome, status="updated")
         if outcome.status in ("created", "updated"):
             await self.archive(guild_id, subject, keep)
         return outcome
-
-    async def _change(
-        self,
-        guild: ScopedClient,
-        id: str,
-        fields: Mapping[str, Any],
-    ) -> None:
-        if fields:
-            await edit.change(guild, id, "updated", fields, None)
 
 
 def _check_subject(given: str) -> str:

@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 from ...errors import InvalidInput, MissingExtra, StoreDamaged
 from ...manage.checkpoints import thread_name
-from ...scoped import ScopedClient
 from ...storage.graph_checkpoints import (
     GraphCheckpoints,
     GraphState,
@@ -26,8 +25,8 @@ from ...storage.graph_checkpoints import (
     TaskWrite,
     Typed,
 )
-from ...sync import Blocking, BlockingScope, few, stream, verb
-from .. import Bridge
+from ...sync import Blocking, few, stream, verb
+from .. import Adapter, AnyScope, Bridge
 
 try:
     import langgraph.checkpoint  # noqa: F401
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
 _COUNTERS = "counters_since_delta_snapshot"
 
 
-class MemoristSaver(BaseCheckpointSaver[str]):
+class MemoristSaver(Adapter, BaseCheckpointSaver[str]):
     """Stores the checkpoints of graphs in one scope, for any number of threads, event loops and
     processes.
 
@@ -71,13 +70,12 @@ class MemoristSaver(BaseCheckpointSaver[str]):
 
     def __init__(
         self,
-        scope: ScopedClient | BlockingScope,
+        scope: AnyScope,
         *,
         allowed_types: Iterable[type | tuple[str, ...]] = (),
         serde: SerializerProtocol | None = None,
     ) -> None:
         super().__init__(serde=serde or StrictSerializer(allowed_types))
-        self._inner = self  # `verb` and `stream` run its async methods on the loop
         self._loop = Bridge(scope)
         self._wait = self._loop.wait
         ctx = self._loop.scope.ctx

@@ -39,11 +39,10 @@ from ...ports import IndexRow, Vectors
 from ...retrieve.features import SnapshotSearch
 from ...retrieve.profiles import DEFAULT
 from ...retrieve.question import understand
-from ...scoped import ScopedClient
 from ...storage.documents import Document, DocumentKey, Documents, IndexedText
-from ...sync import Blocking, BlockingScope, verb
+from ...sync import Blocking, verb
 from ...text import clock, normalize, tokens
-from .. import Bridge
+from .. import Adapter, AnyScope, Bridge, on_loop
 
 _MOST_MINUTES = 60 * 24 * 36_500
 _MOST_BYTES = 1_000
@@ -68,7 +67,7 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-class MemoristStore(BaseStore):
+class MemoristStore(Adapter, BaseStore):
     """Stores items in one scope and searches them with the embedding model of the memory.
 
     `fields` are the paths whose text is indexed if a put names none; an empty list indexes nothing.
@@ -81,7 +80,7 @@ class MemoristStore(BaseStore):
 
     def __init__(
         self,
-        scope: ScopedClient | BlockingScope,
+        scope: AnyScope,
         *,
         fields: Sequence[str] = ("$",),
         ttl: TTLConfig | None = None,
@@ -89,7 +88,6 @@ class MemoristStore(BaseStore):
     ) -> None:
         self.ttl_config = ttl
         self.index_config = index
-        self._inner = self  # `verb` runs its async methods on the loop
         self._loop = Bridge(scope)
         self._ctx = self._loop.scope.ctx
         self._items = Documents(self._ctx.store, scope.scope)
@@ -119,28 +117,21 @@ class MemoristStore(BaseStore):
             scope = memory.scope(user, space, tenant)
             yield cls(scope, fields=fields, ttl=ttl, index=index)
 
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Answer the reads with the state before the batch, then apply the writes, all or none."""
-        return await self._loop.wait(self._batch(list(ops)))
-
-    batch = verb(abatch)
-
+    @on_loop
     async def asweep_ttl(self) -> int:
         """Delete expired items and return how many. Every write does the same."""
-        now = self._ctx.clock()
-        return await self._loop.wait(self._items.sweep(now))
+        return await self._items.sweep(self._ctx.clock())
 
-    def sweep_ttl(self) -> Any:
+    def sweep_ttl(self, *_: Any, **__: Any) -> Any:
         """Do the same, or return an awaitable on the event loop of an async scope."""
         return self._loop.run_or_await(self.asweep_ttl())
 
-    def start_ttl_sweeper(self, *_: Any, **__: Any) -> Any:
-        """Sweep once. No thread is needed: see `asweep_ttl`."""
-        return self.sweep_ttl()
+    start_ttl_sweeper = stop_ttl_sweeper = sweep_ttl  # no thread is needed
 
-    stop_ttl_sweeper = start_ttl_sweeper
-
-    async def _batch(self, ops: Sequence[Op]) -> list[Result]:
+    @on_loop
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Answer the reads with the state before the batch, then apply the writes, all or none."""
+        ops = list(ops)
         for op in ops:
             validate_op_namespace(op)
         now = self._ctx.clock()
@@ -174,6 +165,8 @@ class MemoristStore(BaseStore):
         if puts:
             await self._change(puts, now)
         return results
+
+    batch = verb(abatch)
 
     async def _search(
         self,
