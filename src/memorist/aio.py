@@ -29,7 +29,6 @@ from .offline import Offline
 from .offline.spool import Spool
 from .offline.switch import Down, Switch
 from .ports import Embedder, EntityDetector, NearestRows, Reranker
-from .retrieve import profiles
 from .scoped import ScopedClient
 from .settings import Options, Settings, allowlists, load
 from .storage import copy as copying
@@ -176,7 +175,7 @@ def _check(settings: Settings) -> None:
     if "\0" in settings.db:
         raise Misconfigured(f"Setting 'db': {settings.db!r} contains a NUL character: name a file")
     try:
-        profiles.find(dialects.PROFILES, settings.profile)
+        dialects.PROFILES[settings.profile]
         validation.policy(dialects.POLICIES, settings.policy)
         tokens.analyze("words", settings.language)
     except (InvalidInput, ImportError) as error:

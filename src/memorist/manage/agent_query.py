@@ -11,8 +11,8 @@ from typing import Any
 from ..context import Context
 from ..errors import EmbedderUnavailable, InvalidInput, NotAllowed
 from ..ingest import validation
-from ..retrieve import profiles, render
-from ..retrieve.profiles import Profile
+from ..retrieve import render
+from ..retrieve.profiles import Gate, Profile
 from ..settings import allowlists
 from ..storage.history import Updates
 from ..types import Filter, Memory, Recall, Scope
@@ -49,14 +49,14 @@ def limit(
     """
     if categories is not None:
         validation.texts("categories", categories)
-    profile = profiles.find(ctx.profiles, PROFILE)
+    profile = ctx.profiles[PROFILE]
     if threshold is not None:  # what is only related may be below it
         validation.share("threshold", threshold)
         if ctx.embedder is None:
             raise InvalidInput(
                 "A threshold needs vectors, and no embedding model is configured: leave it out"
             )
-        gate = profiles.Gate(enough={"semantic": threshold})
+        gate = Gate(enough={"semantic": threshold})
         profile = replace(profile, gate=gate, related=0)
     access = ctx.allowlists
     given: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from ..context import Context, Place
 from ..errors import InvalidInput, ProviderFailed
 from ..ingest import validation
 from ..ingest.validation import Where
-from ..retrieve import pipeline, profiles, score
+from ..retrieve import pipeline, score
 from ..retrieve.profiles import Profile
 from ..storage import Event
 from ..storage.store import MemoryAccess, access_scores, record_access
@@ -60,7 +60,7 @@ def build_query(
         if value is not None:
             validation.number(name, value)
     if not isinstance(profile, Profile):
-        profile = profiles.find(ctx.profiles, profile or ctx.settings.profile)
+        profile = ctx.profiles[profile or ctx.settings.profile]
     if rerank is not None:
         profile = replace(profile, rerank=rerank)
     query = Query(

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar, get_args
 from ..context import Context, Place
 from ..errors import StoreDamaged, StoreUnavailable
 from ..ingest import validation
-from ..retrieve import profiles, render
+from ..retrieve import render
 from ..retrieve.profiles import Profile
 from ..retrieve.render import Caps, fit
 from ..settings import allowlists
@@ -100,7 +100,7 @@ def plan(ctx: Context, agent: str | None, profile: str | Profile | None) -> Read
     access = ctx.allowlists
     usual = ctx.settings.profile if agent is None else agent_query.PROFILE
     if not isinstance(profile, Profile):
-        profile = profiles.find(ctx.profiles, profile or usual)
+        profile = ctx.profiles[profile or usual]
     profile = replace(profile, related=profile.related or RELATED)
     known = tuple(access.categories) if agent is None else access.allowed(agent)
     names = [name for name in known if name != allowlists.PROCEDURAL]

@@ -61,8 +61,12 @@ class SnapshotSearch:
 
     @cached_property
     def used(self) -> set[str]:
-        """Features that the profile names, and the two legs."""
-        return {*self.profile.feature_names, "sparse", "semantic"}
+        """Features that the profile names in a weight or a gate, and the two legs."""
+        profile = self.profile
+        names = {"sparse", "semantic", *profile.weights, *(profile.sparse_weights or ())}
+        for gate in (profile.gate, profile.gate_without_semantic or profile.gate):
+            names |= {*gate.enough, *gate.signal}
+        return names
 
     @cached_property
     def postings(self) -> list[Posting]:
@@ -195,9 +199,11 @@ def mark_best(scores: Scores, count: int) -> Bools:
     >>> mark_best(np.array([3, 1, 2, 2, 0], np.float32), 2).tolist()
     [True, False, True, True, False]
     """
-    high = scores[scores >= lower_bound(scores, count)]
-    least = np.partition(high, -count)[-count]
-    return np.asarray(scores >= least)
+    is_high = scores >= lower_bound(scores, count)
+    high = scores[is_high]
+    if len(high) > count:
+        is_high = scores >= np.partition(high, -count)[-count]
+    return np.asarray(is_high)
 
 
 class Posting(NamedTuple):

@@ -165,7 +165,9 @@ def block_line(memory: Memory) -> str:
     """Render one memory as a line of a block, with its date and speaker."""
     who = teller(memory)
     when = memory.valid_from or memory.occurred_at  # an edit has its own day
-    until = memory.valid_to if memory.is_active else None  # it was replaced
+    until = memory.valid_to  # it was replaced
+    if until and not memory.is_active:
+        until = None
     if when and (memory.speaker or memory.occurred_at or until):
         ends = f" until {until.date().isoformat()}" if until else ""
         who = f"{when.date().isoformat()}{ends} {who}".rstrip()
