@@ -295,7 +295,7 @@ async def _embedder(settings: Settings, own: custom.CustomCall | None) -> Embedd
         case "hashing":
             return Hashing()
         case "minilm":
-            from .embedders.minilm import MiniLM
+            from .embedders.local import MiniLM
 
             model = MiniLM()
         case "openai":
@@ -318,7 +318,7 @@ async def _embedder(settings: Settings, own: custom.CustomCall | None) -> Embedd
 def _multilingual(settings: Settings) -> Embedder | None:
     if settings.embedder != "minilm" or not settings.multilingual:
         return None
-    from .embedders.use import Multilingual
+    from .embedders.local import Multilingual
 
     return Multilingual()
 
@@ -361,7 +361,7 @@ def _reranker(
     if own or settings.reranker not in ("none", "maxsim", "cross-encoder"):
         return custom.CustomReranker(own or custom.find_call("reranker", settings.reranker))
     if settings.reranker == "maxsim":
-        from .embedders.minilm import MiniLM
+        from .embedders.local import MiniLM
         from .rerankers import MaxSim
 
         loaded = getattr(embedder, "inner", embedder)  # below the cache: one model is enough

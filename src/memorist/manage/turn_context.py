@@ -107,24 +107,19 @@ def plan(ctx: Context, agent: str | None, profile: str | Profile | None) -> Read
     whole = [name for name in names if access.category(name).context == "all"]
     rest = [name for name in names if name not in whole]
     everything = Filter(categories=allowlists.spellings(whole)) if whole else None
-    if agent is None:
-        return Reading(
-            agent=None,
-            profile=profile,
-            whole=everything,
-            pinned=Filter(pinned=True),
-            recalled=Filter(),
-            categories=None,
-            has_person=True,
-        )
+    pinned = Filter(pinned=True)
+    recalled: Filter | None = Filter()
+    if agent is not None:
+        pinned = Filter(pinned=True, categories=allowlists.spellings(names))
+        recalled = Filter(categories=allowlists.spellings(rest)) if rest else None
     return Reading(
         agent=agent,
         profile=profile,
         whole=everything,
-        pinned=Filter(pinned=True, categories=allowlists.spellings(names)),
-        recalled=Filter(categories=allowlists.spellings(rest)) if rest else None,
-        categories=tuple(names),
-        has_person=PERSON in names,
+        pinned=pinned,
+        recalled=recalled,
+        categories=None if agent is None else tuple(names),
+        has_person=agent is None or PERSON in names,
     )
 
 
@@ -220,7 +215,9 @@ async def begin(place: Place, reading: Reading, caps: Caps, since: int | None) -
             agent=reading.agent,
             messages_last=True,
         )
-        page.lines += _change_lines(page.updates)
+        texts = page.updates.text.splitlines()[1:]
+        for text, change in zip(texts, page.updates.changes, strict=True):
+            page.lines.append(ContextLine(source="change", text=text, id=change.memory_id))
         if page.lines:
             page.room = caps.beside(page.updates.text, ctx.count_tokens)
     if reading.is_block:
@@ -234,14 +231,6 @@ async def begin(place: Place, reading: Reading, caps: Caps, since: int | None) -
     lines += [page.line("pinned", memory) for memory in pinned]
     page.add(lines, most)
     return page
-
-
-def _change_lines(found: Updates) -> list[ContextLine]:
-    texts = found.text.splitlines()[1:]
-    lines = []
-    for text, change in zip(texts, found.changes, strict=True):
-        lines.append(ContextLine(source="change", text=text, id=change.memory_id))
-    return lines
 
 
 async def _load_person(place: Place, page: ContextPage) -> list[ContextLine]:

@@ -275,13 +275,8 @@ def question(search: SnapshotSearch, at: Places) -> Scores:
 def kind(search: SnapshotSearch, at: Places) -> Scores | None:
     """Return how many of the things that the question asks for a text has: a number, a time, …"""
     asked = [flag for flag in cues.KINDS.values() if search.question.kinds & flag]
-    if not asked:
-        return None
-    first, *others = (search.snapshot.marked[flag][at] for flag in asked)
-    found = first.astype(np.float32)
-    for marked in others:
-        found += marked
-    return found
+    found = [search.snapshot.marked[flag][at] for flag in asked]
+    return np.sum(found, axis=0, dtype=np.float32) if found else None
 
 
 def summary(search: SnapshotSearch, at: Places) -> Scores | None:
@@ -293,10 +288,7 @@ def summary(search: SnapshotSearch, at: Places) -> Scores | None:
 def speaker(search: SnapshotSearch, at: Places) -> Bools | None:
     """Mark what was said by the person that the question names, if it names exactly one."""
     named = search.question.speakers
-    if len(named) != 1:
-        return None
-    is_named: Bools = search.snapshot.speaker[at] == named[0]
-    return is_named
+    return np.asarray(search.snapshot.speaker[at] == named[0]) if len(named) == 1 else None
 
 
 def time(search: SnapshotSearch, at: Places) -> Scores | None:
@@ -348,10 +340,8 @@ def channel(search: SnapshotSearch, at: Places) -> Column | None:
     if search.channel == -1:
         return None
     there = search.snapshot.channel[at]
-    found = np.zeros(len(there))
-    found[there == -1] = 0.25
-    found[there == search.channel] = 1.0
-    return found
+    elsewhere = np.where(there == -1, 0.25, 0.0)
+    return np.where(there == search.channel, 1.0, elsewhere)
 
 
 def level(search: SnapshotSearch, at: Places) -> Column:

@@ -49,12 +49,10 @@ async def recall(
     search, legs = await prepare(ctx, query, profile, now, revision)
     candidates = select(search, query)
     found = await read(candidates, search, query, ctx.store, legs)
+    size = ROW * len(found.memories)
+    rank = lambda: confidence.judge(search, score.rank(profile, found))  # noqa: E731
+    sure, ranked = await compute(size, rank)
     is_semantic = found.has_semantic
-
-    def rank() -> tuple[float | None, list[Candidate]]:
-        return confidence.judge(search, score.rank(profile, found))
-
-    sure, ranked = await compute(ROW * len(found.memories), rank)
     if profile.rerank and ranked:
         reranked = optional.rerank(query.text, profile, ctx.reranker, ranked, semantic=is_semantic)
         ranked, legs["rerank"] = await reranked
@@ -270,14 +268,10 @@ async def read(
         for row in rows:
             with suppress(StoreDamaged):
                 memories |= await store.at_rows(query.scope, [row])
-    there = []
-    loaded = []
-    for i, row in enumerate(rows):
-        if row in memories:
-            there.append(i)
-            loaded.append(memories[row])
+    there = [i for i, row in enumerate(rows) if row in memories]
     if len(there) < len(rows):
         found = found.pick(there)
+    loaded = [memories[rows[i]] for i in there]
     found = replace(found, memories=loaded)
     if "lexical" in search.used:
         size = length(memory.text for memory in loaded)
