@@ -115,7 +115,8 @@ def give_vectors() -> list[GivenVectors]:
     for name, embedder in (
         ("local", "MiniLM"),
         ("local", "Multilingual"),
-        ("minilm", "MiniLM"),  # of version 0.1, which has one model
+        ("minilm", "MiniLM"),  # of earlier versions; 0.1 has one model
+        ("use", "Multilingual"),
     ):
         with suppress(ImportError):
             module = load(f"embedders.{name}")

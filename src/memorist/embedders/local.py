@@ -186,19 +186,22 @@ class MiniLM(LocalModel[tuple[onnx.WordPiece, Any]]):
     ) -> AsyncIterator[tuple[Window, Vectors]]:
         """Yield each window of the texts with the model's output for it."""
 
-        def split(loaded: tuple[onnx.WordPiece, Any]) -> list[list[Window]]:
+        def split(loaded: tuple[onnx.WordPiece, Any]) -> list[tuple[list[Window], Any]]:
             windows = []
             for place, text in enumerate(texts):
                 for part, ids in enumerate(onnx.windows_of(loaded[0], text)):
                     windows.append(Window(place, part, ids))
-            return [*onnx.batches(windows, attrgetter("ids"), tokens=MINILM_TOKENS)]
+            found = onnx.batches(windows, attrgetter("ids"), tokens=MINILM_TOKENS)
+            return [(batch, onnx.pad([window.ids for window in batch])) for batch in found]
 
-        def run(loaded: tuple[onnx.WordPiece, Any], batch: list[Window]) -> Vectors:
-            inputs = onnx.pad([window.ids for window in batch])
-            found: list[Vectors] = loaded[1].run([output], inputs)
+        def run(
+            loaded: tuple[onnx.WordPiece, Any],
+            batch: tuple[list[Window], Any],
+        ) -> Vectors:
+            found: list[Vectors] = loaded[1].run([output], batch[1])
             return found[0]
 
-        async for batch, rows in self.infer(split, run):
+        async for (batch, _), rows in self.infer(split, run):
             for each in zip(batch, rows, strict=True):
                 yield each
 

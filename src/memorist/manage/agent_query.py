@@ -59,14 +59,10 @@ def limit(
         gate = Gate(enough={"semantic": threshold})
         profile = replace(profile, gate=gate, related=0)
     access = ctx.allowlists
-    given: dict[str, Any] = {}
-    for name, value in (filters or {}).items():
-        if value is None:
-            continue
+    given = {name: value for name, value in (filters or {}).items() if value is not None}
+    for name in given:
         if name not in FILTERS:
-            known = ", ".join(FILTERS)
-            raise InvalidInput(f"No filter {name!r}: there are {known}")
-        given[name] = value
+            raise InvalidInput(f"No filter {name!r}: there are {', '.join(FILTERS)}")
     user = scope.user
     if given.get("user_id", user) != user:
         raise NotAllowed(f"This is the memory of {user!r}: no other user's can be read here")
@@ -132,9 +128,15 @@ def to_items(
             items.append(item | {"revision": change.revision})
     hits = list(limit_categories(found, ctx.allowlists))
     for i, memory in enumerate([*hits, *found.related]):
-        category = ctx.allowlists.category(memory.category or memory.kind)
+        name = ctx.allowlists.category(memory.category or memory.kind).name
         is_related = i >= len(hits)
-        item = _to_item(memory, category.name, is_full=shape == "full", is_related=is_related)
+        item = {"id": memory.id, "category": name}
+        if shape == "full":
+            item |= _to_full(memory, is_related=is_related)
+        else:
+            item["text"] = render.bullet(memory, name)
+            if is_related:
+                item["text"] += render.IS_RELATED
         items.append(item)
 
     def cost(item: dict[str, Any]) -> int:
@@ -162,20 +164,8 @@ def limit_categories(
             yield memory
 
 
-def _to_item(
-    memory: Memory,
-    category: str,
-    *,
-    is_full: bool,
-    is_related: bool,
-) -> dict[str, Any]:
-    item: dict[str, Any] = {"id": memory.id, "category": category}
-    if not is_full:
-        item["text"] = render.bullet(memory, category)
-        if is_related:
-            item["text"] += render.IS_RELATED
-        return item
-    full = {
+def _to_full(memory: Memory, *, is_related: bool) -> dict[str, Any]:
+    return {
         "kind": memory.kind,
         "text": memory.text,
         "summary": memory.summary or memory.text[:280],
@@ -189,4 +179,3 @@ def _to_item(
         "created_at": memory.created_at.isoformat(),
         "updated_at": memory.updated_at.isoformat(),
     }
-    return item | full

@@ -166,7 +166,7 @@ class ContextPage:
             self.room = self.room.beside(fitted.text, count)
             if self.room.limit is not None:
                 memories = sum(line.id is not None for line in taken)
-                self.room = replace(self.room, limit=max(0, self.room.limit - memories))
+                self.room = self.room._replace(limit=max(0, self.room.limit - memories))
 
     def line(self, source: Source, memory: Memory) -> ContextLine:
         """Render a memory as one line."""
@@ -225,7 +225,7 @@ async def begin(place: Place, reading: Reading, caps: Caps, since: int | None) -
     lines = await page.read(_load_person(place, page)) if reading.has_person else []
     most = caps.share(STANDING)
     if most.limit is not None:  # fields of the profile are not counted
-        most = replace(most, limit=most.limit + len(lines))
+        most = most._replace(limit=most.limit + len(lines))
     pinned = await page.read(_find(place, reading.pinned))
     pinned.sort(key=lambda memory: -memory.importance)
     lines += [page.line("pinned", memory) for memory in pinned]

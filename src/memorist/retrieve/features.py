@@ -276,7 +276,7 @@ def kind(search: SnapshotSearch, at: Places) -> Scores | None:
     """Return how many of the things that the question asks for a text has: a number, a time, …"""
     asked = [flag for flag in cues.KINDS.values() if search.question.kinds & flag]
     found = [search.snapshot.marked[flag][at] for flag in asked]
-    return np.sum(found, axis=0, dtype=np.float32) if found else None
+    return np.asarray(sum(found, _NOTHING)) if found else None
 
 
 def summary(search: SnapshotSearch, at: Places) -> Scores | None:
