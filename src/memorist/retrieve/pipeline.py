@@ -49,9 +49,8 @@ async def recall(
     search, legs = await prepare(ctx, query, profile, now, revision)
     candidates = select(search, query)
     found = await read(candidates, search, query, ctx.store, legs)
-    size = ROW * len(found.memories)
     rank = lambda: confidence.judge(search, score.rank(profile, found))  # noqa: E731
-    sure, ranked = await compute(size, rank)
+    sure, ranked = await compute(ROW * len(found.memories), rank)
     is_semantic = found.has_semantic
     if profile.rerank and ranked:
         reranked = optional.rerank(query.text, profile, ctx.reranker, ranked, semantic=is_semantic)
@@ -62,10 +61,9 @@ async def recall(
         ranked, outdated = await _put_current_first(ranked, query, ctx.store)
     least = query.min_confidence
     ranked, unlikely = confidence.select(search, ranked, sure, least, whole=profile.rerank)
-    size = ROW * len(ranked)
     if profile.diversity is not None:
         ranked = await compute(
-            size,
+            ROW * len(ranked),
             optional.diversify,
             ranked,
             search.snapshot,
@@ -74,7 +72,7 @@ async def recall(
         )
     if profile.preferences_first:
         ranked = await optional.put_preferences_first(ranked, query, ctx.store, now)
-        size = ROW * len(ranked)
+    size = ROW * len(ranked)
     hits, cut, text = await compute(size, _select_fitting, ranked, profile, query, ctx.count_tokens)
     related: tuple[Memory, ...] = ()
     if profile.related and hits and query.as_of is None:
