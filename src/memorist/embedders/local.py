@@ -54,6 +54,7 @@ _REACH = 2  # pieces before and after each that the model looks at
 Result = TypeVar("Result")
 Item = TypeVar("Item")
 Loaded = TypeVar("Loaded")
+Bert = tuple[onnx.WordPiece, Any]  # a tokenizer and a session
 
 
 class LocalModel(Generic[Loaded]):
@@ -143,7 +144,7 @@ class Window(NamedTuple):
         return max(1, len(self.ids) - 2)
 
 
-class MiniLM(LocalModel[tuple[onnx.WordPiece, Any]]):
+class MiniLM(LocalModel[Bert]):
     """all-MiniLM-L6-v2 as an Embedder. Safe to share between threads and event loops."""
 
     model = "all-MiniLM-L6-v2"
@@ -186,7 +187,7 @@ class MiniLM(LocalModel[tuple[onnx.WordPiece, Any]]):
     ) -> AsyncIterator[tuple[Window, Vectors]]:
         """Yield each window of the texts with the model's output for it."""
 
-        def split(loaded: tuple[onnx.WordPiece, Any]) -> list[tuple[list[Window], Any]]:
+        def split(loaded: Bert) -> list[tuple[list[Window], Any]]:
             windows = []
             for place, text in enumerate(texts):
                 for part, ids in enumerate(onnx.windows_of(loaded[0], text)):
@@ -194,10 +195,7 @@ class MiniLM(LocalModel[tuple[onnx.WordPiece, Any]]):
             found = onnx.batches(windows, attrgetter("ids"), tokens=MINILM_TOKENS)
             return [(batch, onnx.pad([window.ids for window in batch])) for batch in found]
 
-        def run(
-            loaded: tuple[onnx.WordPiece, Any],
-            batch: tuple[list[Window], Any],
-        ) -> Vectors:
+        def run(loaded: Bert, batch: tuple[list[Window], Any]) -> Vectors:
             found: list[Vectors] = loaded[1].run([output], batch[1])
             return found[0]
 
@@ -289,7 +287,7 @@ class Unigram:
 
 
 def open_table(path: Path) -> Callable[[int], bytes]:
-    """Return a function from the number of a block to its rows; those last used stay unpacked."""
+    """Return a function from a piece to its numbers; the blocks last used stay unpacked."""
     count = CHUNKS * CHUNK_ROWS // BLOCK
     starts = np.fromfile(path, "<u4", count + 1).tolist()
 
@@ -299,21 +297,20 @@ def open_table(path: Path) -> Callable[[int], bytes]:
             file.seek(starts[block])
             return zlib.decompress(file.read(starts[block + 1] - starts[block]))
 
-    return unpack
+    def read_row(piece: int) -> bytes:
+        place, chunk = divmod(piece, CHUNKS)
+        block, row = divmod(chunk * CHUNK_ROWS + place, BLOCK)
+        return unpack(block)[row * WIDTH : (row + 1) * WIDTH]
+
+    return read_row
 
 
 class UseModel(NamedTuple):
     """All parts of the multilingual model."""
 
     tokenizer: Unigram
-    block: Callable[[int], bytes]
+    read_row: Callable[[int], bytes]  # of a piece
     session: Any
-
-    def row(self, piece: int) -> bytes:
-        """Return the numbers of a piece."""
-        place, chunk = divmod(piece, CHUNKS)
-        block, row = divmod(chunk * CHUNK_ROWS + place, BLOCK)
-        return self.block(block)[row * WIDTH : (row + 1) * WIDTH]
 
 
 class Multilingual(LocalModel[UseModel]):
@@ -360,7 +357,7 @@ def run_use(loaded: UseModel, batch: list[tuple[int, list[int]]]) -> Vectors:
     padded = np.concatenate([outside, owner, outside])
     around = np.lib.stride_tricks.sliding_window_view(padded, 2 * _REACH + 1)
     places = np.arange(len(piece))[:, None] + np.arange(-_REACH, _REACH + 1)
-    rows = b"".join(map(loaded.row, distinct.tolist()))
+    rows = b"".join(map(loaded.read_row, distinct.tolist()))
     inputs = {
         "rows": np.frombuffer(rows, np.uint8).reshape(-1, WIDTH),
         "chunk": distinct % CHUNKS,

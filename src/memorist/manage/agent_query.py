@@ -85,14 +85,12 @@ def limit(
             level -= 1
         limits[name] = level / 5 + _TINY
     labels = {label: given.get(name) for name, label in _LABELS.items()}
-    after = given.get("updated_after")
-    before = given.get("updated_before")
     where = Filter(
         categories=allowlists.spellings(wanted),
         pinned=given.get("pinned"),
         labels=validation.labels(labels),
-        updated_after=validation.moment(after),
-        updated_before=validation.moment(before),
+        updated_after=validation.moment(given.get("updated_after")),
+        updated_before=validation.moment(given.get("updated_before")),
         importance_min=limits.get("importance_min"),
         importance_max=limits.get("importance_max"),
     )

@@ -38,6 +38,13 @@ class RecallOptions(TypedDict, total=False):
     min_confidence: float | None  # below it, nothing is returned; at 0, everything that matches
 
 
+def check_limits(**limits: int | None) -> None:
+    """Raise InvalidInput for a limit below 1."""
+    for name, most in limits.items():
+        if most is not None:
+            validation.number(name, most)
+
+
 def build_query(
     place: Place,
     text: str,
@@ -56,9 +63,7 @@ def build_query(
     ctx = place.ctx
     if not isinstance(text, str):
         raise InvalidInput(f"A question is text, not {type(text).__name__}")
-    for name, value in (("limit", limit), ("budget", budget), ("max_chars", max_chars)):
-        if value is not None:
-            validation.number(name, value)
+    check_limits(limit=limit, budget=budget, max_chars=max_chars)
     if not isinstance(profile, Profile):
         profile = ctx.profiles[profile or ctx.settings.profile]
     if rerank is not None:

@@ -8,7 +8,7 @@ computed elsewhere: they need texts, links or rankings.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -41,6 +41,14 @@ REPEATS = 2.0  # times its own match that a short question loses, by the weight 
 OTHER_SIDE = 0.4  # for what the user said, if the question is about the assistant
 
 
+class Posting(NamedTuple):
+    """A term of a question in a scope."""
+
+    positions: Ints
+    counts: Floats
+    rarity: float  # inverse document frequency
+
+
 @dataclass(frozen=True, kw_only=True)
 class SnapshotSearch:
     """One question against one snapshot."""
@@ -70,13 +78,29 @@ class SnapshotSearch:
 
     @cached_property
     def postings(self) -> list[Posting]:
-        """Where each term of the question occurs, how often, and how rare it is."""
-        return find_postings(self.snapshot, self.question.terms)
+        """Where each term of the question occurs among the memories alive, and how rare it is."""
+        found = []
+        for where, counts in self.snapshot.postings(self.question.terms):
+            having = len(where) + 0.5
+            lacking = self.snapshot.count - len(where) + 0.5
+            found.append(Posting(where, counts, math.log1p(lacking / having)))
+        return found
 
     @cached_property
     def bm25(self) -> tuple[Scores, float]:
-        """BM25 of each position, and roughly the maximum for the terms of the question."""
-        return bm25(self.snapshot, self.postings)
+        """BM25 of each position, and roughly the maximum for the terms of the question.
+
+        The bound makes the scores of different questions comparable.
+        """
+        scores = np.zeros(self.snapshot.n, np.float32)
+        total = 0.0
+        for where, counts, rarity in self.postings:
+            total += rarity
+            if len(where):
+                norm = self.snapshot.length_norm[where]
+                most = np.float32(rarity * (K1 + 1.0))
+                scores[where] += most * counts / (counts + norm)
+        return scores, 0.6 * (K1 + 1.0) * total
 
     @cached_property
     def sparse(self) -> Scores:
@@ -204,39 +228,6 @@ def mark_best(scores: Scores, count: int) -> Bools:
     if len(high) > count:
         is_high = scores >= np.partition(high, -count)[-count]
     return np.asarray(is_high)
-
-
-class Posting(NamedTuple):
-    """A term of a question in a scope."""
-
-    positions: Ints
-    counts: Floats
-    rarity: float  # inverse document frequency
-
-
-def find_postings(snapshot: Snapshot, terms: Sequence[int]) -> list[Posting]:
-    """Return where each term occurs among the memories alive, and how rare it is."""
-    found = []
-    for where, counts in snapshot.postings(terms):
-        having = len(where) + 0.5
-        lacking = snapshot.count - len(where) + 0.5
-        found.append(Posting(where, counts, math.log1p(lacking / having)))
-    return found
-
-
-def bm25(snapshot: Snapshot, postings: Sequence[Posting]) -> tuple[Scores, float]:
-    """Return the BM25 score of each position, and roughly the maximum for these terms.
-
-    The bound makes the scores of different questions comparable.
-    """
-    scores = np.zeros(snapshot.n, np.float32)
-    for where, counts, rarity in postings:
-        if len(where):
-            norm = snapshot.length_norm[where]
-            most = np.float32(rarity * (K1 + 1.0))
-            scores[where] += most * counts / (counts + norm)
-    total = sum(each.rarity for each in postings)
-    return scores, 0.6 * (K1 + 1.0) * total
 
 
 def flagged(search: SnapshotSearch, flag: int, at: Places) -> Bools | None:

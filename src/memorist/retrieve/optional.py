@@ -79,20 +79,10 @@ def diversify(
     """Return the best k candidates in the order of maximal marginal relevance."""
     if len(candidates) < 2:
         return candidates
-    values = []
-    tags = []
-    positions = []
-    for each in candidates:
-        values.append(each.score)
-        tags.append(frozenset(each.memory.tags))
-        positions.append(each.position)
-    chosen = order(
-        np.array(values),
-        snapshot.vectors(np.array(positions, np.intp)),
-        tags,
-        trade=trade,
-        k=k,
-    )
+    scores = np.array([each.score for each in candidates])
+    positions = np.array([each.position for each in candidates], np.intp)
+    tags = [frozenset(each.memory.tags) for each in candidates]
+    chosen = order(scores, snapshot.vectors(positions), tags, trade=trade, k=k)
     return [candidates[i] for i in chosen]
 
 

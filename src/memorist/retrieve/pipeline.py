@@ -328,8 +328,7 @@ async def _put_current_first(
             new = replace(new, parts=parts, score=total, confidence=old.confidence)
         by_id[pair.from_id] = new
         if is_certain and (pair.to_id in restated or not says_more(old.memory.text)):
-            reason = f"it was replaced by {pair.from_id}"
-            cut[pair.to_id] = Cut(id=pair.to_id, reason=reason, score=old.score)
+            cut[pair.to_id] = old.cut(f"it was replaced by {pair.from_id}")
     kept = [each for id, each in by_id.items() if id not in cut]
     return sorted(kept, key=lambda each: -each.score), list(cut.values())
 
@@ -342,22 +341,12 @@ def _select_fitting(
 ) -> tuple[tuple[Hit, ...], list[Cut], str]:
     """Return the hits that fit into the budget, what was cut, and the rendered text."""
     caps = Caps(limit=query.limit, tokens=query.budget, chars=query.max_chars)
-
-    def measure(memory: Memory) -> int:
-        return max(1, count(memory.text))
-
+    cost: Callable[[Memory], int] | None = None
+    if profile.budget_of == "content":
+        cost = lambda memory: max(1, count(memory.text))  # noqa: E731
     memories = [each.memory for each in ranked]
-    fitted = fit(
-        memories,
-        caps,
-        RENDERERS[profile.render],
-        count,
-        cost=None if profile.budget_of == "rendered" else measure,
-    )
-    cut = []
-    for i, reason in fitted.cut.items():
-        each = ranked[i]
-        cut.append(Cut(id=each.memory.id, reason=reason, score=each.score, fits=False))
+    fitted = fit(memories, caps, RENDERERS[profile.render], count, cost=cost)
+    cut = [ranked[i].cut(reason, fits=False) for i, reason in fitted.cut.items()]
     hits = []
     for i in fitted.taken:
         each = ranked[i]

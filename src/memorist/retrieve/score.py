@@ -67,6 +67,10 @@ class Candidate:
     position: int = -1  # in the snapshot; -1 if it was not found there
     confidence: float | None = None  # probability that it is what was asked for, if judged
 
+    def cut(self, reason: str, *, fits: bool = True) -> Cut:
+        """Return why it is left out."""
+        return Cut(id=self.memory.id, reason=reason, score=self.score, fits=fits)
+
 
 _TIE_BREAKERS: dict[str, Callable[[Candidate], Any]] = {
     "row": lambda each: each.memory.id,
@@ -336,11 +340,10 @@ def keep(
             reason = f"its importance is below {gate.importance_min}"
         elif memory.procedural_form == "workflow" and not profile.workflows:
             reason = "workflows are returned only on request"
-        if not reason:
+        if reason:
+            cut.append(each.cut(reason))
+        else:
             kept.append(each)
-            continue
-        dropped = Cut(id=memory.id, reason=reason, score=each.score)
-        cut.append(dropped)
     return kept, cut
 
 
