@@ -156,7 +156,7 @@ class SnapshotSearch:
         weights = self.profile.weights
         total = np.float32(weights.get("sparse", 0.0)) * self.sparse
         total += np.float32(weights.get("semantic", 0.0)) * self.semantic
-        return total * self.usable
+        return self.mask(total)
 
     @cached_property
     def own(self) -> Scores:
@@ -164,7 +164,11 @@ class SnapshotSearch:
         if self.second is None:
             return self.first
         weight = np.float32(self.profile.weights.get("multilingual", 0.0))
-        return self.first + weight * self.multilingual * self.usable
+        return self.first + self.mask(weight * self.multilingual)
+
+    def mask(self, scores: Scores) -> Scores:
+        """Return the scores with 0 for what may not be returned."""
+        return scores if self.size == self.snapshot.n else scores * self.usable
 
     @cached_property
     def around(self) -> Scores:
