@@ -180,7 +180,7 @@ def select(
     needed = model.least * scale_answer_threshold(search.size) if least is None else least
     if sure < needed:
         reason = f"the confidence of {sure:.2f} is below the required {needed:.2f}"
-        return [], [each.cut(reason) for each in ranked]
+        return [], [Cut(id=each.memory.id, reason=reason, score=each.score) for each in ranked]
     needed = model.least_hit * scale_hit_threshold(search.size)
     best = max((each.score for each in ranked), default=0.0)
     kept: list[Candidate] = []
@@ -189,6 +189,7 @@ def select(
         is_likely = (each.confidence or 0.0) >= needed and each.score >= SHARE * best
         if whole or not kept or is_likely:
             kept.append(each)
-        else:
-            cut.append(each.cut("it is unlikely to answer the question"))
+            continue
+        reason = "it is unlikely to answer the question"
+        cut.append(Cut(id=each.memory.id, reason=reason, score=each.score))
     return kept, cut

@@ -68,15 +68,6 @@ class SnapshotSearch:
         return int(self.usable.sum())
 
     @cached_property
-    def used(self) -> set[str]:
-        """Features that the profile names in a weight or a gate, and the two legs."""
-        profile = self.profile
-        names = {"sparse", "semantic", *profile.weights, *(profile.sparse_weights or ())}
-        for gate in (profile.gate, profile.gate_without_semantic or profile.gate):
-            names |= {*gate.enough, *gate.signal}
-        return names
-
-    @cached_property
     def postings(self) -> list[Posting]:
         """Where each term of the question occurs among the memories alive, and how rare it is."""
         found = []
@@ -383,7 +374,7 @@ def compute(search: SnapshotSearch, positions: Positions) -> dict[str, Column]:
     """Return the features that the profile uses, at some positions, in double precision."""
     found = {}
     for name, feature in COMPUTED.items():
-        if name not in search.used:
+        if name not in search.profile.features:
             continue
         column = feature(search, positions)
         found[name] = np.zeros(len(positions)) if column is None else column.astype(np.float64)

@@ -166,7 +166,8 @@ async def _encode_second(
     Vectors that the scope lacks are added in the background.
     """
     snapshot = search.snapshot
-    if ctx.multilingual is None or snapshot.second is None or "multilingual" not in search.used:
+    is_used = snapshot.second is not None and "multilingual" in search.profile.features
+    if ctx.multilingual is None or not is_used:
         return None
     if snapshot.lacks_second and ctx.filler is not None:
         ctx.filler.start()
@@ -271,11 +272,12 @@ async def read(
         found = found.pick(there)
     loaded = [memories[rows[i]] for i in there]
     found = replace(found, memories=loaded)
-    if "lexical" in search.used:
+    features = search.profile.features
+    if "lexical" in features:
         size = length(memory.text for memory in loaded)
         shares = await compute(size, score.lexical, search.profile, query.text, loaded)
         found.features["lexical"] = shares
-    if "related" in search.used:
+    if "related" in features:
         strongest = {memory.id: 0.0 for memory in loaded}
         links = await store.links(query.scope, list(strongest)) if strongest else []
         for link in links:

@@ -157,10 +157,15 @@ class Profile:
     render: Literal["block", "plain_block", "bullets", "grouped", "lines"] = "block"
     ties: Literal["row", "message_id", "newest"] = "row"
     scores_first: bool = False  # the scores are written back before the answer returns
+    # What a weight or a gate names, and the two legs.
+    features: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        names = (*self.weights, *(self.sparse_weights or ()))
+        names = [*self.weights, *(self.sparse_weights or ())]
         _check_names(f"profile {self.name!r}", names)
+        for gate in (self.gate, self.gate_without_semantic or self.gate):
+            names += (*gate.enough, *gate.signal)
+        object.__setattr__(self, "features", frozenset({"sparse", "semantic", *names}))
 
 
 DEFAULT = Profile(

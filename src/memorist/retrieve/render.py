@@ -295,11 +295,12 @@ def fit(
     limit = len(items) if caps.limit is None else caps.limit
     if cost is None:  # usually everything fits, so try that first
         text = render(items[:limit])
-        tokens = count(text) if text else 0
-        if not _excess(len(text), tokens, caps):
-            cut = dict.fromkeys(range(limit, len(items)), f"beyond the limit of {limit}")
-            taken = list(range(len(items)))[:limit]
-            return Fitted(taken=taken, cut=cut, text=text, tokens=tokens)
+        if not _excess(len(text), 0, caps):
+            tokens = count(text) if text else 0
+            if caps.tokens is None or tokens <= caps.tokens:
+                cut = dict.fromkeys(range(limit, len(items)), f"beyond the limit of {limit}")
+                taken = list(range(len(items)))[:limit]
+                return Fitted(taken=taken, cut=cut, text=text, tokens=tokens)
     return _fit_each(items, caps._replace(limit=limit), render, count, cost, skip)
 
 
