@@ -22,7 +22,7 @@ from bench.speed import sentence
 from memorist.aio import open_client
 from memorist.client import Client
 from memorist.embedders import encode
-from memorist.embedders.minilm import MiniLM
+from memorist.embedders.local import MiniLM
 from memorist.errors import RevisionConflict
 from memorist.jobs.vectors import backfill
 

@@ -112,8 +112,13 @@ def load(module: str) -> Any:
 def give_vectors() -> list[GivenVectors]:
     """Replace the packaged models."""
     given = []
-    for name, embedder in (("minilm", "MiniLM"), ("use", "Multilingual")):
-        with suppress(ImportError):  # version 0.1 has one model
+    for name, embedder in (
+        ("local", "MiniLM"),
+        ("local", "Multilingual"),
+        ("minilm", "MiniLM"),  # of earlier versions; 0.1 has one model
+        ("use", "Multilingual"),
+    ):
+        with suppress(ImportError):
             module = load(f"embedders.{name}")
             made = GivenVectors(getattr(module, embedder)())
             setattr(module, embedder, lambda made=made: made)

@@ -29,7 +29,7 @@ import memorist
 from bench import data, report
 from memorist.aio import open_client
 from memorist.client import Client
-from memorist.embedders.minilm import MiniLM
+from memorist.embedders.local import MiniLM
 from memorist.scoped import ScopedClient
 
 SYLLABLES = "ba ce di fo gu ha je ki lo mu na pe ri so tu va we xi yo zu bra cle dri flo gru pla sto tre".split()

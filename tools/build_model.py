@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGED = ROOT / "src/memorist/embedders/minilm_model"
 sys.path.insert(0, str(ROOT / "src"))
 
-from memorist.embedders import minilm  # noqa: E402
+from memorist.embedders import local  # noqa: E402
 from memorist.providers import onnx as runtime  # noqa: E402
 from memorist.providers.onnx import WordPiece  # noqa: E402
 
@@ -397,7 +397,7 @@ class Runner:
     def encode(self, rows: Sequence[list[int]]) -> Array:
         vectors = np.zeros((len(rows), WIDTH), dtype=np.float32)
         for batch in runtime.batches(
-            range(len(rows)), lambda row: rows[row], tokens=minilm.BATCH_TOKENS
+            range(len(rows)), lambda row: rows[row], tokens=local.MINILM_TOKENS
         ):
             vectors[batch] = self.session.run(
                 ["embedding"], runtime.pad([rows[row] for row in batch])

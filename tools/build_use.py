@@ -35,7 +35,7 @@ BASIS = TOOLS / "use_basis.npy"  # 512 × 256, fitted on texts of our own: keeps
 PACKAGED = TOOLS.parent / "src/memorist/embedders/use_model"
 sys.path.insert(0, str(TOOLS.parent / "src"))
 
-from memorist.embedders.use import BLOCK, CHUNKS, WIDTH  # noqa: E402
+from memorist.embedders.local import BLOCK, CHUNKS, WIDTH  # noqa: E402
 
 ORDERS = {2: 0, 3: 1, 5: 2}  # pieces a convolution sees: how many of them stand before
 REACH = max(ORDERS.values())
@@ -125,7 +125,7 @@ def entries(charsmap: bytes) -> Iterator[tuple[str, str]]:
 def table(weights: Weights) -> bytes:
     """Return the rows of all pieces: where each block begins, then the blocks, compressed.
 
-    Rows that share a scale stand together, which compresses better; see `use.Table`.
+    Rows that share a scale stand together, which compresses better; see `embedders/local.py`.
     """
     rows = b"".join(weights[f"q{chunk + 1}"].tobytes() for chunk in range(CHUNKS))
     size = BLOCK * WIDTH

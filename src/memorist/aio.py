@@ -30,7 +30,6 @@ from .offline import Offline
 from .offline.spool import Spool
 from .offline.switch import Down, Switch
 from .ports import Embedder, NearestRows, Reranker
-from .retrieve import profiles
 from .scoped import ScopedClient
 from .settings import MODELS, Options, Settings, allowlists, custom, load
 from .settings.custom import CustomCall, find_call
@@ -84,7 +83,7 @@ async def open_client(
     embedder = await _embedder(chosen, calls["embedder"])
     multilingual = None
     if calls["embedder"] is None and chosen.embedder == "minilm" and chosen.multilingual:
-        from .embedders.use import Multilingual
+        from .embedders.local import Multilingual
 
         multilingual = Multilingual()
     model = language_model(chosen, calls["llm"])
@@ -183,7 +182,7 @@ def _check(settings: Settings) -> None:
     if "\0" in settings.db:
         raise Misconfigured(f"Setting 'db': {settings.db!r} contains a NUL character: name a file")
     try:
-        profiles.find(dialects.PROFILES, settings.profile)
+        dialects.PROFILES[settings.profile]
         validation.policy(dialects.POLICIES, settings.policy)
         tokens.analyze("words", settings.language)
     except (InvalidInput, ImportError) as error:
@@ -300,7 +299,7 @@ async def _embedder(settings: Settings, own: CustomCall | None) -> Embedder | No
         case "hashing":
             return Hashing()
         case "minilm":
-            from .embedders.minilm import MiniLM
+            from .embedders.local import MiniLM
 
             model = MiniLM()
         case _:
@@ -348,7 +347,7 @@ def _reranker(
     if own is not None:
         return custom.CustomReranker(own)
     if settings.reranker == "maxsim":
-        from .embedders.minilm import MiniLM
+        from .embedders.local import MiniLM
         from .rerankers import MaxSim
 
         loaded = getattr(embedder, "inner", embedder)  # below the cache: one model is enough

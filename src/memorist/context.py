@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from .index import SnapshotCache
 from .ingest import validation
 from .ingest.policies import Policy
 from .ports import BudgetedModel, Embedder, EntityDetector, IdleWork, NearestRows, Reranker, Starter
-from .retrieve.profiles import Profile
+from .retrieve.profiles import Profiles
 from .settings import Settings
 from .settings.allowlists import Access
 from .storage.store import AccessLog, Store
@@ -30,7 +30,7 @@ class Context:
     settings: Settings
     access_log: AccessLog
     allowlists: Access
-    profiles: Mapping[str, Profile]  # ranking profiles by name
+    profiles: Profiles  # ranking profiles by name
     policies: dict[str, Policy]  # write policies by name
     embedder: Embedder | None = None
     multilingual: Embedder | None = None  # a second model, used by recall alone

@@ -13,14 +13,16 @@ from typer.testing import CliRunner
 
 from memorist import aio
 from memorist.client import Client
-from memorist.embedders.minilm import MODEL as FIRST
-from memorist.embedders.use import MODEL as SECOND
+from memorist.embedders.local import MiniLM, Multilingual
 from memorist.errors import EmbedderUnavailable
 from memorist.interfaces.cli import app
 from memorist.ports import Vectors
 from memorist.scoped import ScopedClient
 from memorist.storage.database import EVERY
 from memorist.types import Recall
+
+FIRST = MiniLM.model
+SECOND = Multilingual.model
 
 DOG = "My dog is afraid of thunderstorms."
 HUND = "Wovor hat mein Hund Angst?"

@@ -19,7 +19,7 @@ import pytest
 import memorist
 from memorist import aio, conformance, embedders, providers
 from memorist.embedders import Hashing
-from memorist.embedders.minilm import MiniLM
+from memorist.embedders.local import MiniLM
 from memorist.errors import Misconfigured
 from memorist.ports import Vectors
 from memorist.rerankers import MaxSim

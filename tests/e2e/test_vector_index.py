@@ -19,7 +19,7 @@ from clocks import Clock
 from memorist import aio
 from memorist.client import Client
 from memorist.dialects.vault import Vault
-from memorist.embedders.minilm import MiniLM
+from memorist.embedders.local import MiniLM
 from memorist.errors import IndexUnavailable
 from memorist.index import SnapshotCache
 from memorist.jobs import vectors

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from memorist import embedders
-from memorist.embedders import Cached, Hashing, minilm
-from memorist.embedders.minilm import PACKAGED, MiniLM
+from memorist.embedders import Cached, Hashing, local
+from memorist.embedders.local import MINILM, MiniLM
 from memorist.errors import EmbedderUnavailable
 from memorist.ports import Embedder, Vectors
 from memorist.providers.onnx import WordPiece, windows_of
@@ -107,7 +107,7 @@ async def test_what_is_said_late_in_a_long_text_counts(model: MiniLM) -> None:
 
 @pytest.mark.parametrize(("pieces", "weight"), [(0, 1), (1, 1), (2, 2), (254, 254)])
 def test_a_part_of_a_text_weighs_as_much_as_it_has_pieces(pieces: int, weight: int) -> None:
-    assert minilm.Window(text=0, part=0, ids=[101, *[7] * pieces, 102]).weight == weight
+    assert local.Window(text=0, part=0, ids=[101, *[7] * pieces, 102]).weight == weight
 
 
 async def test_a_very_long_text_is_read_in_a_bounded_number_of_places(model: MiniLM) -> None:
@@ -122,7 +122,7 @@ async def test_a_very_long_text_is_read_in_a_bounded_number_of_places(model: Min
 def test_a_text_is_read_in_at_most_16_equal_windows_of_256_pieces(
     words: int, lengths: list[int]
 ) -> None:
-    windows = windows_of(WordPiece(PACKAGED / "vocab.txt"), "tea " * words)
+    windows = windows_of(WordPiece(MINILM / "vocab.txt"), "tea " * words)
     assert [len(window) for window in windows] == lengths  # with [CLS] and [SEP]
 
 
@@ -144,7 +144,7 @@ async def test_a_missing_model_is_our_error(tmp_path: Path) -> None:
 
 
 async def test_a_damaged_model_is_our_error(tmp_path: Path) -> None:
-    shutil.copy(PACKAGED / "vocab.txt", tmp_path)
+    shutil.copy(MINILM / "vocab.txt", tmp_path)
     (tmp_path / "model.onnx").write_bytes(b"not a model")
     with pytest.raises(EmbedderUnavailable):
         await MiniLM(directory=tmp_path).encode_batch([TEA])
@@ -166,8 +166,8 @@ def test_threads_with_their_own_event_loops_may_share_it(model: MiniLM) -> None:
 
 
 def test_importing_it_loads_no_runtime() -> None:
-    code = "import sys, memorist.embedders.minilm; sys.exit('onnxruntime' in sys.modules)"
-    environment = {"PYTHONPATH": str(Path(minilm.__file__).parents[2])}
+    code = "import sys, memorist.embedders.local; sys.exit('onnxruntime' in sys.modules)"
+    environment = {"PYTHONPATH": str(Path(local.__file__).parents[2])}
     assert (
         subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
     )

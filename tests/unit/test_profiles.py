@@ -23,7 +23,7 @@ from memorist.index import Snapshot
 from memorist.ingest import analyze
 from memorist.ingest.policies import Policy
 from memorist.ports import IndexRow
-from memorist.retrieve import profiles, reorder, score
+from memorist.retrieve import optional, profiles, score
 from memorist.retrieve.features import COMPUTED, SnapshotSearch
 from memorist.retrieve.question import understand
 from memorist.retrieve.score import Candidate, Candidates, lexical, reciprocal_rank
@@ -316,7 +316,7 @@ CLANKERS = ("clanker.hybrid", "clanker.strict")
 @pytest.mark.parametrize("name", CLANKERS)
 def test_a_candidate_passes_with_enough_meaning_or_enough_words(name: str) -> None:
     found = passing(
-        profiles.find(PROFILES, name).gate,
+        PROFILES[name].gate,
         [0, 0, 0, 0],
         semantic=[0.20, 0.199, 0, 0],
         lexical=[0, 0, 0.22, 0.219],
@@ -329,7 +329,7 @@ def test_a_candidate_passes_with_enough_meaning_or_enough_words(name: str) -> No
 def test_a_strong_candidate_still_needs_a_signal(name: str) -> None:
     scores = [0.52, 0.519, 0.52, 0.9]
     found = passing(
-        profiles.find(PROFILES, name).gate,
+        PROFILES[name].gate,
         scores,
         semantic=[0.08, 0.08, 0.0, 0.079],
         lexical=[0, 0, 0.10, 0.099],
@@ -341,7 +341,7 @@ def test_a_strong_candidate_still_needs_a_signal(name: str) -> None:
 @pytest.mark.parametrize("name", CLANKERS)
 def test_without_meaning_words_or_a_strong_score_pass(name: str) -> None:
     found = passing(
-        profiles.find(PROFILES, name).gate_without_semantic,
+        PROFILES[name].gate_without_semantic,
         [0, 0, 0.62, 0.619],
         lexical=[0.24, 0.239, 0, 0],
     )
@@ -374,8 +374,8 @@ def test_slight_memories_are_cut_unless_they_are_pinned() -> None:
     "name", ["milton.hybrid", "mls.recall", "theoria.triscore", "imp.bullets", "clanker.strict"]
 )
 def test_only_the_default_ranking_judges_how_likely_an_answer_is(name: str) -> None:
-    assert profiles.find(PROFILES, "default").confidence is not None
-    assert profiles.find(PROFILES, name).confidence is None
+    assert PROFILES["default"].confidence is not None
+    assert PROFILES[name].confidence is None
 
 
 # Words
@@ -444,36 +444,36 @@ VALUES = np.array([1.0, 0.9, 0.5, 0.4])
 
 @pytest.mark.spec("THE-72")
 def test_with_lambda_one_value_alone_decides() -> None:
-    assert reorder.order(VALUES, VECTORS, [NONE] * 4, trade=1.0, k=4) == [0, 1, 2, 3]
+    assert optional.order(VALUES, VECTORS, [NONE] * 4, trade=1.0, k=4) == [0, 1, 2, 3]
 
 
 @pytest.mark.spec("THE-63", "THE-72")
 def test_with_lambda_zero_difference_alone_decides() -> None:
-    assert reorder.order(VALUES, VECTORS, [NONE] * 4, trade=0.0, k=4) == [0, 2, 3, 1]
+    assert optional.order(VALUES, VECTORS, [NONE] * 4, trade=0.0, k=4) == [0, 2, 3, 1]
 
 
 @pytest.mark.spec("THE-63", "THE-70")
 def test_a_repetition_gives_way_to_something_else_of_less_value() -> None:
-    assert reorder.order(VALUES, VECTORS, [NONE] * 4, trade=0.5, k=2) == [0, 2]
+    assert optional.order(VALUES, VECTORS, [NONE] * 4, trade=0.5, k=2) == [0, 2]
 
 
 @pytest.mark.spec("THE-64")
 def test_of_equals_the_one_that_shares_the_fewest_tags_comes_first() -> None:
     vectors = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32)
     tags = [frozenset({"tea", "home"}), frozenset({"tea"}), frozenset({"work"})]
-    assert reorder.order(np.array([1.0, 0.5, 0.5]), vectors, tags, trade=0.7, k=3) == [0, 2, 1]
+    assert optional.order(np.array([1.0, 0.5, 0.5]), vectors, tags, trade=0.7, k=3) == [0, 2, 1]
 
 
 @pytest.mark.spec("THE-64", "THE-71")
 def test_memories_without_vectors_are_compared_by_their_tags() -> None:
     vectors = np.zeros((3, 2), np.float32)
     tags = [frozenset({"tea", "cup"}), frozenset({"tea", "cup"}), frozenset({"work"})]
-    assert reorder.order(np.array([1.0, 0.9, 0.5]), vectors, tags, trade=0.5, k=3) == [0, 2, 1]
-    assert reorder.tag_overlap(tags[0], tags[1]) == 1.0
+    assert optional.order(np.array([1.0, 0.9, 0.5]), vectors, tags, trade=0.5, k=3) == [0, 2, 1]
+    assert optional.tag_overlap(tags[0], tags[1]) == 1.0
 
 
 def test_nothing_to_choose_from_gives_nothing() -> None:
-    assert reorder.order(np.empty(0), np.empty((0, 2), np.float32), [], trade=0.7, k=3) == []
+    assert optional.order(np.empty(0), np.empty((0, 2), np.float32), [], trade=0.7, k=3) == []
 
 
 def test_theoria_looks_for_difference_and_the_others_do_not() -> None:
@@ -487,14 +487,14 @@ def test_theoria_looks_for_difference_and_the_others_do_not() -> None:
      "clanker.hybrid", "clanker.strict", "default"],
 )  # fmt: skip
 def test_every_ranking_is_known_by_its_name(name: str) -> None:
-    assert profiles.find(PROFILES, name).name == name
+    assert PROFILES[name].name == name
 
 
 def test_an_unknown_ranking_names_those_that_exist() -> None:
     with pytest.raises(
         InvalidInput, match=r"Unknown profile 'best'\. Choose one of: clanker.hybrid"
     ):
-        profiles.find(PROFILES, "best")
+        PROFILES["best"]
 
 
 # Names of features

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memorist import aio
-from memorist.embedders.minilm import MiniLM
+from memorist.embedders.local import MiniLM
 from memorist.errors import BadModelAnswer, ProviderFailed
 from memorist.rerankers import CrossEncoder, MaxSim
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from memorist.index.arrays import Neighbors
 from memorist.retrieve.confidence import scale_answer_threshold, scale_hit_threshold
-from memorist.retrieve.features import SnapshotSearch, bm25, find_postings
+from memorist.retrieve.features import SnapshotSearch
 from memorist.retrieve.profiles import DEFAULT
 from memorist.retrieve.question import understand
 from memorist.retrieve.score import reciprocal_rank, score_all, select_best
@@ -107,6 +107,12 @@ class Ranked(NamedTuple):
     evidence: float  # of the best match by its own words alone
 
 
+def search_for(snapshot: Any, text: str, **more: Any) -> SnapshotSearch:
+    given = {"profile": DEFAULT, "usable": snapshot.alive} | more
+    question = understand(text, snapshot.speakers, NOW)
+    return SnapshotSearch(snapshot=snapshot, question=question, now=NOW, **given)
+
+
 def ask(
     snapshot: Any,
     text: str,
@@ -116,13 +122,12 @@ def ask(
     weights: dict[str, float] | None = None,
     pool: int = 100,
 ) -> Ranked:
-    search = SnapshotSearch(
-        profile=DEFAULT if weights is None else replace(DEFAULT, weights=weights),
-        snapshot=snapshot,
-        question=understand(text, snapshot.speakers, NOW),
+    search = search_for(
+        snapshot,
+        text,
         vector=vector,
+        profile=DEFAULT if weights is None else replace(DEFAULT, weights=weights),
         usable=snapshot.alive if allowed is None else snapshot.alive & allowed,
-        now=NOW,
     )
     found = select_best(search, pool=pool)
     parts, score = score_all(search.profile, found)
@@ -175,8 +180,7 @@ def test_a_word_said_twice_counts_more_than_once_and_less_than_double() -> None:
             ("3", "user", None, "My car is red."),
         ]
     )
-    (term,) = map(tokens.term_id, tokens.analyze("pistachio"))
-    scores, _ = bm25(snapshot, find_postings(snapshot, [term]))  # type: ignore[arg-type]
+    scores, _ = search_for(snapshot, "pistachio").bm25
     assert 2 * scores[1] > scores[0] > scores[1] > scores[2] == 0
 
 
@@ -222,8 +226,7 @@ def test_the_dead_are_neither_returned_nor_counted() -> None:
     snapshot = TinySnapshot(CHAT, dead=[0])
     found = ask(snapshot, "beach")
     assert 0 not in found.positions
-    postings = find_postings(snapshot, [tokens.term_id("beach")])
-    assert bm25(snapshot, postings)[0][0] == 0
+    assert search_for(snapshot, "beach").bm25[0][0] == 0
 
 
 def test_what_is_not_allowed_is_not_returned_and_supports_nothing() -> None:

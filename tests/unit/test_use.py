@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorist.embedders import use
-from memorist.embedders.use import PACKAGED, Multilingual, Unigram
+from memorist.embedders import local
+from memorist.embedders.local import MULTILINGUAL, Multilingual, Unigram
 from memorist.errors import EmbedderUnavailable
 from memorist.ports import Embedder
 
@@ -55,7 +55,7 @@ def model() -> Iterator[Multilingual]:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Unigram:
-    return Unigram(PACKAGED)
+    return Unigram(MULTILINGUAL)
 
 
 # -- pieces
@@ -152,7 +152,7 @@ async def test_a_missing_model_is_our_error(tmp_path: Path) -> None:
 
 
 async def test_a_damaged_table_is_our_error(tmp_path: Path) -> None:
-    shutil.copytree(PACKAGED, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(MULTILINGUAL, tmp_path, dirs_exist_ok=True)
     content = (tmp_path / "table.bin").read_bytes()
     (tmp_path / "table.bin").write_bytes(content[:50_000] + bytes(len(content) - 50_000))
     with pytest.raises(EmbedderUnavailable, match="did not run"):
@@ -169,8 +169,8 @@ async def test_a_closed_embedder_says_so() -> None:
 
 
 def test_importing_it_loads_no_runtime() -> None:
-    code = "import sys, memorist.embedders.use; sys.exit('onnxruntime' in sys.modules)"
-    environment = {"PYTHONPATH": str(Path(use.__file__).parents[2])}
+    code = "import sys, memorist.embedders.local; sys.exit('onnxruntime' in sys.modules)"
+    environment = {"PYTHONPATH": str(Path(local.__file__).parents[2])}
     done = subprocess.run([sys.executable, "-c", code], env=environment, check=False)
     assert done.returncode == 0
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memorist.embedders.minilm import PACKAGED
+from memorist.embedders.local import MINILM
 from memorist.providers.onnx import WordPiece, spans, windows_of, words
 
 # fmt: off
@@ -88,7 +88,7 @@ SCRIPTS = [  # first and last code point
 
 @pytest.fixture(scope="module")
 def tokenizer() -> WordPiece:
-    return WordPiece(PACKAGED / "vocab.txt")
+    return WordPiece(MINILM / "vocab.txt")
 
 
 @pytest.mark.parametrize(("text", "ids"), GOLDEN)
@@ -154,7 +154,7 @@ def _reference() -> Any:
     tokenizers = pytest.importorskip(
         "tokenizers", reason="the reference tokenizer is not installed"
     )
-    lines = (PACKAGED / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    lines = (MINILM / "vocab.txt").read_text(encoding="utf-8").splitlines()
     model = tokenizers.models.WordPiece(
         {piece: index for index, piece in enumerate(lines)}, unk_token="[UNK]"
     )

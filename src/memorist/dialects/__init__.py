@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ..errors import InvalidInput
 from ..ingest import policies
 from ..ingest.policies import Bands, Facts, Links, Policy
-from ..retrieve.profiles import DEFAULT, Gate, Profile, Recency
+from ..retrieve.profiles import DEFAULT, Gate, Profile, Profiles, Recency
 
 T = TypeVar("T")
 _FILE = Path(__file__).with_name("catalog.toml")
@@ -49,7 +49,7 @@ def _load(table: str, kind: Callable[..., T]) -> dict[str, T]:
     return made
 
 
-PROFILES = {DEFAULT.name: DEFAULT, **_load("profiles", Profile)}
+PROFILES = Profiles({DEFAULT.name: DEFAULT, **_load("profiles", Profile)})
 MILTON = PROFILES["milton.deterministic"]
 THEORIA = PROFILES["theoria.triscore"]
 SUPERVISOR = PROFILES["imp.bullets"]

@@ -9,23 +9,24 @@ but never raises.
 import asyncio
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import blake2b, sha256
 from math import sqrt
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import numpy as np
 
 from ..errors import EmbedderUnavailable, WrongDimensions
 from ..ports import Embedder, Forgetful, Vectors
-from ..providers.onnx import WorkerThread
 from ..text.offload import compute, length
 
+T = TypeVar("T")
 PATIENCE = 16.0  # seconds until a call times out, and as many again for every sixteen texts
 FILE = "vectors.db"
 LIMIT_BYTES = 256 * 1024 * 1024  # about 160,000 texts
@@ -113,8 +114,7 @@ class Cached:
             embedder.dimensions,
             limit_bytes,
         )
-        closed = EmbedderUnavailable(f"The embedder {embedder.model} is closed")
-        self._thread = WorkerThread("vector-cache", closed)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vector-cache")
         self._waiting = 0  # vectors not yet on disk
         self._lock = Lock()
 
@@ -133,7 +133,7 @@ class Cached:
                     found[name] = self._recent[name]
         missing = [name for name in wanted if name not in found]
         if missing:
-            on_disk = await self._thread.run(self._file.read, missing)
+            on_disk = await asyncio.wrap_future(self._submit(self._file.read, missing))
             self._hold(on_disk)
             found |= on_disk
             missing = [name for name in missing if name not in found]
@@ -156,13 +156,20 @@ class Cached:
             for name in names:
                 self._recent.pop(name, None)
         if names:
-            await self._thread.run(self._file.delete, names)
+            await asyncio.wrap_future(self._submit(self._file.delete, names))
 
     async def close(self) -> None:
         """Finish writing, then close the embedder."""
-        self._thread.submit(self._file.close)
-        await self._thread.close()
+        with suppress(EmbedderUnavailable):  # closing twice is fine
+            self._submit(self._file.close)
+        await asyncio.to_thread(self._thread.shutdown)
         await self.inner.close()
+
+    def _submit(self, step: Callable[..., T], *arguments: object) -> Future[T]:
+        try:
+            return self._thread.submit(step, *arguments)
+        except RuntimeError as error:
+            raise EmbedderUnavailable(f"The embedder {self.model} is closed") from error
 
     def _hold(self, vectors: dict[bytes, Vectors]) -> None:
         with self._lock:
@@ -183,7 +190,8 @@ class Cached:
             if self._waiting + count > _MOST_WAITING:
                 return
             self._waiting += count
-        self._thread.submit(write)
+        with suppress(EmbedderUnavailable):
+            self._submit(write)
 
 
 def key(model: str, text: str) -> bytes:

@@ -11,8 +11,8 @@ from typing import Any
 from ..context import Context
 from ..errors import EmbedderUnavailable, InvalidInput, NotAllowed
 from ..ingest import validation
-from ..retrieve import profiles, render
-from ..retrieve.profiles import Profile
+from ..retrieve import render
+from ..retrieve.profiles import Gate, Profile
 from ..settings import allowlists
 from ..storage.history import Updates
 from ..types import Filter, Memory, Recall, Scope
@@ -49,24 +49,20 @@ def limit(
     """
     if categories is not None:
         validation.texts("categories", categories)
-    profile = profiles.find(ctx.profiles, PROFILE)
+    profile = ctx.profiles[PROFILE]
     if threshold is not None:  # what is only related may be below it
         validation.share("threshold", threshold)
         if ctx.embedder is None:
             raise InvalidInput(
                 "A threshold needs vectors, and no embedding model is configured: leave it out"
             )
-        gate = profiles.Gate(enough={"semantic": threshold})
+        gate = Gate(enough={"semantic": threshold})
         profile = replace(profile, gate=gate, related=0)
     access = ctx.allowlists
-    given: dict[str, Any] = {}
-    for name, value in (filters or {}).items():
-        if value is None:
-            continue
+    given = {name: value for name, value in (filters or {}).items() if value is not None}
+    for name in given:
         if name not in FILTERS:
-            known = ", ".join(FILTERS)
-            raise InvalidInput(f"No filter {name!r}: there are {known}")
-        given[name] = value
+            raise InvalidInput(f"No filter {name!r}: there are {', '.join(FILTERS)}")
     user = scope.user
     if given.get("user_id", user) != user:
         raise NotAllowed(f"This is the memory of {user!r}: no other user's can be read here")
@@ -89,14 +85,12 @@ def limit(
             level -= 1
         limits[name] = level / 5 + _TINY
     labels = {label: given.get(name) for name, label in _LABELS.items()}
-    after = given.get("updated_after")
-    before = given.get("updated_before")
     where = Filter(
         categories=allowlists.spellings(wanted),
         pinned=given.get("pinned"),
         labels=validation.labels(labels),
-        updated_after=validation.moment(after),
-        updated_before=validation.moment(before),
+        updated_after=validation.moment(given.get("updated_after")),
+        updated_before=validation.moment(given.get("updated_before")),
         importance_min=limits.get("importance_min"),
         importance_max=limits.get("importance_max"),
     )
@@ -132,9 +126,15 @@ def to_items(
             items.append(item | {"revision": change.revision})
     hits = list(limit_categories(found, ctx.allowlists))
     for i, memory in enumerate([*hits, *found.related]):
-        category = ctx.allowlists.category(memory.category or memory.kind)
+        name = ctx.allowlists.category(memory.category or memory.kind).name
         is_related = i >= len(hits)
-        item = _to_item(memory, category.name, is_full=shape == "full", is_related=is_related)
+        item = {"id": memory.id, "category": name}
+        if shape == "full":
+            item |= _to_full(memory, is_related=is_related)
+        else:
+            item["text"] = render.bullet(memory, name)
+            if is_related:
+                item["text"] += render.IS_RELATED
         items.append(item)
 
     def cost(item: dict[str, Any]) -> int:
@@ -162,20 +162,8 @@ def limit_categories(
             yield memory
 
 
-def _to_item(
-    memory: Memory,
-    category: str,
-    *,
-    is_full: bool,
-    is_related: bool,
-) -> dict[str, Any]:
-    item: dict[str, Any] = {"id": memory.id, "category": category}
-    if not is_full:
-        item["text"] = render.bullet(memory, category)
-        if is_related:
-            item["text"] += render.IS_RELATED
-        return item
-    full = {
+def _to_full(memory: Memory, *, is_related: bool) -> dict[str, Any]:
+    return {
         "kind": memory.kind,
         "text": memory.text,
         "summary": memory.summary or memory.text[:280],
@@ -189,4 +177,3 @@ def _to_item(
         "created_at": memory.created_at.isoformat(),
         "updated_at": memory.updated_at.isoformat(),
     }
-    return item | full

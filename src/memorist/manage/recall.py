@@ -13,7 +13,7 @@ from ..context import Context, Place
 from ..errors import InvalidInput, ProviderFailed
 from ..ingest import validation
 from ..ingest.validation import Where
-from ..retrieve import pipeline, profiles, score
+from ..retrieve import pipeline, score
 from ..retrieve.profiles import Profile
 from ..storage import Event
 from ..storage.store import MemoryAccess, access_scores, record_access
@@ -38,6 +38,13 @@ class RecallOptions(TypedDict, total=False):
     min_confidence: float | None  # below it, nothing is returned; at 0, everything that matches
 
 
+def check_limits(**limits: int | None) -> None:
+    """Raise InvalidInput for a limit below 1."""
+    for name, most in limits.items():
+        if most is not None:
+            validation.number(name, most)
+
+
 def build_query(
     place: Place,
     text: str,
@@ -56,11 +63,9 @@ def build_query(
     ctx = place.ctx
     if not isinstance(text, str):
         raise InvalidInput(f"A question is text, not {type(text).__name__}")
-    for name, value in (("limit", limit), ("budget", budget), ("max_chars", max_chars)):
-        if value is not None:
-            validation.number(name, value)
+    check_limits(limit=limit, budget=budget, max_chars=max_chars)
     if not isinstance(profile, Profile):
-        profile = profiles.find(ctx.profiles, profile or ctx.settings.profile)
+        profile = ctx.profiles[profile or ctx.settings.profile]
     if rerank is not None:
         profile = replace(profile, rerank=rerank)
     query = Query(
@@ -128,7 +133,7 @@ async def explain(
             )
     search, legs = await pipeline.prepare(ctx, query, profile, now)
     found = pipeline.select(search, query, everything=True)
-    if search.used & {"lexical", "related"}:
+    if profile.features & {"lexical", "related"}:
         found = await pipeline.read(found, search, query, ctx.store, legs)
     parts, total = score.score_all(profile, found)
     rows = await ctx.store.rows_where(query.scope, Filter(ids=(id,), states=()))

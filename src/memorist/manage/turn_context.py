@@ -14,8 +14,7 @@ from typing import Literal, TypeVar, get_args
 
 from ..context import Context, Place
 from ..errors import StoreDamaged, StoreUnavailable
-from ..ingest import validation
-from ..retrieve import profiles, render
+from ..retrieve import render
 from ..retrieve.profiles import Profile
 from ..retrieve.render import Caps, fit
 from ..settings import allowlists
@@ -24,6 +23,7 @@ from ..storage.history import Updates
 from ..types import NO_ANSWER, Cut, Filter, Memory, Recall, frozen
 from . import agent_query, records, updates
 from .privacy import Consent
+from .recall import check_limits
 
 T = TypeVar("T")
 Source = Literal["change", "profile", "pinned", "category", "recalled", "related"]
@@ -100,31 +100,26 @@ def plan(ctx: Context, agent: str | None, profile: str | Profile | None) -> Read
     access = ctx.allowlists
     usual = ctx.settings.profile if agent is None else agent_query.PROFILE
     if not isinstance(profile, Profile):
-        profile = profiles.find(ctx.profiles, profile or usual)
+        profile = ctx.profiles[profile or usual]
     profile = replace(profile, related=profile.related or RELATED)
     known = tuple(access.categories) if agent is None else access.allowed(agent)
     names = [name for name in known if name != allowlists.PROCEDURAL]
     whole = [name for name in names if access.category(name).context == "all"]
     rest = [name for name in names if name not in whole]
     everything = Filter(categories=allowlists.spellings(whole)) if whole else None
-    if agent is None:
-        return Reading(
-            agent=None,
-            profile=profile,
-            whole=everything,
-            pinned=Filter(pinned=True),
-            recalled=Filter(),
-            categories=None,
-            has_person=True,
-        )
+    pinned = Filter(pinned=True)
+    recalled: Filter | None = Filter()
+    if agent is not None:
+        pinned = Filter(pinned=True, categories=allowlists.spellings(names))
+        recalled = Filter(categories=allowlists.spellings(rest)) if rest else None
     return Reading(
         agent=agent,
         profile=profile,
         whole=everything,
-        pinned=Filter(pinned=True, categories=allowlists.spellings(names)),
-        recalled=Filter(categories=allowlists.spellings(rest)) if rest else None,
-        categories=tuple(names),
-        has_person=PERSON in names,
+        pinned=pinned,
+        recalled=recalled,
+        categories=None if agent is None else tuple(names),
+        has_person=agent is None or PERSON in names,
     )
 
 
@@ -171,7 +166,7 @@ class ContextPage:
             self.room = self.room.beside(fitted.text, count)
             if self.room.limit is not None:
                 memories = sum(line.id is not None for line in taken)
-                self.room = replace(self.room, limit=max(0, self.room.limit - memories))
+                self.room = self.room._replace(limit=max(0, self.room.limit - memories))
 
     def line(self, source: Source, memory: Memory) -> ContextLine:
         """Render a memory as one line."""
@@ -198,9 +193,7 @@ def _join(lines: Sequence[ContextLine]) -> str:
 
 def make_caps(budget: int, limit: int | None, max_chars: int | None) -> Caps:
     """Return the caps of a context. Raises InvalidInput."""
-    for name, value in (("budget", budget), ("limit", limit), ("max_chars", max_chars)):
-        if value is not None:
-            validation.number(name, value)
+    check_limits(budget=budget, limit=limit, max_chars=max_chars)
     return Caps(limit=limit, tokens=budget, chars=max_chars)
 
 
@@ -220,7 +213,9 @@ async def begin(place: Place, reading: Reading, caps: Caps, since: int | None) -
             agent=reading.agent,
             messages_last=True,
         )
-        page.lines += _change_lines(page.updates)
+        texts = page.updates.text.splitlines()[1:]
+        for text, change in zip(texts, page.updates.changes, strict=True):
+            page.lines.append(ContextLine(source="change", text=text, id=change.memory_id))
         if page.lines:
             page.room = caps.beside(page.updates.text, ctx.count_tokens)
     if reading.is_block:
@@ -228,20 +223,12 @@ async def begin(place: Place, reading: Reading, caps: Caps, since: int | None) -
     lines = await page.read(_load_person(place, page)) if reading.has_person else []
     most = caps.share(STANDING)
     if most.limit is not None:  # fields of the profile are not counted
-        most = replace(most, limit=most.limit + len(lines))
+        most = most._replace(limit=most.limit + len(lines))
     pinned = await page.read(_find(place, reading.pinned))
     pinned.sort(key=lambda memory: -memory.importance)
     lines += [page.line("pinned", memory) for memory in pinned]
     page.add(lines, most)
     return page
-
-
-def _change_lines(found: Updates) -> list[ContextLine]:
-    texts = found.text.splitlines()[1:]
-    lines = []
-    for text, change in zip(texts, found.changes, strict=True):
-        lines.append(ContextLine(source="change", text=text, id=change.memory_id))
-    return lines
 
 
 async def _load_person(place: Place, page: ContextPage) -> list[ContextLine]:

@@ -32,12 +32,12 @@ def measure(search: SnapshotSearch, ranked: Sequence[Candidate]) -> dict[str, fl
     meaning = sum(meanings) / len(meanings)
     terms = zip(question.terms, search.postings, strict=True)
     missing = {term for term, posting in terms if not len(posting.positions)}
-    is_personal = bool(question.speakers) or cues.is_personal(question.text)
+    is_personal = question.is_personal
     is_request = question.kinds & cues.HAS_RULE
     is_unknown = not is_request and not missing.isdisjoint(question.names)
     shared = max(count_shared(search, each) for each in ranked[:TOP])
     is_covered = 0 < len(question.terms) <= shared  # such as "who is Jonas?"
-    is_general = cues.is_task(question.text) and not (is_personal or is_covered)
+    is_general = question.is_task and not (is_personal or is_covered)
     size = math.log10(max(search.size, 1))
     return {
         "always": 1.0,
@@ -61,7 +61,7 @@ def count_shared(search: SnapshotSearch, candidate: Candidate) -> float:
 
 def only_asks(search: SnapshotSearch, candidate: Candidate) -> bool:
     """Return whether a memory is a short question, which answers nothing however well it matches."""
-    return bool(search.snapshot.flags[candidate.position] & ONLY_ASKS)
+    return bool(search.snapshot.flags.item(candidate.position) & ONLY_ASKS)
 
 
 def score_meaning(search: SnapshotSearch, candidate: Candidate) -> float:
@@ -132,7 +132,7 @@ def judge(
         sure = to_probability(weigh(model.hit, of_hit))
         judged.append(replace(each, confidence=sure))
     matches = any(score_match(search, each) for each in ranked[: 2 * FEW])
-    if not matches or cues.is_aside(search.question.text):
+    if not matches or search.question.is_aside:
         return 0.0, judged
     return to_probability(weigh(model.answer, measure(search, ranked))), judged
 

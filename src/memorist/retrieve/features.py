@@ -8,7 +8,7 @@ computed elsewhere: they need texts, links or rankings.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -41,6 +41,14 @@ REPEATS = 2.0  # times its own match that a short question loses, by the weight 
 OTHER_SIDE = 0.4  # for what the user said, if the question is about the assistant
 
 
+class Posting(NamedTuple):
+    """A term of a question in a scope."""
+
+    positions: Ints
+    counts: Floats
+    rarity: float  # inverse document frequency
+
+
 @dataclass(frozen=True, kw_only=True)
 class SnapshotSearch:
     """One question against one snapshot."""
@@ -60,19 +68,30 @@ class SnapshotSearch:
         return int(self.usable.sum())
 
     @cached_property
-    def used(self) -> set[str]:
-        """Features that the profile names, and the two legs."""
-        return {*self.profile.feature_names, "sparse", "semantic"}
-
-    @cached_property
     def postings(self) -> list[Posting]:
-        """Where each term of the question occurs, how often, and how rare it is."""
-        return find_postings(self.snapshot, self.question.terms)
+        """Where each term of the question occurs among the memories alive, and how rare it is."""
+        found = []
+        for where, counts in self.snapshot.postings(self.question.terms):
+            having = len(where) + 0.5
+            lacking = self.snapshot.count - len(where) + 0.5
+            found.append(Posting(where, counts, math.log1p(lacking / having)))
+        return found
 
     @cached_property
     def bm25(self) -> tuple[Scores, float]:
-        """BM25 of each position, and roughly the maximum for the terms of the question."""
-        return bm25(self.snapshot, self.postings)
+        """BM25 of each position, and roughly the maximum for the terms of the question.
+
+        The bound makes the scores of different questions comparable.
+        """
+        scores = np.zeros(self.snapshot.n, np.float32)
+        total = 0.0
+        for where, counts, rarity in self.postings:
+            total += rarity
+            if len(where):
+                norm = self.snapshot.length_norm[where]
+                most = np.float32(rarity * (K1 + 1.0))
+                scores[where] += most * counts / (counts + norm)
+        return scores, 0.6 * (K1 + 1.0) * total
 
     @cached_property
     def sparse(self) -> Scores:
@@ -128,7 +147,7 @@ class SnapshotSearch:
         weights = self.profile.weights
         total = np.float32(weights.get("sparse", 0.0)) * self.sparse
         total += np.float32(weights.get("semantic", 0.0)) * self.semantic
-        return total * self.usable
+        return self.mask(total)
 
     @cached_property
     def own(self) -> Scores:
@@ -136,7 +155,11 @@ class SnapshotSearch:
         if self.second is None:
             return self.first
         weight = np.float32(self.profile.weights.get("multilingual", 0.0))
-        return self.first + weight * self.multilingual * self.usable
+        return self.first + self.mask(weight * self.multilingual)
+
+    def mask(self, scores: Scores) -> Scores:
+        """Return the scores with 0 for what may not be returned."""
+        return scores if self.size == self.snapshot.n else scores * self.usable
 
     @cached_property
     def around(self) -> Scores:
@@ -195,42 +218,11 @@ def mark_best(scores: Scores, count: int) -> Bools:
     >>> mark_best(np.array([3, 1, 2, 2, 0], np.float32), 2).tolist()
     [True, False, True, True, False]
     """
-    high = scores[scores >= lower_bound(scores, count)]
-    least = np.partition(high, -count)[-count]
-    return np.asarray(scores >= least)
-
-
-class Posting(NamedTuple):
-    """A term of a question in a scope."""
-
-    positions: Ints
-    counts: Floats
-    rarity: float  # inverse document frequency
-
-
-def find_postings(snapshot: Snapshot, terms: Sequence[int]) -> list[Posting]:
-    """Return where each term occurs among the memories alive, and how rare it is."""
-    found = []
-    for where, counts in snapshot.postings(terms):
-        having = len(where) + 0.5
-        lacking = snapshot.count - len(where) + 0.5
-        found.append(Posting(where, counts, math.log1p(lacking / having)))
-    return found
-
-
-def bm25(snapshot: Snapshot, postings: Sequence[Posting]) -> tuple[Scores, float]:
-    """Return the BM25 score of each position, and roughly the maximum for these terms.
-
-    The bound makes the scores of different questions comparable.
-    """
-    scores = np.zeros(snapshot.n, np.float32)
-    for where, counts, rarity in postings:
-        if len(where):
-            norm = snapshot.length_norm[where]
-            most = np.float32(rarity * (K1 + 1.0))
-            scores[where] += most * counts / (counts + norm)
-    total = sum(each.rarity for each in postings)
-    return scores, 0.6 * (K1 + 1.0) * total
+    is_high = scores >= lower_bound(scores, count)
+    high = scores[is_high]
+    if len(high) > count:
+        is_high = scores >= np.partition(high, -count)[-count]
+    return np.asarray(is_high)
 
 
 def flagged(search: SnapshotSearch, flag: int, at: Places) -> Bools | None:
@@ -269,13 +261,8 @@ def question(search: SnapshotSearch, at: Places) -> Scores:
 def kind(search: SnapshotSearch, at: Places) -> Scores | None:
     """Return how many of the things that the question asks for a text has: a number, a time, …"""
     asked = [flag for flag in cues.KINDS.values() if search.question.kinds & flag]
-    if not asked:
-        return None
-    first, *others = (search.snapshot.marked[flag][at] for flag in asked)
-    found = first.astype(np.float32)
-    for marked in others:
-        found += marked
-    return found
+    found = [search.snapshot.marked[flag][at] for flag in asked]
+    return np.asarray(sum(found, _NOTHING)) if found else None
 
 
 def summary(search: SnapshotSearch, at: Places) -> Scores | None:
@@ -287,10 +274,7 @@ def summary(search: SnapshotSearch, at: Places) -> Scores | None:
 def speaker(search: SnapshotSearch, at: Places) -> Bools | None:
     """Mark what was said by the person that the question names, if it names exactly one."""
     named = search.question.speakers
-    if len(named) != 1:
-        return None
-    is_named: Bools = search.snapshot.speaker[at] == named[0]
-    return is_named
+    return np.asarray(search.snapshot.speaker[at] == named[0]) if len(named) == 1 else None
 
 
 def time(search: SnapshotSearch, at: Places) -> Scores | None:
@@ -342,10 +326,8 @@ def channel(search: SnapshotSearch, at: Places) -> Column | None:
     if search.channel == -1:
         return None
     there = search.snapshot.channel[at]
-    found = np.zeros(len(there))
-    found[there == -1] = 0.25
-    found[there == search.channel] = 1.0
-    return found
+    elsewhere = np.where(there == -1, 0.25, 0.0)
+    return np.where(there == search.channel, 1.0, elsewhere)
 
 
 def level(search: SnapshotSearch, at: Places) -> Column:
@@ -392,7 +374,7 @@ def compute(search: SnapshotSearch, positions: Positions) -> dict[str, Column]:
     """Return the features that the profile uses, at some positions, in double precision."""
     found = {}
     for name, feature in COMPUTED.items():
-        if name not in search.used:
+        if name not in search.profile.features:
             continue
         column = feature(search, positions)
         found[name] = np.zeros(len(positions)) if column is None else column.astype(np.float64)

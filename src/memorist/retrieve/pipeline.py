@@ -17,16 +17,18 @@ from ..index.snapshot import WORKING
 from ..ports import Vectors
 from ..storage.queries import Reader
 from ..text import clock
+from ..text.cues import asks_for_another_part, says_more
 from ..text.offload import ROW, compute, length
-from ..types import Cut, Hit, Memory, Query, Recall
-from . import confidence, reorder, score
+from ..types import REPLACES, Cut, Hit, Memory, Query, Recall
+from . import confidence, optional, score
 from .features import SnapshotSearch
 from .profiles import Profile
 from .question import understand
-from .render import IS_RELATED, RENDERERS, Caps, fit
+from .render import RENDERERS, Caps, fit
 from .score import Candidate, Candidates
 
 MEASURED = 10  # candidates by which confidence is judged
+_TIE = 1e-9  # how far what replaces a memory is above it
 # For a scope whose vectors are in another index:
 PROPOSED = 200  # rows that the index proposes
 BY_WORDS = 200  # best matches by words, which are also compared
@@ -47,49 +49,34 @@ async def recall(
     search, legs = await prepare(ctx, query, profile, now, revision)
     candidates = select(search, query)
     found = await read(candidates, search, query, ctx.store, legs)
-    size = ROW * len(found.memories)
-    ranked = await compute(size, score.rank, profile, found)
+    rank = lambda: confidence.judge(search, score.rank(profile, found))  # noqa: E731
+    sure, ranked = await compute(ROW * len(found.memories), rank)
     is_semantic = found.has_semantic
-    sure, ranked = await compute(size, confidence.judge, search, ranked)
     if profile.rerank and ranked:
-        ranked, legs["rerank"] = await reorder.rerank(
-            query.text,
-            profile,
-            ctx.reranker,
-            ranked,
-            semantic=is_semantic,
-        )
-    ranked, weak = score.keep(
-        profile,
-        ranked,
-        semantic=is_semantic,
-    )
+        reranked = optional.rerank(query.text, profile, ctx.reranker, ranked, semantic=is_semantic)
+        ranked, legs["rerank"] = await reranked
+    ranked, weak = score.keep(profile, ranked, semantic=is_semantic)
     outdated: list[Cut] = []
     if profile.current_first and ranked and query.as_of is None:
-        ranked, outdated = await reorder.put_current_first(ranked, query, ctx.store)
-    ranked, unlikely = confidence.select(
-        search,
-        ranked,
-        sure,
-        query.min_confidence,
-        whole=profile.rerank,
-    )
+        ranked, outdated = await _put_current_first(ranked, query, ctx.store)
+    least = query.min_confidence
+    ranked, unlikely = confidence.select(search, ranked, sure, least, whole=profile.rerank)
     if profile.diversity is not None:
         ranked = await compute(
             ROW * len(ranked),
-            reorder.diversify,
+            optional.diversify,
             ranked,
             search.snapshot,
             profile.diversity,
             k=4 * query.limit,
         )
     if profile.preferences_first:
-        ranked = await reorder.put_preferences_first(ranked, query, ctx.store, now)
+        ranked = await optional.put_preferences_first(ranked, query, ctx.store, now)
     size = ROW * len(ranked)
     hits, cut, text = await compute(size, _select_fitting, ranked, profile, query, ctx.count_tokens)
     related: tuple[Memory, ...] = ()
     if profile.related and hits and query.as_of is None:
-        related, text = await _add_related(ctx, profile, query, hits, text)
+        related, text = await optional.add_related(ctx, profile, query, hits, text)
     return Recall(
         query=query,
         profile=profile.name,
@@ -111,18 +98,19 @@ async def prepare(
     revision: int | None = None,
 ) -> tuple[SnapshotSearch, dict[str, str]]:
     """Parse the question against the current scope. Return the search and the status of its legs."""
+    where = query.where
+    is_plain = where.is_plain
     snapshot = await ctx.index.current(query.scope, ctx.store, revision)
-    states = query.where.states
+    states = where.states
     if query.include_compressed:
         states = (*states, "compressed")
     if states != ("active",) or query.as_of is not None:
         snapshot = snapshot.view(states, query.as_of)
-    if profile.sources_only and query.where.is_plain:
+    if profile.sources_only and is_plain:
         snapshot = snapshot.without_repeats
     usable = snapshot.alive
-    if not query.where.is_plain:
-        where = replace(query.where, states=())
-        rows = await ctx.store.rows_where(query.scope, where)
+    if not is_plain:
+        rows = await ctx.store.rows_where(query.scope, replace(where, states=()))
         is_found = np.isin(snapshot.row, np.array(rows, np.int64))
         usable = usable & is_found
         if profile.sources_only:
@@ -133,37 +121,35 @@ async def prepare(
         session = snapshot.code("session", query.labels.session)
         is_elsewhere = (snapshot.kind == WORKING) & (snapshot.session != session)
         usable = usable & ~is_elsewhere
-    question = understand(
-        query.text,
-        tuple(snapshot.codes["speaker"]),
-        now,
-        ctx.settings.language,
-    )
+    speakers = tuple(snapshot.codes["speaker"])
     search = SnapshotSearch(
         profile=profile,
         snapshot=snapshot,
-        question=question,
+        channel=snapshot.code("channel", query.labels.channel),
+        question=understand(query.text, speakers, now, ctx.settings.language),
         usable=usable,
         now=now,
-        channel=snapshot.code("channel", query.labels.channel),
     )
     legs = {"sparse": "ok"}
-    if not profile.needs_vector or len(query.text.strip()) < profile.shortest:
+    by_meaning = profile.candidates in ("blend", "fused", "dense")
+    by_meaning |= profile.semantic_weight is not None
+    by_meaning |= not profile.weights.keys().isdisjoint(("semantic", "relevance"))
+    if not by_meaning or len(query.text.strip()) < profile.shortest:
         return search, legs
     try:
         if ctx.embedder is None:
             raise ProviderFailed("no embedding model is configured")
-        vectors, second = await asyncio.gather(
-            encode(ctx.embedder, [question.dense_text]),
+        second, (vector,) = await asyncio.gather(
             _encode_second(ctx, search, legs),
+            encode(ctx.embedder, [search.question.dense_text]),
         )
     except ProviderFailed as error:
         legs["dense"] = str(error)
         return search, legs
-    search = replace(search, vector=vectors[0], second=second)
+    search = replace(search, vector=vector, second=second)
     legs["dense"] = "ok"
     if snapshot.is_lean:
-        search, legs["dense"] = await _load_nearest(ctx, query, search, vectors[0])
+        search, legs["dense"] = await _load_nearest(ctx, query, search, vector)
     if snapshot.unembedded:
         missing = f"{snapshot.unembedded} of {snapshot.count} memories have no vector yet"
         legs["dense"] = f"{missing}: run `memorist index`"
@@ -180,7 +166,8 @@ async def _encode_second(
     Vectors that the scope lacks are added in the background.
     """
     snapshot = search.snapshot
-    if ctx.multilingual is None or snapshot.second is None or "multilingual" not in search.used:
+    is_used = snapshot.second is not None and "multilingual" in search.profile.features
+    if ctx.multilingual is None or not is_used:
         return None
     if snapshot.lacks_second and ctx.filler is not None:
         ctx.filler.start()
@@ -280,20 +267,17 @@ async def read(
         for row in rows:
             with suppress(StoreDamaged):
                 memories |= await store.at_rows(query.scope, [row])
-    there = []
-    loaded = []
-    for i, row in enumerate(rows):
-        if row in memories:
-            there.append(i)
-            loaded.append(memories[row])
+    there = [i for i, row in enumerate(rows) if row in memories]
     if len(there) < len(rows):
         found = found.pick(there)
+    loaded = [memories[rows[i]] for i in there]
     found = replace(found, memories=loaded)
-    if "lexical" in search.used:
+    features = search.profile.features
+    if "lexical" in features:
         size = length(memory.text for memory in loaded)
         shares = await compute(size, score.lexical, search.profile, query.text, loaded)
         found.features["lexical"] = shares
-    if "related" in search.used:
+    if "related" in features:
         strongest = {memory.id: 0.0 for memory in loaded}
         links = await store.links(query.scope, list(strongest)) if strongest else []
         for link in links:
@@ -301,6 +285,54 @@ async def read(
                 strongest[end] = max(strongest[end], link.strength)
         found.features["related"] = np.array(list(strongest.values()))
     return found
+
+
+async def _put_current_first(
+    ranked: list[Candidate],
+    query: Query,
+    store: Reader,
+) -> tuple[list[Candidate], list[Cut]]:
+    """Put what may replace a candidate before it; if that is certain, in its place.
+
+    A turn such as "it is ten now" may not match the question: it takes over the score and the
+    confidence of what it replaces, unless the question is about another part of that. A candidate
+    that says more than what was replaced stays, unless a fact that was extracted from it and is
+    still valid is found, too. A pinned one is always returned with what may replace it.
+    """
+    by_id = {each.memory.id: each for each in ranked}
+    restated: set[str] = set()
+    for each in ranked:
+        if each.memory.valid_to is None:
+            restated.update(each.memory.evidence_ids)
+    pairs = await store.links(query.scope, list(by_id), REPLACES)
+    newer = {pair.from_id for pair in pairs} - by_id.keys()
+    added = []
+    if newer and query.where.is_plain:
+        added = await store.get(query.scope, sorted(newer))
+    memories = {memory.id: memory for memory in added}
+    cut: dict[str, Cut] = {}
+    for pair in sorted(pairs, key=lambda pair: pair.at):
+        old = by_id[pair.to_id]
+        new = by_id.get(pair.from_id)
+        memory = memories.get(pair.from_id) if new is None else new.memory
+        if memory is None:
+            continue
+        is_certain = old.memory.valid_to is not None
+        if new is None and not is_certain and not old.memory.pinned:
+            continue
+        if asks_for_another_part(query.text, old.memory.text, memory.text):
+            continue
+        if new is None:
+            new = replace(old, memory=memory, parts={}, features={}, score=0.0)
+        if new.score <= old.score:
+            total = old.score + _TIE
+            parts = {**new.parts, "current": total - new.score}
+            new = replace(new, parts=parts, score=total, confidence=old.confidence)
+        by_id[pair.from_id] = new
+        if is_certain and (pair.to_id in restated or not says_more(old.memory.text)):
+            cut[pair.to_id] = old.cut(f"it was replaced by {pair.from_id}")
+    kept = [each for id, each in by_id.items() if id not in cut]
+    return sorted(kept, key=lambda each: -each.score), list(cut.values())
 
 
 def _select_fitting(
@@ -311,22 +343,12 @@ def _select_fitting(
 ) -> tuple[tuple[Hit, ...], list[Cut], str]:
     """Return the hits that fit into the budget, what was cut, and the rendered text."""
     caps = Caps(limit=query.limit, tokens=query.budget, chars=query.max_chars)
-
-    def measure(memory: Memory) -> int:
-        return max(1, count(memory.text))
-
+    cost: Callable[[Memory], int] | None = None
+    if profile.budget_of == "content":
+        cost = lambda memory: max(1, count(memory.text))  # noqa: E731
     memories = [each.memory for each in ranked]
-    fitted = fit(
-        memories,
-        caps,
-        RENDERERS[profile.render],
-        count,
-        cost=None if profile.budget_of == "rendered" else measure,
-    )
-    cut = []
-    for i, reason in fitted.cut.items():
-        each = ranked[i]
-        cut.append(Cut(id=each.memory.id, reason=reason, score=each.score, fits=False))
+    fitted = fit(memories, caps, RENDERERS[profile.render], count, cost=cost)
+    cut = [ranked[i].cut(reason, fits=False) for i, reason in fitted.cut.items()]
     hits = []
     for i in fitted.taken:
         each = ranked[i]
@@ -340,44 +362,3 @@ def _select_fitting(
         )
         hits.append(hit)
     return tuple(hits), cut, fitted.text
-
-
-async def _add_related(
-    ctx: Context,
-    profile: Profile,
-    query: Query,
-    hits: Sequence[Hit],
-    text: str,
-) -> tuple[tuple[Memory, ...], str]:
-    """Return the memories linked to the hits that fit, nearest first, and the text with them.
-
-    They have to pass the filter. Workflows and what is outdated are left out.
-    """
-    own = [hit.memory.id for hit in hits]
-    ends: dict[str, None] = {}
-    for link in await ctx.store.links(query.scope, own):
-        ends |= {link.from_id: None, link.to_id: None}
-    for id in own:
-        ends.pop(id, None)
-    ids = tuple(ends)
-    if not ids:
-        return (), text
-    where = replace(query.where, ids=ids, unexpired_at=ctx.clock())
-    page = await ctx.store.page(query.scope, where, limit=len(ids))
-    current = [memory for memory in page.memories if memory.valid_to is None]
-    near = [memory for memory in current if memory.procedural_form != "workflow"]
-    near.sort(key=lambda memory: ids.index(memory.id))
-    near = near[: profile.related]
-
-    def render(memories: Sequence[Memory]) -> str:
-        lines = [text]
-        for memory in memories:
-            line = RENDERERS[profile.render]([memory])
-            lines.append(line + IS_RELATED)
-        return "\n".join(lines)
-
-    caps = Caps(tokens=query.budget, chars=query.max_chars)
-    fitted = fit(near, caps, render, ctx.count_tokens)
-    if not fitted.taken:
-        return (), text
-    return tuple(near[i] for i in fitted.taken), fitted.text

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from typing import Literal
+from typing import Literal, NoReturn
 
 from ..errors import InvalidInput
 from ..types import frozen
@@ -157,25 +157,15 @@ class Profile:
     render: Literal["block", "plain_block", "bullets", "grouped", "lines"] = "block"
     ties: Literal["row", "message_id", "newest"] = "row"
     scores_first: bool = False  # the scores are written back before the answer returns
+    # What a weight or a gate names, and the two legs.
+    features: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        names = (*self.weights, *(self.sparse_weights or ()))
+        names = [*self.weights, *(self.sparse_weights or ())]
         _check_names(f"profile {self.name!r}", names)
-
-    @property
-    def feature_names(self) -> set[str]:
-        """Features that are used in a weight or a gate."""
-        names = {*self.weights, *(self.sparse_weights or ())}
         for gate in (self.gate, self.gate_without_semantic or self.gate):
-            names |= {*gate.enough, *gate.signal}
-        return names
-
-    @property
-    def needs_vector(self) -> bool:
-        """Whether the question has to be embedded."""
-        if self.candidates in ("blend", "fused", "dense") or self.semantic_weight is not None:
-            return True
-        return "semantic" in self.weights or "relevance" in self.weights
+            names += (*gate.enough, *gate.signal)
+        object.__setattr__(self, "features", frozenset({"sparse", "semantic", *names}))
 
 
 DEFAULT = Profile(
@@ -227,10 +217,9 @@ DEFAULT = Profile(
 )
 
 
-def find(profiles: Mapping[str, Profile], name: str) -> Profile:
-    """Return the profile of that name. Raises InvalidInput."""
-    if name not in profiles:
-        known = ", ".join(sorted(profiles))
-        hint = _hint(name, profiles)
-        raise InvalidInput(f"Unknown profile {name!r}.{hint} Choose one of: {known}")
-    return profiles[name]
+class Profiles(dict[str, Profile]):
+    """Profiles by name. Raises InvalidInput for an unknown one."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        known = ", ".join(sorted(self))
+        raise InvalidInput(f"Unknown profile {name!r}.{_hint(name, self)} Choose one of: {known}")

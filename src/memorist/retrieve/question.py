@@ -47,6 +47,9 @@ class ParsedQuestion:
     is_english: bool = True
     names: tuple[int, ...] = ()  # ids of the terms that look like names
     asks_assistant: bool = False  # about what the assistant said
+    is_personal: bool = False  # about the person, or names a speaker
+    is_task: bool = False  # requests something, or asks for general knowledge
+    is_aside: bool = False  # asks for nothing
 
 
 def understand(
@@ -63,25 +66,27 @@ def understand(
     """
     head = text[:MOST_READ]
     named = named_speakers(head, speakers)
-    dense_text = text
-    if named:
-        dense_text = as_told(text, speakers[named[0]])
+    is_personal = bool(named) or cues.is_personal(text)
+    is_task = cues.is_task(text)
+    names = " ".join(cues.names_in(head))
+    kinds = cues.kinds_asked(head)
+    intervals = clock.intervals(head, now)
+    is_aside = cues.is_aside(text)
     spoken = detect_language(tokens.words(head), language)
-    words = tokens.analyze(text, spoken)
-    terms = dict.fromkeys(map(tokens.term_id, words))
-    asks_assistant = _ASKS_ASSISTANT.search(head) is not None
-    if _TOLD_MYSELF.search(head):
-        asks_assistant = False
+    terms = dict.fromkeys(map(tokens.term_id, tokens.analyze(text, spoken)))
     return ParsedQuestion(
         text=text,
         terms=tuple(terms)[:MOST_TERMS],
-        dense_text=dense_text,
+        dense_text=as_told(text, speakers[named[0]]) if named else text,
         speakers=named,
-        intervals=tuple(clock.intervals(head, now)),
-        kinds=cues.kinds_asked(head),
+        intervals=tuple(intervals),
+        kinds=kinds,
         is_english=spoken == "english",
-        names=tuple(map(tokens.term_id, tokens.analyze(" ".join(cues.names_in(head)), spoken))),
-        asks_assistant=asks_assistant,
+        names=tuple(map(tokens.term_id, tokens.analyze(names, spoken))),
+        asks_assistant=bool(_ASKS_ASSISTANT.search(head)) and not _TOLD_MYSELF.search(head),
+        is_personal=is_personal,
+        is_task=is_task,
+        is_aside=is_aside,
     )
 
 

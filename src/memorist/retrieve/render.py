@@ -13,9 +13,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from unicodedata import normalize
 
 from ..text import authority
@@ -165,7 +164,9 @@ def block_line(memory: Memory) -> str:
     """Render one memory as a line of a block, with its date and speaker."""
     who = teller(memory)
     when = memory.valid_from or memory.occurred_at  # an edit has its own day
-    until = memory.valid_to if memory.is_active else None  # it was replaced
+    until = memory.valid_to  # it was replaced
+    if until and not memory.is_active:
+        until = None
     if when and (memory.speaker or memory.occurred_at or until):
         ends = f" until {until.date().isoformat()}" if until else ""
         who = f"{when.date().isoformat()}{ends} {who}".rstrip()
@@ -236,8 +237,7 @@ def prefix(who: str, text: str) -> str:
     return f"{who}: {safe(text)}" if who else safe(text)
 
 
-@frozen
-class Caps:
+class Caps(NamedTuple):
     """The limits of one answer; None means unlimited."""
 
     limit: int | None = None  # items
@@ -248,23 +248,19 @@ class Caps:
         """Return the caps that remain after a text and a line break."""
         tokens = None if self.tokens is None else max(0, self.tokens - count(text) - 1)
         chars = None if self.chars is None else max(0, self.chars - len(text) - 1)
-        return replace(self, tokens=tokens, chars=chars)
+        return Caps(self.limit, tokens, chars)
 
     def share(self, part: float) -> Caps:
         """Return a part of these caps, rounded up."""
-        values = {}
-        for name in ("limit", "tokens", "chars"):
-            most = getattr(self, name)
-            values[name] = None if most is None else math.ceil(most * part)
-        return Caps(**values)
+        return Caps(*(most and math.ceil(most * part) for most in self))
 
     def at_most(self, other: Caps) -> Caps:
         """Return the caps that satisfy both."""
-        values = {}
-        for name in ("limit", "tokens", "chars"):
-            given = [getattr(caps, name) for caps in (self, other)]
-            values[name] = min((each for each in given if each is not None), default=None)
-        return Caps(**values)
+        least = []
+        for pair in zip(self, other, strict=True):
+            given = [most for most in pair if most is not None]
+            least.append(min(given, default=None))
+        return Caps(*least)
 
 
 @frozen
@@ -299,17 +295,13 @@ def fit(
     limit = len(items) if caps.limit is None else caps.limit
     if cost is None:  # usually everything fits, so try that first
         text = render(items[:limit])
-        tokens = count(text) if text else 0
-        if not _excess(len(text), tokens, caps):
-            cut = dict.fromkeys(range(limit, len(items)), f"beyond the limit of {limit}")
-            taken = list(range(len(items)))[:limit]
-            return Fitted(
-                taken=taken,
-                cut=cut,
-                text=text,
-                tokens=tokens,
-            )
-    return _fit_each(items, replace(caps, limit=limit), render, count, cost, skip)
+        if not _excess(len(text), 0, caps):
+            tokens = count(text) if text else 0
+            if caps.tokens is None or tokens <= caps.tokens:
+                cut = dict.fromkeys(range(limit, len(items)), f"beyond the limit of {limit}")
+                taken = list(range(len(items)))[:limit]
+                return Fitted(taken=taken, cut=cut, text=text, tokens=tokens)
+    return _fit_each(items, caps._replace(limit=limit), render, count, cost, skip)
 
 
 def _fit_each(
@@ -368,12 +360,7 @@ def _fit_each(
         tokens = 0 if cost is None else tokens - cost(last)
         cut[taken.pop()] = problem
         text = ""
-    return Fitted(
-        taken=taken,
-        cut=cut,
-        text=text,
-        tokens=tokens,
-    )
+    return Fitted(taken=taken, cut=cut, text=text, tokens=tokens)
 
 
 def _excess(chars: int, tokens: int, caps: Caps) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from itertools import islice
 from typing import Any, TypeVar
@@ -67,6 +67,20 @@ class Candidate:
     position: int = -1  # in the snapshot; -1 if it was not found there
     confidence: float | None = None  # probability that it is what was asked for, if judged
 
+    def cut(self, reason: str, *, fits: bool = True) -> Cut:
+        """Return why it is left out."""
+        return Cut(id=self.memory.id, reason=reason, score=self.score, fits=fits)
+
+
+_TIE_BREAKERS: dict[str, Callable[[Candidate], Any]] = {
+    "row": lambda each: each.memory.id,
+    "newest": lambda each: (each.memory.created_at, each.memory.id),
+    "message_id": lambda each: (
+        each.memory.importance,
+        each.memory.created_at,
+        each.memory.source_message_id or each.memory.id,
+    ),
+}
 
 # Selecting candidates
 
@@ -271,43 +285,33 @@ def mix(
 def rank(profile: Profile, found: Candidates) -> list[Candidate]:
     """Return the candidates, best first; the profile orders equals."""
     columns, total = score_all(profile, found)
-    parts = _to_lists(columns)
-    features = _to_lists(found.features)
-    scores = total.tolist()
     is_semantic = profile.only_semantic and found.has_semantic
+    scores = total.tolist()
+    parts = _to_rows(columns, len(scores))
+    features = _to_rows(found.features, len(scores))
     ranked = []
     for i, memory in enumerate(found.memories):
         if is_semantic and scores[i] <= 0:
             continue
         candidate = Candidate(
             memory=memory,
-            position=int(found.positions[i]),
+            position=found.positions.item(i),
             score=scores[i],
-            parts={name: column[i] for name, column in parts.items() if column[i]},
-            features={name: column[i] for name, column in features.items()},
-            relevance=float(found.relevance[i]),
+            parts={name: part for name, part in parts[i].items() if part},
+            features=features[i],
+            relevance=found.relevance.item(i),
         )
         ranked.append(candidate)
-    ranked.sort(key=lambda each: _tie_breaker(profile, each.memory), reverse=profile.ties != "row")
+    ranked.sort(key=_TIE_BREAKERS[profile.ties], reverse=profile.ties != "row")
     digits = 6 if profile.ties == "newest" else 7  # the precision of 32-bit features
     ranked.sort(key=lambda each: -round(each.score, digits))
     return ranked
 
 
-def _to_lists(columns: Mapping[str, Column]) -> dict[str, list[float]]:
-    return {name: column.tolist() for name, column in columns.items()}
-
-
-def _tie_breaker(profile: Profile, memory: Memory) -> tuple[Any, ...]:
-    if profile.ties == "row":
-        return (memory.id,)
-    if profile.ties == "newest":
-        return (memory.created_at, memory.id)
-    return (
-        memory.importance,
-        memory.created_at,
-        memory.source_message_id or memory.id,
-    )
+def _to_rows(columns: Mapping[str, Column], count: int) -> list[dict[str, float]]:
+    """Return the values of each candidate by name."""
+    values = np.array(list(columns.values())).reshape(len(columns), count).T
+    return [dict(zip(columns, row, strict=True)) for row in values.tolist()]
 
 
 # Gates
@@ -336,11 +340,10 @@ def keep(
             reason = f"its importance is below {gate.importance_min}"
         elif memory.procedural_form == "workflow" and not profile.workflows:
             reason = "workflows are returned only on request"
-        if not reason:
+        if reason:
+            cut.append(each.cut(reason))
+        else:
             kept.append(each)
-            continue
-        dropped = Cut(id=memory.id, reason=reason, score=each.score)
-        cut.append(dropped)
     return kept, cut
 
 

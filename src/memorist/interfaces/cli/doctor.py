@@ -141,15 +141,15 @@ def check_model(settings: Settings) -> Findings:
     elif kind != "minilm":
         yield "model", "good", f"{settings.embedder}, an installed plug-in"
     else:
-        minilm = load("embedders.minilm")
+        model = load("embedders.local").MiniLM()
         try:
-            milliseconds = 1000 * asyncio.run(_time_encoding(minilm.MiniLM()))
+            milliseconds = 1000 * asyncio.run(_time_encoding(model))
         except MemoristError as error:
             fix = "reinstall: pip install --force-reinstall memorist"
             yield "model", "bad", str(error), fix
         else:
-            size = f"{minilm.DIMENSIONS} dimensions, {milliseconds:.0f} ms per sentence"
-            yield "model", "good", f"{minilm.MODEL}, packaged, {size}"
+            size = f"{model.dimensions} dimensions, {milliseconds:.0f} ms per sentence"
+            yield "model", "good", f"{model.model}, packaged, {size}"
 
 
 async def _time_encoding(model: Embedder) -> float:

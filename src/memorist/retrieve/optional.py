@@ -1,5 +1,5 @@
-"""Reorder the best candidates: what is current first, with a reranker, for diversity, or with
-preferences first."""
+"""Steps that only some profiles take: a reranker, diversity, preferences first, and memories that
+are related to the hits."""
 
 from __future__ import annotations
 
@@ -9,70 +9,22 @@ from datetime import datetime
 
 import numpy as np
 
+from ..context import Context
 from ..errors import ProviderFailed
 from ..index.arrays import products
 from ..index.snapshot import Snapshot
 from ..ports import Reranker, Vectors
 from ..storage.queries import Reader
-from ..text.cues import asks_for_another_part, says_more
-from ..types import REPLACES, Cut, Query
+from ..types import Hit, Memory, Query
 from .features import Column
 from .profiles import Profile
+from .render import IS_RELATED, RENDERERS, Caps, fit
 from .score import Candidate
 
 SIMILARITY = 0.8  # weight of similarity in the score without a reranker
 IMPORTANCE = 0.2  # weight of importance in it
 MOST_PREFERENCES = 100  # preferences that are read at most, where all of them come first
 _TIE = 1e-9
-
-
-async def put_current_first(
-    ranked: list[Candidate],
-    query: Query,
-    store: Reader,
-) -> tuple[list[Candidate], list[Cut]]:
-    """Put what may replace a candidate before it; if that is certain, in its place.
-
-    A turn such as "it is ten now" may not match the question: it takes over the score and the
-    confidence of what it replaces, unless the question is about another part of that. A candidate
-    that says more than what was replaced stays, unless a fact that was extracted from it and is
-    still valid is found, too. A pinned one is always returned with what may replace it.
-    """
-    by_id = {each.memory.id: each for each in ranked}
-    restated: set[str] = set()
-    for each in ranked:
-        if each.memory.valid_to is None:
-            restated.update(each.memory.evidence_ids)
-    pairs = await store.links(query.scope, list(by_id), REPLACES)
-    newer = {pair.from_id for pair in pairs} - by_id.keys()
-    added = []
-    if newer and query.where.is_plain:
-        added = await store.get(query.scope, sorted(newer))
-    memories = {memory.id: memory for memory in added}
-    cut: dict[str, Cut] = {}
-    for pair in sorted(pairs, key=lambda pair: pair.at):
-        old = by_id[pair.to_id]
-        new = by_id.get(pair.from_id)
-        memory = memories.get(pair.from_id) if new is None else new.memory
-        if memory is None:
-            continue
-        is_certain = old.memory.valid_to is not None
-        if new is None and not is_certain and not old.memory.pinned:
-            continue
-        if asks_for_another_part(query.text, old.memory.text, memory.text):
-            continue
-        if new is None:
-            new = replace(old, memory=memory, parts={}, features={}, score=0.0)
-        if new.score <= old.score:
-            score = old.score + _TIE
-            parts = {**new.parts, "current": score - new.score}
-            new = replace(new, parts=parts, score=score, confidence=old.confidence)
-        by_id[pair.from_id] = new
-        if is_certain and (pair.to_id in restated or not says_more(old.memory.text)):
-            reason = f"it was replaced by {pair.from_id}"
-            cut[pair.to_id] = Cut(id=pair.to_id, reason=reason, score=old.score)
-    kept = [each for id, each in by_id.items() if id not in cut]
-    return sorted(kept, key=lambda each: -each.score), list(cut.values())
 
 
 async def rerank(
@@ -127,20 +79,10 @@ def diversify(
     """Return the best k candidates in the order of maximal marginal relevance."""
     if len(candidates) < 2:
         return candidates
-    values = []
-    tags = []
-    positions = []
-    for each in candidates:
-        values.append(each.score)
-        tags.append(frozenset(each.memory.tags))
-        positions.append(each.position)
-    chosen = order(
-        np.array(values),
-        snapshot.vectors(np.array(positions, np.intp)),
-        tags,
-        trade=trade,
-        k=k,
-    )
+    scores = np.array([each.score for each in candidates])
+    positions = np.array([each.position for each in candidates], np.intp)
+    tags = [frozenset(each.memory.tags) for each in candidates]
+    chosen = order(scores, snapshot.vectors(positions), tags, trade=trade, k=k)
     return [candidates[i] for i in chosen]
 
 
@@ -223,3 +165,44 @@ async def put_preferences_first(
     candidates.sort(key=lambda each: each.memory.updated_at, reverse=True)
     preferences = [each for each in candidates if each.memory.procedural_form != "workflow"]
     return preferences + others
+
+
+async def add_related(
+    ctx: Context,
+    profile: Profile,
+    query: Query,
+    hits: Sequence[Hit],
+    text: str,
+) -> tuple[tuple[Memory, ...], str]:
+    """Return the memories linked to the hits that fit, nearest first, and the text with them.
+
+    They have to pass the filter. Workflows and what is outdated are left out.
+    """
+    own = [hit.memory.id for hit in hits]
+    ends: dict[str, None] = {}
+    for link in await ctx.store.links(query.scope, own):
+        ends |= {link.from_id: None, link.to_id: None}
+    for id in own:
+        ends.pop(id, None)
+    ids = tuple(ends)
+    if not ids:
+        return (), text
+    where = replace(query.where, ids=ids, unexpired_at=ctx.clock())
+    page = await ctx.store.page(query.scope, where, limit=len(ids))
+    current = [memory for memory in page.memories if memory.valid_to is None]
+    near = [memory for memory in current if memory.procedural_form != "workflow"]
+    near.sort(key=lambda memory: ids.index(memory.id))
+    near = near[: profile.related]
+
+    def render(memories: Sequence[Memory]) -> str:
+        lines = [text]
+        for memory in memories:
+            line = RENDERERS[profile.render]([memory])
+            lines.append(line + IS_RELATED)
+        return "\n".join(lines)
+
+    caps = Caps(tokens=query.budget, chars=query.max_chars)
+    fitted = fit(near, caps, render, ctx.count_tokens)
+    if not fitted.taken:
+        return (), text
+    return tuple(near[i] for i in fitted.taken), fitted.text
