@@ -193,6 +193,7 @@ class Verb:
     right: str = ""  # by default `read` for GET, else `write`
     may_be_missing: bool = False  # the route answers 404 if nothing has this id
     status: int = 200
+    by_hand: bool = False  # `rest/app.py` has the route; the table only tells its path
     body: str = ""  # of the route in OpenAPI or `rest/bodies.py`, if its name differs from `name`
     body_help: str = ""  # if it differs from `help`
     has_labels: bool = False  # the body names thread, channel, agent, … besides the space
@@ -207,7 +208,17 @@ class Verb:
     text: str = ""
 
 
-def read_verbs(table: Mapping[str, Any]) -> list[Verb]:
+def list_routes() -> list[Verb]:
+    """Return the verbs that have a REST route, in the order of the API documentation."""
+    verbs = [*VERBS, *_read_verbs(_read_table("rest/routes.toml"))]
+    return [verb for verb in verbs if verb.route]
+
+
+def _read_table(name: str) -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / name).read_text("utf-8"))
+
+
+def _read_verbs(table: Mapping[str, Any]) -> list[Verb]:
     """Return the verbs of a table, with their arguments."""
     arguments: dict[str, Argument] = {}
     for name, fields in table["argument"].items():
@@ -221,6 +232,6 @@ def read_verbs(table: Mapping[str, Any]) -> list[Verb]:
     return verbs
 
 
-_table = tomllib.loads(Path(__file__).with_name("verbs.toml").read_text("utf-8"))
+_table = _read_table("verbs.toml")
 CLI: dict[str, Any] = _table["cli"]  # tables of the command line
-VERBS = read_verbs(_table)
+VERBS = _read_verbs(_table)

@@ -321,12 +321,12 @@ def memory_id(mine: Any, given: str) -> str:
     """Return the id of a memory of this scope, in any state, from its first characters."""
     if len(given) < SHORTEST or len(given) >= 36:
         return given
-    where = Filter(states=STATES)
-    page = mine.list(where, limit=1000)
-    known = [memory.id for memory in page]
-    while page.cursor:
-        page = mine.list(where, limit=1000, cursor=page.cursor)
+    known: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = mine.list(Filter(states=STATES), limit=1000, cursor=cursor or None)
         known += [memory.id for memory in page]
+        cursor = page.cursor
     return complete_id(given, known)
 
 

@@ -128,16 +128,7 @@ def _ask_questions(
         measuring = asking.measure(conversations, options=options, progress=advance)
         figures: dict[str, Figures] = asyncio.run(measuring)
     rows = {name: each.row() for name, each in figures.items()}
-    shown: list[RenderableType] = [_show_rows(rows), Text(LEGEND, style="dim")]
-    recalled = rows["all"]["default"] or 0.0
-    if required is not None and recalled < required:
-        note = f"{recalled:.0%} of the evidence is recalled; {required:.0%} are required"
-        return {"parts": rows}, shown, [note], FAILED
-    return {"parts": rows}, shown
-
-
-def _show_rows(rows: dict[str, dict[str, Any]]) -> Table:
-    """Return one line for all questions, and one for each category."""
+    # One line for all questions, and one for each category.
     table = Table("", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     for title in COLUMNS.values():
         table.add_column(title, justify="right")
@@ -152,7 +143,12 @@ def _show_rows(rows: dict[str, dict[str, Any]]) -> Table:
             else:
                 cells.append(f"{value:.2f}")
         table.add_row(plain(name), *cells)
-    return table
+    shown: list[RenderableType] = [table, Text(LEGEND, style="dim")]
+    recalled = rows["all"]["default"] or 0.0
+    if required is not None and recalled < required:
+        note = f"{recalled:.0%} of the evidence is recalled; {required:.0%} are required"
+        return {"parts": rows}, shown, [note], FAILED
+    return {"parts": rows}, shown
 
 
 def _show_report(report: Report) -> list[RenderableType]:

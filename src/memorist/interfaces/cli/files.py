@@ -1,4 +1,4 @@
-"""Commands that import and export files."""
+"""Commands about everything of a user: import, export, privacy settings and erasure."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict
 from pathlib import Path
 from textwrap import shorten
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+import typer
 
 from ...errors import InvalidInput, NotFound
 from ...storage.atomic import new_file
 from ...types import Outcome, frozen
-from .. import OK, REFUSED, Blocking, Call
+from .. import OK, REFUSED, Blocking, BlockingScope, Call
 from .app import command, decode
 from .output import note, progress
 
@@ -121,10 +124,7 @@ def _describe_report(report: ImportReport, waiting: list[str], *, dry_run: bool)
     read = sum(report.formats.values())
     by_format = ", ".join(f"{name}: {count}" for name, count in report.formats.items())
     stored = "nothing stored" if dry_run else f"{report.new_memories} new memories"
-    text = f"Read {by_format or 'nothing'}; {stored}"
-    for status in ("refused", "conflict", "pending"):
-        if report.outcomes[status]:
-            text += f", {report.outcomes[status]} {status}"
+    text = f"Read {by_format or 'nothing'}; {stored}{_name_problems(report.outcomes)}"
     if dry_run:
         for name, samples in report.samples.items():
             for sample in samples:
@@ -134,6 +134,12 @@ def _describe_report(report: ImportReport, waiting: list[str], *, dry_run: bool)
         notes += [f"{verb}: {count} × {reason}" for reason, count in reasons.most_common(10)]
     values = {"entries": read, **vars(report)}
     return values, text, notes + waiting, REFUSED if report.refused else OK
+
+
+def _name_problems(counts: Counter[Any]) -> str:
+    """Return how many outcomes need attention, as the end of a sentence."""
+    problems = ("refused", "conflict", "pending")
+    return "".join(f", {counts[status]} {status}" for status in problems if counts[status])
 
 
 def _name_waiting(memory: Blocking) -> list[str]:
@@ -165,16 +171,18 @@ def _import_lines(call: Call, memory: Blocking, file: str, *, restore: bool) -> 
                 try:
                     receipt = target.import_([line.record for line in batch], restore=restore)
                 except InvalidInput as error:
-                    raise _name_line(error, batch) from error
+                    # It names the record in the batch: name the line in the file instead.
+                    named = re.fullmatch(r"(?s)Record (\d+): (.*)", str(error))
+                    if named is None:
+                        raise
+                    number = batch[int(named[1]) - 1].number
+                    raise InvalidInput(f"Line {number}: {named[2]}") from error
                 outcomes += receipt.outcomes
                 read += len(batch)
                 advance(batch[-1].read)
         new = counted.stats()["memories"] - before
     counts = Counter(outcome.status for outcome in outcomes)
-    text = f"{read} records read, {new} new memories"
-    for status in ("refused", "conflict", "pending"):
-        if counts[status]:
-            text += f", {counts[status]} {status}"
+    text = f"{read} records read, {new} new memories{_name_problems(counts)}"
     values = {"records": read, "new_memories": new, "outcomes": counts}
     refused = [outcome for outcome in outcomes if outcome.status in ("refused", "conflict")]
     notes = [f"{outcome.status}: {outcome.reason}" for outcome in refused[:10]]
@@ -196,14 +204,6 @@ def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
         yield batch
         raise
     yield batch
-
-
-def _name_line(error: InvalidInput, batch: list[Line]) -> InvalidInput:
-    """Return an error that names the line in the file instead of the record in the batch."""
-    named = re.fullmatch(r"(?s)Record (\d+): (.*)", str(error))
-    if named is None:
-        return error
-    return InvalidInput(f"Line {batch[int(named[1]) - 1].number}: {named[2]}")
 
 
 @command("export")
@@ -305,9 +305,94 @@ def open_output(path: str | None) -> Iterator[IO[str]]:
         yield sys.stdout
         return
     target = Path(path)
-    if target.exists() and not target.is_file():  # a device or a pipe is not replaced
-        with open(target, "w", encoding="utf-8") as file:
-            yield file
-        return
-    with new_file(target) as draft, open(draft, "w", encoding="utf-8") as file:
+    is_special = target.exists() and not target.is_file()  # a device or a pipe is not replaced
+    place = nullcontext(target) if is_special else new_file(target)
+    with place as draft, open(draft, "w", encoding="utf-8") as file:
         yield file
+
+
+@command("privacy status")
+def privacy_status(mine: BlockingScope) -> object:
+    """Show whether memory is on, in a space or in a --session.
+
+    Example: memorist privacy status --session chat-7
+    """
+    reason = mine.privacy.disabled_reason()
+    settings = asdict(mine.privacy.settings())
+    return {**settings, "on": not reason, "reason": reason}, reason or "memory is on"
+
+
+@command("privacy set")
+def privacy_set(
+    call: Call,
+    state: Literal["on", "off"] | None = None,
+    *,
+    incognito_default: bool | None = None,
+    sharing: bool | None = None,
+) -> object:
+    """Change the privacy settings of a space.
+
+    While memory is off you can still read, edit, forget and save explicitly.
+
+    Args:
+        state: <[on|off]> Memory on or off.
+        incognito_default: Start sessions incognito.
+        sharing: Let your other spaces recall what is tagged share:SPACE.
+
+    Example: memorist privacy set off
+    """
+    if (state, incognito_default, sharing) == (None, None, None):
+        raise typer.BadParameter("Nothing to set: pass on, off, --incognito-default or --sharing")
+    with call.mine() as mine:
+        mine.privacy.set(
+            memory_enabled=None if state is None else state == "on",
+            incognito_default=incognito_default,
+            sharing=sharing,
+            actor=mine.scope.user,
+        )
+        return privacy_status(mine)
+
+
+@command("privacy incognito")
+def incognito(call: Call, action: Literal["start", "end"]) -> object:
+    """Start or end incognito mode of a --session: nothing is stored or recalled in it.
+
+    Args:
+        action: <start|end>
+
+    Example: memorist privacy incognito start --session chat-7
+    """
+    if call.session is None:
+        raise typer.BadParameter("Missing --session NAME")
+    with call.mine() as mine:
+        privacy = mine.privacy
+        privacy.start_incognito() if action == "start" else privacy.end_incognito()
+        return privacy_status(mine)
+
+
+@command("privacy erase")
+def erase(call: Call, memory: Blocking, *, yes: bool = False) -> object:
+    """Erase everything of a user for good.
+
+    That is every space, API key, checkpoint, spooled write and line of the journal. It asks for
+    confirmation; without a terminal it needs --yes. Backups and exports are files of yours: delete
+    them yourself.
+
+    Args:
+        yes: Do not ask.
+
+    Example: memorist privacy erase --user ana
+    """
+    scope = call.scope(memory).scope
+    spaces = len(memory.scopes(user=scope.user, tenant=scope.tenant))
+    if not yes:
+        if call.json or not sys.stdin.isatty():
+            raise InvalidInput(
+                f"Nothing was erased of {scope.user!r} (spaces: {spaces}), because there is no "
+                "terminal to confirm it. Pass --yes"
+            )
+        question = f"Erase everything of {scope.user!r} for good (spaces: {spaces})?"
+        typer.confirm(question, abort=True, err=True)
+    done = memory.erase_user(scope.user, tenant=scope.tenant)
+    text = f"erased  memories: {done.memories}, spaces: {len(done.spaces)}, keys: {done.keys}"
+    return done, text

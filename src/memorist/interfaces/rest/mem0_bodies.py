@@ -30,6 +30,12 @@ class Mem0Names(BaseModel):
     run_id: OptionalName = None
     app_id: OptionalName = None
 
+    def add_names(self, names: dict[str, str]) -> None:
+        """Add the ids that are given to others. Raises InvalidInput."""
+        for name in Mem0Names.model_fields:
+            if (value := getattr(self, name)) is not None:
+                add_name(names, name, value)
+
 
 class Mem0Body(BaseModel, strict=True):
     """A body. Unknown fields are ignored, because other client versions may send more."""

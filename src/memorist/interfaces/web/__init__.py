@@ -30,8 +30,8 @@ from ...errors import InvalidInput, KeyRefused, MemoristError, NotAllowed
 from ...scoped import ScopedClient
 from ...types import KINDS, STATES, Filter, Page
 from .. import plain
-from ..rest.auth import Caller
-from ..rest.request import answer_error
+from ..auth import Caller
+from ..rest import answer_error
 from . import markup
 
 FOLDER = Path(__file__).parent
@@ -224,7 +224,14 @@ class PageRequest(Request):
         media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         is_upload = media_type == "multipart/form-data" and self.url.path == "/import"
         if is_upload:
-            form = await self._read_parts()
+            parts = await self.form(max_files=1, max_fields=MAX_FIELDS)
+            fields = []
+            for name, value in parts.multi_items():
+                if isinstance(value, str):
+                    fields.append((name, value))
+                else:
+                    self.upload = value  # spooled to the disk
+            form = Form(fields)
         else:
             try:
                 body = (await self.body()).decode()
@@ -237,16 +244,6 @@ class PageRequest(Request):
         if not is_form or not is_ours:
             raise NotAllowed("This form has expired. Go back, reload the page and try again")
         self.fields = form
-
-    async def _read_parts(self) -> Form:
-        """Return the fields of a form with a file, which is spooled to the disk."""
-        fields = []
-        for name, value in (await self.form(max_files=1, max_fields=MAX_FIELDS)).multi_items():
-            if isinstance(value, str):
-                fields.append((name, value))
-            else:
-                self.upload = value
-        return Form(fields)
 
     async def render(self, template: str, **values: Any) -> Response:
         """Render a page for its caller."""

@@ -18,8 +18,7 @@ from ... import dialects
 from ...errors import InvalidInput, NotAllowed, NotFound
 from ...storage.accounts import RIGHTS, Key
 from ...types import KINDS, STATES, Filter, Labels, Memory
-from . import PAGE_SIZE, PageRequest, Sessions, graph, route, routes, templates
-from . import imports as imports  # adds its routes
+from . import PAGE_SIZE, PageRequest, Sessions, markup, route, routes, templates
 
 RECENT = 200  # memories searched for threads
 DAYS = 30
@@ -250,12 +249,12 @@ async def show_trash(page: PageRequest) -> Response:
 async def show_relations(page: PageRequest) -> Response:
     """Show a graph of related memories, around one memory or among the latest."""
     center = page.value("id")
-    found, edges = await graph.load_graph(page.memories, center)
+    found, edges = await markup.load_graph(page.memories, center)
     connected = {center}.union(*edges)
     shown = [id for id in found if id in connected]
     points: dict[str, list[float]] = {}
     if edges:
-        points = await asyncio.to_thread(graph.compute_layout, shown, list(edges))
+        points = await asyncio.to_thread(markup.compute_layout, shown, list(edges))
     return await page.render(
         "relations.html",
         found=found,
