@@ -40,6 +40,7 @@ OK, FAILED, USAGE, NOT_FOUND, REFUSED, UNAVAILABLE = range(6)
 INTERRUPTED = 130
 PIPE_CLOSED = 141  # 128 + the number of the signal, as shells expect
 SERVER = ("http://", "https://")  # beginning of the address of a server, in place of a database
+Json = dict[str, Any]  # a JSON object
 _JOINERS = "\u200c\u200d"  # parts of emoji and of Indic scripts
 
 
@@ -184,7 +185,7 @@ class Argument:
 class Verb:
     """A method of the client with its route and its command."""
 
-    method: str  # of a ScopedClient, such as `pin` or `consent.approve`, or of `rest/app.py`
+    method: str  # of a ScopedClient, such as `pin` or `consent.approve`, or of `rest/verbs.py`
     route: str = ""  # such as `GET /v1/memory/stats`; empty: no route
     command: str = ""  # such as `pin` or `jobs purge`; empty: no command
     help: str = ""  # empty: the docstring of the method
@@ -214,7 +215,7 @@ def list_routes() -> list[Verb]:
     return [verb for verb in verbs if verb.route]
 
 
-def _read_table(name: str) -> dict[str, Any]:
+def _read_table(name: str) -> Json:
     return tomllib.loads((Path(__file__).parent / name).read_text("utf-8"))
 
 
@@ -233,5 +234,5 @@ def _read_verbs(table: Mapping[str, Any]) -> list[Verb]:
 
 
 _table = _read_table("verbs.toml")
-CLI: dict[str, Any] = _table["cli"]  # tables of the command line
+CLI: Json = _table["cli"]  # tables of the command line
 VERBS = _read_verbs(_table)

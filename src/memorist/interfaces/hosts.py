@@ -23,7 +23,7 @@ from ..errors import InvalidInput, Misconfigured
 from ..settings import Settings
 from ..storage import atomic
 from ..types import frozen
-from . import Call
+from . import Call, Json
 from .hooks import HOOKS
 
 NAME = "memorist"
@@ -115,13 +115,13 @@ def plan_changes(
     program = _program()
     entry = _describe_server(host, [*program, "mcp", *options], environment)
 
-    def set_server(servers: dict[str, Any]) -> None:
+    def set_server(servers: Json) -> None:
         if remove:
             servers.pop(NAME, None)
         else:
             servers[NAME] = entry
 
-    edits: dict[str, Callable[[dict[str, Any]], None]] = {host: set_server}
+    edits: dict[str, Callable[[Json], None]] = {host: set_server}
     if hooks or (remove and host == "claude-code"):
         variables = [f"{name}={quote(value)}" for name, value in environment.items()]
         command = " ".join([*variables, *map(quote, program), "hook"])
@@ -156,7 +156,7 @@ def _program() -> list[str]:
 
 def _describe_server(host: str, command: Sequence[str], environment: Mapping[str, str]) -> Any:
     """Return the entry of this server in the form of a host."""
-    entry: dict[str, Any] = {"command": command[0], "args": [*command[1:]]}
+    entry: Json = {"command": command[0], "args": [*command[1:]]}
     variables = "env"
     if host == "vscode":
         entry = {"type": "stdio", **entry}
@@ -214,7 +214,7 @@ def _export_settings(call: Call) -> dict[str, str]:
     return found
 
 
-def _edit_json(text: str, section: str, edit: Callable[[dict[str, Any]], None]) -> str:
+def _edit_json(text: str, section: str, edit: Callable[[Json], None]) -> str:
     """Edit a section of a JSON text and keep the indentation. Raises ValueError."""
     data = json.loads(text.strip() or "{}")
     before = json.dumps(data)
@@ -232,7 +232,7 @@ def _edit_json(text: str, section: str, edit: Callable[[dict[str, Any]], None]) 
     return json.dumps(data, indent=indent, ensure_ascii=False) + "\n"
 
 
-def _set_hooks(hooks: dict[str, Any], command: str) -> None:
+def _set_hooks(hooks: Json, command: str) -> None:
     """Add each hook once, in place of an older version of it; without a command, remove it."""
     for argument, event in HOOKS.items():
         ours = re.compile(rf"(?s).*memorist.* hook {argument}\Z")

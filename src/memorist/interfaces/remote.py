@@ -26,7 +26,7 @@ from ..manage.privacy import Consent, Privacy
 from ..scoped import ScopedClient
 from ..settings import Settings
 from ..types import Filter, Labels, Message, Page, Receipt, Scope
-from . import Verb, list_routes
+from . import Json, Verb, list_routes
 
 TIMEOUT = 30.0  # seconds without an answer
 GROUPS: dict[str, Any] = {
@@ -185,8 +185,8 @@ class RemoteCheckpoints(RemoteVerbs):
         path = f"/v1/memory/checkpoints/{quote(thread, safe='')}"
         self._place.request(f"PUT {path}", query=self._place.names, body=data)
 
-    def load(self, thread: str) -> dict[str, Any]:
-        saved: dict[str, Any] = self._place.send(ROUTES["load_checkpoint"], {"thread": thread})
+    def load(self, thread: str) -> Json:
+        saved: Json = self._place.send(ROUTES["load_checkpoint"], {"thread": thread})
         return saved
 
 
@@ -273,7 +273,7 @@ def needs_database(url: str) -> InvalidInput:
     return InvalidInput(f"This command needs the database: run it there, not through {url}")
 
 
-def _drop_none(values: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_none(values: Mapping[str, Any]) -> Json:
     return {name: value for name, value in values.items() if value is not None}
 
 

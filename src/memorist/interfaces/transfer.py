@@ -27,7 +27,8 @@ from ..manage.whole_user import ErasedUser
 from ..readers import FORMATS
 from ..scoped import ScopedClient
 from ..types import frozen
-from .rest import UPLOAD, AuthenticatedRoute, Owner, declare
+from . import Json
+from .rest import UPLOAD, AuthenticatedRoute, Owner, Responses, declare
 from .rest.bodies import Moment, Name, OptionalName, ScopeQuery
 from .web import HEADERS, PageRequest, route, templates
 
@@ -37,17 +38,17 @@ CHUNK = 1 << 18  # bytes
 _HERE = b"<!-- progress -->"
 FORMAT_NAMES = ("auto", *FORMATS)
 routes = APIRouter(route_class=AuthenticatedRoute)
-AS_LINES: dict[str, Any] = {
+AS_LINES: Json = {
     "response_class": StreamingResponse,
     "responses": {200: {"content": {"application/x-ndjson": {}}}},
 }
 _FILE = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-_ANSWER: dict[int | str, dict[str, Any]] = {
+_ANSWER: Responses = {
     200: {"content": {"application/x-ndjson": {}}, "description": "Progress, then a receipt"}
 }
 
 
-def to_lines(records: AsyncIterator[dict[str, Any]]) -> StreamingResponse:
+def to_lines(records: AsyncIterator[Json]) -> StreamingResponse:
     """Return records as JSON lines."""
     lines = (json.dumps(record) + "\n" async for record in records)
     return StreamingResponse(lines, media_type="application/x-ndjson")
@@ -133,7 +134,7 @@ async def import_file(
     )
     event = await anext(events)
 
-    async def records() -> AsyncIterator[dict[str, Any]]:
+    async def records() -> AsyncIterator[Json]:
         nonlocal event
         try:
             while isinstance(event, Progress):

@@ -13,19 +13,16 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from textwrap import shorten
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, Any, Literal
 
 import typer
 
 from ...errors import InvalidInput, NotFound
 from ...storage.atomic import new_file
 from ...types import Outcome, frozen
-from .. import OK, REFUSED, Blocking, BlockingScope, Call
+from .. import OK, REFUSED, Blocking, BlockingScope, Call, Json
 from .app import command, decode
-from .output import note, progress
-
-if TYPE_CHECKING:
-    from ...manage.import_files import ImportReport
+from .output import Progress, note
 
 BATCH = 64  # lines imported together: few enough for a moving progress bar
 MANY_TASKS = 8  # of extraction that wait after an import, each for up to 64 lines
@@ -37,7 +34,7 @@ class Line:
     """One record of a file."""
 
     number: int
-    record: dict[str, Any]
+    record: Json
     read: int  # bytes up to its end
 
     @property
@@ -48,6 +45,7 @@ class Line:
 @command("import")
 def import_(
     call: Call,
+    progress: Progress,
     memory: Blocking,
     path: str,
     *,
@@ -80,13 +78,13 @@ def import_(
     if from_ == "auto" and _has_own_lines(path):
         if me or since or dry_run:
             raise InvalidInput("--me, --since and --dry-run are for files of other programs")
-        return _import_lines(call, memory, path, restore=restore)
+        return _import_lines(call, progress, memory, path, restore=restore)
     if restore:
         raise InvalidInput("--restore is for an export of Memorist")
     target = call.scope(memory)
     options: dict[str, Any] = {"from_": from_, "me": me, "since": since, "dry_run": dry_run}
     try:
-        with progress("Importing", None, hidden=call.json) as advance:
+        with progress("Importing") as advance:
             report = target.import_files(path, on_progress=advance, **options)
         without = memory.stats()["without_embeddings"]
         if without and not dry_run:
@@ -95,12 +93,24 @@ def import_(
                     f"{without:,} memories are stored and found by their words. Their vectors follow: "
                     "you can ask now, or stop with Ctrl-C and run `memorist index` later."
                 )
-            with progress("Embedding", without, hidden=call.json) as advance:
+            with progress("Embedding", without) as advance:
                 memory.index(progress=advance)
     except KeyboardInterrupt:
         print("Interrupted: run the same command again to continue.", file=sys.stderr)
         raise
-    return _describe_report(report, _name_waiting(memory), dry_run=dry_run)
+    read = sum(report.formats.values())
+    by_format = ", ".join(f"{name}: {count}" for name, count in report.formats.items())
+    stored = "nothing stored" if dry_run else f"{report.new_memories} new memories"
+    text = f"Read {by_format or 'nothing'}; {stored}{_name_problems(report.outcomes)}"
+    if dry_run:
+        for name, samples in report.samples.items():
+            for sample in samples:
+                text += f"\n  {name}: {shorten(sample, 70, placeholder=' …')}"
+    notes = [*report.notes]
+    for reasons, verb in ((report.skipped, "Left out"), (report.refused, "Refused")):
+        notes += [f"{verb}: {count} × {reason}" for reason, count in reasons.most_common(10)]
+    notes += _name_waiting(memory)
+    return {"entries": read, **vars(report)}, text, notes, REFUSED if report.refused else OK
 
 
 def _has_own_lines(path: str) -> bool:
@@ -119,23 +129,6 @@ def _has_own_lines(path: str) -> bool:
     return is_line or (detect(source) is None and source.suffix in ("", ".jsonl", ".ndjson"))
 
 
-def _describe_report(report: ImportReport, waiting: list[str], *, dry_run: bool) -> object:
-    """Return the values, the text and the notes of an import, and its exit code."""
-    read = sum(report.formats.values())
-    by_format = ", ".join(f"{name}: {count}" for name, count in report.formats.items())
-    stored = "nothing stored" if dry_run else f"{report.new_memories} new memories"
-    text = f"Read {by_format or 'nothing'}; {stored}{_name_problems(report.outcomes)}"
-    if dry_run:
-        for name, samples in report.samples.items():
-            for sample in samples:
-                text += f"\n  {name}: {shorten(sample, 70, placeholder=' …')}"
-    notes = [*report.notes]
-    for reasons, verb in ((report.skipped, "Left out"), (report.refused, "Refused")):
-        notes += [f"{verb}: {count} × {reason}" for reason, count in reasons.most_common(10)]
-    values = {"entries": read, **vars(report)}
-    return values, text, notes + waiting, REFUSED if report.refused else OK
-
-
 def _name_problems(counts: Counter[Any]) -> str:
     """Return how many outcomes need attention, as the end of a sentence."""
     problems = ("refused", "conflict", "pending")
@@ -150,7 +143,9 @@ def _name_waiting(memory: Blocking) -> list[str]:
     return ["Facts are extracted bit by bit. All at once: memorist jobs run --only extract"]
 
 
-def _import_lines(call: Call, memory: Blocking, file: str, *, restore: bool) -> object:
+def _import_lines(
+    call: Call, progress: Progress, memory: Blocking, file: str, *, restore: bool
+) -> object:
     """Import an export, or a file of messages.
 
     A line that cannot be read stops the import; the lines before it are stored.
@@ -162,10 +157,10 @@ def _import_lines(call: Call, memory: Blocking, file: str, *, restore: bool) -> 
         counted: Any = call.scope(memory) if names_a_scope else memory
         before = counted.stats()["memories"]
         lines = _add_ids(read_lines(source), file=file, session=call.session)
-        size = None
+        size = 0
         with suppress(OSError, ValueError):  # a pipe
-            size = os.fstat(source.fileno()).st_size or None
-        with progress("Importing", size, hidden=call.json) as advance:
+            size = os.fstat(source.fileno()).st_size
+        with progress("Importing", size or None) as advance:
             for batch in filter(None, _batches(lines)):
                 target = call.scope(memory) if batch[0].is_message else counted
                 try:
@@ -207,7 +202,14 @@ def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
 
 
 @command("export")
-def export(call: Call, memory: Blocking, file: str | None = None, *, all: bool = False) -> object:
+def export(
+    call: Call,
+    progress: Progress,
+    memory: Blocking,
+    file: str | None = None,
+    *,
+    all: bool = False,
+) -> object:
     """Export everything of a user, one JSON object per line, as `import` reads it.
 
     Without --space that is every space, with checkpoints, API keys, spooled writes and lines of the
@@ -228,7 +230,7 @@ def export(call: Call, memory: Blocking, file: str | None = None, *, all: bool =
     records = 0  # without the header, which comes first
     with (
         open_output(file) as target,
-        progress("Exporting", None, hidden=call.json or file is None) as advance,
+        progress("Exporting", hidden=call.json or file is None) as advance,
     ):
         for records, record in enumerate(exported):
             print(json.dumps(record, ensure_ascii=file is None), file=target)
@@ -292,7 +294,7 @@ def _add_ids(lines: Iterable[Line], *, file: str, session: str | None) -> Iterat
         yield line
 
 
-def _digest(record: dict[str, Any], repetition: int = 0) -> str:
+def _digest(record: Json, repetition: int = 0) -> str:
     rest = {name: value for name, value in record.items() if name != "id"}
     text = f"{repetition}:{json.dumps(rest, sort_keys=True)}"
     return hashlib.sha256(text.encode()).hexdigest()

@@ -30,13 +30,13 @@ HITS = 2  # shown for each question of the demo
 
 
 @command("demo")
-def demo(call: Call) -> object:
+def demo(progress: output.Progress) -> object:
     """Store a sample conversation and answer questions about it. Leaves nothing behind."""
     script = json.loads(DEMO.read_text("utf-8"))
     sessions = script["sessions"]
     with (
         tempfile.TemporaryDirectory() as folder,
-        output.progress("Listening", len(sessions), hidden=call.json) as advance,
+        progress("Listening", len(sessions)) as advance,
         memorist.open(":memory:", state_dir=folder, **script["settings"]) as memory,
     ):
         mine = memory.scope(user="demo")

@@ -40,7 +40,7 @@ from ...errors import Busy, KeyRefused, MemoristError
 from ...settings import Settings
 from ...telemetry import request_id
 from ...types import Memory
-from .. import codes
+from .. import Json, codes
 from ..auth import Caller, ClientAccess, Requires, authenticate, challenge
 from ..remote import is_loopback
 from .bodies import PATTERN_ERRORS
@@ -51,6 +51,7 @@ Writer = Annotated[ClientAccess, Depends(Requires("write"))]
 Owner = Annotated[ClientAccess, Depends(Requires("owner"))]
 Admin = Annotated[ClientAccess, Depends(Requires("admin"))]
 Rememberer = Annotated[ClientAccess, Depends(Requires("remember"))]
+Responses = dict[int | str, Json]  # of a route, by status, for OpenAPI
 MEDIA = "application/problem+json"
 _KEY = "Create one with `memorist keys create`. A server on localhost may be used without a key."
 REPLAY_PERIOD = timedelta(days=1)  # how long an answer is replayed
@@ -81,13 +82,13 @@ class Problem(BaseModel, extra="forbid"):
     errors: list[dict[str, str]] | None = None
 
 
-def declare(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def declare(*statuses: int) -> Responses:
     """Return the OpenAPI responses for error statuses."""
     content = {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"content": content} for status in statuses}
 
 
-def describe(app: FastAPI) -> dict[str, Any]:
+def describe(app: FastAPI) -> Json:
     """Return the OpenAPI 3.1 document."""
     document = FastAPI.openapi(app)
     components = document["components"]
@@ -176,7 +177,7 @@ class RequestMiddleware:
             await self.app(scope, receive, send)
             return
         request = Request(scope)
-        state: dict[str, Any] = scope.setdefault("state", {})
+        state: Json = scope.setdefault("state", {})
         id = request.headers.get("x-request-id", "")
         if not _REQUEST_ID.fullmatch(id):
             id = str(uuid4())
@@ -343,7 +344,7 @@ class AuthenticatedRoute(APIRoute):
             response = await answer(request)
             if response.status_code < 300:
                 body: Any = json.loads(bytes(response.body) or b"null")
-                saved: dict[str, Any] = {"status": response.status_code}
+                saved: Json = {"status": response.status_code}
                 if self.response_model is Memory:
                     saved["memory"] = body["id"]
                     saved |= {name: body["scope"][name] for name in ("space", "user")}

@@ -31,7 +31,7 @@ from ...storage.accounts import RIGHTS
 from ...storage.documents import SavedCheckpoint
 from ...storage.proposals import Proposal
 from ...types import Memory, Receipt
-from .. import Verb, list_routes, metrics, transfer
+from .. import Json, Verb, list_routes, metrics, transfer
 from ..auth import (
     LABELS,
     MCP,
@@ -50,6 +50,7 @@ from . import (
     Owner,
     Reader,
     RequestMiddleware,
+    Responses,
     Writer,
     answer_error,
     bodies,
@@ -78,13 +79,11 @@ ROUTERS = (memories, transfer.routes, metrics.routes, dialects.routes, mem0.rout
 OWNERS: dict[str, Any] = {**GROUPS, "rest": verbs}
 SHOWN: dict[Any, Any] = {  # response models of results that are returned in another form
     type(None): None,
-    Response: dict[str, Any],
+    Response: Json,
     Proposal: bodies.Decision,
-    list[Event]: list[Annotated[dict[str, Any], BeforeValidator(asdict)]],
+    list[Event]: list[Annotated[Json, BeforeValidator(asdict)]],
 }
-NOTHING_NEW: dict[int | str, dict[str, Any]] = {
-    200: {"model": Receipt, "description": "Nothing new was created"}
-}
+NOTHING_NEW: Responses = {200: {"model": Receipt, "description": "Nothing new was created"}}
 _ETAG = re.compile(r'"(\d{1,18})"')
 
 
@@ -124,11 +123,7 @@ def add(verb: Verb) -> None:
             response.status_code = 200
         return with_etag(response, answer) if isinstance(answer, Memory) else answer
 
-    parameters = []
-    for each, annotation in _endpoint_parameters(verb, name, method, path).items():
-        parameter = Parameter(each, Parameter.KEYWORD_ONLY, annotation=annotation)
-        parameters.append(parameter)
-    endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    endpoint.__signature__ = describe_endpoint(verb, name)  # type: ignore[attr-defined]
     memories.add_api_route(
         path,
         endpoint,
@@ -141,11 +136,12 @@ def add(verb: Verb) -> None:
     )
 
 
-def _endpoint_parameters(verb: Verb, name: str, method: str, path: str) -> dict[str, Any]:
-    """Return the parameters of an endpoint with their types.
+def describe_endpoint(verb: Verb, name: str) -> inspect.Signature:
+    """Return the signature of an endpoint, for FastAPI.
 
     A body names the space itself, unless the path names something in it.
     """
+    method, path = verb.route.split()
     right = verb.right or ("read" if method == "GET" else "write")
     parameters: dict[str, Any] = {
         "response": Response,
@@ -166,18 +162,19 @@ def _endpoint_parameters(verb: Verb, name: str, method: str, path: str) -> dict[
     has_body = method in ("POST", "PUT") and bool(fields or model)
     names_space = has_body and "{" not in path
     if has_body:
-        base: type[bodies.Body] = bodies.SpaceBody if names_space else bodies.Body
+        base = bodies.SpaceBody if names_space else bodies.Body
         if verb.has_labels:
             base = bodies.LabeledBody
         about = verb.body_help or verb.help
-        if model is None:
-            model = create_model(title, __base__=base, __doc__=about, **fields)
-        parameters["body"] = model
+        parameters["body"] = model or create_model(title, __base__=base, __doc__=about, **fields)
         fields = {}
     if not (verb.whole_client or names_space):
         query = create_model(title, __base__=bodies.ScopeQuery, **fields)
         parameters["query"] = Annotated[query, Query()]
-    return parameters
+    named = []
+    for each, annotation in parameters.items():
+        named.append(Parameter(each, Parameter.KEYWORD_ONLY, annotation=annotation))
+    return inspect.Signature(named)
 
 
 def with_etag(response: Response, memory: Memory) -> Memory:
@@ -291,7 +288,7 @@ def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:
 
 @discovery.get(WELL_KNOWN, include_in_schema=False)
 @discovery.get(WELL_KNOWN + MCP, include_in_schema=False)
-async def describe_resource(request: Request) -> dict[str, Any]:
+async def describe_resource(request: Request) -> Json:
     """Tell OAuth clients who issues the tokens for this server, or its MCP endpoint (RFC 9728).
 
     Hosts of remote MCP servers read it to log a person in.
@@ -329,10 +326,10 @@ def routes() -> Iterator[AuthenticatedRoute]:
                 yield route
 
 
-_Protocol: Any = AutoHTTPProtocol  # of the parser that is installed
+_Base: Any = AutoHTTPProtocol  # of the parser that is installed
 
 
-class DeadlineProtocol(_Protocol):  # type: ignore[misc]
+class DeadlineProtocol(_Base):  # type: ignore[misc]
     """Closes a connection that does not send a whole request line and all headers in time."""
 
     _deadline: asyncio.TimerHandle | None = None

@@ -21,6 +21,7 @@ from ... import dialects
 from ...manage.privacy import FIELDS
 from ...text import clock
 from ...types import Filter, Hit, Labels, Memory, frozen
+from .. import Json
 
 # In JSON, 3.0 is an integer.
 whole = BeforeValidator(
@@ -46,7 +47,6 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1000), whole]
 Tokens = Annotated[int, Field(ge=1, le=1_000_000), whole]
 Revision = Annotated[int, Field(ge=0, lt=2**31), whole]
-Metadata = dict[str, Any]
 KindName = Literal["episodic", "semantic", "procedural", "working", "insight"]
 RoleName = Literal["user", "human", "assistant", "ai", "system", "developer", "tool", "function"]
 StateName = Literal["active", "compressed", "archived", "superseded", "soft_deleted"]
@@ -114,7 +114,7 @@ class FilterBody(Body):
     speaker: Word | None = None
     session: Word | None = None
     thread: Word | None = None
-    metadata: Metadata = {}
+    metadata: Json = {}
     all_of: list[FilterBody] = []
     any_of: list[FilterBody] = []
     none_of: list[FilterBody] = []
@@ -138,7 +138,7 @@ class MessageBody(BaseModel, extra="allow", strict=True):
     Text parts are stored. Tool calls and system prompts are skipped, and further fields ignored.
     """
 
-    content: str | list[str | dict[str, Any]] | dict[str, Any] | None = None
+    content: str | list[str | Json] | Json | None = None
     id: OptionalName = None
     role: RoleName = "user"
     name: OptionalName = None
@@ -157,7 +157,7 @@ class EditBody(Body, json_schema_extra={"minProperties": 1}):
     category: Word | None = None
     tags: list[Word] | None = None
     importance: Share | None = None
-    metadata: Metadata | None = None
+    metadata: Json | None = None
     expires_at: Moment | Literal["never"] | None = None
     valid_from: Moment | None = None
     valid_to: Moment | Literal["never"] | None = None
@@ -238,10 +238,10 @@ class SayBody(LabeledBody):
 class CheckpointBody(BaseModel, extra="allow", strict=True):
     """The state of a thread, with any further JSON."""
 
-    graph_state: dict[str, Any] = {}
-    memory_context: dict[str, Any] = {}
+    graph_state: Json = {}
+    memory_context: Json = {}
     conversation_history: list[Any] = []
-    agent_states: dict[str, Any] = {}
+    agent_states: Json = {}
 
 
 class MemoryPage(BaseModel):
@@ -256,7 +256,7 @@ class SpaceSummary(BaseModel):
 
     space: str
     summary: str
-    counts: dict[str, Any]
+    counts: Json
 
 
 class UndoResult(BaseModel):
@@ -370,12 +370,12 @@ KINDS: dict[str, Any] = {
     "topic": Text,
     "entry": Annotated[Text, Field(alias="text")],
     "messages": Annotated[list[Message], Field(alias="messages", min_length=1, max_length=1000)],
-    "records": Annotated[list[dict[str, Any]], Field(max_length=10_000)],
+    "records": Annotated[list[Json], Field(max_length=10_000)],
     "words": list[Word],
     "share": Share,
     "moment": Moment,
     "where": Where,
-    "metadata": Metadata,
+    "metadata": Json,
     "state": StateName,
     "cursor": Annotated[str, Field(max_length=100)],
     "ids": Annotated[list[IdText], Field(max_length=1000)],

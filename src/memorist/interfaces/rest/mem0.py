@@ -20,12 +20,12 @@ from starlette.exceptions import HTTPException
 from ...errors import InvalidInput, NotFound
 from ...scoped import ScopedClient
 from ...types import STATES, Filter, Memory, Page
+from .. import Json
 from ..auth import ClientAccess
 from . import AuthenticatedRoute, Reader, Rememberer, Writer, declare
 from .bodies import Id, Name
 from .mem0_bodies import (
     LABELS,
-    Json,
     Mem0Add,
     Mem0Batch,
     Mem0List,

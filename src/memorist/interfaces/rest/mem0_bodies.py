@@ -11,9 +11,9 @@ from pydantic import BaseModel, Field
 from ...errors import InvalidInput
 from ...ingest import validation
 from ...types import Filter, Labels
+from .. import Json
 from .bodies import Count, IdText, Name, OptionalName, Share, Text, Word, whole
 
-Json = dict[str, Any]
 LABELS = {"agent_id": "agent", "run_id": "run", "app_id": "channel"}
 _DEEPEST = 5  # levels of a filter
 _SUPPORTED = (
@@ -183,7 +183,7 @@ def _read_condition(name: str, value: Any) -> Filter:
 
 def read_times(prefix: str, bounds: Any) -> Filter:
     """Return the bounds of a time, each an operator and a time, as a filter. Raises InvalidInput."""
-    limits: dict[str, Any] = {}
+    limits: Json = {}
     for operator, text in bounds.items() if isinstance(bounds, Mapping) else [("", bounds)]:
         if operator not in ("gt", "gte", "lt", "lte"):
             raise InvalidInput("A time takes gt, gte, lt and lte")

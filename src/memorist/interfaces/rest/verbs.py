@@ -17,6 +17,7 @@ from ...manage.turn_context import TurnContext
 from ...scoped import ScopedClient
 from ...storage import HistoryEntry
 from ...types import Filter
+from .. import Json
 from . import bodies
 
 _LISTS = {"kind": "kinds", "state": "states", "category": "categories", "tag": "tags"}
@@ -106,7 +107,7 @@ async def context(mine: ScopedClient, *, agent: str | None, **options: Any) -> T
     return await mine.context(**options, agent=agent)
 
 
-async def query(mine: ScopedClient, *, shape: str, **options: Any) -> list[dict[str, Any]]:
+async def query(mine: ScopedClient, *, shape: str, **options: Any) -> list[Json]:
     """Answer the question of an agent, as bullets or in full. Its allowlist always applies."""
     return await mine.query(**options, agent=mine.labels.agent or "", return_=shape)
 
