@@ -201,10 +201,11 @@ def run(
         done = memory.run_jobs(
             only=only or (), retry=retry, batch_size=batch_size, progress=advance
         )
+    text = _count_jobs(done.jobs)
     if any(job.failed for job in done.jobs.values()):
         note = "Failed jobs are retried by the next `memorist jobs run`. See `memorist doctor`."
-        return done.jobs, _count_jobs(done.jobs), [note], FAILED
-    return done.jobs, _count_jobs(done.jobs)
+        return done.jobs, text, [note], FAILED
+    return done.jobs, text
 
 
 @command("jobs backfill")

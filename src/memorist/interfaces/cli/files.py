@@ -17,7 +17,7 @@ from typing import IO, Any, Literal
 
 import typer
 
-from ...errors import InvalidInput, NotFound
+from ...errors import InvalidInput
 from ...storage.atomic import new_file
 from ...types import Outcome, frozen
 from .. import OK, REFUSED, Blocking, BlockingScope, Call, Json
@@ -152,7 +152,7 @@ def _import_lines(
     """
     outcomes: list[Outcome] = []
     read = 0
-    with open_input(file) as source:
+    with nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as source:
         names_a_scope = call.user or call.space or call.tenant
         counted: Any = call.scope(memory) if names_a_scope else memory
         before = counted.stats()["memories"]
@@ -238,22 +238,6 @@ def export(
     if file is None or file == "-":
         return None
     return {"records": records, "file": file}, f"{records} records in {file}"
-
-
-@contextmanager
-def open_input(path: str) -> Iterator[IO[bytes]]:
-    """Open a file for reading; `-` is stdin. Raises NotFound, InvalidInput."""
-    if path == "-":
-        yield sys.stdin.buffer
-        return
-    try:
-        file = open(path, "rb")  # noqa: SIM115 - closed below; errors of the block pass through
-    except FileNotFoundError as error:
-        raise NotFound(f"No such file: {path!r}") from error
-    except OSError as error:
-        raise InvalidInput(f"{path!r} cannot be read: {error.strerror}") from error
-    with file:
-        yield file
 
 
 def read_lines(file: IO[bytes]) -> Iterator[Line]:

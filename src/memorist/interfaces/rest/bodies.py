@@ -6,7 +6,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import Path, Query
+from fastapi import Query
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -20,7 +20,7 @@ from pydantic import (
 from ... import dialects
 from ...manage.privacy import FIELDS
 from ...text import clock
-from ...types import Filter, Hit, Labels, Memory, frozen
+from ...types import Filter, Hit, Kind, Labels, Memory, Node, State, frozen
 from .. import Json
 
 # In JSON, 3.0 is an integer.
@@ -41,15 +41,12 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_N
 OptionalName = Name | None
 Text = Annotated[str, StringConstraints(min_length=1, pattern=_VISIBLE)]
 Word = Annotated[str, StringConstraints(max_length=200, pattern=_WORD)]
-Id = Annotated[str, Path(pattern=_ID)]
-IdText = Annotated[str, StringConstraints(pattern=_ID)]
+Id = Annotated[str, StringConstraints(pattern=_ID)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1000), whole]
 Tokens = Annotated[int, Field(ge=1, le=1_000_000), whole]
 Revision = Annotated[int, Field(ge=0, lt=2**31), whole]
-KindName = Literal["episodic", "semantic", "procedural", "working", "insight"]
 RoleName = Literal["user", "human", "assistant", "ai", "system", "developer", "tool", "function"]
-StateName = Literal["active", "compressed", "archived", "superseded", "soft_deleted"]
 _TIME = {"type": "string", "format": "date-time", "maxLength": 40}
 _DATE = {**_TIME, "format": "date"}
 parsed_time = BeforeValidator(
@@ -95,9 +92,9 @@ class LabeledBody(SpaceBody):
 class FilterBody(Body):
     """Selects memories. Unset fields do not restrict."""
 
-    ids: list[IdText] = []
-    kinds: list[KindName] = []
-    states: list[StateName] = ["active"]
+    ids: list[Id] = []
+    kinds: list[Kind] = []
+    states: list[State] = ["active"]
     categories: list[Word] = []
     tags: list[Word] = []
     subjects: list[Word] = []
@@ -208,7 +205,7 @@ class QueryBody(Body, validate_by_name=True, validate_by_alias=True):
 class UndoOperationBody(Body):
     """An operation of the history to undo."""
 
-    operation: IdText
+    operation: Id
     space: OptionalName = None
     user: OptionalName = None  # for keys that act for many users
     dry_run: bool = False
@@ -232,7 +229,7 @@ class SayBody(LabeledBody):
     """A chat command."""
 
     text: Annotated[str, StringConstraints(max_length=10_000)]
-    about: list[IdText] = []
+    about: list[Id] = []
 
 
 class CheckpointBody(BaseModel, extra="allow", strict=True):
@@ -365,7 +362,7 @@ KINDS: dict[str, Any] = {
     "days": Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)],
     "revision": Revision,
     "flag": bool,
-    "node": Literal["hotpath", "context", "episodic", "worker"],
+    "node": Node,
     "field": Literal[FIELDS],
     "topic": Text,
     "entry": Annotated[Text, Field(alias="text")],
@@ -376,11 +373,11 @@ KINDS: dict[str, Any] = {
     "moment": Moment,
     "where": Where,
     "metadata": Json,
-    "state": StateName,
+    "state": State,
     "cursor": Annotated[str, Field(max_length=100)],
-    "ids": Annotated[list[IdText], Field(max_length=1000)],
+    "ids": Annotated[list[Id], Field(max_length=1000)],
     "reply": Annotated[str, StringConstraints(max_length=100_000)],
-    "memory_kind": KindName,
+    "memory_kind": Kind,
     "policy": Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(dialects.POLICIES)})],
     "profile": Annotated[
         str, WithJsonSchema({"type": "string", "enum": sorted(dialects.PROFILES)})

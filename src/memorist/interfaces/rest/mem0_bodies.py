@@ -12,7 +12,7 @@ from ...errors import InvalidInput
 from ...ingest import validation
 from ...types import Filter, Labels
 from .. import Json
-from .bodies import Count, IdText, Name, OptionalName, Share, Text, Word, whole
+from .bodies import Count, Id, Name, OptionalName, Share, Text, Word, whole
 
 LABELS = {"agent_id": "agent", "run_id": "run", "app_id": "channel"}
 _DEEPEST = 5  # levels of a filter
@@ -109,7 +109,7 @@ class Mem0Update(BaseModel, strict=True, json_schema_extra={"minProperties": 1})
 class Mem0Item(Mem0Update):
     """A memory of a batch."""
 
-    memory_id: IdText
+    memory_id: Id
 
 
 class Mem0Batch(BaseModel, strict=True):

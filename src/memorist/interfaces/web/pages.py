@@ -71,16 +71,14 @@ async def search(page: PageRequest) -> Response:
 @route("POST", "/remember", "remember")
 async def remember(page: PageRequest) -> Response:
     """Remember a text."""
-    text = page.value("text")
-    tags = page.tags()
-    is_owner = page.caller.has_right("owner")
-    receipt = await page.memories.remember(text, tags=tags, manually_saved=is_owner)
+    receipt = await page.memories.remember(
+        page.value("text"), tags=page.tags(), manually_saved=page.caller.has_right("owner")
+    )
     outcome = receipt.outcomes[0]
     if not outcome.ids:
         return await page.render("refused.html", reason=outcome.reason)
-    message = _REMEMBERED.get(outcome.status)
-    if message is None:
-        message = f"{outcome.status.capitalize()}: {outcome.reason}."
+    reason = f"{outcome.status.capitalize()}: {outcome.reason}."
+    message = _REMEMBERED.get(outcome.status, reason)
     return page.redirect(f"/m/{outcome.ids[0]}", message)
 
 
@@ -88,16 +86,15 @@ async def remember(page: PageRequest) -> Response:
 async def show_memory(page: PageRequest) -> Response:
     """Show one memory with its evidence, revisions, history and related memories."""
     memories = page.memories
-    id = page.id
-    evidence = await memories.why(id)
-    versions = Filter(versions_of=id, states=STATES)
+    evidence = await memories.why(page.id)
+    versions = Filter(versions_of=page.id, states=STATES)
     return await page.render(
         "memory.html",
         memory=evidence.memory,
         evidence=evidence,
-        history=await memories.history(id),
+        history=await memories.history(page.id),
         older=await memories.list(versions),
-        related=await memories.related(id),
+        related=await memories.related(page.id),
     )
 
 
@@ -331,13 +328,13 @@ async def switch_scope(page: PageRequest) -> Response:
 async def set_incognito(page: PageRequest) -> Response:
     """Start or end incognito mode in a session."""
     privacy = page.memories.privacy
-    session = page.memories.labels.session or ""
+    message = "Incognito mode ended."
     if page.value("off"):
         await privacy.end_incognito()
-        message = "Incognito mode ended."
     else:
         await privacy.start_incognito()
         message = "Incognito mode started. Nothing from this session is stored."
+    session = page.memories.labels.session or ""
     return page.redirect("/settings", message, memorist_in_session=session)
 
 
