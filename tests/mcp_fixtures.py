@@ -18,9 +18,9 @@ from mcp.shared.exceptions import MCPDeprecationWarning
 from pydantic import BaseModel, Field
 
 import memorist
+from memorist.interfaces.auth import Caller
 from memorist.interfaces.mcp import build_http_server, serve_http
 from memorist.interfaces.rest.app import create_app
-from memorist.interfaces.rest.auth import Caller
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 WAV = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="

@@ -14,8 +14,8 @@ import httpx
 import uvicorn
 
 import memorist
+from memorist.interfaces.auth import Caller
 from memorist.interfaces.rest.app import create_app, routes
-from memorist.interfaces.rest.auth import Caller
 
 ANA = Caller(name="local", user="ana", tenant="default")
 

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 import memorist
 from memorist.errors import InvalidInput
+from memorist.interfaces.auth import Caller
 from memorist.interfaces.cli import app
 from memorist.interfaces.rest.app import create_app
-from memorist.interfaces.rest.auth import Caller
 from memorist.manage.feedback import CONVERSATIONS, await_reply
 from memorist.sync import Blocking, BlockingScope
 from memorist.types import Query, Recall, Scope

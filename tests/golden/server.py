@@ -12,8 +12,8 @@ from fastapi import FastAPI
 
 import memorist
 from memorist.client import Client
+from memorist.interfaces.auth import Caller
 from memorist.interfaces.rest.app import create_app
-from memorist.interfaces.rest.auth import Caller
 
 ANA = Caller(name="local", user="ana", tenant="default")
 _routed: dict[

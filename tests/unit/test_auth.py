@@ -31,9 +31,9 @@ from memorist.errors import (
     NotFound,
     ProviderFailed,
 )
-from memorist.interfaces.rest import auth as tokens
+from memorist.interfaces import auth as tokens
+from memorist.interfaces.auth import Authenticator, Caller
 from memorist.interfaces.rest.app import create_app
-from memorist.interfaces.rest.auth import Authenticator, Caller
 
 SIGNER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 STRANGER = rsa.generate_private_key(public_exponent=65537, key_size=2048)

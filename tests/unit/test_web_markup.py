@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memorist.interfaces.web import graph, markup
+from memorist.interfaces.web import markup
 
 
 def test_a_version_of_more_than_600_words_and_spaces_is_shown_as_a_whole() -> None:
@@ -16,7 +16,7 @@ def test_a_version_of_more_than_600_words_and_spaces_is_shown_as_a_whole() -> No
 
 
 def test_related_memories_are_drawn_nearer_to_each_other_than_others_at_their_side() -> None:
-    points = graph.compute_layout("abcdef", [("a", "d"), ("b", "e")])
+    points = markup.compute_layout("abcdef", [("a", "d"), ("b", "e")])
     at = {id: complex(x, y) for id, (x, y) in points.items()}
     assert abs(at["a"] - at["d"]) < abs(at["a"] - at["c"])
     assert abs(at["b"] - at["e"]) < abs(at["b"] - at["f"])

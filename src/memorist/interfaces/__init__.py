@@ -40,6 +40,7 @@ OK, FAILED, USAGE, NOT_FOUND, REFUSED, UNAVAILABLE = range(6)
 INTERRUPTED = 130
 PIPE_CLOSED = 141  # 128 + the number of the signal, as shells expect
 SERVER = ("http://", "https://")  # beginning of the address of a server, in place of a database
+Json = dict[str, Any]  # a JSON object
 _JOINERS = "\u200c\u200d"  # parts of emoji and of Indic scripts
 
 
@@ -184,7 +185,7 @@ class Argument:
 class Verb:
     """A method of the client with its route and its command."""
 
-    method: str  # of a ScopedClient, such as `pin` or `consent.approve`, or of `rest/app.py`
+    method: str  # of a ScopedClient, such as `pin` or `consent.approve`, or of `rest/verbs.py`
     route: str = ""  # such as `GET /v1/memory/stats`; empty: no route
     command: str = ""  # such as `pin` or `jobs purge`; empty: no command
     help: str = ""  # empty: the docstring of the method
@@ -193,6 +194,7 @@ class Verb:
     right: str = ""  # by default `read` for GET, else `write`
     may_be_missing: bool = False  # the route answers 404 if nothing has this id
     status: int = 200
+    by_hand: bool = False  # `rest/app.py` has the route; the table only tells its path
     body: str = ""  # of the route in OpenAPI or `rest/bodies.py`, if its name differs from `name`
     body_help: str = ""  # if it differs from `help`
     has_labels: bool = False  # the body names thread, channel, agent, … besides the space
@@ -207,7 +209,17 @@ class Verb:
     text: str = ""
 
 
-def read_verbs(table: Mapping[str, Any]) -> list[Verb]:
+def list_routes() -> list[Verb]:
+    """Return the verbs that have a REST route, in the order of the API documentation."""
+    verbs = [*VERBS, *_read_verbs(_read_table("rest/routes.toml"))]
+    return [verb for verb in verbs if verb.route]
+
+
+def _read_table(name: str) -> Json:
+    return tomllib.loads((Path(__file__).parent / name).read_text("utf-8"))
+
+
+def _read_verbs(table: Mapping[str, Any]) -> list[Verb]:
     """Return the verbs of a table, with their arguments."""
     arguments: dict[str, Argument] = {}
     for name, fields in table["argument"].items():
@@ -221,6 +233,6 @@ def read_verbs(table: Mapping[str, Any]) -> list[Verb]:
     return verbs
 
 
-_table = tomllib.loads(Path(__file__).with_name("verbs.toml").read_text("utf-8"))
-CLI: dict[str, Any] = _table["cli"]  # tables of the command line
-VERBS = read_verbs(_table)
+_table = _read_table("verbs.toml")
+CLI: Json = _table["cli"]  # tables of the command line
+VERBS = _read_verbs(_table)

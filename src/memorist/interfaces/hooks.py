@@ -6,6 +6,12 @@ limited in time and never makes the host fail: errors go to stderr. Each prompt 
 stored once, whether the host passes it or it is read from the transcript; replies are stored only
 with the setting `memory_store_responses`. Only the last turn of a transcript is read: earlier ones
 were stored before, or must not be.
+
+The space of a project is named after its folder, or by a `.memorist` file in it. The file is TOML,
+and each line is optional:
+
+    memory = false    # or true: turn memory off or on in this project
+    space = "shop"    # use this space
 """
 
 from __future__ import annotations
@@ -13,22 +19,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tomllib
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidInput, NotFound, StoreUnavailable
+from ..errors import InvalidInput, Misconfigured, NotFound, StoreUnavailable
 from ..extraction.durable import is_worth_keeping
-from ..manage.turn_context import TurnContext
 from ..readers.coding import is_by_program, read_line
 from ..retrieve import render
 from ..settings import Settings
-from ..types import Draft, Filter, Message
+from ..types import Draft, Filter, Message, frozen
 from . import Call
-from .projects import Project, find_project
 
 if TYPE_CHECKING:
     from ..sync import BlockingScope
@@ -44,7 +50,53 @@ MAX_INPUT = 4 << 20  # bytes read from stdin
 MAX_TRANSCRIPT = 2 << 20  # bytes read from the end of a transcript
 MAX_TEXT = 20_000  # characters of one message
 AWAITING = "hook: "  # prefix of the checkpoint with what was recalled for the last prompt
+MARKER = ".memorist"
 CANDIDATES = 200  # recent memories from which the most important are chosen
+
+
+@frozen
+class Project:
+    """What is known of a project."""
+
+    space: str | None
+    memory: bool | None = None  # whether its file turns memory on or off
+
+    def apply(self, mine: BlockingScope) -> None:
+        """Turn memory on or off as the file of the project says."""
+        if self.memory is None or mine.privacy.settings().memory_enabled == self.memory:
+            return
+        mine.privacy.set(memory_enabled=self.memory, actor=MARKER)
+
+
+def find_project(folder: str | Path) -> Project:
+    """Return the project of a folder: that of the nearest `.memorist` file, or the folder itself.
+
+    Folders of the same name at other places have other spaces. Raises Misconfigured if the file
+    cannot be read.
+    """
+    if not str(folder):
+        return Project(space=None)
+    root = Path(folder).resolve()
+    given: dict[str, Any] = {}
+    for each in (root, *root.parents):
+        marker = each / MARKER
+        if marker.is_file():
+            root = each
+            try:
+                given = tomllib.loads(marker.read_text("utf-8"))
+            except (OSError, ValueError) as error:
+                raise Misconfigured(f"{marker} cannot be read: {error}") from error
+            break
+    memory = given.pop("memory", None)
+    space = given.pop("space", None)
+    if given:
+        name = min(given)
+        raise Misconfigured(f"{marker}: unknown setting {name!r}; use memory and space")
+    if not isinstance(memory, bool | None) or not isinstance(space, str | None):
+        raise Misconfigured(f"{marker}: memory is true or false, and space a name")
+    name = root.name.strip()[:180]
+    digest = hashlib.sha256(str(root).encode("utf-8", "surrogatepass")).hexdigest()
+    return Project(space=space or (f"{name}-{digest[:6]}" if name else None), memory=memory)
 
 
 def answer(moment: str, call: Call, given: str) -> str:
@@ -55,10 +107,8 @@ def answer(moment: str, call: Call, given: str) -> str:
         raise InvalidInput("A hook reads a JSON object on stdin: this is not JSON") from error
     if not isinstance(fields, dict):
         raise InvalidInput("A hook reads a JSON object on stdin")
-    event: defaultdict[str, str] = defaultdict(str)
-    for name, value in fields.items():
-        if isinstance(value, str):
-            event[name] = value
+    texts = {name: value for name, value in fields.items() if isinstance(value, str)}
+    event = defaultdict(str, texts)
     session = call.session or event["session_id"][:200]
     call = replace(call, session=session or None)
     with call.memory() as memory:
@@ -108,7 +158,11 @@ def _handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
         # A token has about four characters, so the number of characters decides.
         found = mine.context(text, limit=limit, max_chars=max_chars, budget=max_chars)
         context = found.text
-        _await_reply(mine, found)
+        # What was recalled is compared with the reply, when the host passes that.
+        if mine.labels.session and "memory" not in found.legs:
+            with suppress(StoreUnavailable):
+                thread = f"{AWAITING}{mine.labels.session}"
+                mine.checkpoints.save(thread, {"memory_context": {"recalled": found.ids}})
     prompt = _prompt_message(mine, text)
     if _is_kept(prompt):
         mine.remember(prompt)
@@ -126,14 +180,6 @@ def _mark_known(mine: BlockingScope) -> None:
     with suppress(StoreUnavailable):
         while mine.labels.session and mine.delta().more:
             pass
-
-
-def _await_reply(mine: BlockingScope, found: TurnContext) -> None:
-    """Save which memories were recalled for a prompt, until the host passes the reply to it."""
-    if mine.labels.session and "memory" not in found.legs:
-        with suppress(StoreUnavailable):
-            thread = f"{AWAITING}{mine.labels.session}"
-            mine.checkpoints.save(thread, {"memory_context": {"recalled": found.ids}})
 
 
 def _compare_reply(mine: BlockingScope, turn: Sequence[Message]) -> None:

@@ -23,7 +23,7 @@ from ..errors import InvalidInput, Misconfigured
 from ..settings import Settings
 from ..storage import atomic
 from ..types import frozen
-from . import Call
+from . import Call, Json
 from .hooks import HOOKS
 
 NAME = "memorist"
@@ -114,33 +114,37 @@ def plan_changes(
         options = [*options, "--project"]
     program = _program()
     entry = _describe_server(host, [*program, "mcp", *options], environment)
-    edits: dict[str, Callable[[str], str]] = {}
-    section = PLACES[host].section
-    if host == "codex":
-        edits[host] = partial(_add_toml_table, entry=None if remove else entry)
-    else:
-        edits[host] = partial(_edit_json, section=section, edit=partial(_set_server, entry, remove))
+
+    def set_server(servers: Json) -> None:
+        if remove:
+            servers.pop(NAME, None)
+        else:
+            servers[NAME] = entry
+
+    edits: dict[str, Callable[[Json], None]] = {host: set_server}
     if hooks or (remove and host == "claude-code"):
         variables = [f"{name}={quote(value)}" for name, value in environment.items()]
         command = " ".join([*variables, *map(quote, program), "hook"])
-        edit = partial(_add_hooks, command="" if remove else command)
-        edits["hooks"] = partial(_edit_json, section="hooks", edit=edit)
+        edits["hooks"] = partial(_set_hooks, command="" if remove else command)
     changes = []
-    for name, edit_text in edits.items():
+    for name, edit in edits.items():
         place = PLACES[name]
         file = Path(os.environ.get(place.variable) or Path.home() / place.folder) / place.file
         if remove and not file.exists():
             continue
         try:
             before = file.read_text("utf-8") if file.exists() else ""
-            change = FileChange(path=file, before=before, after=edit_text(before))
+            if host == "codex":
+                after = _set_toml_table(before, None if remove else entry)
+            else:
+                after = _edit_json(before, place.section, edit)
         except (ValueError, OSError, RecursionError) as error:
-            by_hand = json.dumps({section: {NAME: entry}}, indent=2)
+            by_hand = json.dumps({PLACES[host].section: {NAME: entry}}, indent=2)
             raise InvalidInput(
                 f"Cannot change {file}: {error}. Add it by hand: {by_hand}"
             ) from error
-        if change.before != change.after:
-            changes.append(change)
+        if before != after:
+            changes.append(FileChange(path=file, before=before, after=after))
     return changes
 
 
@@ -152,22 +156,18 @@ def _program() -> list[str]:
 
 def _describe_server(host: str, command: Sequence[str], environment: Mapping[str, str]) -> Any:
     """Return the entry of this server in the form of a host."""
-    if host == "opencode":
-        entry: dict[str, Any] = {"type": "local", "command": [*command], "enabled": True}
-        return entry | ({"environment": dict(environment)} if environment else {})
-    entry = {"command": command[0], "args": [*command[1:]]}
+    entry: Json = {"command": command[0], "args": [*command[1:]]}
+    variables = "env"
     if host == "vscode":
         entry = {"type": "stdio", **entry}
-    if host == "zed":
+    elif host == "zed":
         entry = {"source": "custom", **entry}
-    return entry | ({"env": dict(environment)} if environment else {})
-
-
-def _set_server(entry: Any, remove: bool, servers: dict[str, Any]) -> None:
-    if remove:
-        servers.pop(NAME, None)
-    else:
-        servers[NAME] = entry
+    elif host == "opencode":
+        entry = {"type": "local", "command": [*command], "enabled": True}
+        variables = "environment"
+    if environment:
+        entry[variables] = dict(environment)
+    return entry
 
 
 def check_server(call: Call, options: Sequence[str]) -> None:
@@ -214,7 +214,7 @@ def _export_settings(call: Call) -> dict[str, str]:
     return found
 
 
-def _edit_json(text: str, section: str, edit: Callable[[dict[str, Any]], None]) -> str:
+def _edit_json(text: str, section: str, edit: Callable[[Json], None]) -> str:
     """Edit a section of a JSON text and keep the indentation. Raises ValueError."""
     data = json.loads(text.strip() or "{}")
     before = json.dumps(data)
@@ -232,7 +232,7 @@ def _edit_json(text: str, section: str, edit: Callable[[dict[str, Any]], None]) 
     return json.dumps(data, indent=indent, ensure_ascii=False) + "\n"
 
 
-def _add_hooks(hooks: dict[str, Any], command: str) -> None:
+def _set_hooks(hooks: Json, command: str) -> None:
     """Add each hook once, in place of an older version of it; without a command, remove it."""
     for argument, event in HOOKS.items():
         ours = re.compile(rf"(?s).*memorist.* hook {argument}\Z")
@@ -255,7 +255,7 @@ def _add_hooks(hooks: dict[str, Any], command: str) -> None:
             hooks[event] = kept
 
 
-def _add_toml_table(text: str, entry: Mapping[str, Any] | None) -> str:
+def _set_toml_table(text: str, entry: Mapping[str, Any] | None) -> str:
     """Put our table at the end, or remove it. Comments and other tables stay as they are."""
     before = tomllib.loads(text)
     if before.get("mcp_servers", {}).get(NAME) == entry:
@@ -265,11 +265,10 @@ def _add_toml_table(text: str, entry: Mapping[str, Any] | None) -> str:
         lines += ["", f"[mcp_servers.{NAME}]"]
         lines += [f"{name} = {_to_toml(value)}" for name, value in entry.items()]
     after = "\n".join([*lines, ""]).lstrip()
-    others = []
-    for data in (before, tomllib.loads(after)):
+    rest = tomllib.loads(after)
+    for data in (before, rest):
         data.setdefault("mcp_servers", {}).pop(NAME, None)
-        others.append(data)
-    if others[0] != others[1]:
+    if before != rest:
         raise ValueError("other settings in the file would change")
     return after
 

@@ -22,7 +22,7 @@ from ..errors import MemoristError, ProviderFailed, StoreUnavailable
 from ..storage.tasks import Backlog
 from ..telemetry import JOB, ReportCount
 from ..types import frozen
-from .rest.request import Admin, AuthenticatedRoute
+from .rest import Admin, AuthenticatedRoute
 
 READY_SECONDS = 5  # for the store to answer whether it can be reached
 MAX_AGE_SECONDS = 10.0  # the store is not queried more often than this

@@ -7,13 +7,12 @@ database itself, and says so.
 from __future__ import annotations
 
 import inspect
+import ipaddress
 import json
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import datetime
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any, get_type_hints
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode, urlsplit
@@ -26,8 +25,8 @@ from ..manage.checkpoints import Checkpoints
 from ..manage.privacy import Consent, Privacy
 from ..scoped import ScopedClient
 from ..settings import Settings
-from ..types import Filter, Labels, Memory, Message, Page, Receipt, Scope
-from . import VERBS, Verb, read_verbs
+from ..types import Filter, Labels, Message, Page, Receipt, Scope
+from . import Json, Verb, list_routes
 
 TIMEOUT = 30.0  # seconds without an answer
 GROUPS: dict[str, Any] = {
@@ -36,26 +35,26 @@ GROUPS: dict[str, Any] = {
     "consent": Consent,
     "checkpoints": Checkpoints,
 }
-_LOCAL = ("consent.approve", "consent.deny", "consent.withdraw")  # routes answer in another form
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_LOCAL = ("consent.approve", "consent.deny")  # routes answer in another form
+ROUTES: dict[str, Verb] = {}  # by the name of the method
+for _verb in list_routes():
+    if _verb.method not in _LOCAL:
+        ROUTES[_verb.method.removeprefix("rest.")] = _verb
 
 
-def _read_routes() -> dict[str, Verb]:
-    """Return the verbs that have a route, by the name of their method."""
-    table = tomllib.loads(
-        Path(__file__).with_name("rest").joinpath("routes.toml").read_text("utf-8")
-    )
-    found = {}
-    for verb in (*VERBS, *read_verbs(table)):
-        if verb.route and not verb.whole_client and verb.method not in _LOCAL:
-            found[verb.method.removeprefix("agents.")] = verb
-    return found
+def is_loopback(host: str) -> bool:
+    """Return whether a host name means this machine only.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("localhost.example.com")
+    (True, True, False)
+    """
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
-ROUTES = _read_routes()
-
-
-class _NoRedirects(HTTPRedirectHandler):
+class NoRedirects(HTTPRedirectHandler):
     """Follows no redirect: it would send the key to another server."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
@@ -68,8 +67,8 @@ class Remote:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.url = settings.db.rstrip("/")
-        is_local = urlsplit(self.url).hostname in _LOOPBACK
-        self._open = build_opener(_NoRedirects, *([ProxyHandler({})] if is_local else [])).open
+        is_local = is_loopback(urlsplit(self.url).hostname or "")
+        self._open = build_opener(NoRedirects, *([ProxyHandler({})] if is_local else [])).open
 
     def scope(
         self, user: str, space: str | None = None, tenant: str | None = None, **labels: str | None
@@ -108,10 +107,9 @@ class Remote:
         if body is not None:
             headers["Content-Type"] = "application/json"
             data = json.dumps(body, default=_to_json).encode()
-        given = {name: _to_query(value) for name, value in (query or {}).items()}
         url = f"{self.url}{path}"
-        if given:
-            url += f"?{urlencode(given, doseq=True)}"
+        if query:
+            url += f"?{urlencode(query, doseq=True)}"
         try:
             request = Request(url, data, headers, method=method)
             with self._open(request, timeout=TIMEOUT) as answer:
@@ -175,12 +173,6 @@ class RemoteVerbs:
 class RemotePrivacy(RemoteVerbs):
     """The verbs for privacy. Their routes also answer whether memory is on."""
 
-    def settings(self) -> storage.SpaceSettings:
-        return _settings(self._place.send(ROUTES["privacy.settings"], {}))
-
-    def set(self, **changes: Any) -> storage.SpaceSettings:
-        return _settings(self._place.send(ROUTES["privacy.set"], changes))
-
     def disabled_reason(self) -> str:
         reason: str = self._place.send(ROUTES["privacy.settings"], {})["reason"]
         return reason
@@ -193,8 +185,8 @@ class RemoteCheckpoints(RemoteVerbs):
         path = f"/v1/memory/checkpoints/{quote(thread, safe='')}"
         self._place.request(f"PUT {path}", query=self._place.names, body=data)
 
-    def load(self, thread: str) -> dict[str, Any]:
-        saved: dict[str, Any] = self._place.send(ROUTES["rest.load_checkpoint"], {"thread": thread})
+    def load(self, thread: str) -> Json:
+        saved: Json = self._place.send(ROUTES["load_checkpoint"], {"thread": thread})
         return saved
 
 
@@ -206,8 +198,7 @@ class RemoteScope(RemoteVerbs):
         self.server = server
         self.labels = labels
         self.scope = Scope(user=user, space=space or "default")
-        given = {"space": space, "session": labels.session}
-        self.names = {name: value for name, value in given.items() if value is not None}
+        self.names = _drop_none({"space": space, "session": labels.session})
         self.privacy = RemotePrivacy(self, "privacy")
         self.checkpoints = RemoteCheckpoints(self, "checkpoints")
         self.consent = RemoteVerbs(self, "consent")
@@ -220,39 +211,43 @@ class RemoteScope(RemoteVerbs):
         """Send the arguments of a verb to its route, in the path, the query or the body."""
         method, path = verb.route.split()
         rest = {}
-        for name, value in values.items():
+        for name, value in _drop_none(values).items():
             if f"{{{name}}}" in path:
                 path = path.replace(f"{{{name}}}", quote(str(value), safe=""))
-            elif value is not None and name != "actor":  # the server takes it from the key
+            elif name != "actor":  # the server takes it from the key
                 rest[name.rstrip("_")] = value
+        route = f"{method} {path}"
         names = self.names
         if method in ("GET", "DELETE"):
-            return self.request(f"{method} {path}", query=names | rest)
-        if path != verb.route.split()[1]:  # it names something in the space
-            return self.request(f"{method} {path}", query=names, body=rest or None)
-        if not (verb.has_labels or verb.body == "SessionBody" or verb.method == "agents.query"):
+            return self.request(route, query=names | rest)
+        if route != verb.route:  # it names something in the space
+            return self.request(route, query=names, body=rest or None)
+        if not (verb.has_labels or verb.body == "SessionBody" or verb.method == "rest.query"):
             names = {name: value for name, value in names.items() if name == "space"}
-        return self.request(f"{method} {path}", body=names | rest)
+        return self.request(route, body=names | rest)
 
     def remember(self, what: Any, **options: Any) -> Receipt:
         """Store a text or messages."""
-        given = {name: value for name, value in options.items() if value is not None}
         route, body = "POST /v1/memory/entries", {"text": what}
         if not isinstance(what, str):
             route = "POST /v1/memory/messages"
-            single = isinstance(what, (Message, Mapping))
-            messages = [_message(each) for each in ([what] if single else what)]
+            listed = [what] if isinstance(what, (Message, Mapping)) else what
+            messages = []
+            for each in listed:
+                message = asdict(each) if isinstance(each, Message) else each
+                messages.append(_drop_none(message))
             if not messages:
                 return Receipt(())
             body = {"messages": messages}
-        return storage.load(Receipt, self.request(route, body=self.names | given | body))
+        body = self.names | _drop_none(options) | body
+        return storage.load(Receipt, self.request(route, body=body))
 
     def list(
         self, where: Filter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page:
         """Return a page of memories."""
         given = {"where": where, "limit": min(limit, 1000), "cursor": cursor}
-        page = self.send(ROUTES["rest.list_where"], given)
+        page = self.send(ROUTES["list_where"], given)
         return storage.load(Page, {"memories": page["entries"], "cursor": page["cursor"]})
 
     def delta(self, since: int | None = None, *, thread: str | None = None) -> Any:
@@ -262,15 +257,9 @@ class RemoteScope(RemoteVerbs):
 
     def history(self, id: str | None = None, *, limit: int = 100) -> Any:
         """Return the history of a memory, or of all."""
-        verb = ROUTES["history" if id is None else "rest.memory_history"]
+        verb = ROUTES["history" if id is None else "memory_history"]
         answer = self.send(verb, {"id": id, "limit": min(limit, 1000)})
         return storage.load(get_type_hints(ScopedClient.history)["return"], answer)
-
-    def edit(self, id: str, *, actor: str | None = None, **changes: Any) -> Memory:
-        """Edit a memory."""
-        path = f"/v1/memory/entries/{quote(id, safe='')}"
-        answer = self.request(f"PATCH {path}", query=self.names, body=changes)
-        return storage.load(Memory, answer)
 
     def command(self, text: str, *, about: Sequence[str] = (), **_: Any) -> Reply | None:
         """Carry out a chat command; None if the text is not one."""
@@ -284,19 +273,8 @@ def needs_database(url: str) -> InvalidInput:
     return InvalidInput(f"This command needs the database: run it there, not through {url}")
 
 
-def _settings(answer: Mapping[str, Any]) -> storage.SpaceSettings:
-    names = [each.name for each in fields(storage.SpaceSettings)]
-    return storage.SpaceSettings(**{name: answer[name] for name in names})
-
-
-def _message(given: Message | Mapping[str, Any]) -> dict[str, Any]:
-    values = asdict(given) if isinstance(given, Message) else given
+def _drop_none(values: Mapping[str, Any]) -> Json:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _to_query(value: Any) -> Any:
-    """Return a value for a query: booleans as JSON has them."""
-    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _to_json(value: Any) -> Any:
@@ -307,5 +285,4 @@ def _to_json(value: Any) -> Any:
         raise TypeError(f"{type(value).__name__} cannot be sent to a server")
     usual = asdict(Filter())
     given = {name: each for name, each in asdict(value).items() if each != usual[name]}
-    labels = given.pop("labels", {})
-    return given | {name: each for name, each in labels.items() if each is not None}
+    return given | _drop_none(given.pop("labels", {}))

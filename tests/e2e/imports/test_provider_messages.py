@@ -20,8 +20,8 @@ from langchain_core.messages import (
 from memorist import aio
 from memorist.client import Client
 from memorist.errors import InvalidInput
+from memorist.interfaces.auth import Caller
 from memorist.interfaces.rest.app import create_app
-from memorist.interfaces.rest.auth import Caller
 from memorist.scoped import ScopedClient
 
 CELLO = "I play the cello in a quartet."

@@ -15,9 +15,9 @@ from mcp.server import MCPServer
 
 from memorist import aio
 from memorist.client import Client
+from memorist.interfaces.auth import Caller
 from memorist.interfaces.mcp import build_server
 from memorist.interfaces.mcp.request import Backend
-from memorist.interfaces.rest.auth import Caller
 
 REVISIONS = ("legacy", "2026-07-28")  # of the protocol: with a handshake, and without
 

@@ -26,8 +26,8 @@ from mcp.client.streamable_http import streamable_http_client
 import memorist
 from mcp_support import Person, call, over_stdio, recalled, refused, remembered
 from memorist.client import Client as MemoryClient
+from memorist.interfaces.auth import Caller
 from memorist.interfaces.rest.app import create_app
-from memorist.interfaces.rest.auth import Caller
 
 HELLO = {
     "protocolVersion": "2025-11-25",

@@ -11,8 +11,8 @@ from fastapi import FastAPI
 
 import memorist
 from memorist.client import Client
+from memorist.interfaces.auth import Caller
 from memorist.interfaces.rest.app import create_app
-from memorist.interfaces.rest.auth import Caller
 from rest_server import ANA, Server, serving
 
 __all__ = ["ANA", "Server", "serving"]

@@ -14,8 +14,8 @@ from fastapi import FastAPI
 
 import memorist
 from memorist.client import Client
+from memorist.interfaces.rest import AuthenticatedRoute, rights
 from memorist.interfaces.rest.app import ROUTERS, create_app
-from memorist.interfaces.rest.request import AuthenticatedRoute, rights
 from rest_server import route_table
 
 from .conftest import asking

@@ -13,8 +13,8 @@ import pytest
 
 import memorist
 from memorist.client import Client
-from memorist.interfaces.rest import request
-from memorist.interfaces.rest.auth import RateLimiter
+from memorist.interfaces import rest as request
+from memorist.interfaces.auth import RateLimiter
 
 from .conftest import ANA, asking, serving
 

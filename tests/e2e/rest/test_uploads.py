@@ -20,7 +20,7 @@ import memorist
 from e2e.imports.formats import chatgpt_chat, chatgpt_message, write_chatgpt
 from memorist.client import Client
 from memorist.errors import InvalidInput
-from memorist.interfaces.rest import uploads
+from memorist.interfaces import transfer
 
 from .conftest import ANA, asking, serving
 
@@ -82,7 +82,7 @@ async def test_a_dry_run_stores_nothing_and_shows_samples(
 async def test_progress_is_told_while_an_import_goes_on(
     ana: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uploads, "PROGRESS_SECONDS", 0.001)
+    monkeypatch.setattr(transfer, "PROGRESS_SECONDS", 0.001)
     said = [chatgpt_message(f"m{each}", "user", f"My number {each}.") for each in range(300)]
     data = json.dumps([chatgpt_chat("c1", *said[:150]), chatgpt_chat("c2", *said[150:])]).encode()
     *progress, report = lines(await ana.post(URL, content=data))
@@ -159,7 +159,7 @@ def test_a_saved_upload_is_for_its_owner_alone(tmp_path: Path, temporary: Path) 
         yield b"x"
 
     async def upload() -> None:
-        async for _ in uploads.import_upload(Mine(), chunks(), "a.json"):  # type: ignore[arg-type]
+        async for _ in transfer.import_upload(Mine(), chunks(), "a.json"):  # type: ignore[arg-type]
             pass
 
     with pytest.raises(InvalidInput):

@@ -15,8 +15,8 @@ import memorist
 from e2e.imports.formats import chatgpt_chat, chatgpt_message
 from e2e.rest.conftest import ANA, serving
 from e2e.web.conftest import Stage, told
-from memorist.interfaces.rest import uploads
-from memorist.interfaces.web import graph, templates
+from memorist.interfaces import transfer
+from memorist.interfaces.web import markup, templates
 
 LOOKS = {"light": (1100, "light"), "dark on a phone": (390, "dark")}
 
@@ -128,7 +128,7 @@ def test_the_picture_of_relations_is_as_large_as_what_is_in_it_and_fits_a_phone(
 ) -> None:
     edges = [("a", "b", 0.5)]
     memories = {id: {"text": id} for id in "ab"}
-    points = graph.compute_layout(list(memories), [("a", "b")])
+    points = markup.compute_layout(list(memories), [("a", "b")])
     charts: Any = templates.get_template("charts.html").module
     two = charts.graph(memories, edges, points, "")
     wide, high = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)"', two)[0])
@@ -258,7 +258,7 @@ def test_a_person_turns_memory_off_and_goes_incognito(acting: tuple[Any, dict[st
 def test_a_person_imports_a_file_and_sees_progress_and_a_receipt(
     acting: tuple[Any, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uploads, "PROGRESS_SECONDS", 0.001)
+    monkeypatch.setattr(transfer, "PROGRESS_SECONDS", 0.001)
     said = [chatgpt_message(f"m{each}", "user", f"My locker {each} is red.") for each in range(200)]
     chat = chatgpt_chat("c1", chatgpt_message("m", "system", "You are ChatGPT."), *said)
     file = tmp_path / "conversations.json"

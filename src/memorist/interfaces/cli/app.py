@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from inspect import Parameter
 from typing import Annotated, Any, TypeVar
 
@@ -30,13 +31,10 @@ Work = TypeVar("Work", bound=Callable[..., object])
 Words = list[str] | None  # values of an option that can be repeated
 _UsageError = typer.BadParameter.__mro__[2]  # click's ClickException, wherever typer keeps it
 _KEYWORD = Parameter.KEYWORD_ONLY
-_SHORT = {
-    "limit": ["-n"],
-    "yes": ["-y"],
-    "top-k": ["-k"],
-}
+_SHORT = {"limit": ["-n"], "yes": ["-y"], "top-k": ["-k"]}
 _SHARED: dict[str, str] = CLI["shared"]
-_PROVIDED = {"ctx", "call", "memory", "mine"}  # parameters that are not on the command line
+# Parameters that are not on the command line.
+_PROVIDED = {"ctx", "call", "memory", "mine", "progress"}
 _USUAL: dict[str, str] = {
     **CLI["usual"],
     "kind": f"<KIND> Only this kind: {', '.join(KINDS)}.",
@@ -130,10 +128,10 @@ for _name, _group in CLI["groups"].items():
 def command(path: str) -> Callable[[Work], Work]:
     """Register a function as a command, such as `pin` or `db copy`, and print what it returns.
 
-    Its parameters become arguments, or options if they are keyword-only. Three are provided
-    instead: `call` (the `Call`), `memory` (the open memory) and `mine` (the scope of the command;
-    with --all, the whole memory). Its docstring is the help: a text, a line for each parameter
-    after `Args:`, and an `Example:`.
+    Its parameters become arguments, or options if they are keyword-only. Some are provided
+    instead: `call` (the `Call`), `memory` (the open memory), `mine` (the scope of the command;
+    with --all, the whole memory) and `progress` (see `output.progress`). Its docstring is the help:
+    a text, a line for each parameter after `Args:`, and an `Example:`.
     """
     group, _, name = path.rpartition(" ")
 
@@ -148,17 +146,14 @@ def command(path: str) -> Callable[[Work], Work]:
                     shared[option] = value
             call = replace(ctx.obj, **shared)
             with quiet_end():
-                opened = call.memory() if wanted - {"call"} else nullcontext()
+                opened = call.memory() if wanted & {"memory", "mine"} else nullcontext()
                 with opened as memory:
-                    if "call" in wanted:
-                        given["call"] = call
-                    if "memory" in wanted:
-                        given["memory"] = memory
+                    provided = {"call": call, "memory": memory}
+                    provided["progress"] = partial(output.progress, hidden=call.json)
                     if "mine" in wanted:
-                        given["mine"] = memory if given.get("all") else call.scope(memory)
-                    answer = work(**given)
-                    empty = CLI["empty"].get(path)
-                    output.result(answer, json=call.json, empty=empty)
+                        provided["mine"] = memory if given.get("all") else call.scope(memory)
+                    answer = work(**given, **{each: provided[each] for each in wanted})
+                    output.result(answer, json=call.json, empty=CLI["empty"].get(path))
 
         example = _describe(run, work) or f"memorist {path}"
         register = _groups[group].command(
@@ -190,12 +185,7 @@ def _describe(run: Any, work: Callable[..., object]) -> str:
     return example
 
 
-def declare(
-    parameter: Parameter,
-    help: str,
-    *,
-    panel: str | None = None,
-) -> Parameter:
+def declare(parameter: Parameter, help: str, *, panel: str | None = None) -> Parameter:
     """Declare a parameter of a function as a parameter of a command.
 
     The help may begin with a metavar such as `<NAME>`, or with limits such as `<0..1>` or `<1..>`.
@@ -321,12 +311,12 @@ def memory_id(mine: Any, given: str) -> str:
     """Return the id of a memory of this scope, in any state, from its first characters."""
     if len(given) < SHORTEST or len(given) >= 36:
         return given
-    where = Filter(states=STATES)
-    page = mine.list(where, limit=1000)
-    known = [memory.id for memory in page]
-    while page.cursor:
-        page = mine.list(where, limit=1000, cursor=page.cursor)
+    known: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = mine.list(Filter(states=STATES), limit=1000, cursor=cursor or None)
         known += [memory.id for memory in page]
+        cursor = page.cursor
     return complete_id(given, known)
 
 

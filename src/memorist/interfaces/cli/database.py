@@ -15,7 +15,7 @@ from ... import telemetry
 from ...errors import InvalidInput
 from .. import FAILED, Blocking, BlockingScope, Call, load, plain
 from .app import Words, command
-from .output import note, progress
+from .output import Progress, note
 
 REPORT_SECONDS = 60.0  # between two reports of a worker
 
@@ -58,7 +58,7 @@ def migrate(
 
 
 @command("db copy")
-def copy(call: Call, source: str, target: str) -> object:
+def copy(progress: Progress, source: str, target: str) -> object:
     """Copy a whole database into a new one of any kind, with its history, and compare both.
 
     Run the same command again to continue an interrupted copy. A name that ends in .jsonl is an
@@ -70,7 +70,7 @@ def copy(call: Call, source: str, target: str) -> object:
 
     Example: memorist db copy memory.db postgresql://db.example/memories
     """
-    with progress("Copying", None, hidden=call.json) as advance:
+    with progress("Copying") as advance:
         done = asyncio.run(load("aio").copy_store(source, target, progress=advance))
     memories = done.tables.get("memories", 0)
     text = f"{done.rows} rows copied, {memories} of them memories; both sides are equal"
@@ -101,7 +101,7 @@ def replay(memory: Blocking) -> object:
 
 @command("index update")
 def update(
-    call: Call,
+    progress: Progress,
     memory: Blocking,
     *,
     dry_run: bool = False,
@@ -124,22 +124,17 @@ def update(
         names = ("memories", "with_embeddings", "without_embeddings", "model")
         return {name: counts[name] for name in names}
     total = counts["memories" if force else "without_embeddings"]
-    with progress("Embedding", total, hidden=call.json) as advance:
-        done = memory.index(
-            batch_size=batch_size,
-            force=force,
-            dry_run=dry_run,
-            progress=advance,
-        )
+    with progress("Embedding", total) as advance:
+        done = memory.index(batch_size=batch_size, force=force, dry_run=dry_run, progress=advance)
     what = "would be embedded" if dry_run else "embedded"
     text = f"{done.found} {what} in {done.batches} batches of at most {batch_size}"
     return {**asdict(done), "dry_run": dry_run}, text
 
 
 @command("index rebuild")
-def rebuild(call: Call, memory: Blocking) -> object:
+def rebuild(progress: Progress, memory: Blocking) -> object:
     """Rebuild the vector index from the store."""
-    with progress("Rebuilding", len(memory.scopes()), hidden=call.json) as advance:
+    with progress("Rebuilding", len(memory.scopes())) as advance:
         indexed = memory.rebuild_index(progress=advance)
     return {"indexed": indexed}, f"{indexed} vectors in the index"
 
@@ -147,6 +142,7 @@ def rebuild(call: Call, memory: Blocking) -> object:
 @command("index reembed")
 def reembed(
     call: Call,
+    progress: Progress,
     *,
     model: str,
     batch_size: int = 32,
@@ -172,7 +168,7 @@ def reembed(
         pass
     with memorist.open(call.db, embedder=model) as memory:
         missing = memory.stats()["without_embeddings"]
-        with progress("Embedding", missing, hidden=call.json) as advance:
+        with progress("Embedding", missing) as advance:
             done = memory.index(batch_size=batch_size, progress=advance)
         dropped = memory.drop_vectors() if drop_others else 0
         counts = memory.stats()
@@ -185,7 +181,7 @@ def reembed(
 
 @command("jobs run")
 def run(
-    call: Call,
+    progress: Progress,
     memory: Blocking,
     *,
     only: Words = None,
@@ -201,21 +197,19 @@ def run(
 
     Example: memorist jobs run --only purge
     """
-    with progress("Running", None, hidden=call.json) as advance:
+    with progress("Running") as advance:
         done = memory.run_jobs(
-            only=only or (),
-            retry=retry,
-            batch_size=batch_size,
-            progress=advance,
+            only=only or (), retry=retry, batch_size=batch_size, progress=advance
         )
+    text = _count_jobs(done.jobs)
     if any(job.failed for job in done.jobs.values()):
         note = "Failed jobs are retried by the next `memorist jobs run`. See `memorist doctor`."
-        return done.jobs, _count_jobs(done.jobs), [note], FAILED
-    return done.jobs, _count_jobs(done.jobs)
+        return done.jobs, text, [note], FAILED
+    return done.jobs, text
 
 
 @command("jobs backfill")
-def backfill(call: Call, memory: Blocking) -> object:
+def backfill(call: Call, progress: Progress, memory: Blocking) -> object:
     """Extract facts from conversations that were stored before extraction was on.
 
     Run it again to continue after an interruption. Statements that a fact replaced are listed, and
@@ -223,7 +217,7 @@ def backfill(call: Call, memory: Blocking) -> object:
 
     Example: memorist jobs backfill
     """
-    with progress("Reading", None, hidden=call.json) as advance:
+    with progress("Reading") as advance:
         done = memory.backfill(progress=advance)
     replaced = [{"new": each.new.text, "old": each.old.text} for each in done.conflicts]
     lines = [f"{done.facts} facts extracted, {len(replaced)} earlier statements replaced"]

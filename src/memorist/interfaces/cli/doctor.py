@@ -154,11 +154,10 @@ def check_model(settings: Settings) -> Findings:
 
 async def _time_encoding(model: Embedder) -> float:
     """Return the seconds that one sentence takes once the model is loaded."""
-    seconds = 0.0
-    for text in ("warm up", "How long does one sentence take?"):
-        start = time.perf_counter()
-        await model.encode_batch([text])
-        seconds = time.perf_counter() - start
+    await model.encode_batch(["warm up"])
+    start = time.perf_counter()
+    await model.encode_batch(["How long does one sentence take?"])
+    seconds = time.perf_counter() - start
     await model.close()
     return seconds
 
@@ -200,7 +199,12 @@ def _is_writable(path: Path) -> bool:
 def check_file(settings: Settings) -> Findings:
     place = settings.db
     if place.startswith(SERVER):
-        yield from _check_server(settings)
+        try:
+            load("interfaces.remote").Remote(settings).send("GET /v1/memory/settings")
+        except MemoristError as error:  # its message says what to do
+            yield "server", "bad", str(error)
+        else:
+            yield "server", "good", f"{place} answers and accepts the key"
         return
     path = Path(place)
     is_file = place != ":memory:" and "://" not in place
@@ -243,15 +247,6 @@ def check_file(settings: Settings) -> Findings:
         yield "index", "poor", seen, "run `memorist index`"
     else:
         yield "index", "good", f"every memory is embedded by {counts['model']}"
-
-
-def _check_server(settings: Settings) -> Findings:
-    try:
-        load("interfaces.remote").Remote(settings).send("GET /v1/memory/settings")
-    except MemoristError as error:  # its message says what to do
-        yield "server", "bad", str(error)
-    else:
-        yield "server", "good", f"{settings.db} answers and accepts the key"
 
 
 def check_spool(settings: Settings) -> Findings:

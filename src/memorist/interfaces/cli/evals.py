@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ...errors import InvalidInput
-from .. import FAILED, Call, load, plain
+from .. import FAILED, load, plain
 from .app import command
-from .output import progress
+from .output import Progress
 
 if TYPE_CHECKING:
     from ...evals import Report, SweepReport
@@ -29,7 +29,7 @@ CAVEAT = (
 
 @command("eval")
 def eval_(
-    call: Call,
+    progress: Progress,
     questions: str | None = None,
     *,
     tasks: str | None = None,
@@ -63,7 +63,7 @@ def eval_(
         if tasks or own or sweep or plot:
             raise InvalidInput("FILE cannot be combined with --tasks, --own, --sweep or --plot")
         options = {"profile": profile, "limit": limit, "min_confidence": min_confidence}
-        return _ask_questions(call, questions, options, min)
+        return _ask_questions(progress, questions, options, min)
     if min_confidence is not None:
         raise InvalidInput("--min-confidence requires a FILE with questions")
     if own and tasks is None:
@@ -71,7 +71,7 @@ def eval_(
     chosen = [] if own else evals.packaged()
     if tasks is not None:
         chosen += evals.from_folder(tasks)
-    with progress("Running tasks", None, hidden=call.json) as advance:
+    with progress("Running tasks") as advance:
         evaluation = evals.evaluate(chosen, profile=profile, limit=limit, progress=advance)
         report: Report = asyncio.run(evaluation)
     runs = []
@@ -82,7 +82,7 @@ def eval_(
     values: dict[str, Any] = {"runs": runs}
     shown = _show_report(report)
     if sweep or plot:
-        with progress("Trying settings", None, hidden=call.json) as advance:
+        with progress("Trying settings") as advance:
             swept: SweepReport = asyncio.run(evals.sweep(chosen, progress=advance))
         best = {"usual": swept.usual, "best": swept.best, "default": swept.ours}
         values["sweep"] = {"points": swept.points, **best}
@@ -115,7 +115,7 @@ silent: share of the other questions without an answer, as it should be"""
 
 
 def _ask_questions(
-    call: Call, path: str, options: dict[str, Any], required: float | None
+    progress: Progress, path: str, options: dict[str, Any], required: float | None
 ) -> object:
     """Measure recall on the questions of a file."""
     if Path(path).suffix != ".jsonl":
@@ -124,20 +124,11 @@ def _ask_questions(
         )
     asking = load("evals.questions")
     conversations = asking.read(path)
-    with progress("Asking", None, hidden=call.json) as advance:
+    with progress("Asking") as advance:
         measuring = asking.measure(conversations, options=options, progress=advance)
         figures: dict[str, Figures] = asyncio.run(measuring)
     rows = {name: each.row() for name, each in figures.items()}
-    shown: list[RenderableType] = [_show_rows(rows), Text(LEGEND, style="dim")]
-    recalled = rows["all"]["default"] or 0.0
-    if required is not None and recalled < required:
-        note = f"{recalled:.0%} of the evidence is recalled; {required:.0%} are required"
-        return {"parts": rows}, shown, [note], FAILED
-    return {"parts": rows}, shown
-
-
-def _show_rows(rows: dict[str, dict[str, Any]]) -> Table:
-    """Return one line for all questions, and one for each category."""
+    # One line for all questions, and one for each category.
     table = Table("", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     for title in COLUMNS.values():
         table.add_column(title, justify="right")
@@ -152,7 +143,12 @@ def _show_rows(rows: dict[str, dict[str, Any]]) -> Table:
             else:
                 cells.append(f"{value:.2f}")
         table.add_row(plain(name), *cells)
-    return table
+    shown: list[RenderableType] = [table, Text(LEGEND, style="dim")]
+    recalled = rows["all"]["default"] or 0.0
+    if required is not None and recalled < required:
+        note = f"{recalled:.0%} of the evidence is recalled; {required:.0%} are required"
+        return {"parts": rows}, shown, [note], FAILED
+    return {"parts": rows}, shown
 
 
 def _show_report(report: Report) -> list[RenderableType]:

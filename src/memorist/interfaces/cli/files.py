@@ -1,4 +1,4 @@
-"""Commands that import and export files."""
+"""Commands about everything of a user: import, export, privacy settings and erasure."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict
 from pathlib import Path
 from textwrap import shorten
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any, Literal
 
-from ...errors import InvalidInput, NotFound
+import typer
+
+from ...errors import InvalidInput
 from ...storage.atomic import new_file
 from ...types import Outcome, frozen
-from .. import OK, REFUSED, Blocking, Call
+from .. import OK, REFUSED, Blocking, BlockingScope, Call, Json
 from .app import command, decode
-from .output import note, progress
-
-if TYPE_CHECKING:
-    from ...manage.import_export import ImportReport
+from .output import Progress, note
 
 BATCH = 64  # lines imported together: few enough for a moving progress bar
 MANY_TASKS = 8  # of extraction that wait after an import, each for up to 64 lines
@@ -34,7 +34,7 @@ class Line:
     """One record of a file."""
 
     number: int
-    record: dict[str, Any]
+    record: Json
     read: int  # bytes up to its end
 
     @property
@@ -45,6 +45,7 @@ class Line:
 @command("import")
 def import_(
     call: Call,
+    progress: Progress,
     memory: Blocking,
     path: str,
     *,
@@ -77,13 +78,13 @@ def import_(
     if from_ == "auto" and _has_own_lines(path):
         if me or since or dry_run:
             raise InvalidInput("--me, --since and --dry-run are for files of other programs")
-        return _import_lines(call, memory, path, restore=restore)
+        return _import_lines(call, progress, memory, path, restore=restore)
     if restore:
         raise InvalidInput("--restore is for an export of Memorist")
     target = call.scope(memory)
     options: dict[str, Any] = {"from_": from_, "me": me, "since": since, "dry_run": dry_run}
     try:
-        with progress("Importing", None, hidden=call.json) as advance:
+        with progress("Importing") as advance:
             report = target.import_files(path, on_progress=advance, **options)
         without = memory.stats()["without_embeddings"]
         if without and not dry_run:
@@ -92,12 +93,24 @@ def import_(
                     f"{without:,} memories are stored and found by their words. Their vectors follow: "
                     "you can ask now, or stop with Ctrl-C and run `memorist index` later."
                 )
-            with progress("Embedding", without, hidden=call.json) as advance:
+            with progress("Embedding", without) as advance:
                 memory.index(progress=advance)
     except KeyboardInterrupt:
         print("Interrupted: run the same command again to continue.", file=sys.stderr)
         raise
-    return _describe_report(report, _name_waiting(memory), dry_run=dry_run)
+    read = sum(report.formats.values())
+    by_format = ", ".join(f"{name}: {count}" for name, count in report.formats.items())
+    stored = "nothing stored" if dry_run else f"{report.new_memories} new memories"
+    text = f"Read {by_format or 'nothing'}; {stored}{_name_problems(report.outcomes)}"
+    if dry_run:
+        for name, samples in report.samples.items():
+            for sample in samples:
+                text += f"\n  {name}: {shorten(sample, 70, placeholder=' …')}"
+    notes = [*report.notes]
+    for reasons, verb in ((report.skipped, "Left out"), (report.refused, "Refused")):
+        notes += [f"{verb}: {count} × {reason}" for reason, count in reasons.most_common(10)]
+    notes += _name_waiting(memory)
+    return {"entries": read, **vars(report)}, text, notes, REFUSED if report.refused else OK
 
 
 def _has_own_lines(path: str) -> bool:
@@ -116,24 +129,10 @@ def _has_own_lines(path: str) -> bool:
     return is_line or (detect(source) is None and source.suffix in ("", ".jsonl", ".ndjson"))
 
 
-def _describe_report(report: ImportReport, waiting: list[str], *, dry_run: bool) -> object:
-    """Return the values, the text and the notes of an import, and its exit code."""
-    read = sum(report.formats.values())
-    by_format = ", ".join(f"{name}: {count}" for name, count in report.formats.items())
-    stored = "nothing stored" if dry_run else f"{report.new_memories} new memories"
-    text = f"Read {by_format or 'nothing'}; {stored}"
-    for status in ("refused", "conflict", "pending"):
-        if report.outcomes[status]:
-            text += f", {report.outcomes[status]} {status}"
-    if dry_run:
-        for name, samples in report.samples.items():
-            for sample in samples:
-                text += f"\n  {name}: {shorten(sample, 70, placeholder=' …')}"
-    notes = [*report.notes]
-    for reasons, verb in ((report.skipped, "Left out"), (report.refused, "Refused")):
-        notes += [f"{verb}: {count} × {reason}" for reason, count in reasons.most_common(10)]
-    values = {"entries": read, **vars(report)}
-    return values, text, notes + waiting, REFUSED if report.refused else OK
+def _name_problems(counts: Counter[Any]) -> str:
+    """Return how many outcomes need attention, as the end of a sentence."""
+    problems = ("refused", "conflict", "pending")
+    return "".join(f", {counts[status]} {status}" for status in problems if counts[status])
 
 
 def _name_waiting(memory: Blocking) -> list[str]:
@@ -144,37 +143,41 @@ def _name_waiting(memory: Blocking) -> list[str]:
     return ["Facts are extracted bit by bit. All at once: memorist jobs run --only extract"]
 
 
-def _import_lines(call: Call, memory: Blocking, file: str, *, restore: bool) -> object:
+def _import_lines(
+    call: Call, progress: Progress, memory: Blocking, file: str, *, restore: bool
+) -> object:
     """Import an export, or a file of messages.
 
     A line that cannot be read stops the import; the lines before it are stored.
     """
     outcomes: list[Outcome] = []
     read = 0
-    with open_input(file) as source:
+    with nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as source:
         names_a_scope = call.user or call.space or call.tenant
         counted: Any = call.scope(memory) if names_a_scope else memory
         before = counted.stats()["memories"]
         lines = _add_ids(read_lines(source), file=file, session=call.session)
-        size = None
+        size = 0
         with suppress(OSError, ValueError):  # a pipe
-            size = os.fstat(source.fileno()).st_size or None
-        with progress("Importing", size, hidden=call.json) as advance:
+            size = os.fstat(source.fileno()).st_size
+        with progress("Importing", size or None) as advance:
             for batch in filter(None, _batches(lines)):
                 target = call.scope(memory) if batch[0].is_message else counted
                 try:
                     receipt = target.import_([line.record for line in batch], restore=restore)
                 except InvalidInput as error:
-                    raise _name_line(error, batch) from error
+                    # It names the record in the batch: name the line in the file instead.
+                    named = re.fullmatch(r"(?s)Record (\d+): (.*)", str(error))
+                    if named is None:
+                        raise
+                    number = batch[int(named[1]) - 1].number
+                    raise InvalidInput(f"Line {number}: {named[2]}") from error
                 outcomes += receipt.outcomes
                 read += len(batch)
                 advance(batch[-1].read)
         new = counted.stats()["memories"] - before
     counts = Counter(outcome.status for outcome in outcomes)
-    text = f"{read} records read, {new} new memories"
-    for status in ("refused", "conflict", "pending"):
-        if counts[status]:
-            text += f", {counts[status]} {status}"
+    text = f"{read} records read, {new} new memories{_name_problems(counts)}"
     values = {"records": read, "new_memories": new, "outcomes": counts}
     refused = [outcome for outcome in outcomes if outcome.status in ("refused", "conflict")]
     notes = [f"{outcome.status}: {outcome.reason}" for outcome in refused[:10]]
@@ -198,16 +201,15 @@ def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
     yield batch
 
 
-def _name_line(error: InvalidInput, batch: list[Line]) -> InvalidInput:
-    """Return an error that names the line in the file instead of the record in the batch."""
-    named = re.fullmatch(r"(?s)Record (\d+): (.*)", str(error))
-    if named is None:
-        return error
-    return InvalidInput(f"Line {batch[int(named[1]) - 1].number}: {named[2]}")
-
-
 @command("export")
-def export(call: Call, memory: Blocking, file: str | None = None, *, all: bool = False) -> object:
+def export(
+    call: Call,
+    progress: Progress,
+    memory: Blocking,
+    file: str | None = None,
+    *,
+    all: bool = False,
+) -> object:
     """Export everything of a user, one JSON object per line, as `import` reads it.
 
     Without --space that is every space, with checkpoints, API keys, spooled writes and lines of the
@@ -228,7 +230,7 @@ def export(call: Call, memory: Blocking, file: str | None = None, *, all: bool =
     records = 0  # without the header, which comes first
     with (
         open_output(file) as target,
-        progress("Exporting", None, hidden=call.json or file is None) as advance,
+        progress("Exporting", hidden=call.json or file is None) as advance,
     ):
         for records, record in enumerate(exported):
             print(json.dumps(record, ensure_ascii=file is None), file=target)
@@ -236,22 +238,6 @@ def export(call: Call, memory: Blocking, file: str | None = None, *, all: bool =
     if file is None or file == "-":
         return None
     return {"records": records, "file": file}, f"{records} records in {file}"
-
-
-@contextmanager
-def open_input(path: str) -> Iterator[IO[bytes]]:
-    """Open a file for reading; `-` is stdin. Raises NotFound, InvalidInput."""
-    if path == "-":
-        yield sys.stdin.buffer
-        return
-    try:
-        file = open(path, "rb")  # noqa: SIM115 - closed below; errors of the block pass through
-    except FileNotFoundError as error:
-        raise NotFound(f"No such file: {path!r}") from error
-    except OSError as error:
-        raise InvalidInput(f"{path!r} cannot be read: {error.strerror}") from error
-    with file:
-        yield file
 
 
 def read_lines(file: IO[bytes]) -> Iterator[Line]:
@@ -292,7 +278,7 @@ def _add_ids(lines: Iterable[Line], *, file: str, session: str | None) -> Iterat
         yield line
 
 
-def _digest(record: dict[str, Any], repetition: int = 0) -> str:
+def _digest(record: Json, repetition: int = 0) -> str:
     rest = {name: value for name, value in record.items() if name != "id"}
     text = f"{repetition}:{json.dumps(rest, sort_keys=True)}"
     return hashlib.sha256(text.encode()).hexdigest()
@@ -305,9 +291,94 @@ def open_output(path: str | None) -> Iterator[IO[str]]:
         yield sys.stdout
         return
     target = Path(path)
-    if target.exists() and not target.is_file():  # a device or a pipe is not replaced
-        with open(target, "w", encoding="utf-8") as file:
-            yield file
-        return
-    with new_file(target) as draft, open(draft, "w", encoding="utf-8") as file:
+    is_special = target.exists() and not target.is_file()  # a device or a pipe is not replaced
+    place = nullcontext(target) if is_special else new_file(target)
+    with place as draft, open(draft, "w", encoding="utf-8") as file:
         yield file
+
+
+@command("privacy status")
+def privacy_status(mine: BlockingScope) -> object:
+    """Show whether memory is on, in a space or in a --session.
+
+    Example: memorist privacy status --session chat-7
+    """
+    reason = mine.privacy.disabled_reason()
+    settings = asdict(mine.privacy.settings())
+    return {**settings, "on": not reason, "reason": reason}, reason or "memory is on"
+
+
+@command("privacy set")
+def privacy_set(
+    call: Call,
+    state: Literal["on", "off"] | None = None,
+    *,
+    incognito_default: bool | None = None,
+    sharing: bool | None = None,
+) -> object:
+    """Change the privacy settings of a space.
+
+    While memory is off you can still read, edit, forget and save explicitly.
+
+    Args:
+        state: <[on|off]> Memory on or off.
+        incognito_default: Start sessions incognito.
+        sharing: Let your other spaces recall what is tagged share:SPACE.
+
+    Example: memorist privacy set off
+    """
+    if (state, incognito_default, sharing) == (None, None, None):
+        raise typer.BadParameter("Nothing to set: pass on, off, --incognito-default or --sharing")
+    with call.mine() as mine:
+        mine.privacy.set(
+            memory_enabled=None if state is None else state == "on",
+            incognito_default=incognito_default,
+            sharing=sharing,
+            actor=mine.scope.user,
+        )
+        return privacy_status(mine)
+
+
+@command("privacy incognito")
+def incognito(call: Call, action: Literal["start", "end"]) -> object:
+    """Start or end incognito mode of a --session: nothing is stored or recalled in it.
+
+    Args:
+        action: <start|end>
+
+    Example: memorist privacy incognito start --session chat-7
+    """
+    if call.session is None:
+        raise typer.BadParameter("Missing --session NAME")
+    with call.mine() as mine:
+        privacy = mine.privacy
+        privacy.start_incognito() if action == "start" else privacy.end_incognito()
+        return privacy_status(mine)
+
+
+@command("privacy erase")
+def erase(call: Call, memory: Blocking, *, yes: bool = False) -> object:
+    """Erase everything of a user for good.
+
+    That is every space, API key, checkpoint, spooled write and line of the journal. It asks for
+    confirmation; without a terminal it needs --yes. Backups and exports are files of yours: delete
+    them yourself.
+
+    Args:
+        yes: Do not ask.
+
+    Example: memorist privacy erase --user ana
+    """
+    scope = call.scope(memory).scope
+    spaces = len(memory.scopes(user=scope.user, tenant=scope.tenant))
+    if not yes:
+        if call.json or not sys.stdin.isatty():
+            raise InvalidInput(
+                f"Nothing was erased of {scope.user!r} (spaces: {spaces}), because there is no "
+                "terminal to confirm it. Pass --yes"
+            )
+        question = f"Erase everything of {scope.user!r} for good (spaces: {spaces})?"
+        typer.confirm(question, abort=True, err=True)
+    done = memory.erase_user(scope.user, tenant=scope.tenant)
+    text = f"erased  memories: {done.memories}, spaces: {len(done.spaces)}, keys: {done.keys}"
+    return done, text

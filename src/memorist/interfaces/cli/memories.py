@@ -30,13 +30,13 @@ HITS = 2  # shown for each question of the demo
 
 
 @command("demo")
-def demo(call: Call) -> object:
+def demo(progress: output.Progress) -> object:
     """Store a sample conversation and answer questions about it. Leaves nothing behind."""
     script = json.loads(DEMO.read_text("utf-8"))
     sessions = script["sessions"]
     with (
         tempfile.TemporaryDirectory() as folder,
-        output.progress("Listening", len(sessions), hidden=call.json) as advance,
+        progress("Listening", len(sessions)) as advance,
         memorist.open(":memory:", state_dir=folder, **script["settings"]) as memory,
     ):
         mine = memory.scope(user="demo")
@@ -133,17 +133,7 @@ def recall(
         for answer in answers:
             output.answer(answer, explain=explain)
         return None
-    where = _filter(
-        call,
-        kind,
-        category,
-        tag,
-        None,
-        speaker,
-        after,
-        before,
-        metadata=metadata,
-    )
+    where = _filter(call, kind, category, tag, metadata, speaker, after, before)
     found = mine.recall(
         question, where=where, as_of=as_of, profile=profile, rerank=rerank, **limits
     )
@@ -188,16 +178,7 @@ def list_(
     Example: memorist list --tag home --limit 20
     """
     where = _filter(
-        call,
-        kind,
-        category,
-        tag,
-        state,
-        speaker,
-        after,
-        before,
-        pinned,
-        metadata,
+        call, kind, category, tag, metadata, speaker, after, before, state=state, pinned=pinned
     )
     page = mine.list(where, limit=limit, cursor=cursor)
     memories = list(page.memories)
@@ -222,26 +203,27 @@ def list_(
 
 def _filter(
     call: Call,
-    kinds: Any,
-    categories: Words,
-    tags: Words,
-    states: Any,
+    kind: Any,
+    category: Words,
+    tag: Words,
+    metadata: Words,
     speaker: str | None,
     after: str | None,
     before: str | None,
+    *,
+    state: Any = None,
     pinned: bool | None = None,
-    metadata: Words = None,
 ) -> Filter:
-    for values, known in ((kinds, KINDS), (states, STATES)):
+    for values, known in ((kind, KINDS), (state, STATES)):
         for value in values or ():
             if value not in known:
                 raise typer.BadParameter(f"{value!r} is not one of {', '.join(known)}.")
     moment = load("ingest.validation").moment
     return Filter(
-        kinds=tuple(kinds or ()),
-        categories=tuple(categories or ()),
-        tags=tuple(tags or ()),
-        states=tuple(states or ("active",)),
+        kinds=tuple(kind or ()),
+        categories=tuple(category or ()),
+        tags=tuple(tag or ()),
+        states=tuple(state or ("active",)),
         speaker=speaker,
         pinned=pinned,
         labels=Labels(session=call.session),
@@ -363,17 +345,17 @@ def forget(
     if keep_days and not dry_run:
         text += f"  `memorist restore` can bring it back for {keep_days:g} days"
     notes = []
-    if found.derived and not call.json:
+    if found.derived:
         notes.append(f"{len(found.derived)} more derived only from this.")
-    if found.flagged and not call.json:
+    if found.flagged:
         notes.append(f"{len(found.flagged)} more kept, but without one of their sources.")
-    if found.sources and not call.json:
+    if found.sources:
         named = ", ".join(found.sources)
         notes.append(f"It is still said, among other things, in {named}: forget that too?")
-    if found.copies and not call.json:
+    if found.copies:
         named = ", ".join(found.copies)
         notes.append(f"The same words stay in {named}: forget that too?")
-    return {**asdict(found), "keep_days": keep_days}, text, notes
+    return {**asdict(found), "keep_days": keep_days}, text, [] if call.json else notes
 
 
 @command("undo")

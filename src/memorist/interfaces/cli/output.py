@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 from rich.console import Console, Group, RenderableType
-from rich.progress import Progress
+from rich.progress import Progress as ProgressBars
 from rich.table import Table
 from rich.text import Text
 
@@ -51,6 +51,12 @@ def draw(*things: RenderableType) -> None:
 def line(text: str | Text) -> None:
     """Print one line to stdout without wrapping it, so that other programs can parse it."""
     screen().print(text, soft_wrap=True)
+
+
+def block(text: str) -> None:
+    """Print a text that is stored, line by line."""
+    for each in text.splitlines():
+        line(plain(each))
 
 
 def note(text: str) -> None:
@@ -119,14 +125,14 @@ def result(returned: Any, *, json: bool, empty: str | None = None) -> None:
         raise typer.Exit(answer.exit_code)
 
 
+Progress = Callable[..., AbstractContextManager[Callable[..., None]]]
+
+
 @contextmanager
 def progress(
-    title: str,
-    total: int | None,
-    *,
-    hidden: bool = False,
+    title: str, total: int | None = None, *, hidden: bool
 ) -> Iterator[Callable[..., None]]:
-    """Show a progress bar on stderr, if that is a terminal.
+    """Show a progress bar on stderr, if that is a terminal. Commands get it as `progress`.
 
     Yields a function to call with the number of steps done, and optionally with a new total.
     """
@@ -134,7 +140,7 @@ def progress(
     if hidden or not console.is_terminal:
         yield lambda done, of=None: None
         return
-    with Progress(console=console, transient=True) as bars:
+    with ProgressBars(console=console, transient=True) as bars:
         task = bars.add_task(title, total=total)
         yield lambda done, of=total: bars.update(task, completed=done, total=of)
 
@@ -209,11 +215,7 @@ def pairs(values: Mapping[str, Any]) -> Table:
 
 def _format(value: Any) -> str:
     if isinstance(value, Mapping):
-        known = []
-        for name, each in value.items():
-            if each is not None:
-                known.append(f"{name} {_format(each)}")
-        return ", ".join(known) or "none"
+        value = [f"{name} {_format(each)}" for name, each in value.items() if each is not None]
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_format, value)) or "none"
     if isinstance(value, float):
@@ -261,15 +263,12 @@ def answer(recall: Recall, *, explain: bool, texts: Mapping[str, str] | None = N
 def history(entries: Iterable[HistoryEntry], texts: Mapping[str, str]) -> None:
     """Print history entries, each with the text of its memory if that still exists."""
     for entry in entries:
-        meta = []
-        for name, value in entry.meta.items():
-            if name != "before":
-                meta.append(f"{name}={_format(value)}")
+        meta = entry.meta.items()
+        about = " ".join(f"{name}={_format(value)}" for name, value in meta if name != "before")
         by = f" by {plain(entry.actor)}" if entry.actor else ""
-        text = texts.get(entry.memory_id, "")
         start = f"{entry.at:%Y-%m-%d %H:%M:%S}  {entry.event:<12}{entry.memory_id}{by}"
-        line(f"{start}  {plain(' '.join(meta))}".rstrip())
-        if text:
+        line(f"{start}  {plain(about)}".rstrip())
+        if text := texts.get(entry.memory_id):
             line(Text(f"  {plain(text)}", style="dim"))
 
 
@@ -309,16 +308,13 @@ def show(result: Any) -> None:
             state = result.decided or f"waiting until {result.lapses_at:%Y-%m-%d %H:%M} UTC"
             line(f"{result.id}  {result.field}: {plain(result.value)}  {state}")
         case "Reply":
-            for text in result.say.splitlines():
-                line(plain(text))
+            block(result.say)
         case "Updates":
-            for text in result.text.splitlines():
-                line(plain(text))
+            block(result.text)
             if not result.text:
                 note(f"Nothing changed since revision {result.since}.")
         case "TurnContext":
-            for text in result.prompt().splitlines():
-                line(plain(text))
+            block(result.prompt())
             for cut in result.cut:
                 note(f"Left out: {cut.id}, {cut.reason}.")
         case "EventCount":

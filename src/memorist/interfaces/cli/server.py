@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import os
 import sys
 import threading
@@ -19,7 +18,7 @@ import memorist
 from ... import telemetry
 from ...errors import Misconfigured
 from .. import Blocking, BlockingScope, Call, load, login, plain
-from .app import Words, command, memory_id, read_text, report
+from .app import Words, command, memory_id, read_metadata, read_text, report
 from .database import announce, on_signals
 from .output import as_json, line, note
 
@@ -63,8 +62,7 @@ def serve(
         import uvicorn
 
         rest = load("interfaces.rest.app")
-        auth = load("interfaces.rest.auth")
-        protocol = load("interfaces.rest.protocol")
+        auth = load("interfaces.auth")
     except ImportError as error:
         raise Misconfigured(
             'The server is not installed. Run: pip install "memorist[server]"'
@@ -75,7 +73,7 @@ def serve(
             settings = memory.settings
             local = None
             telemetry.configure_log(settings.log, memory.ctx.observers)
-            if not keys and auth.is_loopback(host):
+            if not keys and load("interfaces.remote").is_loopback(host):
                 user = call.user or settings.user or login()
                 tenant = call.tenant or settings.tenant
                 local = auth.Caller(name="local", user=user, tenant=tenant)
@@ -89,7 +87,7 @@ def serve(
                 rest.create_app(memory, local=local),
                 host=host,
                 port=port,
-                http=protocol.DeadlineProtocol,
+                http=rest.DeadlineProtocol,
                 ws="none",
                 log_level="warning",
                 access_log=False,
@@ -225,7 +223,7 @@ def _serve(call: Call, agent: str | None, project: bool) -> None:
     gc.freeze()
     if project and not call.space:
         folder = os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd()  # as the hooks do
-        found = load("interfaces.projects").find_project(folder)
+        found = load("interfaces.hooks").find_project(folder)
         call = replace(call, space=found.space)
         if found.memory is not None:
             with call.mine() as mine:
@@ -269,7 +267,7 @@ def _run_host_hook(call: Call, when: str) -> None:
 
     def work() -> None:
         try:
-            given = sys.stdin.buffer.read(hooks.MAX_INPUT + 1)[: hooks.MAX_INPUT]
+            given = sys.stdin.buffer.read(hooks.MAX_INPUT)
             answers.append(hooks.answer(when, call, given.decode("utf-8", "replace")))
         except Exception as error:
             report(error, as_json=call.json)
@@ -285,7 +283,7 @@ def _run_host_hook(call: Call, when: str) -> None:
 
 @command("agent query")
 def query(
-    call: Call,
+    mine: BlockingScope,
     question: str,
     *,
     agent: str,
@@ -309,27 +307,17 @@ def query(
 
     Example: memorist agent query "what is left to do?" --agent planner --category tasks
     """
-    filters: dict[str, Any] = {}
-    for each in filter or ():
-        name, is_pair, value = each.partition("=")
-        if not is_pair:
-            raise typer.BadParameter(f"{each!r} is not a filter: write NAME=VALUE")
-        try:
-            filters[name] = json.loads(value)  # numbers, true and false
-        except ValueError:
-            filters[name] = value
-    with call.mine() as mine:
-        found = mine.query(
-            question,
-            agent=agent,
-            categories=category,
-            filters=filters,
-            top_k=top_k,
-            return_="full" if full else "bullets",
-            budget_tokens=budget,
-            threshold=threshold,
-            since=since,
-        )
+    found = mine.query(
+        question,
+        agent=agent,
+        categories=category,
+        filters=read_metadata(filter),
+        top_k=top_k,
+        return_="full" if full else "bullets",
+        budget_tokens=budget,
+        threshold=threshold,
+        since=since,
+    )
     if full:
         as_json(found)
         return None

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -21,8 +20,8 @@ from ... import aio
 from ...client import Client
 from ...retrieve import render
 from ...scoped import ScopedClient
-from ...types import NO_ANSWER, Filter, Memory
-from ..rest.auth import Caller
+from ...types import Memory
+from ..auth import Caller
 
 Request = ServerRequestContext[Any, Any]
 MAX_MEMORIES = 50  # in one result
@@ -94,51 +93,18 @@ class ToolCall:
         name = self.caller.agent or (params.client_info.name if params else "")
         return " ".join(name.split())[:MAX_NAME] or "mcp"
 
-    async def query(
-        self,
-        query: str,
-        categories: list[str] | None,
-        limit: int,
-        budget: int,
-        min_confidence: float | None,
-    ) -> str:
-        """Search memory; for an agent, what its allowlist names."""
-        scope = self.scope()
-        if self.agent is None:
-            where = Filter(categories=tuple(categories or ()))
-            recall = await scope.recall(
-                query, limit=limit, budget=budget, where=where, min_confidence=min_confidence
-            )
-            lines = list(map(memory_line, recall.memories))
-            lines += [NO_ANSWER] if recall.is_unanswered else []
-            return "\n".join([*lines, *_notes(recall.confidence, recall.legs)])
-        rows = await scope.query(
-            query,
-            agent=self.agent,
-            categories=categories,
-            top_k=limit,
-            budget_tokens=budget,
-            return_="full",
-        )
-        lines = []
-        for row in rows:
-            text = f"{row['text']}: {row['steps_text']}" if row["steps_text"] else row["text"]
-            facts = [row["category"], row["created_at"][:10]]
-            lines.append(_line(row["id"], facts, row["told_by"], text))
-        return "\n".join(lines) or await scope.privacy.disabled_reason() or NO_ANSWER
-
     async def load_context(self, message: str, budget: int, session: str | None = None) -> str:
         """Return what to read before a message is answered."""
         scope = self.scope(session=session)
         found = await scope.context(message, agent=self.agent, budget=budget)
         lines = [found.prompt()] if found.prompt() else []
-        lines += _notes(found.confidence, found.legs)
+        lines += notes(found.confidence, found.legs)
         if found.cut:
             lines.append(f"{len(found.cut)} memories did not fit into the budget.")
         return "\n".join(lines)
 
 
-def _notes(confidence: float | None, legs: Mapping[str, str]) -> list[str]:
+def notes(confidence: float | None, legs: Mapping[str, str]) -> list[str]:
     """Return the confidence of an answer, and what is missing from it, as lines."""
     lines = []
     if confidence is not None:
@@ -171,18 +137,16 @@ def can_elicit() -> bool:
 
 def memory_line(memory: Memory) -> str:
     """Return a memory as a line for a model: its id, category, day, and text with its speaker."""
-    facts = [memory.category or memory.kind, _day(memory.occurred_at or memory.created_at)]
+    day = (memory.occurred_at or memory.created_at).date().isoformat()
+    facts = [memory.category or memory.kind, day]
     if memory.state != "active":
         facts.append(memory.state)
     if memory.pinned:
         facts.append("pinned")
-    return _line(memory.id, facts, render.credit(memory), render.concise(memory))
+    return format_line(memory.id, facts, render.credit(memory), render.concise(memory))
 
 
-def _line(id: str, facts: Sequence[str], who: str, text: str) -> str:
+def format_line(id: str, facts: Sequence[str], who: str, text: str) -> str:
+    """Return a line for a model. Nothing in it can be taken for another part of it."""
     label = render.safe(", ".join(facts)).translate(render.IN_NAMES)
     return f"- {id} [{label}] {render.prefix(who, text)}"
-
-
-def _day(at: datetime) -> str:
-    return at.date().isoformat()

@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field
 
 from ...errors import InvalidInput, NotFound
 from ...retrieve import render
-from ...types import Filter
+from ...types import NO_ANSWER, Filter
 from .. import split_doc
-from .request import MAX_MEMORIES, authorize, can_elicit, memory_line
+from .request import MAX_MEMORIES, authorize, can_elicit, format_line, memory_line, notes
 
 Run = TypeVar("Run", bound=Callable[..., Any])
 
@@ -70,21 +70,6 @@ def tool(
     return add
 
 
-def shorten_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON schema without titles, and without null where an argument may be left out."""
-    short: dict[str, Any] = {}
-    for name, value in schema.items():
-        if isinstance(value, dict):
-            short[name] = shorten_schema(value)
-        elif name != "title":
-            short[name] = value
-    kinds = [each for each in short.get("anyOf", ()) if each != {"type": "null"}]
-    if len(kinds) != 1:
-        return short
-    del short["anyOf"], short["default"]
-    return {**kinds[0], **short}
-
-
 @tool("Search memory", read_only=True)
 async def memory_query(
     query: str,
@@ -104,7 +89,29 @@ async def memory_query(
         min_confidence: 0 returns everything that matches.
     """
     call = await authorize("ask")
-    return await call.query(query, categories, limit, budget, min_confidence)
+    scope = call.scope()
+    if call.agent is None:
+        where = Filter(categories=tuple(categories or ()))
+        recall = await scope.recall(
+            query, limit=limit, budget=budget, where=where, min_confidence=min_confidence
+        )
+        lines = list(map(memory_line, recall.memories))
+        lines += [NO_ANSWER] if recall.is_unanswered else []
+        return "\n".join([*lines, *notes(recall.confidence, recall.legs)])
+    rows = await scope.query(  # what the allowlist of the agent names
+        query,
+        agent=call.agent,
+        categories=categories,
+        top_k=limit,
+        budget_tokens=budget,
+        return_="full",
+    )
+    lines = []
+    for row in rows:
+        text = f"{row['text']}: {row['steps_text']}" if row["steps_text"] else row["text"]
+        facts = [row["category"], row["created_at"][:10]]
+        lines.append(format_line(row["id"], facts, row["told_by"], text))
+    return "\n".join(lines) or await scope.privacy.disabled_reason() or NO_ANSWER
 
 
 @tool("Load context", read_only=True)

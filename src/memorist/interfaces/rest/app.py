@@ -6,16 +6,12 @@ result. The others are written by hand.
 
 from __future__ import annotations
 
-import base64
-import hashlib
+import asyncio
 import inspect
 import re
-import sys
-import tomllib
 from collections.abc import Iterator
 from dataclasses import asdict
 from inspect import Parameter
-from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
@@ -23,36 +19,51 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from pydantic import BeforeValidator, create_model
 from starlette.exceptions import HTTPException
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from ... import __version__
 from ...client import Client
-from ...errors import MemoristError, NotFound, RevisionConflict
+from ...errors import MemoristError, RevisionConflict
 from ...manage.chat_list import Reply
-from ...manage.checkpoints import Checkpoints
-from ...manage.privacy import Consent, Privacy
-from ...scoped import ScopedClient
-from ...storage import Event, HistoryEntry
+from ...settings import Settings
+from ...storage import Event
+from ...storage.accounts import RIGHTS
 from ...storage.documents import SavedCheckpoint
 from ...storage.proposals import Proposal
-from ...types import Filter, Memory, Receipt
-from .. import VERBS, Verb, metrics, read_verbs
+from ...types import Memory, Receipt
+from .. import Json, Verb, list_routes, metrics, transfer
+from ..auth import (
+    LABELS,
+    MCP,
+    WELL_KNOWN,
+    Authenticator,
+    Caller,
+    ClientAccess,
+    RateLimiter,
+    Requires,
+)
 from ..mcp import build_http_server, serve_http
+from ..remote import GROUPS
 from ..web import pages
-from . import agents, bodies, dialects, mem0, oauth, uploads, users
-from .auth import LABELS, Authenticator, Caller, ClientAccess, RateLimiter, Requires
-from .bodies import Id, Name, ScopeParams
-from .request import (
+from . import (
     AuthenticatedRoute,
     Owner,
     Reader,
     RequestMiddleware,
+    Responses,
     Writer,
     answer_error,
+    bodies,
     declare,
     describe,
+    dialects,
+    mem0,
     problem,
+    verbs,
 )
+from .bodies import Id, Name, ScopeParams
 
+HEAD_SECONDS = 10  # from the first byte of a request, or from connecting, to its last header
 _NO_TELEMETRY: Any = dict.fromkeys(
     "tracing metrics logs operation_spans auto_configure".split(), False
 )
@@ -62,25 +73,17 @@ _DESCRIPTION = (
     "the header `X-Memorist-User`, or in `user`. Errors are `application/problem+json`. Requests that "
     "change something accept an `Idempotency-Key`: repeated within a day, they are done once."
 )
+discovery = APIRouter()
 memories = APIRouter(route_class=AuthenticatedRoute)
-ROUTERS = (memories, uploads.routes, users.routes, metrics.routes, dialects.routes, mem0.routes)
-OWNERS: dict[str, Any] = {
-    "": ScopedClient,
-    "consent": Consent,
-    "checkpoints": Checkpoints,
-    "privacy": Privacy,
-    "agents": agents,
-    "rest": sys.modules[__name__],  # functions below, which take the scope first
-}
+ROUTERS = (memories, transfer.routes, metrics.routes, dialects.routes, mem0.routes)
+OWNERS: dict[str, Any] = {**GROUPS, "rest": verbs}
 SHOWN: dict[Any, Any] = {  # response models of results that are returned in another form
     type(None): None,
-    Response: dict[str, Any],
+    Response: Json,
     Proposal: bodies.Decision,
-    list[Event]: list[Annotated[dict[str, Any], BeforeValidator(asdict)]],
+    list[Event]: list[Annotated[Json, BeforeValidator(asdict)]],
 }
-NOTHING_NEW: dict[int | str, dict[str, Any]] = {
-    200: {"model": Receipt, "description": "Nothing new was created"}
-}
+NOTHING_NEW: Responses = {200: {"model": Receipt, "description": "Nothing new was created"}}
 _ETAG = re.compile(r'"(\d{1,18})"')
 
 
@@ -115,16 +118,12 @@ def add(verb: Verb) -> None:
         owner = getattr(target, group, target)
         answer = await function(owner, **values)
         if group == "privacy":
-            answer = await privacy_status(target)
+            answer = await verbs.privacy_status(target)
         if isinstance(answer, Receipt) and not answer.count("created"):
             response.status_code = 200
         return with_etag(response, answer) if isinstance(answer, Memory) else answer
 
-    parameters = []
-    for each, annotation in _endpoint_parameters(verb, name, method, path).items():
-        parameter = Parameter(each, Parameter.KEYWORD_ONLY, annotation=annotation)
-        parameters.append(parameter)
-    endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    endpoint.__signature__ = describe_endpoint(verb, name)  # type: ignore[attr-defined]
     memories.add_api_route(
         path,
         endpoint,
@@ -137,11 +136,12 @@ def add(verb: Verb) -> None:
     )
 
 
-def _endpoint_parameters(verb: Verb, name: str, method: str, path: str) -> dict[str, Any]:
-    """Return the parameters of an endpoint with their types.
+def describe_endpoint(verb: Verb, name: str) -> inspect.Signature:
+    """Return the signature of an endpoint, for FastAPI.
 
     A body names the space itself, unless the path names something in it.
     """
+    method, path = verb.route.split()
     right = verb.right or ("read" if method == "GET" else "write")
     parameters: dict[str, Any] = {
         "response": Response,
@@ -162,93 +162,25 @@ def _endpoint_parameters(verb: Verb, name: str, method: str, path: str) -> dict[
     has_body = method in ("POST", "PUT") and bool(fields or model)
     names_space = has_body and "{" not in path
     if has_body:
-        base: type[bodies.Body] = bodies.SpaceBody if names_space else bodies.Body
+        base = bodies.SpaceBody if names_space else bodies.Body
         if verb.has_labels:
             base = bodies.LabeledBody
         about = verb.body_help or verb.help
-        if model is None:
-            model = create_model(title, __base__=base, __doc__=about, **fields)
-        parameters["body"] = model
+        parameters["body"] = model or create_model(title, __base__=base, __doc__=about, **fields)
         fields = {}
     if not (verb.whole_client or names_space):
         query = create_model(title, __base__=bodies.ScopeQuery, **fields)
         parameters["query"] = Annotated[query, Query()]
-    return parameters
+    named = []
+    for each, annotation in parameters.items():
+        named.append(Parameter(each, Parameter.KEYWORD_ONLY, annotation=annotation))
+    return inspect.Signature(named)
 
 
 def with_etag(response: Response, memory: Memory) -> Memory:
     """Set the revision of a memory as its ETag, for `If-Match`."""
     response.headers["ETag"] = f'"{memory.revision}"'
     return memory
-
-
-async def summary(mine: ScopedClient) -> bodies.SpaceSummary:
-    """Summarize a space as readable text."""
-    return bodies.SpaceSummary(
-        space=mine.scope.space,
-        summary=await mine.overview(),
-        counts=await mine.stats(),
-    )
-
-
-async def list_entries(
-    mine: ScopedClient,
-    *,
-    kind: str | None,
-    state: str,
-    category: str | None,
-    tag: str | None,
-    limit: int,
-    cursor: str | None,
-    pinned: bool | None,
-    manually_saved: bool | None,
-) -> bodies.MemoryPage:
-    """List memories, newest first. Pass `cursor` to get the next page of the same list."""
-    where = Filter(
-        kinds=() if kind is None else (kind,),
-        states=(state,),
-        categories=() if category is None else (category,),
-        tags=() if tag is None else (tag,),
-        pinned=pinned,
-        manually_saved=manually_saved,
-    )
-    return await list_where(mine, where=where, limit=limit, cursor=cursor)
-
-
-async def list_where(
-    mine: ScopedClient, *, where: Filter | None, limit: int, cursor: str | None
-) -> bodies.MemoryPage:
-    """List the memories that a filter matches, newest first, with `cursor` for the next page."""
-    # A cursor is only valid for the list it came from.
-    digest = hashlib.sha256(f"{mine.scope}{where}".encode()).hexdigest()[:16]
-    start = None
-    if cursor is not None:
-        try:
-            start, _, bound = base64.urlsafe_b64decode(cursor).decode().partition(".")
-        except ValueError:
-            bound = ""
-        if bound != digest:
-            raise NotFound(
-                "Unknown cursor: pass the one of the previous page, with the same filters"
-            )
-    page = await mine.list(where, limit=limit, cursor=start)
-    following = None
-    if page.cursor:
-        following = base64.urlsafe_b64encode(f"{page.cursor}.{digest}".encode()).decode()
-    return bodies.MemoryPage(entries=list(page), cursor=following)
-
-
-async def memory_history(mine: ScopedClient, *, id: str, limit: int) -> list[HistoryEntry]:
-    """List the history of a memory, newest first. It outlives the memory."""
-    entries = await mine.history(id, limit=limit)
-    if not entries:
-        raise NotFound(f"No memory with id {id!r} in your spaces")
-    return entries
-
-
-async def load_checkpoint(mine: ScopedClient, *, thread: str) -> Response:
-    """Return the last checkpoint of a thread, as it is stored."""
-    return Response(await mine.checkpoints.load_json(thread), media_type="application/json")
 
 
 @memories.patch("/v1/memory/entries/{id}", responses=declare(404, 409, 412))
@@ -307,28 +239,14 @@ async def save_checkpoint(
     return await checkpoints.save(thread, dict(body))
 
 
-@memories.get("/v1/memory/export", **users.AS_LINES)
+@memories.get("/v1/memory/export", **transfer.AS_LINES)
 async def export(access: Reader, query: ScopeParams) -> StreamingResponse:
     """Export everything in a space as JSON lines, which `import` reads."""
-    return users.to_lines(access.scope(query).export())
+    return transfer.to_lines(access.scope(query).export())
 
 
-async def privacy_status(mine: ScopedClient) -> bodies.PrivacyStatus:
-    """Return the privacy settings of a space or session."""
-    reason = await mine.privacy.disabled_reason()
-    settings = asdict(await mine.privacy.settings())
-    return bodies.PrivacyStatus(space=mine.scope.space, **settings, on=not reason, reason=reason)
-
-
-async def withdraw(mine: ScopedClient, *, field: str, actor: str) -> bodies.Withdrawal:
-    """Erase a field about the user, its proposals and all its previous values."""
-    erased = await mine.consent.withdraw(field, actor=actor)
-    return bodies.Withdrawal(field=field, values=erased)
-
-
-_table = tomllib.loads(Path(__file__).with_name("routes.toml").read_text("utf-8"))
-for _verb in (*VERBS, *read_verbs(_table)):
-    if _verb.route:
+for _verb in list_routes():
+    if not _verb.by_hand:
         add(_verb)
 
 
@@ -354,8 +272,7 @@ def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:
     app.state.rate_limiter = RateLimiter(engine.settings.rate_limit)
     app.state.metrics = metrics.Metrics(engine)
     pages.mount(app)
-    app.include_router(oauth.routes)
-    for router in ROUTERS:
+    for router in (discovery, *ROUTERS):
         app.include_router(router)
     for kind in (MemoristError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, answer_error)
@@ -367,6 +284,26 @@ def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:
     )
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     return app
+
+
+@discovery.get(WELL_KNOWN, include_in_schema=False)
+@discovery.get(WELL_KNOWN + MCP, include_in_schema=False)
+async def describe_resource(request: Request) -> Json:
+    """Tell OAuth clients who issues the tokens for this server, or its MCP endpoint (RFC 9728).
+
+    Hosts of remote MCP servers read it to log a person in.
+    """
+    settings: Settings = request.app.state.engine.settings
+    if settings.jwt_jwks is None:
+        raise HTTPException(404, "This server accepts API keys, and no tokens of an issuer")
+    address = str(request.base_url).rstrip("/")
+    return {
+        "resource": address + request.url.path.removeprefix(WELL_KNOWN),
+        "resource_name": "Memorist",
+        "authorization_servers": [settings.jwt_issuer],
+        "scopes_supported": list(RIGHTS),
+        "bearer_methods_supported": ["header"],
+    }
 
 
 def _method_not_allowed(request: Request, error: Exception) -> Response:
@@ -387,3 +324,35 @@ def routes() -> Iterator[AuthenticatedRoute]:
         for route in router.routes:
             if isinstance(route, AuthenticatedRoute):
                 yield route
+
+
+_Base: Any = AutoHTTPProtocol  # of the parser that is installed
+
+
+class DeadlineProtocol(_Base):  # type: ignore[misc]
+    """Closes a connection that does not send a whole request line and all headers in time."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._await_head()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        self._stop()
+
+    def _await_head(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _stop(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

@@ -6,7 +6,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import Path, Query
+from fastapi import Query
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -20,7 +20,8 @@ from pydantic import (
 from ... import dialects
 from ...manage.privacy import FIELDS
 from ...text import clock
-from ...types import Filter, Hit, Labels, Memory, frozen
+from ...types import Filter, Hit, Kind, Labels, Memory, Node, State, frozen
+from .. import Json
 
 # In JSON, 3.0 is an integer.
 whole = BeforeValidator(
@@ -40,16 +41,12 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_N
 OptionalName = Name | None
 Text = Annotated[str, StringConstraints(min_length=1, pattern=_VISIBLE)]
 Word = Annotated[str, StringConstraints(max_length=200, pattern=_WORD)]
-Id = Annotated[str, Path(pattern=_ID)]
-IdText = Annotated[str, StringConstraints(pattern=_ID)]
+Id = Annotated[str, StringConstraints(pattern=_ID)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1000), whole]
 Tokens = Annotated[int, Field(ge=1, le=1_000_000), whole]
 Revision = Annotated[int, Field(ge=0, lt=2**31), whole]
-Metadata = dict[str, Any]
-KindName = Literal["episodic", "semantic", "procedural", "working", "insight"]
 RoleName = Literal["user", "human", "assistant", "ai", "system", "developer", "tool", "function"]
-StateName = Literal["active", "compressed", "archived", "superseded", "soft_deleted"]
 _TIME = {"type": "string", "format": "date-time", "maxLength": 40}
 _DATE = {**_TIME, "format": "date"}
 parsed_time = BeforeValidator(
@@ -95,9 +92,9 @@ class LabeledBody(SpaceBody):
 class FilterBody(Body):
     """Selects memories. Unset fields do not restrict."""
 
-    ids: list[IdText] = []
-    kinds: list[KindName] = []
-    states: list[StateName] = ["active"]
+    ids: list[Id] = []
+    kinds: list[Kind] = []
+    states: list[State] = ["active"]
     categories: list[Word] = []
     tags: list[Word] = []
     subjects: list[Word] = []
@@ -114,7 +111,7 @@ class FilterBody(Body):
     speaker: Word | None = None
     session: Word | None = None
     thread: Word | None = None
-    metadata: Metadata = {}
+    metadata: Json = {}
     all_of: list[FilterBody] = []
     any_of: list[FilterBody] = []
     none_of: list[FilterBody] = []
@@ -138,7 +135,7 @@ class MessageBody(BaseModel, extra="allow", strict=True):
     Text parts are stored. Tool calls and system prompts are skipped, and further fields ignored.
     """
 
-    content: str | list[str | dict[str, Any]] | dict[str, Any] | None = None
+    content: str | list[str | Json] | Json | None = None
     id: OptionalName = None
     role: RoleName = "user"
     name: OptionalName = None
@@ -157,7 +154,7 @@ class EditBody(Body, json_schema_extra={"minProperties": 1}):
     category: Word | None = None
     tags: list[Word] | None = None
     importance: Share | None = None
-    metadata: Metadata | None = None
+    metadata: Json | None = None
     expires_at: Moment | Literal["never"] | None = None
     valid_from: Moment | None = None
     valid_to: Moment | Literal["never"] | None = None
@@ -208,7 +205,7 @@ class QueryBody(Body, validate_by_name=True, validate_by_alias=True):
 class UndoOperationBody(Body):
     """An operation of the history to undo."""
 
-    operation: IdText
+    operation: Id
     space: OptionalName = None
     user: OptionalName = None  # for keys that act for many users
     dry_run: bool = False
@@ -232,16 +229,16 @@ class SayBody(LabeledBody):
     """A chat command."""
 
     text: Annotated[str, StringConstraints(max_length=10_000)]
-    about: list[IdText] = []
+    about: list[Id] = []
 
 
 class CheckpointBody(BaseModel, extra="allow", strict=True):
     """The state of a thread, with any further JSON."""
 
-    graph_state: dict[str, Any] = {}
-    memory_context: dict[str, Any] = {}
+    graph_state: Json = {}
+    memory_context: Json = {}
     conversation_history: list[Any] = []
-    agent_states: dict[str, Any] = {}
+    agent_states: Json = {}
 
 
 class MemoryPage(BaseModel):
@@ -256,7 +253,7 @@ class SpaceSummary(BaseModel):
 
     space: str
     summary: str
-    counts: dict[str, Any]
+    counts: Json
 
 
 class UndoResult(BaseModel):
@@ -365,22 +362,22 @@ KINDS: dict[str, Any] = {
     "days": Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)],
     "revision": Revision,
     "flag": bool,
-    "node": Literal["hotpath", "context", "episodic", "worker"],
+    "node": Node,
     "field": Literal[FIELDS],
     "topic": Text,
     "entry": Annotated[Text, Field(alias="text")],
     "messages": Annotated[list[Message], Field(alias="messages", min_length=1, max_length=1000)],
-    "records": Annotated[list[dict[str, Any]], Field(max_length=10_000)],
+    "records": Annotated[list[Json], Field(max_length=10_000)],
     "words": list[Word],
     "share": Share,
     "moment": Moment,
     "where": Where,
-    "metadata": Metadata,
-    "state": StateName,
+    "metadata": Json,
+    "state": State,
     "cursor": Annotated[str, Field(max_length=100)],
-    "ids": Annotated[list[IdText], Field(max_length=1000)],
+    "ids": Annotated[list[Id], Field(max_length=1000)],
     "reply": Annotated[str, StringConstraints(max_length=100_000)],
-    "memory_kind": KindName,
+    "memory_kind": Kind,
     "policy": Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(dialects.POLICIES)})],
     "profile": Annotated[
         str, WithJsonSchema({"type": "string", "enum": sorted(dialects.PROFILES)})

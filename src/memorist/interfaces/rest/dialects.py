@@ -9,9 +9,8 @@ from fastapi import APIRouter, Depends, Query
 from ...dialects.clanker import Clanker
 from ...errors import NotAllowed
 from ...types import GUILD
-from . import bodies
-from .auth import ClientAccess
-from .request import Admin, AuthenticatedRoute, Reader
+from ..auth import ClientAccess
+from . import Admin, AuthenticatedRoute, Reader, bodies
 
 routes = APIRouter(route_class=AuthenticatedRoute)
 

@@ -11,6 +11,7 @@ import base64
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -19,22 +20,21 @@ from starlette.exceptions import HTTPException
 from ...errors import InvalidInput, NotFound
 from ...scoped import ScopedClient
 from ...types import STATES, Filter, Memory, Page
-from .auth import ClientAccess
+from .. import Json
+from ..auth import ClientAccess
+from . import AuthenticatedRoute, Reader, Rememberer, Writer, declare
 from .bodies import Id, Name
 from .mem0_bodies import (
     LABELS,
-    Json,
     Mem0Add,
     Mem0Batch,
     Mem0List,
     Mem0Names,
     Mem0Search,
     Mem0Update,
-    add_name,
     end_of,
     read_filter,
 )
-from .request import AuthenticatedRoute, Reader, Rememberer, Writer, declare
 
 routes = APIRouter(route_class=AuthenticatedRoute)
 _MISSING = {  # paths of Mem0 that have no counterpart here, and what is missing
@@ -52,6 +52,13 @@ def find_scope(access: ClientAccess, names: Mapping[str, str]) -> ScopedClient:
     """Return the scope that a request names."""
     labels = {label: names.get(name) for name, label in LABELS.items()}
     return access.caller.scope(access.client, names.get("user_id"), **labels)
+
+
+def find_memories(access: ClientAccess, body: Mem0List) -> tuple[ScopedClient, Filter]:
+    """Return the scope that a request names, and a filter of the memories in it."""
+    names, where = body.read()
+    mine = find_scope(access, names)
+    return mine, replace(where, labels=mine.labels, unexpired_at=mine.ctx.clock())
 
 
 def find_memory(access: ClientAccess, id: str) -> tuple[ScopedClient, str]:
@@ -111,9 +118,7 @@ async def add(access: Rememberer, body: Mem0Add) -> Json:
     names: dict[str, str] = {}
     if read_filter(body.filters or {}, names) != Filter():
         raise InvalidInput("The filters of a new memory are ids, such as user_id")
-    for name in Mem0Names.model_fields:
-        if (value := getattr(body, name)) is not None:
-            add_name(names, name, value)
+    body.add_names(names)
     mine = find_scope(access, names)
     at = None
     if body.timestamp is not None:
@@ -136,9 +141,7 @@ async def add(access: Rememberer, body: Mem0Add) -> Json:
 @routes.post("/v3/memories/search/")
 async def search(access: Reader, body: Mem0Search) -> dict[str, list[Json]]:
     """Search memories."""
-    names, where = body.read()
-    mine = find_scope(access, names)
-    where = replace(where, labels=mine.labels, unexpired_at=mine.ctx.clock())
+    mine, where = find_memories(access, body)
     answer = await mine.recall(body.query, limit=body.top_k, rerank=body.rerank, where=where)
     results = []
     for hit in answer:
@@ -157,9 +160,7 @@ async def get_all(
     page_size: Annotated[int, Query(ge=1, le=100)] = 100,
 ) -> Json:
     """List memories, newest first, page by page."""
-    names, where = body.read()
-    mine = find_scope(access, names)
-    where = replace(where, labels=mine.labels, unexpired_at=mine.ctx.clock())
+    mine, where = find_memories(access, body)
     found = await mine.list(where, limit=page_size)
     for _ in range(1, page):
         if found.cursor is None:
@@ -221,9 +222,7 @@ async def delete_batch(access: Writer, body: Mem0Batch) -> dict[str, str]:
 async def delete_all(access: Writer, names: Annotated[Mem0Names, Query()]) -> dict[str, str]:
     """Forget all memories of a user, agent, run or app."""
     found: dict[str, str] = {}
-    for name, value in names:
-        if value is not None:
-            add_name(found, name, value)
+    names.add_names(found)
     if not found:
         raise InvalidInput(f"Name at least one of {', '.join(Mem0Names.model_fields)}")
     await forget_all(find_scope(access, found))
@@ -292,15 +291,12 @@ async def entities(access: Reader) -> Json:
     }
 
 
-def _answer_missing(path: str, what: str) -> None:
+async def answer_missing(request: Request, what: str) -> Response:
     """Answer 501 at a path of Mem0 that has no counterpart here."""
-
-    async def answer(request: Request) -> Response:
-        raise HTTPException(501, f"Memorist does not have Mem0's {what}")
-
-    methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
-    routes.add_route(path, answer, methods=methods, include_in_schema=False)
+    raise HTTPException(501, f"Memorist does not have Mem0's {what}")
 
 
 for _path, _what in _MISSING.items():
-    _answer_missing(_path, _what)
+    _answer = partial(answer_missing, what=_what)
+    _methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+    routes.add_route(_path, _answer, methods=_methods, include_in_schema=False)

@@ -11,9 +11,9 @@ from pydantic import BaseModel, Field
 from ...errors import InvalidInput
 from ...ingest import validation
 from ...types import Filter, Labels
-from .bodies import Count, IdText, Name, OptionalName, Share, Text, Word, whole
+from .. import Json
+from .bodies import Count, Id, Name, OptionalName, Share, Text, Word, whole
 
-Json = dict[str, Any]
 LABELS = {"agent_id": "agent", "run_id": "run", "app_id": "channel"}
 _DEEPEST = 5  # levels of a filter
 _SUPPORTED = (
@@ -29,6 +29,12 @@ class Mem0Names(BaseModel):
     agent_id: OptionalName = None
     run_id: OptionalName = None
     app_id: OptionalName = None
+
+    def add_names(self, names: dict[str, str]) -> None:
+        """Add the ids that are given to others. Raises InvalidInput."""
+        for name in Mem0Names.model_fields:
+            if (value := getattr(self, name)) is not None:
+                add_name(names, name, value)
 
 
 class Mem0Body(BaseModel, strict=True):
@@ -103,7 +109,7 @@ class Mem0Update(BaseModel, strict=True, json_schema_extra={"minProperties": 1})
 class Mem0Item(Mem0Update):
     """A memory of a batch."""
 
-    memory_id: IdText
+    memory_id: Id
 
 
 class Mem0Batch(BaseModel, strict=True):
@@ -177,7 +183,7 @@ def _read_condition(name: str, value: Any) -> Filter:
 
 def read_times(prefix: str, bounds: Any) -> Filter:
     """Return the bounds of a time, each an operator and a time, as a filter. Raises InvalidInput."""
-    limits: dict[str, Any] = {}
+    limits: Json = {}
     for operator, text in bounds.items() if isinstance(bounds, Mapping) else [("", bounds)]:
         if operator not in ("gt", "gte", "lt", "lte"):
             raise InvalidInput("A time takes gt, gte, lt and lte")

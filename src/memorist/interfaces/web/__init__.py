@@ -30,8 +30,8 @@ from ...errors import InvalidInput, KeyRefused, MemoristError, NotAllowed
 from ...scoped import ScopedClient
 from ...types import KINDS, STATES, Filter, Page
 from .. import plain
-from ..rest.auth import Caller
-from ..rest.request import answer_error
+from ..auth import Caller
+from ..rest import answer_error
 from . import markup
 
 FOLDER = Path(__file__).parent
@@ -54,6 +54,7 @@ MAX_SESSIONS = 10_000  # the least recently used is dropped first
 SCOPE_COOKIES = ("memorist_in_space", "memorist_in_session")  # which scope the page shows
 _STATIC = {"page.css": "text/css", "page.js": "text/javascript", "mark.svg": "image/svg+xml"}
 _LOCAL_PATH = re.compile(r"/(?![/\\])[!-~]*")
+_WHOLE = re.compile("[0-9]{1,11}")
 _SHARE = re.compile(r"[01]|[01]?\.[0-9]{1,9}")
 
 Form = ImmutableMultiDict[str, str]
@@ -167,21 +168,16 @@ class PageRequest(Request):
     def number(self, name: str, maximum: int) -> int | None:
         """Parse a form field or query parameter. Raises InvalidInput."""
         given = self.value(name)
-        if not given:
-            return None
-        is_number = given.isascii() and given.isdigit() and len(given) < 12
-        if not is_number or int(given) > maximum:
+        if given and not (_WHOLE.fullmatch(given) and int(given) <= maximum):
             raise InvalidInput(f"{name} must be a whole number up to {maximum:,}")
-        return int(given)
+        return int(given) if given else None
 
     def share(self, name: str) -> float | None:
         """Parse a number from 0 to 1. Raises InvalidInput."""
         given = self.value(name)
-        if not given:
-            return None
-        if not _SHARE.fullmatch(given) or float(given) > 1:
+        if given and not (_SHARE.fullmatch(given) and float(given) <= 1):
             raise InvalidInput(f"{name} must be a number from 0 to 1")
-        return float(given)
+        return float(given) if given else None
 
     def url_with(self, **params: str | None) -> str:
         """Return the URL of this page with other query parameters."""
@@ -224,7 +220,14 @@ class PageRequest(Request):
         media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         is_upload = media_type == "multipart/form-data" and self.url.path == "/import"
         if is_upload:
-            form = await self._read_parts()
+            parts = await self.form(max_files=1, max_fields=MAX_FIELDS)
+            fields = []
+            for name, value in parts.multi_items():
+                if isinstance(value, str):
+                    fields.append((name, value))
+                else:
+                    self.upload = value  # spooled to the disk
+            form = Form(fields)
         else:
             try:
                 body = (await self.body()).decode()
@@ -237,16 +240,6 @@ class PageRequest(Request):
         if not is_form or not is_ours:
             raise NotAllowed("This form has expired. Go back, reload the page and try again")
         self.fields = form
-
-    async def _read_parts(self) -> Form:
-        """Return the fields of a form with a file, which is spooled to the disk."""
-        fields = []
-        for name, value in (await self.form(max_files=1, max_fields=MAX_FIELDS)).multi_items():
-            if isinstance(value, str):
-                fields.append((name, value))
-            else:
-                self.upload = value
-        return Form(fields)
 
     async def render(self, template: str, **values: Any) -> Response:
         """Render a page for its caller."""
@@ -375,8 +368,8 @@ async def sign_out(page: PageRequest) -> Response:
 async def set_theme(page: PageRequest) -> Response:
     """Choose light or dark colors."""
     theme = page.fields.get("theme", "")
-    theme = theme if theme in THEMES else "auto"
-    return page.redirect(page.to, seconds=THEME_SECONDS, memorist_theme=theme)
+    chosen = theme if theme in THEMES else "auto"
+    return page.redirect(page.to, seconds=THEME_SECONDS, memorist_theme=chosen)
 
 
 for _name in _STATIC:

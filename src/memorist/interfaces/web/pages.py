@@ -18,8 +18,7 @@ from ... import dialects
 from ...errors import InvalidInput, NotAllowed, NotFound
 from ...storage.accounts import RIGHTS, Key
 from ...types import KINDS, STATES, Filter, Labels, Memory
-from . import PAGE_SIZE, PageRequest, Sessions, graph, route, routes, templates
-from . import imports as imports  # adds its routes
+from . import PAGE_SIZE, PageRequest, Sessions, markup, route, routes, templates
 
 RECENT = 200  # memories searched for threads
 DAYS = 30
@@ -72,16 +71,14 @@ async def search(page: PageRequest) -> Response:
 @route("POST", "/remember", "remember")
 async def remember(page: PageRequest) -> Response:
     """Remember a text."""
-    text = page.value("text")
-    tags = page.tags()
-    is_owner = page.caller.has_right("owner")
-    receipt = await page.memories.remember(text, tags=tags, manually_saved=is_owner)
+    receipt = await page.memories.remember(
+        page.value("text"), tags=page.tags(), manually_saved=page.caller.has_right("owner")
+    )
     outcome = receipt.outcomes[0]
     if not outcome.ids:
         return await page.render("refused.html", reason=outcome.reason)
-    message = _REMEMBERED.get(outcome.status)
-    if message is None:
-        message = f"{outcome.status.capitalize()}: {outcome.reason}."
+    reason = f"{outcome.status.capitalize()}: {outcome.reason}."
+    message = _REMEMBERED.get(outcome.status, reason)
     return page.redirect(f"/m/{outcome.ids[0]}", message)
 
 
@@ -89,16 +86,15 @@ async def remember(page: PageRequest) -> Response:
 async def show_memory(page: PageRequest) -> Response:
     """Show one memory with its evidence, revisions, history and related memories."""
     memories = page.memories
-    id = page.id
-    evidence = await memories.why(id)
-    versions = Filter(versions_of=id, states=STATES)
+    evidence = await memories.why(page.id)
+    versions = Filter(versions_of=page.id, states=STATES)
     return await page.render(
         "memory.html",
         memory=evidence.memory,
         evidence=evidence,
-        history=await memories.history(id),
+        history=await memories.history(page.id),
         older=await memories.list(versions),
-        related=await memories.related(id),
+        related=await memories.related(page.id),
     )
 
 
@@ -250,12 +246,12 @@ async def show_trash(page: PageRequest) -> Response:
 async def show_relations(page: PageRequest) -> Response:
     """Show a graph of related memories, around one memory or among the latest."""
     center = page.value("id")
-    found, edges = await graph.load_graph(page.memories, center)
+    found, edges = await markup.load_graph(page.memories, center)
     connected = {center}.union(*edges)
     shown = [id for id in found if id in connected]
     points: dict[str, list[float]] = {}
     if edges:
-        points = await asyncio.to_thread(graph.compute_layout, shown, list(edges))
+        points = await asyncio.to_thread(markup.compute_layout, shown, list(edges))
     return await page.render(
         "relations.html",
         found=found,
@@ -332,13 +328,13 @@ async def switch_scope(page: PageRequest) -> Response:
 async def set_incognito(page: PageRequest) -> Response:
     """Start or end incognito mode in a session."""
     privacy = page.memories.privacy
-    session = page.memories.labels.session or ""
+    message = "Incognito mode ended."
     if page.value("off"):
         await privacy.end_incognito()
-        message = "Incognito mode ended."
     else:
         await privacy.start_incognito()
         message = "Incognito mode started. Nothing from this session is stored."
+    session = page.memories.labels.session or ""
     return page.redirect("/settings", message, memorist_in_session=session)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import ipaddress
 import logging
 import math
 import time
@@ -21,14 +20,14 @@ from http.client import HTTPException as HttpClientError
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
-from urllib.request import HTTPRedirectHandler, build_opener
+from urllib.request import build_opener
 
 from pydantic import BaseModel, StringConstraints
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
-from ...client import Client
-from ...errors import (
+from ..client import Client
+from ..errors import (
     InvalidInput,
     KeyRefused,
     Misconfigured,
@@ -36,10 +35,12 @@ from ...errors import (
     ProviderFailed,
     StoreUnavailable,
 )
-from ...ingest import validation
-from ...scoped import ScopedClient
-from ...storage.accounts import OF_USER, RIGHTS
-from ...text.authority import Voice
+from ..ingest import validation
+from ..scoped import ScopedClient
+from ..storage.accounts import OF_USER, RIGHTS
+from ..text.authority import Voice
+from ..types import frozen
+from .remote import NoRedirects, is_loopback
 
 log = logging.getLogger("memorist.rest")
 ALGORITHMS = "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA".split()
@@ -51,25 +52,15 @@ _NARROWER = {"service": "service"} | {wide: narrow for narrow, wide in _WIDER.it
 ON_BEHALF = "X-Memorist-User"  # percent-encoded UTF-8
 _SCHEMES = ("bearer", "token")  # Mem0 clients send `Token`
 LABELS = ("space", "session", "thread", "channel", "run", "agent", "actor")
+MCP = "/mcp"
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
 _TIMEOUT = 5.0
 _LATEST = 253_402_300_799  # the last second of the year 9999
 _MAX_BYTES = 1 << 20
 _NonEmpty = Annotated[str, StringConstraints(min_length=1)]
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether a host name means this machine only.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("localhost.example.com")
-    (True, True, False)
-    """
-    try:
-        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Caller:
     """An authenticated caller. Their identity never comes from the request itself, unless their key
     has the right `service`.
@@ -118,13 +109,12 @@ class Caller:
         space or agent, and InvalidInput if no user was named.
         """
         self.require_user()
-        bound = (("space", self.space, space), ("agent", self.agent, labels.get("agent")))
-        for what, own, requested in bound:
-            if own is not None and requested not in (None, own):
+        labels["space"] = space
+        for what, own in (("space", self.space), ("agent", self.agent)):
+            if own is not None and labels.get(what) not in (None, own):
                 raise NotAllowed(f"This key is only for the {what} {own!r}")
-        if self.agent is not None:
-            labels["agent"] = self.agent
-        scope = engine.scope(self.user, self.space or space, self.tenant, **labels)
+            labels[what] = own or labels.get(what)
+        scope = engine.scope(self.user, tenant=self.tenant, **labels)
         scope.voice = Voice(agent=self.agent, is_owner=self.has_right("owner"))
         return scope
 
@@ -247,10 +237,6 @@ class JwtVerifier:
         return is_stale and now - self._tried_at >= RETRY_SECONDS
 
     async def _load(self) -> None:
-        class NoRedirects(HTTPRedirectHandler):
-            def redirect_request(self, *_: Any, **__: Any) -> None:
-                return None
-
         def read() -> bytes:
             if "://" not in self._source:
                 return Path(self._source).read_bytes()
@@ -369,6 +355,14 @@ async def authenticate(connection: HTTPConnection) -> Caller:
         state.limit = connection.app.state.rate_limiter.take(state.caller.name)
     found: Caller = state.caller
     return found
+
+
+def challenge(connection: HTTPConnection) -> str:
+    """Return the `WWW-Authenticate` header of an answer to a caller without credentials."""
+    if connection.app.state.engine.settings.jwt_jwks is None:
+        return "Bearer"
+    path = MCP if connection.url.path == MCP else ""
+    return f'Bearer resource_metadata="{connection.base_url}{WELL_KNOWN[1:]}{path}"'
 
 
 @dataclass(frozen=True, slots=True)
