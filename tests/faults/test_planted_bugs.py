@@ -50,7 +50,7 @@ BUGS = {
         POWER,
     ),
     "no transaction": Bug(
-        "storage/sqlite/connection.py",
+        "storage/sqlite/__init__.py",
         {
             'connection.execute("BEGIN IMMEDIATE")\n        return True': "return True",
             "await asyncio.shield(self._writer.call(_commit))": "pass",
@@ -58,7 +58,7 @@ BUGS = {
         STORE.format("test_apply_makes_all_the_changes_or_none"),
     ),
     "a transaction that others can overtake": Bug(
-        "storage/sqlite/connection.py",
+        "storage/sqlite/__init__.py",
         {'"BEGIN IMMEDIATE")\n        return True': '"BEGIN")\n        return True'},
         "tests/faults/test_many_processes.py::test_eight_processes_lose_no_update",
     ),

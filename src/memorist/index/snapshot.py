@@ -115,7 +115,7 @@ class Snapshot(Columns):
         share = self.length / max(self.mean_length, 1e-9)
         return K1 * (1.0 - B + B * share)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Bytes held."""
         size = self.present.nbytes + self.alive.nbytes

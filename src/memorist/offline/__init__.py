@@ -34,7 +34,7 @@ from ..text import tokens
 from ..text.clock import new_id
 from ..types import Draft, Memory, Outcome, Query, Recall, Scope, frozen
 from .recent import Recent
-from .spool import Pending, Spool
+from .spool import ASIDE, Pending, Spool
 from .stand_in import StandIn, batches, hand_over
 from .switch import Down, Switch, Way
 
@@ -211,6 +211,8 @@ class Offline:
         return found
 
     async def _aside(self, scope: Scope) -> list[Pending]:
+        if not any(self._spool.folder.glob(ASIDE)):
+            return []
         return await asyncio.to_thread(self._spool.read_aside, scope)
 
     def _read_words(self, pending: Pending) -> list[str]:

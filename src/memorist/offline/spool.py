@@ -31,6 +31,7 @@ from ..types import Draft, Scope, frozen
 ITEM = "memory_item"
 _NAMES = ("short_term", "long_term")  # in the order of the replay: evidence comes first
 TOMBSTONE = "tombstone"
+ASIDE = "*.corrupt-*.jsonl"  # files with lines that could not be used
 _KINDS: dict[str, type[Draft | Summary | Tombstone]] = {
     ITEM: Draft,
     TOMBSTONE: Tombstone,
@@ -265,7 +266,7 @@ class Spool:
 
     def set_aside(self) -> list[Path]:
         """Return the files with lines that could not be used."""
-        return sorted(self.folder.glob("*.corrupt-*.jsonl"))
+        return sorted(self.folder.glob(ASIDE))
 
     def read_aside(self, scope: Scope) -> list[Pending]:
         """Return the drafts of a scope that were set aside, as far as they can be read."""

@@ -18,7 +18,7 @@ from ..ingest.guard import Item
 from ..manage import records
 from ..storage import Change, Forget, Save, Tombstone
 from ..storage.person import Summary
-from ..storage.rows import portions
+from ..storage.queries import portions
 from ..storage.sqlite import SqliteDatabase
 from ..storage.store import Store
 from ..types import Draft, Memory, Outcome, Scope

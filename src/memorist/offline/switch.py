@@ -9,8 +9,7 @@ from typing import Literal, TypeAlias
 
 from ..errors import Busy, StoreFull, StoreUnavailable
 from ..ports import Vectors
-from ..storage.database import Connection, Database, Dialect, Query, Rows
-from ..storage.rows import read_one
+from ..storage.database import Connection, Database, Dialect, Query, Rows, read_one
 from ..types import Scope
 
 Way: TypeAlias = Literal["reading", "writing"]

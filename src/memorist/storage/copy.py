@@ -26,7 +26,7 @@ from ..types import frozen
 from . import atomic
 from .atomic import new_file
 from .database import EVERY, Connection, Database, Rows, execute
-from .rows import placeholders
+from .queries import placeholders
 from .sqlite import SqliteDatabase
 from .sqlite.connection import new_path
 from .store import Store

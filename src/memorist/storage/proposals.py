@@ -12,10 +12,12 @@ from ..errors import StoreDamaged
 from ..text import clock
 from ..types import Scope, frozen
 from . import HistoryEntry, rows
-from .database import Batch
+from .database import Batch, Rows
 from .queries import Reader
 
 GONE = ("denied", "withdrawn", "lapsed")  # decisions after which a proposal is deleted
+ALL = """SELECT id, field, proposal, decided, created_at, lapses_at FROM consent_queue
+WHERE scope = ? ORDER BY created_at, id"""
 _INSERT = """INSERT INTO consent_queue
 (id, scope, field, proposal, decided, created_at, lapses_at) VALUES (?, ?, ?, ?, ?, ?, ?)"""
 
@@ -42,10 +44,13 @@ class Proposal:
 async def load(reader: Reader, scope: Scope) -> list[Proposal]:
     """Return the proposals that are pending or in force, oldest first. Raises StoreDamaged if one
     was altered."""
-    sql = """SELECT id, field, proposal, decided, created_at, lapses_at FROM consent_queue
-    WHERE scope = ? ORDER BY created_at, id"""
-    found = []
-    for id, field, text, decided, at, lapses_at in await reader.rows(scope, sql):
+    return parse(await reader.rows(scope, ALL), scope)
+
+
+def parse(found: Rows, scope: Scope) -> list[Proposal]:
+    """Return the rows of `ALL` as values. Raises StoreDamaged."""
+    made = []
+    for id, field, text, decided, at, lapses_at in found:
         *words, seal = rows.load_json(text) or ("",)
         if seal != _seal(id, field, decided, words, scope):
             raise StoreDamaged(rows.ALTERED)
@@ -60,20 +65,27 @@ async def load(reader: Reader, scope: Scope) -> list[Proposal]:
             lapses_at=rows.parse_time(lapses_at),
             decided_at=decided_at and rows.parse_time(decided_at),
         )
-        found.append(proposal)
-    return found
+        made.append(proposal)
+    return made
 
 
-async def unsupported(reader: Reader, scope: Scope, gone: Collection[str]) -> list[Proposal]:
-    """Return the proposals inferred only from these memories that the person did not approve."""
-    found: list[Proposal] = []
+async def withdraw(
+    reader: Reader, scope: Scope, found: Rows, gone: Collection[str], at: datetime
+) -> tuple[list[Batch], list[HistoryEntry]]:
+    """Return what deletes the proposals that were inferred only from these memories, unless the
+    person approved them, and the history entries."""
+    number = await reader.number(scope)
+    batches: list[Batch] = []
+    entries: list[HistoryEntry] = []
     with suppress(StoreDamaged):  # an altered proposal does not prevent forgetting
-        for each in await load(reader, scope):
+        for each in parse(found, scope):
             if each.decided in (None, "corroborated"):
                 left = {memory.id for memory in await reader.get(scope, each.evidence)}
                 if not left - set(gone):
-                    found.append(each)
-    return found
+                    withdrawn, entry = decide(scope, number, each, "withdrawn", at)
+                    batches += withdrawn
+                    entries.append(entry)
+    return batches, entries
 
 
 def decide(

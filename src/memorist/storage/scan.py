@@ -290,9 +290,17 @@ def _plain(value: Any) -> dict[str, Any]:
     return plain
 
 
+async def read_messages(store: Store, scope: Scope, ids: Sequence[str]) -> dict[str, Message]:
+    """Return those messages by id whose text is stored separately from their memories."""
+    sql = """SELECT text, id, role, name, at, session FROM messages
+    WHERE scope = ? AND text IS NOT NULL"""
+    found = await store.rows_in(scope, sql, "id", ids)
+    return {row[1]: rows.parse(Message, row) for row in found}
+
+
 async def find_evidence(store: Store, memory: Memory) -> Evidence:
     """Return what a memory is based on, as far as it still exists."""
-    messages = await store.messages(memory.scope, memory.source_ids)
+    messages = await read_messages(store, memory.scope, memory.source_ids)
     own = memory.source_message_id
     if own and own not in messages:
         text = await original_text(store, memory.scope, own, memory.id)

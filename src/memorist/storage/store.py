@@ -85,12 +85,7 @@ class Store(Reader):
         found: dict[Scope, int] = {}  # shared with others only after the commit
         number = self.numbers.get(scope)
         async with self.database.transaction(scope, number=number) as connection:
-            tx = Transaction(
-                connection,
-                ChainMap(found, self.numbers),
-                scope=scope,
-                language=self.language,
-            )
+            tx = Transaction(connection, ChainMap(found, self.numbers), scope, self.language)
             try:
                 yield tx
             except RevisionConflict:  # the scope may have been erased

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from ..errors import InvalidInput, RevisionConflict
@@ -65,6 +67,7 @@ _WORDS: dict[str | None, tuple[str, Op]] = {
 }
 
 
+@dataclass(eq=False)
 class Transaction(Reader):
     """Reads and writes under the scope's write lock: what it reads cannot change before it commits.
 
@@ -72,24 +75,20 @@ class Transaction(Reader):
     """
 
     connection: Connection
+    scope: Scope
+    language: str
+    applied: list[Change] = field(default_factory=list)
+    erased: dict[str, str] = field(default_factory=dict)  # texts by id, earlier versions included
+    merged: list[str] = field(default_factory=list)  # wordings that were merged into erased ones
+    failure: BaseException | None = None
+    _revision: int | None = None  # of the scope, before this transaction
+    _has_tombstones: bool = True
+    _is_changed: bool = False
 
-    def __init__(
-        self,
-        connection: Connection,
-        numbers: MutableMapping[Scope, int],
-        *,
-        scope: Scope,
-        language: str,
-    ) -> None:
-        super().__init__(connection, numbers)
-        self.scope = scope
-        self.language = language
-        self.operation = new_id()  # identifies this transaction in the history
-        self.applied: list[Change] = []
-        self.failure: BaseException | None = None
-        self._revision: int | None = None  # of the scope, before this transaction
-        self._has_tombstones = True
-        self._is_changed = False
+    @cached_property
+    def operation(self) -> str:
+        """Identifies this transaction in the history."""
+        return new_id()
 
     async def apply(self, changes: Sequence[Change]) -> None:
         """Apply all changes together with their history, or none of them."""
@@ -110,8 +109,10 @@ class Transaction(Reader):
                 await self._write_log([rows.event_row(number, user, event) for event in events])
             if related := kinds[Relation] + kinds[Unrelated]:
                 await self._relate(related)
+            gone: set[str] = set()
             for forget in kinds[Forget]:
-                await self._forget(forget)
+                if forget.memory_id not in gone:
+                    gone |= await self._forget(forget)
         except BaseException as error:
             self.failure = error
             raise
@@ -119,7 +120,7 @@ class Transaction(Reader):
 
     async def create_scope(self) -> int:
         """Return the scope's number; the first write to a scope creates it."""
-        number = await self.number(self.scope)
+        number = self.numbers.get(self.scope) or await self.number(self.scope)
         if number < 0:
             key = (self.scope.tenant, self.scope.user, self.scope.space)
             sql = "INSERT INTO scopes (tenant, user_id, space) VALUES (?, ?, ?) RETURNING id"
@@ -133,7 +134,7 @@ class Transaction(Reader):
         """Return the scope's number and the revision of all changes of this transaction."""
         number = await self.create_scope()
         if self._revision is None:
-            found = await self.connection.rows(_STATE, (number,), scope=number)
+            (found,) = await self.connection.read([(_STATE, (number,))], scope=number)
             self._note_state(found)
         assert self._revision is not None
         if not self._is_changed:
@@ -151,7 +152,7 @@ class Transaction(Reader):
         if self._revision is not None or number != self.numbers.get(self.scope):
             return await super().read_checks(number, sql, values)
         sql += f" UNION ALL {_STATE}"
-        found = await self.connection.rows(sql, [*values, number], scope=number)
+        found = await super().read_checks(number, sql, [*values, number])
         self._note_state(found)
         return found
 
@@ -174,15 +175,14 @@ class Transaction(Reader):
         if not wanted:
             return
         try:
-            number = await self.number(self.scope)
-            await self.connection.run(wanted, scope=number)
+            await self.connection.run(wanted, scope=self.numbers.get(self.scope, -1))
         except BaseException as error:
             self.failure = error
             raise
 
     async def write_each(self, sql: str, values: Iterable[Values]) -> None:
         """Run a statement for each set of values, which the number of the scope precedes."""
-        number = await self.number(self.scope)
+        number = self.numbers.get(self.scope) or await self.number(self.scope)
         await self.write([(sql, [(number, *each) for each in values])])
 
     async def _write_log(self, log: Iterable[LogRow], *batches: Batch) -> None:
@@ -316,16 +316,21 @@ class Transaction(Reader):
         """Link history entries that are not yet part of the hash chain."""
         await self.write(await history.chain(self, self.scope))
 
-    async def _forget(self, change: Forget) -> None:
-        """Erase a memory with its earlier versions, and what was derived only from it."""
-        gone = await erase.find(self, self.scope, change.memory_id)
-        if not gone:  # another process has already erased it
-            return
-        _, changed = await self.next_revision()
-        batches, log = await erase.prepare(self, self.scope, change, gone, changed)
+    async def _forget(self, change: Forget) -> set[str]:
+        """Erase a memory with its earlier versions, and what was derived only from it. Return the
+        ids of the erased rows."""
+        traces = await erase.find(self, self.scope, change)
+        if traces is None:  # another process has already erased it
+            return set()
+        texts = {each.id: each.text for each in traces.gone}
+        self.erased |= texts
+        self.merged += traces.merged
+        number, changed = await self.next_revision()
+        batches, log = await erase.prepare(self, self.scope, number, change, traces, changed)
         self._has_tombstones = self._has_tombstones or not change.purged
         self.connection.wipe_after_commit()
         await self._write_log(log, *batches)
+        return set(texts)
 
     async def _relate(self, changes: Sequence[Relation | Unrelated]) -> None:
         number = await self.number(self.scope)
@@ -347,18 +352,11 @@ class Transaction(Reader):
         values = []
         for seen in messages:
             message = seen.message
-            row = (
-                number,
-                seen.id,
-                message.session,
-                message.role,
-                message.name,
-                clock.iso(message.at) if message.at else None,
-                message.content if seen.keep_text else None,
-                self.digest(seen.digest),
-                rows.dump_outcome(seen.outcome),
-            )
-            values.append(row)
+            at = clock.iso(message.at) if message.at else None
+            about = (message.session, message.role, message.name, at)
+            text = message.content if seen.keep_text else None
+            outcome = rows.dump_outcome(seen.outcome)
+            values.append((number, seen.id, *about, text, self.digest(seen.digest), outcome))
         await self.touch((_MESSAGE, values))
 
     async def record_comparisons(
