@@ -33,9 +33,8 @@ from ..storage.store import Store
 from ..text import tokens
 from ..text.clock import new_id
 from ..types import Draft, Memory, Outcome, Query, Recall, Scope, frozen
-from .recent import Recent
 from .spool import ASIDE, Pending, Spool
-from .stand_in import StandIn, batches, hand_over
+from .stand_in import Recent, StandIn, batches, hand_over
 from .switch import Down, Switch, Way
 
 T = TypeVar("T")

@@ -1,14 +1,20 @@
-"""Answering without the store: a store in memory with what is known of a scope and what is spooled.
-The ordinary pipelines fill and ask it."""
+"""Answering without the store: from what this process knows of a scope and what is spooled, in a
+store in memory. The ordinary pipelines fill and ask it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+import os
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
+from pathlib import Path
 from typing import TypeAlias
+
+import numpy as np
 
 from ..context import Context
 from ..errors import InvalidInput, RevisionConflict
@@ -21,13 +27,106 @@ from ..storage.person import Summary
 from ..storage.queries import portions
 from ..storage.sqlite import SqliteDatabase
 from ..storage.store import Store
+from ..text import clock
 from ..types import Draft, Memory, Outcome, Scope
 from .spool import Pending
 
 BATCH = 64  # spooled drafts stored in one transaction: others get their turn in between
 CACHE_BYTES = 64 << 20  # of the stand-in's index
+MOST_RECENT = 2000  # memories to answer from while the store is down
+ERASED = "erased.ids"  # file in the folder of the spool
+MOST_ERASED = 1 << 20  # bytes of it; the older half is dropped
 
 Made: TypeAlias = dict[str, tuple[str, ...]]  # ids of memories, by that of the spooled draft
+
+
+class Recent:
+    """Memories that this process recently read or wrote, as long as that is the current version."""
+
+    def __init__(self, index: SnapshotCache, folder: Path) -> None:
+        self._index = index
+        self._erased = folder / ERASED  # tells other processes which memories were erased
+        # With the revision of the scope's snapshot when it was written here; -1: it was read.
+        self._held: OrderedDict[tuple[Scope, str], tuple[Memory, Save | None, int]] = OrderedDict()
+
+    def note_read(self, memories: Iterable[Memory]) -> None:
+        """Hold memories that were just read."""
+        for memory in memories:
+            self._hold(memory, None, -1)
+
+    def note_commit(self, scope: Scope, changes: Sequence[Change]) -> None:
+        """Hold what was just written, and drop what was forgotten."""
+        snapshot = self._index.peek(scope)
+        for change in changes:
+            if isinstance(change, Save):
+                self._hold(change.memory, change, snapshot.revision if snapshot else 0)
+        gone = {change.memory_id for change in changes if isinstance(change, Forget)}
+        if gone:
+            with suppress(OSError):
+                self._note_erased(gone)
+        for save in self.of(scope) if gone else ():
+            if not gone.isdisjoint((save.memory.id, save.memory.superseded_by)):
+                del self._held[scope, save.memory.id]
+
+    def _note_erased(self, ids: Iterable[str]) -> None:
+        import fcntl  # Windows has none, and no spool
+
+        self._erased.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(self._erased, "a+", opener=partial(os.open, mode=0o600)) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # among processes, until it is closed
+            file.writelines(f"{id}\n" for id in ids)
+            if file.tell() > MOST_ERASED:
+                file.seek(0)
+                known = file.read()
+                file.truncate(0)
+                file.write(known[len(known) // 2 :])
+
+    def _hold(self, memory: Memory, save: Save | None, revision: int) -> None:
+        key = memory.scope, memory.id
+        self._held[key] = memory, save, revision
+        self._held.move_to_end(key)
+        if len(self._held) > MOST_RECENT:
+            self._held.popitem(last=False)
+
+    def of(self, scope: Scope) -> list[Save]:
+        """Return everything held of a scope, least recent first."""
+        found = []
+        for memory, save, _ in self._held.values():
+            if memory.scope == scope:
+                found.append(save or Save(memory=memory, event=None))
+        return found
+
+    def current(self, scope: Scope) -> list[Save]:
+        """Return what the snapshot has in the same version, with its vector, or cannot have yet."""
+        snapshot = self._index.peek(scope)
+        versions = {}
+        found = []
+        revision = snapshot.revision if snapshot else 0
+        erased: set[str] = set()
+        with suppress(OSError):
+            erased.update(self._erased.read_text().split())
+        for save in self.of(scope):
+            memory = save.memory
+            if memory.id in erased:
+                continue
+            *_, written_at = self._held[scope, memory.id]
+            if revision <= written_at:
+                found.append(save)
+            else:
+                created = clock.micros(memory.created_at)
+                updated = clock.micros(memory.updated_at)
+                versions[created, updated, memory.simhash] = save
+        if snapshot is None:
+            return found
+        created_then = np.isin(snapshot.created, [version[0] for version in versions])
+        positions = np.flatnonzero(snapshot.present & created_then)
+        columns = (snapshot.created, snapshot.updated, snapshot.simhash)
+        there = zip(*(column[positions].tolist() for column in columns), strict=True)
+        for version, vector in zip(there, snapshot.vectors(positions), strict=True):
+            if version in versions:
+                given = vector if vector.any() else None
+                found.append(replace(versions[version], vector=given, model=snapshot.model))
+        return found
 
 
 class StandIn:
@@ -79,14 +178,7 @@ class StandIn:
         for id in sorted(gone - {save.memory.id for save in known}):
             held.pop(id, None)
             now = self._ctx.clock()
-            changes.append(
-                Forget(
-                    memory_id=id,
-                    at=now,
-                    until=None,
-                    purged=True,
-                )
-            )
+            changes.append(Forget(memory_id=id, at=now, until=None, purged=True))
         return changes
 
     async def _create(self) -> Context:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -226,7 +227,7 @@ class Settings(BaseSettings):
         others = self.ttl_days.get("*", 0)
         return self.ttl_days.get((category or "").lower(), others)
 
-    @property
+    @cached_property
     def spool_folder(self) -> Path:
         """Folder of the spool files of this database."""
         folder = self.spool_dir or self.state_dir / "data" / "memory"
