@@ -104,7 +104,7 @@ BUGS = {
         "tests/faults/test_damage.py::test_no_altered_word_is_returned_from_a_damaged_file[flip in words]",
     ),
     "altered vectors are believed": Bug(
-        "index/snapshot.py",
+        "index/arrays.py",
         {"made if is_unit.all() else": "made if True else"},
         "tests/faults/test_damage.py::test_an_altered_vector_is_left_out_and_told[nan]",
     ),

@@ -10,8 +10,8 @@ from datetime import datetime
 import numpy as np
 
 from ..errors import ProviderFailed
+from ..index import Snapshot
 from ..index.arrays import products
-from ..index.snapshot import Snapshot
 from ..ports import Reranker, Vectors
 from ..storage.queries import Reader
 from ..text.changes import asks_for_another_part, says_more

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..text import clock, normalize
 from ..text.clock import new_id
 from ..types import Scope
-from . import Event, Forget, proposals, rows
+from . import Forget, proposals, rows
 from .database import Batch, LogRow, Query, Rows
 from .history import EMPTY
 from .queries import Reader
@@ -116,19 +116,21 @@ async def prepare(
             log += [rows.entry_row(number, entry) for entry in entries]
     batches += delete_rows(number, changed, gone, traces.sources)
     thread = gone[0].thread
-    event = Event(
-        node="worker" if change.purged else rows.node_of(gone[0].kind),
-        op="delete",
-        at=change.at,
-        thread=thread,
-        memory_id=change.memory_id,
-    )
-    erased = rows.event_row(number, scope.user, event)._replace(
+    erased = LogRow(
+        scope=number,
+        at=clock.iso(change.at),
         revision=changed,
+        memory_id=change.memory_id,
         id=new_id(),
         event="DELETE",
         actor=change.actor,
         meta=rows.dump_json({"reason": change.reason} if change.reason else {}),
+        event_id=new_id(),
+        user=scope.user,
+        thread=thread,
+        node="worker" if change.purged else rows.node_of(gone[0].kind),
+        op="delete",
+        status="ok",
         line_id=None if thread is None else new_id(),
         line_event="deleted",
         line_meta=EMPTY,
@@ -180,28 +182,26 @@ def delete_rows(
 ) -> list[Batch]:
     """Return the batches that delete rows, their vectors and relations, and their text in history
     and messages."""
-    erased = []
-    by_row = []
-    by_id = []
-    shown = []
-    earlier = []
+    by_row = [(number, each.row) for each in gone]
+    by_id = [(number, each.id) for each in gone]
     for each in gone:
-        erased.append((number, each.row, changed))
-        by_row.append((number, each.row))
-        by_id.append((number, each.id))
-        shown.append((number, *CHATS, f"%{each.id}%"))
-        earlier.append((number, each.superseded_by, number, each.id))
         sources.update(parse_ids(each.source_ids))
         sources.add(each.source_message_id or "")
     messages = [(number, source) for source in sorted(sources) if source]
-    batches: list[Batch] = [
-        ("INSERT INTO erased (scope, row, changed) VALUES (?, ?, ?)", erased),
+    earlier = [(number, each.superseded_by, number, each.id) for each in gone]
+    shown = [(number, *CHATS, f"%{each.id}%") for each in gone]
+    return [
+        (
+            "INSERT INTO erased (scope, row, changed) VALUES (?, ?, ?)",
+            [(*row, changed) for row in by_row],
+        ),
         ("DELETE FROM vectors WHERE scope = ? AND memory = ?", by_row),
         ("DELETE FROM memories WHERE scope = ? AND row = ?", by_row),
         ("UPDATE messages SET text = NULL, name = NULL WHERE scope = ? AND id = ?", messages),
         (_EARLIER, earlier),
+        (_SHOWN, shown),
+        *((sql, by_id) for sql in _BY_ID),
     ]
-    return [*batches, (_SHOWN, shown), *((sql, by_id) for sql in _BY_ID)]
 
 
 def detach_summaries(

@@ -8,12 +8,12 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import chain, product
+from itertools import chain
 from typing import Any, TypeVar
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, RevisionConflict
 from ..ports import Delta
 from ..text import clock, normalize
 from ..text.cues import IS_EXTRACTED
@@ -37,9 +37,10 @@ _GONE = ("erased", "soft_deleted")
 _TO = ("to_id", "from_id")
 _ENDS = {RELATED: (("from_id", "to_id"), _TO), REPLACES: (_TO,)}  # the given one, the other one
 _RELATION = "SELECT r.from_id, r.to_id, r.relation_type, r.created_at, r.strength FROM relations r"
-_RELATIONS = f"{_RELATION} WHERE r.scope = ? AND r.relation_type = ?"
 _SETTINGS = """SELECT 'setting', key, value, '' FROM space_settings WHERE scope = ?
 UNION ALL SELECT 'revision', CAST(revision AS TEXT), user_id, '' FROM scopes WHERE id = ?"""
+STATE = """SELECT 'scope', CASE WHEN EXISTS (SELECT 1 FROM tombstones t WHERE t.scope = s.id)
+THEN 'yes' ELSE '' END, CAST(revision AS TEXT), user_id FROM scopes s WHERE s.id = ?"""
 _CHECKS = {
     "session": """SELECT 'session', session, '', '' FROM incognito_sessions WHERE scope = ?
         AND session IN (SELECT value FROM {})""",
@@ -70,6 +71,9 @@ class Reader:
 
     connection: Readable
     numbers: MutableMapping[Scope, int]  # of scopes, which never change
+    scope: Scope | None = field(default=None, kw_only=True)  # whose write lock is held
+    held: dict[int, int] = field(default_factory=dict, init=False)  # its revision, by its number
+    has_tombstones: bool = field(default=True, init=False)  # it may have some
 
     async def number(self, scope: Scope) -> int:
         """Return the number of a scope, or -1 if nothing was ever stored in it."""
@@ -94,14 +98,12 @@ class Reader:
     ) -> Rows:
         """Run a query about one scope in portions, for values of a column or tuples of several."""
         found: Rows = []
-        unique = dict.fromkeys(wanted)
-        for portion in portions(list(unique)):
-            values = list(portion)
-            marks = placeholders(portion)
-            if isinstance(portion[0], tuple):
-                values = list(chain(*portion))
-                each = f"({placeholders(portion[0])})"
-                marks = f"VALUES {placeholders(portion, each)}"
+        for values in portions(list(dict.fromkeys(wanted))):
+            marks = placeholders(values)
+            if isinstance(values[0], tuple):
+                each = f"({placeholders(values[0])})"
+                marks = f"VALUES {placeholders(values, each)}"
+                values = list(chain(*values))
             query = f"{sql} AND {column} IN ({marks})"
             found += await self.rows(scope, query, (*before, *values))
         return found
@@ -127,7 +129,8 @@ class Reader:
 
     async def _find(self, scope: Scope, column: str, wanted: Iterable[Any]) -> dict[int, Memory]:
         sql = f"SELECT row, {_COLUMNS} FROM memories WHERE scope = ?"
-        return await rows.memories(await self.rows_in(scope, sql, column, wanted), scope)
+        found = await self.rows_in(scope, sql, column, wanted)
+        return await rows.memories(found, scope) if found else {}
 
     async def at_rows(self, scope: Scope, numbers: Sequence[int]) -> dict[int, Memory]:
         """Return the memories at these row numbers, checked like `get`."""
@@ -165,10 +168,6 @@ class Reader:
         sql = f"SELECT {column} FROM memories WHERE scope = ? AND {clause} ORDER BY row"
         return [row[0] for row in await self.rows(scope, sql, values)]
 
-    def held_revision(self, number: int) -> int | None:
-        """Return the revision of a scope whose write lock is held, so that it cannot change."""
-        return None
-
     async def changed_since(
         self,
         scope: Scope,
@@ -204,7 +203,7 @@ class Reader:
         else:
             sql += " AND m.state <> 'soft_deleted'"
         query = (f"{sql} ORDER BY 1 LIMIT ?", (*values, limit))
-        now = self.held_revision(number)
+        now = self.held.get(number)
         found: Rows = []
         if now is None:
             state = ("SELECT revision FROM scopes WHERE id = ?", (number,))
@@ -275,16 +274,15 @@ class Reader:
             return Checks()
         asked = set(sessions)
         named = sorted(session for session in asked if session is not None)
-        marks: dict[tuple[str | None, bool], str] = {}
-        for name, is_on in product(named, (True, False)):
-            marks[name, is_on] = self.session_mark(name, is_on)
+        incognito = {self.session_mark(name, True): name for name in named}
+        excepted = {self.session_mark(name, False): name for name in named}
         digests: dict[str, list[str]] = defaultdict(list)
         for text in texts:
             for digest in self.tombstone_digests(text):
                 digests[digest].append(text)
         messages = messages or {}
         wanted: dict[str, Collection[str]] = {
-            "session": marks.values(),
+            "session": [*incognito, *excepted],
             "tombstone": digests,
             "message": messages,
             "same": hashes,
@@ -298,31 +296,31 @@ class Reader:
                 parts.append(_CHECKS[kind].format(each))
                 values += [number, json.dumps(list(keys))]
                 values += [clock.iso(now or _LONG_AGO)] if kind == "tombstone" else []
+        if scope == self.scope and number not in self.held:  # most transactions need it
+            parts.append(STATE)
+            values.append(number)
         by_kind: dict[str, dict[str, list[str]]] = defaultdict(dict)
-        sql = " UNION ALL ".join(parts)
-        for kind, key, *rest in await self.read_checks(number, sql, values):
+        query = (" UNION ALL ".join(parts), values)
+        (found,) = await self.connection.read([query], scope=number)
+        for kind, key, *rest in found:
             by_kind[kind][key] = rest
+        for has_tombstones, state in by_kind["scope"].items():
+            self.note_state(number, has_tombstones, *state)
         if [scope.user, ""] not in by_kind["revision"].values():  # the user was erased
             self.numbers.pop(scope, None)
             return Checks()
-        settings = {}
-        for name, (value, _) in by_kind["setting"].items():
-            if hasattr(SpaceSettings, name):
-                settings[name] = value == "true"
+        stored = {name: value == "true" for name, (value, _) in by_kind["setting"].items()}
+        settings = {name: value for name, value in stored.items() if hasattr(SpaceSettings, name)}
         is_default = settings.get("incognito_default", False)
-        incognito = set()
-        for session in asked:
-            mark = marks.get((session, not is_default), "")
-            is_marked = mark in by_kind["session"]
-            if is_marked != is_default:
-                incognito.add(session)
+        marks = excepted if is_default else incognito
+        marked = {name for mark, name in marks.items() if mark in by_kind["session"]}
         seen = {}
         for id, (kept, outcome) in by_kind["message"].items():
             is_same = kept == self.digest(messages[id])
             seen[id] = SeenBefore(same=is_same, outcome=rows.load_outcome(outcome, id))
         return Checks(
             settings=SpaceSettings(**settings),
-            incognito=frozenset(incognito),
+            incognito=frozenset(asked - marked if is_default else marked),
             tombstones=frozenset(chain(*(digests[key] for key in by_kind["tombstone"]))),
             seen=seen,
             same=frozenset(by_kind["same"]),
@@ -330,12 +328,17 @@ class Reader:
             revision=int(next(iter(by_kind["revision"]))),
         )
 
-    async def read_checks(self, number: int, sql: str, values: list[Any]) -> Rows:
-        (found,) = await self.connection.read([(sql, values)], scope=number)
-        return found
+    def note_state(self, number: int, has_tombstones: str, revision: str, user: str) -> None:
+        """Note what `STATE` has read. Raises RevisionConflict."""
+        if self.scope is not None and user != self.scope.user:
+            raise RevisionConflict("Everything of this user was just erased: try again")
+        self.has_tombstones = bool(has_tombstones)
+        self.held[number] = int(revision)
 
     async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> frozenset[str]:
         """Return those of the texts that were forgotten and must not be stored yet."""
+        if scope == self.scope and not self.has_tombstones:
+            return frozenset()
         return (await self.checks(scope, texts=texts, now=now)).tombstones
 
     def session_mark(self, session: str, is_on: bool) -> str:
@@ -375,13 +378,10 @@ class Reader:
         self, scope: Scope, type: str, *, limit: int, from_id: str | None = None
     ) -> list[Relation]:
         """Return the relations of a type in a scope, or of one memory, newest first."""
-        sql = _RELATIONS
-        values = [type]
-        if from_id is not None:
-            sql += " AND r.from_id = ?"
-            values.append(from_id)
-        sql += " ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
-        found = await self.rows(scope, sql, (*values, limit))
+        only, values = ("", ()) if from_id is None else ("AND r.from_id = ?", (from_id,))
+        sql = f"""{_RELATION} WHERE r.scope = ? AND r.relation_type = ? {only}
+        ORDER BY r.created_at DESC, r.id DESC LIMIT ?"""
+        found = await self.rows(scope, sql, (type, *values, limit))
         return rows.parse_all(Relation, found)
 
     async def links(self, scope: Scope, ids: Sequence[str], type: str = RELATED) -> list[Relation]:

@@ -184,7 +184,7 @@ async def export(store: Store, scopes: Sequence[Scope] | None = None) -> AsyncIt
     """Yield the format, then the records of some scopes or of all, as plain values."""
     yield {"record_type": "memorist", "data": {"format": FORMAT}}
     for each in await store.scopes() if scopes is None else scopes:
-        for records in (_history_and_memories, _relations, _messages, _summaries, _proposals):
+        for records in (_history_and_memories, _relations, _messages, _summaries_and_proposals):
             async for kind, data in records(store, each):
                 if kind != "damaged":
                     data["scope"] = asdict(each)
@@ -263,16 +263,13 @@ async def original_text(
     return None
 
 
-async def _summaries(store: Store, scope: Scope) -> Records:
+async def _summaries_and_proposals(store: Store, scope: Scope) -> Records:
     for kind in ("user_profile", "project_memory"):
         for each in await person.load_summaries(store, scope, kind):
             yield kind, _plain(each)
-
-
-async def _proposals(store: Store, scope: Scope) -> Records:
     try:
-        for each in await proposals.load(store, scope):
-            whole = _plain(each)
+        for proposal in await proposals.load(store, scope):
+            whole = _plain(proposal)
             names = ("field", "value", "decided", "at", "evidence")
             yield "proposal", {name: whole[name] for name in names}
     except StoreDamaged as error:

@@ -1,23 +1,18 @@
-"""Answering without the store: from what this process knows of a scope and what is spooled, in a
-store in memory. The ordinary pipelines fill and ask it."""
+"""Storing what was spooled: in memory, to answer while the store is down, and in the store when it
+is back. The ordinary pipelines do it."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from itertools import groupby
-from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
-
 from ..context import Context
-from ..errors import InvalidInput, RevisionConflict
+from ..errors import Busy, InvalidInput, RevisionConflict, StoreUnavailable
 from ..index import SnapshotCache
 from ..ingest import pipeline, validation
 from ..ingest.guard import Item
@@ -27,106 +22,17 @@ from ..storage.person import Summary
 from ..storage.queries import portions
 from ..storage.sqlite import SqliteDatabase
 from ..storage.store import Store
-from ..text import clock
-from ..types import Draft, Memory, Outcome, Scope
-from .spool import Pending
+from ..types import Draft, Memory, Outcome, Scope, frozen
+from .spool import Pending, Spool
+from .switch import Down, Switch
 
+FIRST_LOOK = 0.5  # seconds between two attempts to reach the store
+LONGEST = 2.0
 BATCH = 64  # spooled drafts stored in one transaction: others get their turn in between
 CACHE_BYTES = 64 << 20  # of the stand-in's index
-MOST_RECENT = 2000  # memories to answer from while the store is down
-ERASED = "erased.ids"  # file in the folder of the spool
-MOST_ERASED = 1 << 20  # bytes of it; the older half is dropped
+log = logging.getLogger("memorist")
 
 Made: TypeAlias = dict[str, tuple[str, ...]]  # ids of memories, by that of the spooled draft
-
-
-class Recent:
-    """Memories that this process recently read or wrote, as long as that is the current version."""
-
-    def __init__(self, index: SnapshotCache, folder: Path) -> None:
-        self._index = index
-        self._erased = folder / ERASED  # tells other processes which memories were erased
-        # With the revision of the scope's snapshot when it was written here; -1: it was read.
-        self._held: OrderedDict[tuple[Scope, str], tuple[Memory, Save | None, int]] = OrderedDict()
-
-    def note_read(self, memories: Iterable[Memory]) -> None:
-        """Hold memories that were just read."""
-        for memory in memories:
-            self._hold(memory, None, -1)
-
-    def note_commit(self, scope: Scope, changes: Sequence[Change]) -> None:
-        """Hold what was just written, and drop what was forgotten."""
-        snapshot = self._index.peek(scope)
-        for change in changes:
-            if isinstance(change, Save):
-                self._hold(change.memory, change, snapshot.revision if snapshot else 0)
-        gone = {change.memory_id for change in changes if isinstance(change, Forget)}
-        if gone:
-            with suppress(OSError):
-                self._note_erased(gone)
-        for save in self.of(scope) if gone else ():
-            if not gone.isdisjoint((save.memory.id, save.memory.superseded_by)):
-                del self._held[scope, save.memory.id]
-
-    def _note_erased(self, ids: Iterable[str]) -> None:
-        import fcntl  # Windows has none, and no spool
-
-        self._erased.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(self._erased, "a+", opener=partial(os.open, mode=0o600)) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # among processes, until it is closed
-            file.writelines(f"{id}\n" for id in ids)
-            if file.tell() > MOST_ERASED:
-                file.seek(0)
-                known = file.read()
-                file.truncate(0)
-                file.write(known[len(known) // 2 :])
-
-    def _hold(self, memory: Memory, save: Save | None, revision: int) -> None:
-        key = memory.scope, memory.id
-        self._held[key] = memory, save, revision
-        self._held.move_to_end(key)
-        if len(self._held) > MOST_RECENT:
-            self._held.popitem(last=False)
-
-    def of(self, scope: Scope) -> list[Save]:
-        """Return everything held of a scope, least recent first."""
-        found = []
-        for memory, save, _ in self._held.values():
-            if memory.scope == scope:
-                found.append(save or Save(memory=memory, event=None))
-        return found
-
-    def current(self, scope: Scope) -> list[Save]:
-        """Return what the snapshot has in the same version, with its vector, or cannot have yet."""
-        snapshot = self._index.peek(scope)
-        versions = {}
-        found = []
-        revision = snapshot.revision if snapshot else 0
-        erased: set[str] = set()
-        with suppress(OSError):
-            erased.update(self._erased.read_text().split())
-        for save in self.of(scope):
-            memory = save.memory
-            if memory.id in erased:
-                continue
-            *_, written_at = self._held[scope, memory.id]
-            if revision <= written_at:
-                found.append(save)
-            else:
-                created = clock.micros(memory.created_at)
-                updated = clock.micros(memory.updated_at)
-                versions[created, updated, memory.simhash] = save
-        if snapshot is None:
-            return found
-        created_then = np.isin(snapshot.created, [version[0] for version in versions])
-        positions = np.flatnonzero(snapshot.present & created_then)
-        columns = (snapshot.created, snapshot.updated, snapshot.simhash)
-        there = zip(*(column[positions].tolist() for column in columns), strict=True)
-        for version, vector in zip(there, snapshot.vectors(positions), strict=True):
-            if version in versions:
-                given = vector if vector.any() else None
-                found.append(replace(versions[version], vector=given, model=snapshot.model))
-        return found
 
 
 class StandIn:
@@ -259,3 +165,111 @@ def batches(spooled: Sequence[Pending]) -> Iterator[Sequence[Pending]]:
     by_scope = sorted(spooled, key=lambda pending: places.setdefault(pending.scope, len(places)))
     for _, group in groupby(by_scope, key):
         yield from portions(list(group), BATCH)
+
+
+@frozen
+class Replayed:
+    """What became of the spooled writes."""
+
+    taken_in: int = 0
+    set_aside: int = 0
+    waiting: int = 0  # still, or again
+
+
+@dataclass(eq=False)
+class Replay:
+    """Looks for a store that is down, and stores what was spooled, once and in order."""
+
+    ctx: Context
+    spool: Spool
+    down: Down
+    reopen: Callable[[], Awaitable[Store]]
+    on_empty: Callable[[], Awaitable[None]]
+    behind: set[Scope] = field(default_factory=set)  # scopes that were busy in the last run
+    _task: asyncio.Task[None] | None = None
+
+    async def stop(self) -> None:
+        """Stop looking. What was not replayed stays in the spool."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    def watch(self, first: float = FIRST_LOOK) -> asyncio.Task[None]:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._until_back(first))
+        return self._task
+
+    async def _until_back(self, wait: float) -> None:
+        """Try to reach the store until it is back and nothing is spooled any more."""
+        while True:
+            await asyncio.sleep(wait)
+            wait = min(max(2 * wait, FIRST_LOOK), LONGEST)
+            try:
+                store = await self._reach()
+                await store.number(Scope(user="nobody"))
+                self.down.pop("reading", None)
+                if await self.run() is None:  # another process is doing it
+                    continue
+                self.down.pop("writing", None)
+                await self.run()  # what was spooled meanwhile
+                if self.spool.is_empty:
+                    await self.on_empty()
+                    return
+            except StoreUnavailable:
+                continue
+            except Exception as error:  # the spool is safe, and the next attempt may work
+                log.warning("the writes in %s cannot be stored: %s", self.spool.folder, error)
+
+    async def _reach(self) -> Store:
+        """Return the store, even if it is marked as down. Raises StoreUnavailable."""
+        database = self.ctx.store.database
+        if not isinstance(database, Switch):
+            return self.ctx.store
+        if database.inner is None:
+            database.inner = (await self.reopen()).database
+        return Store(database.inner, language=self.ctx.settings.language)
+
+    async def run(self) -> Replayed | None:
+        """Store the spooled writes, scope by scope and in order; None if another process does.
+
+        What belongs to a scope that is busy stays in the spool. Raises StoreUnavailable.
+        """
+        if self.spool.is_empty:
+            return Replayed()
+        ctx = replace(self.ctx, store=await self._reach())
+        folder = self.spool.folder
+        rejected = 0
+        with self.spool.alone() as mine:
+            if not mine:
+                return None
+            spooled = await asyncio.to_thread(self.spool.waiting)
+            before = len(self.spool.set_aside())
+            self.behind = set()
+            for batch in batches(spooled):
+                scope = batch[0].scope
+                if scope in self.behind:
+                    continue
+                try:
+                    outcomes = await hand_over(ctx, batch)
+                except Busy:
+                    self.behind.add(scope)
+                    continue
+                problems = []
+                for id, outcome in outcomes.items():
+                    if outcome.status == "conflict":
+                        problems.append(id)
+                        log.warning("set aside in %s: %s: %s", folder, id, outcome.reason)
+                rejected += len(problems)
+                ids = [each.id for each in batch]
+                await asyncio.to_thread(self.spool.remove, ids, problems)
+            if spooled:
+                self.down.clear()
+            await asyncio.to_thread(self.spool.remove, [])  # lines that cannot be read
+        if len(self.spool.set_aside()) > before:
+            message = "some lines could not be used and were set aside: see *.corrupt-* in %s"
+            log.warning(message, folder)
+        left = await asyncio.to_thread(self.spool.waiting)
+        busy = sum(each.scope in self.behind for each in spooled)
+        taken_in = len(spooled) - rejected - busy
+        return Replayed(taken_in=taken_in, set_aside=rejected, waiting=len(left))
