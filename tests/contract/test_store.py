@@ -33,10 +33,8 @@ from memorist.storage import (
     SpaceSettings,
     Unrelated,
     person,
-    proposals,
 )
-from memorist.storage.person import Summary
-from memorist.storage.proposals import Proposal
+from memorist.storage.person import Proposal, Summary
 from memorist.storage.scan import check, export, read_messages
 from memorist.storage.store import MemoryAccess, Store
 from memorist.storage.tasks import Embedding
@@ -1367,11 +1365,11 @@ async def test_proposals_are_of_their_own_scope_and_as_they_were_made(store: Sto
     city = proposal("city", "Porto", at=NOW + HOUR)
     await apply(store, *(decided(each, "proposed", at=NOW) for each in (city, name)))
     await keep(store, "tea", scope=BOB)
-    assert await proposals.load(store, ANA) == [name, city]
-    assert await proposals.load(store, BOB) == []
+    assert await person.load_proposals(store, ANA) == [name, city]
+    assert await person.load_proposals(store, BOB) == []
     agreed = replace(name, decided="approved", decided_at=NOW + HOUR)
     await apply(store, decided(agreed, "approved", at=NOW + HOUR, actor="ana"))
-    assert await proposals.load(store, ANA) == [agreed, city]
+    assert await person.load_proposals(store, ANA) == [agreed, city]
     newest = (await store.history.entries(ANA, name.id))[0]
     assert (newest.event, newest.actor, newest.meta["decision"]) == ("UPDATE", "ana", "approved")
 
@@ -1383,7 +1381,7 @@ async def test_a_proposal_that_is_gone_leaves_no_word(
     city = proposal("city", "Quillback")
     await apply(store, decided(city, "proposed", at=NOW))
     await apply(store, decided(city, decision, at=NOW))
-    assert await proposals.load(store, ANA) == []
+    assert await person.load_proposals(store, ANA) == []
     assert [line.event for line in await store.history.entries(ANA, city.id)] == ["DELETE", "ADD"]
     said_no = normalize.wording("city: Quillback")
     assert await store.tombstones(ANA, [said_no], NOW) == (
@@ -1410,7 +1408,7 @@ async def test_a_forget_withdraws_what_was_inferred_from_it_alone_unless_it_was_
         *(decided(each, "proposed", at=NOW) for each in (alone, both, agreed)),
     )
     await apply(store, forget(tea))
-    assert {each.field for each in await proposals.load(store, ANA)} == {"tone", "language"}
+    assert {each.field for each in await person.load_proposals(store, ANA)} == {"tone", "language"}
 
 
 PLANTED = {

@@ -324,7 +324,7 @@ class Snapshot(Columns):
         )
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class SnapshotCache:
     """The snapshots of the scopes in use, up to a number of bytes."""
 

@@ -1,8 +1,7 @@
 """Noticing that the store is down, spooling what is written then, and replaying it later.
 
 `Offline` wraps remembering, recalling, reading and forgetting: the rest of the package does not know
-about outages. While the store is down, `StandIn` answers from what is `Recent` and what is spooled;
-`Replay` notices when it is back.
+about outages. While the store is down, `StandIn` answers from what is `Recent` and what is spooled.
 """
 
 from __future__ import annotations
@@ -296,7 +295,8 @@ class Offline:
     async def _aside(self, scope: Scope) -> list[Pending]:
         if not any(self._spool.folder.glob(ASIDE)):
             return []
-        return await asyncio.to_thread(self._spool.read_aside, scope)
+        found = await asyncio.to_thread(self._spool.aside)
+        return [each for each in found if each.scope == scope]
 
     def _read_words(self, pending: Pending) -> list[str]:
         """Return the text of a spooled draft, and of the memories that it would become."""

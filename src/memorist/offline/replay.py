@@ -176,7 +176,7 @@ class Replayed:
     waiting: int = 0  # still, or again
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Replay:
     """Looks for a store that is down, and stores what was spooled, once and in order."""
 

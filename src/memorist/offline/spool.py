@@ -268,21 +268,16 @@ class Spool:
         """Return the files with lines that could not be used."""
         return sorted(self.folder.glob(ASIDE))
 
-    def read_aside(self, scope: Scope) -> list[Pending]:
-        """Return the drafts of a scope that were set aside, as far as they can be read."""
+    def aside(self) -> list[Pending]:
+        """Return the writes that were set aside, as far as they can be read."""
         found: list[Pending] = []
         for path in self.set_aside():
-            lines = _File(path, self.folder).read()
-            found += [each for each in lines.values() if each and each.scope == scope]
+            found += filter(None, _File(path, self.folder).read().values())
         return found
 
     def of_user(self, tenant: str, user: str) -> list[Pending]:
         """Return the writes of a user that wait or were set aside."""
-        files = [*self._files, *(_File(path, self.folder) for path in self.set_aside())]
-        found: list[Pending] = []
-        with self._lock:
-            for file in files:
-                found += filter(None, file.read().values())
+        found = [*self.waiting(), *self.aside()]
         return [each for each in found if (each.scope.tenant, each.scope.user) == (tenant, user)]
 
     def prepare(self) -> None:

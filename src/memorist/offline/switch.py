@@ -17,7 +17,7 @@ Way: TypeAlias = Literal["reading", "writing"]
 Down: TypeAlias = dict[Way, str]  # what does not work, and why; a file may still be readable
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Switch:
     """A database that may be down. Implements `Database`.
 

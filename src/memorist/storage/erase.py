@@ -9,10 +9,11 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from ..errors import StoreDamaged
 from ..text import clock, normalize
 from ..text.clock import new_id
 from ..types import Scope
-from . import Forget, proposals, rows
+from . import Forget, rows
 from .database import Batch, LogRow, Query, Rows
 from .history import EMPTY
 from .queries import Reader
@@ -27,6 +28,8 @@ _HISTORY = f"SELECT meta FROM history WHERE scope = ? AND memory_id IN ({_IDS})"
 _SUMMARIES = f"""SELECT id, data, evidence_ids FROM summaries WHERE scope = ?
 AND EXISTS (SELECT 1 FROM {{each}} WHERE value IN ({_IDS}
 UNION ALL SELECT superseded_by FROM memories WHERE scope = ? AND id = ?))"""
+_PROPOSALS = """SELECT id, field, proposal FROM consent_queue WHERE scope = ?
+AND (decided IS NULL OR decided = 'corroborated') ORDER BY created_at, id"""
 _TOMBSTONE = """INSERT INTO tombstones (scope, digest, until) VALUES (?, ?, ?)
 ON CONFLICT (scope, digest) DO UPDATE SET until = CASE WHEN tombstones.until IS NULL
 OR tombstones.until > excluded.until THEN tombstones.until ELSE excluded.until END"""
@@ -74,7 +77,7 @@ class Traces(NamedTuple):
     merged: list[str]  # wordings that were merged into it
     sources: set[str]  # ids of messages that were once among its sources
     summaries: Rows
-    proposals: Rows  # of the scope
+    proposals: Rows  # of the scope, which the person did not approve
 
 
 async def find(reader: Reader, scope: Scope, change: Forget) -> Traces | None:
@@ -88,7 +91,7 @@ async def find(reader: Reader, scope: Scope, change: Forget) -> Traces | None:
     if not change.purged:
         each = reader.connection.dialect.each.format("evidence_ids")
         summaries = (_SUMMARIES.format(each=each), (number, *both, number, id))
-        queries += [summaries, (proposals.ALL, (number,))]
+        queries += [summaries, (_PROPOSALS, (number,))]
     rows_found, history, *rest = await reader.connection.read(queries, scope=number)
     if not rows_found:
         return None
@@ -102,6 +105,7 @@ async def prepare(
     """Return the batches that erase rows and everything derived only from them, and the log rows."""
     gone = traces.gone
     ids = [each.id for each in gone]
+    at = clock.iso(change.at)
     batches: list[Batch] = []
     log: list[LogRow] = []
     if not change.purged:
@@ -110,15 +114,18 @@ async def prepare(
         if traces.summaries:
             batches += detach_summaries(number, traces.summaries, ids, texts)
         if traces.proposals:
-            found = traces.proposals
-            withdrawn, entries = await proposals.withdraw(reader, scope, found, ids, change.at)
-            batches += withdrawn
-            log += [rows.entry_row(number, entry) for entry in entries]
+            withdrawn = await find_unsupported(reader, scope, traces.proposals, ids)
+            delete = "DELETE FROM consent_queue WHERE scope = ? AND id = ?"
+            batches.append((delete, [(number, id) for id, _ in withdrawn]))
+            for id, field in withdrawn:
+                meta = rows.dump_json({"field": field, "decision": "withdrawn"})
+                entry = LogRow(number, at, memory_id=id, id=new_id(), event="DELETE", meta=meta)
+                log.append(entry)
     batches += delete_rows(number, changed, gone, traces.sources)
     thread = gone[0].thread
     erased = LogRow(
         scope=number,
-        at=clock.iso(change.at),
+        at=at,
         revision=changed,
         memory_id=change.memory_id,
         id=new_id(),
@@ -136,6 +143,21 @@ async def prepare(
         line_meta=EMPTY,
     )
     return batches, [*log, erased]
+
+
+async def find_unsupported(
+    reader: Reader, scope: Scope, proposals: Rows, gone: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Return id and field of the proposals that were inferred only from these memories."""
+    found = []
+    for id, field, text in proposals:
+        # An altered proposal or row does not prevent forgetting.
+        with suppress(StoreDamaged, ValueError, TypeError):
+            _, evidence, *_ = json.loads(text)
+            left = {memory.id for memory in await reader.get(scope, evidence)}
+            if not left - set(gone):
+                found.append((id, field))
+    return found
 
 
 async def read_merged(reader: Reader, scope: Scope, ids: Sequence[str]) -> list[str]:

@@ -65,7 +65,7 @@ def portions(values: Sequence[Item], size: int = 500) -> list[Sequence[Item]]:
     return [values[start : start + size] for start in range(0, len(values), size)]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Reader:
     """Reads one scope at a time. Memories of other scopes are never found, not even by id."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import InvalidInput, MemoristError, StoreDamaged
 from ..text import clock, cues, normalize, tokens
 from ..types import CONTRADICTS, REPLACES, Evidence, Memory, Message, Scope
-from . import HistoryEntry, dump, history, person, proposals, rows
+from . import HistoryEntry, dump, history, person, rows
 from .database import EVERY, Rows
 from .store import Store
 
@@ -268,7 +268,7 @@ async def _summaries_and_proposals(store: Store, scope: Scope) -> Records:
         for each in await person.load_summaries(store, scope, kind):
             yield kind, _plain(each)
     try:
-        for proposal in await proposals.load(store, scope):
+        for proposal in await person.load_proposals(store, scope):
             whole = _plain(proposal)
             names = ("field", "value", "decided", "at", "evidence")
             yield "proposal", {name: whole[name] for name in names}

@@ -64,7 +64,7 @@ _WORDS: dict[str | None, tuple[str, Op]] = {
 }
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class Transaction(Reader):
     """Reads and writes under the scope's write lock: what it reads cannot change before it commits.
 

@@ -33,7 +33,7 @@ from ...manage.privacy import Consent, Privacy
 from ...scoped import ScopedClient
 from ...storage import Event, HistoryEntry
 from ...storage.documents import SavedCheckpoint
-from ...storage.proposals import Proposal
+from ...storage.person import Proposal
 from ...types import Filter, Memory, Receipt
 from .. import VERBS, Verb, metrics, read_verbs
 from ..mcp import build_http_server, serve_http
