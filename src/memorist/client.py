@@ -21,7 +21,8 @@ from .manage import journal
 from .manage.import_export import import_records
 from .manage.record_reader import Import
 from .manage.whole_user import ErasedUser, erase_user, export_user
-from .offline import Offline, Replayed
+from .offline import Offline
+from .offline.replay import Replayed
 from .ports import LlmUsage
 from .scoped import ScopedClient
 from .settings import Settings

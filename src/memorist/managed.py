@@ -19,8 +19,7 @@ from .jobs.summarize import compress, roll_up
 from .manage import edit, forget
 from .manage.checkpoints import Checkpoints
 from .manage.edit import edit_memory
-from .manage.forget import ForgetOptions, Manner
-from .manage.forget_plan import Forgotten, make_plan
+from .manage.forget import ForgetOptions, Forgotten, Manner, make_plan
 from .manage.privacy import Consent, Privacy
 from .manage.undo import undo_changes
 from .offline import Offline
@@ -217,7 +216,7 @@ class ManagedScope(Place):
             ids += await self.offline.find_aside(self.scope, query)
         if dry_run:
             plan = await make_plan(self.ctx.store, self.scope, ids)
-            return plan.report(dry_run=True)
+            return replace(plan.report, dry_run=True)
         return await self._forget(ids, manner)
 
     @observed("forget", _count_forgotten)

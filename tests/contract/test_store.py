@@ -33,11 +33,9 @@ from memorist.storage import (
     SpaceSettings,
     Unrelated,
     person,
-    proposals,
 )
-from memorist.storage.person import Summary
-from memorist.storage.proposals import Proposal
-from memorist.storage.scan import check, export
+from memorist.storage.person import Proposal, Summary
+from memorist.storage.scan import check, export, read_messages
 from memorist.storage.store import MemoryAccess, Store
 from memorist.storage.tasks import Embedding
 from memorist.text import clock, normalize, tokens
@@ -928,7 +926,7 @@ async def test_the_words_of_a_message_are_kept_where_no_memory_holds_them(store:
         said("msg-1", "hello", role="assistant", name="Bo", at=NOW, session="s"),
         said("msg-2", "verbatim", keep_text=False),
     )
-    kept = await store.messages(ANA, ["msg-1", "msg-2", "msg-3"])
+    kept = await read_messages(store, ANA, ["msg-1", "msg-2", "msg-3"])
     assert kept == {
         "msg-1": Message(
             id="msg-1", content="hello", role="assistant", name="Bo", at=NOW, session="s"
@@ -983,7 +981,7 @@ async def test_forgetting_blanks_messages_and_what_the_history_said(store: Store
         said("msg-2", "other"),
     )
     await apply(store, forget(kept))
-    assert set(await store.messages(ANA, ["msg-1", "msg-2"])) == {"msg-2"}
+    assert set(await read_messages(store, ANA, ["msg-1", "msg-2"])) == {"msg-2"}
     assert all(not line.meta for line in await store.history.entries(ANA))
 
 
@@ -1107,6 +1105,8 @@ async def test_nothing_is_seen_from_another_scope(store: Store, other: Scope) ->
         put(gone),
     )
     await apply(store, forget(gone))
+    assert list(await store.derived_from(ANA, kept.evidence_ids)) == [kept.id]
+    assert await store.earlier_versions(ANA, [kept.superseded_by or ""]) == [kept.id]
     for written in (False, True):  # before and after something is remembered there
         rows = [row.row for row in (await delta(store)).rows]
         assert await store.get(other, [kept.id]) == []
@@ -1119,8 +1119,10 @@ async def test_nothing_is_seen_from_another_scope(store: Store, other: Scope) ->
         assert (await delta(store, scope=other)).gone == []
         assert await store.same_text(other, [kept.content_hash]) == []
         assert await store.by_key(other, [kept.key or ""]) == {}
+        assert await store.derived_from(other, [*kept.evidence_ids, *kept.source_ids]) == {}
+        assert await store.earlier_versions(other, [kept.superseded_by or ""]) == []
         assert (await store.checks(other, messages={"msg-1": ""})).seen == {}
-        assert await store.messages(other, ["msg-1"]) == {}
+        assert await read_messages(store, other, ["msg-1"]) == {}
         assert await store.last_sequence(other, "s") == -1
         assert await store.tombstones(other, ["milk"], NOW) == set()
         assert await store.history.entries(other, kept.id) == []
@@ -1363,11 +1365,11 @@ async def test_proposals_are_of_their_own_scope_and_as_they_were_made(store: Sto
     city = proposal("city", "Porto", at=NOW + HOUR)
     await apply(store, *(decided(each, "proposed", at=NOW) for each in (city, name)))
     await keep(store, "tea", scope=BOB)
-    assert await proposals.load(store, ANA) == [name, city]
-    assert await proposals.load(store, BOB) == []
+    assert await person.load_proposals(store, ANA) == [name, city]
+    assert await person.load_proposals(store, BOB) == []
     agreed = replace(name, decided="approved", decided_at=NOW + HOUR)
     await apply(store, decided(agreed, "approved", at=NOW + HOUR, actor="ana"))
-    assert await proposals.load(store, ANA) == [agreed, city]
+    assert await person.load_proposals(store, ANA) == [agreed, city]
     newest = (await store.history.entries(ANA, name.id))[0]
     assert (newest.event, newest.actor, newest.meta["decision"]) == ("UPDATE", "ana", "approved")
 
@@ -1379,7 +1381,7 @@ async def test_a_proposal_that_is_gone_leaves_no_word(
     city = proposal("city", "Quillback")
     await apply(store, decided(city, "proposed", at=NOW))
     await apply(store, decided(city, decision, at=NOW))
-    assert await proposals.load(store, ANA) == []
+    assert await person.load_proposals(store, ANA) == []
     assert [line.event for line in await store.history.entries(ANA, city.id)] == ["DELETE", "ADD"]
     said_no = normalize.wording("city: Quillback")
     assert await store.tombstones(ANA, [said_no], NOW) == (
@@ -1406,7 +1408,7 @@ async def test_a_forget_withdraws_what_was_inferred_from_it_alone_unless_it_was_
         *(decided(each, "proposed", at=NOW) for each in (alone, both, agreed)),
     )
     await apply(store, forget(tea))
-    assert {each.field for each in await proposals.load(store, ANA)} == {"tone", "language"}
+    assert {each.field for each in await person.load_proposals(store, ANA)} == {"tone", "language"}
 
 
 PLANTED = {

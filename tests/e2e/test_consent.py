@@ -29,8 +29,8 @@ from memorist.errors import (
 from memorist.interfaces.cli import app
 from memorist.manage.privacy import SENSITIVE
 from memorist.scoped import ScopedClient
-from memorist.storage import proposals
-from memorist.storage.proposals import Proposal
+from memorist.storage import person
+from memorist.storage.person import Proposal
 
 VALUES = {
     "preferred_name": "Ana",
@@ -112,7 +112,7 @@ async def test_a_proposal_waits_seven_days_and_lapses(engine: Client, ana: Scope
     assert again.id != made.id
     later(engine, days=8)
     await ana.purge()
-    assert await proposals.load(engine.ctx.store, ana.scope) == [], (
+    assert await person.load_proposals(engine.ctx.store, ana.scope) == [], (
         "its words are gone, whether anybody looks or not"
     )
 
@@ -333,7 +333,7 @@ async def test_in_any_history_a_sensitive_field_changed_only_by_a_decision(
         for entry in await ana.history(limit=10_000)
         if entry.meta.get("decision") == "approved"
     }
-    for each in await proposals.load(engine.ctx.store, ana.scope):
+    for each in await person.load_proposals(engine.ctx.store, ana.scope):
         if each.field in SENSITIVE and each.decided:
             assert (each.decided, trail[each.id]) == ("approved", "ana")
 

@@ -24,7 +24,7 @@ from memorist.dialects.theoria import Theoria
 from memorist.dialects.vault import Vault
 from memorist.errors import InvalidInput, NotFound, StoreUnavailable
 from memorist.interfaces.cli import app
-from memorist.offline import FIRST_LOOK, Offline
+from memorist.offline.replay import FIRST_LOOK, Replay
 from memorist.offline.spool import Spool
 from memorist.settings import Settings
 from memorist.storage import person
@@ -80,7 +80,7 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     async def wait(self: object, first: float) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Offline, "_until_back", wait)
+    monkeypatch.setattr(Replay, "_until_back", wait)
 
 
 def until(holds: Callable[[], object]) -> None:

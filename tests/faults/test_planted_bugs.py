@@ -50,7 +50,7 @@ BUGS = {
         POWER,
     ),
     "no transaction": Bug(
-        "storage/sqlite/connection.py",
+        "storage/sqlite/__init__.py",
         {
             'connection.execute("BEGIN IMMEDIATE")\n        return True': "return True",
             "await asyncio.shield(self._writer.call(_commit))": "pass",
@@ -58,7 +58,7 @@ BUGS = {
         STORE.format("test_apply_makes_all_the_changes_or_none"),
     ),
     "a transaction that others can overtake": Bug(
-        "storage/sqlite/connection.py",
+        "storage/sqlite/__init__.py",
         {'"BEGIN IMMEDIATE")\n        return True': '"BEGIN")\n        return True'},
         "tests/faults/test_many_processes.py::test_eight_processes_lose_no_update",
     ),
@@ -104,7 +104,7 @@ BUGS = {
         "tests/faults/test_damage.py::test_no_altered_word_is_returned_from_a_damaged_file[flip in words]",
     ),
     "altered vectors are believed": Bug(
-        "index/snapshot.py",
+        "index/arrays.py",
         {"made if is_unit.all() else": "made if True else"},
         "tests/faults/test_damage.py::test_an_altered_vector_is_left_out_and_told[nan]",
     ),

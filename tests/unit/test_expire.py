@@ -10,7 +10,7 @@ import pytest
 
 from memorist.jobs import expire
 from memorist.settings import Settings
-from memorist.storage.proposals import Proposal
+from memorist.storage.person import Proposal
 from memorist.types import Memory, Scope
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

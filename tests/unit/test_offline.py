@@ -12,7 +12,7 @@ import pytest
 
 from memorist import aio
 from memorist.index import SnapshotCache
-from memorist.offline.recent import MOST_RECENT, Recent
+from memorist.offline import MOST_RECENT, Recent
 from memorist.storage import Forget, Save
 from memorist.types import Filter, Labels, Memory, Scope
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 
 from ..errors import StoreDamaged
 from ..ports import Vectors
-from ..text import clock, tokens
+from ..text import clock
+from ..text.cues import ASKING, FLAGS, MOST_ASKING
 from ..types import KINDS, STATES
 
 Bools = NDArray[np.bool_]
@@ -39,6 +41,8 @@ _MISSING = {
     "expires": NEVER,
     "source": -1,
 }
+_MICROS_A_DAY = 86_400_000_000
+_UNIT = 0.01  # tolerance of the squared length of a vector, which should be 1
 _SPARE = 0.125  # spare room for more rows, as a share of the existing rows
 
 
@@ -68,6 +72,44 @@ class Columns:
     length: Floats  # terms of the text
     source: Longs  # row of the turn that a fact was extracted from; -1 if there is none
 
+    @cached_property
+    def marked(self) -> Mapping[int, Bools]:
+        """Which positions have each flag."""
+        return {flag: self.flags & flag != 0 for flag in FLAGS}
+
+    @cached_property
+    def asking(self) -> Floats:
+        """The share of each text that asks."""
+        share = self.flags >> ASKING & MOST_ASKING
+        return share.astype(np.float32) / np.float32(MOST_ASKING)
+
+    def find_repeats(self, usable: Bools) -> Bools:
+        """Mark the facts that were extracted from one of the usable turns.
+
+        A fact that is valid longer than its turn stands for itself.
+        """
+        repeats = self.source >= 0
+        facts = np.flatnonzero(repeats)
+        if len(facts):
+            sources = self.source[facts]
+            ended = self.row[usable & (self.valid_to < NEVER)]
+            outlives = np.isin(sources, ended) & (self.valid_to[facts] == NEVER)
+            repeats[facts] = np.isin(sources, self.row[usable]) & ~outlives
+        return repeats
+
+    @cached_property
+    def has_expiring(self) -> bool:
+        """Whether some memory has an end."""
+        return bool((self.expires < NEVER).any())
+
+    @cached_property
+    def days(self) -> Floats:
+        """When each was said, in days since 1970; minus infinity if unknown."""
+        micros = self.occurred.astype(np.float64)
+        micros[self.occurred == clock.NO_TIME] = -np.inf
+        days = micros / _MICROS_A_DAY
+        return days.astype(np.float32)
+
 
 def _element_type(hint: Any) -> type[np.generic]:
     """Return the element type of an array. NumPy 2.5 nests it less deeply than 2.4."""
@@ -93,6 +135,22 @@ def to_numbers(column: str, values: Sequence[Any]) -> Sequence[Any]:
     if column == "sequence":
         return [max(-1, min(place, _LAST)) for place in values]
     return values
+
+
+def to_vectors(found: Sequence[bytes | None], dimensions: int) -> Vectors:
+    """Return the vectors; zero where one is missing or its length is not 1."""
+    nothing = bytes(4 * dimensions)
+    blobs = []
+    for each in found:
+        if each is None or len(each) != len(nothing):
+            each = nothing
+        blobs.append(each)
+    flat = np.frombuffer(b"".join(blobs), "<f4")
+    made = flat.reshape(-1, dimensions)
+    with np.errstate(all="ignore"):
+        squares = np.einsum("ij,ij->i", made, made)
+        is_unit = np.abs(squares - 1) < _UNIT
+    return made if is_unit.all() else np.where(is_unit[:, None], made, np.float32(0))
 
 
 class Matrix:
@@ -206,18 +264,13 @@ class Segment(NamedTuple):
 
     @staticmethod
     def of(packed: Sequence[bytes], first: int) -> Segment:
-        """Build the postings of texts at the positions from `first` on."""
-        empty = Segment(
-            np.empty(0, np.uint32),
-            np.empty(0, np.int32),
-            np.empty(0, np.uint8),
-        )
-        parts = [empty]
-        for position, each in enumerate(packed, first):
-            terms, counts = tokens.unpack(each)
-            positions = np.full(len(terms), position, np.int32)
-            parts.append(Segment(terms, positions, counts))
-        return Segment.join(parts)
+        """Build the postings of texts at the positions from `first` on; `tokens.pack` packed them."""
+        sizes = np.array([len(each) // 5 for each in packed], np.intp)
+        pairs = list(zip(packed, (4 * sizes).tolist(), strict=True))
+        terms = np.frombuffer(b"".join(each[:end] for each, end in pairs), "<u4")
+        counts = np.frombuffer(b"".join(each[end:] for each, end in pairs), np.uint8)
+        positions = np.arange(first, first + len(packed), dtype=np.int32)
+        return Segment.join([Segment(terms, positions.repeat(sizes), counts)])
 
     @staticmethod
     def join(parts: Sequence[Segment]) -> Segment:
@@ -283,3 +336,19 @@ class Neighbors:
             after,
             group,
         )
+
+    def sum_messages(self, message: NDArray[Any], length: Floats) -> Floats:
+        """Return the length of the whole message that each position is a chunk of.
+
+        Neighbors with the same number, which is not 0, are chunks of one message.
+        """
+        order = self.order
+        numbers = message[order]
+        is_new = np.append(True, (numbers[1:] != numbers[:-1]) | (numbers[1:] == 0))[: len(order)]
+        is_new[self.starts] = True
+        starts = np.flatnonzero(is_new)
+        lengths = length.copy()
+        if len(starts):
+            sums = np.add.reduceat(length[order], starts)
+            lengths[order] = np.repeat(sums, np.diff(starts, append=len(order)))
+        return lengths

@@ -15,7 +15,7 @@ from ..ingest import transitions
 from ..manage import forget, privacy
 from ..settings import Settings
 from ..storage import Change, Forget, Save, person
-from ..storage.rows import portions
+from ..storage.queries import portions
 from ..storage.tasks import Task
 from ..types import Filter, Labels, Memory, Scope, frozen
 from . import DAILY, finish, summarize

@@ -20,16 +20,18 @@ from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful
 from ..storage import Change, Forget, Save, erase
 from ..storage.atomic import lock, new_file
+from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import summarize, tokens
-from ..types import GUILD, Memory, Scope, frozen
+from ..types import GUILD, STATES, Memory, Scope, frozen
 from . import edit, privacy, recall
-from .forget_plan import Forgotten, Plan, make_plan
 from .journal import Journal
 
 SOURCE_FORGOTTEN = "source-forgotten"  # tag of what is based on something forgotten, among others
 MOST_FOUND = 100  # memories that one query forgets
 SLICE = 100  # memories erased in one transaction: others get their turn in between
+MOST_OF_TURN = 0.6  # share of the words of a turn from which on a fact says most of it
+VISIBLE = tuple(state for state in STATES if state not in ("superseded", "soft_deleted"))
 
 
 class ForgetOptions(TypedDict, total=False):
@@ -59,6 +61,123 @@ class Manner:
         if self.never_again:
             return None
         return now + timedelta(hours=ctx.settings.tombstone_hours)
+
+
+@frozen
+class Forgotten:
+    """The ids of what was forgotten, or would be, and of what is based on it."""
+
+    ids: tuple[str, ...] = ()  # as requested
+    # what was based on those alone, earlier statements that they had replaced, and turns that say
+    # hardly more than a forgotten fact
+    derived: tuple[str, ...] = ()
+    # what is also based on other memories: it stays, with a tag, and a summary is made again
+    flagged: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()  # turns that say a forgotten fact, among other things: they stay
+    copies: tuple[str, ...] = ()  # memories with exactly the same text: they stay
+    dry_run: bool = False
+
+    def __add__(self, other: Forgotten) -> Forgotten:
+        """Return both together; what was erased after all is not listed as kept."""
+        ids = self.ids + other.ids
+        derived = self.derived + other.derived
+        gone = {*ids, *derived}
+
+        def keep(*named: str) -> tuple[str, ...]:
+            return tuple(id for id in dict.fromkeys(named) if id not in gone)
+
+        return Forgotten(
+            ids=ids,
+            derived=derived,
+            flagged=keep(*self.flagged, *other.flagged),
+            sources=keep(*self.sources, *other.sources),
+            copies=keep(*self.copies, *other.copies),
+        )
+
+
+@frozen
+class Plan:
+    """What is erased and changed together with memories."""
+
+    report: Forgotten
+    derived: tuple[str, ...]  # what is based on these alone
+    flagged: tuple[Memory, ...]  # what is also based on other memories
+
+    @property
+    def gone(self) -> list[str]:
+        return [*self.report.ids, *self.report.derived]
+
+    @property
+    def summaries(self) -> list[Memory]:
+        """What is to be summarized again, the current versions last."""
+        found = [memory for memory in self.flagged if memory.compression_source]
+        return sorted(found, key=lambda memory: memory.state != "superseded")
+
+
+async def make_plan(reading: Reader, scope: Scope, ids: Sequence[str]) -> Plan:
+    """Follow evidence and replaced statements from these memories, until nothing is added."""
+    known: list[Memory] = []
+    with suppress(StoreDamaged):  # an altered row is erased all the same
+        known = await reading.get(scope, ids)
+    turns = await _find_turns(reading, scope, known)
+    replaced: dict[str, None] = {}
+    derived = dict.fromkeys(id for id, says_same in turns.items() if says_same)
+    touched: dict[str, Memory] = {}
+    new = list(dict.fromkeys([*ids, *derived]))
+    gone = set(new)
+    while new:
+        touched |= await reading.derived_from(scope, new)
+        earlier = await reading.earlier_versions(scope, new)
+        new = [id for id in earlier if id not in gone]
+        replaced |= dict.fromkeys(new)
+        gone.update(new)
+        alone = []
+        for id, memory in touched.items():
+            named = {*memory.evidence_ids, *memory.source_ids, *memory.evidence}
+            named.discard(memory.source_message_id or "")  # the message in which it was said
+            if id not in gone and named <= gone:
+                alone.append(id)
+        derived |= dict.fromkeys(alone)
+        gone.update(alone)
+        new += alone
+    for id in gone:
+        touched.pop(id, None)
+    changed = touched
+    while changed:  # what is based on a summary that changes
+        summaries = [id for id, memory in changed.items() if memory.compression_source]
+        changed = await reading.derived_from(scope, summaries)
+        for id in gone.union(touched):
+            changed.pop(id, None)
+        touched = touched | changed
+    copies: list[Memory] = []  # such as turns of another session or speaker
+    with suppress(StoreDamaged):
+        hashes = {memory.content_hash for memory in known}
+        copies = await reading.same_text(scope, hashes, *VISIBLE)
+    flagged = tuple(touched.values())
+    report = Forgotten(
+        ids=tuple(ids),
+        derived=(*derived, *replaced),
+        flagged=tuple(memory.id for memory in flagged if memory.state != "superseded"),
+        sources=tuple(id for id, says_same in turns.items() if not says_same),
+        copies=tuple(memory.id for memory in copies if memory.id not in gone),
+    )
+    return Plan(report=report, derived=tuple(derived), flagged=flagged)
+
+
+async def _find_turns(reading: Reader, scope: Scope, known: Sequence[Memory]) -> dict[str, bool]:
+    """Return the turns of the facts among some memories, and whether they say hardly more."""
+    found: dict[str, bool] = {}
+    ids = {memory.id for memory in known}
+    with suppress(StoreDamaged):  # an altered row is erased all the same
+        for fact in known:
+            if not fact.evidence_text:
+                continue
+            stated = set(tokens.analyze(fact.text))
+            for turn in await reading.get(scope, fact.evidence_ids):
+                words = set(tokens.analyze(turn.text))
+                if turn.id not in ids:
+                    found[turn.id] = len(words & stated) >= MOST_OF_TURN * len(words)
+    return found
 
 
 async def find(place: Place, query: str | None, where: Where | None) -> list[str]:
@@ -99,7 +218,7 @@ async def forget(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
             plan, words = await _erase(ctx, scope, some, manner)
         await sweep(ctx, scope, words)
         await _embed_summaries(ctx, scope, plan)
-        done += plan.report()
+        done += plan.report
     return done
 
 
@@ -116,10 +235,8 @@ async def clear_copies(ctx: Context, words: Sequence[str]) -> None:
     """Remove words from the cache of vectors and from the journal."""
     if isinstance(ctx.embedder, Forgetful):
         await ctx.embedder.forget(words)
-    folder = ctx.settings.journal_dir
-    if folder is not None:
-        journal = Journal(folder)
-        await asyncio.to_thread(journal.redact, words)
+    if ctx.settings.journal_dir is not None:
+        await asyncio.to_thread(Journal(ctx.settings.journal_dir).redact, words)
     await asyncio.to_thread(clear_aside, ctx.settings.spool_folder, words)
 
 
@@ -138,39 +255,17 @@ def clear_aside(folder: Path, words: Sequence[str]) -> None:
 
 
 async def _erase(
-    ctx: Context,
-    scope: Scope,
-    ids: Sequence[str],
-    manner: Manner,
+    ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner
 ) -> tuple[Plan, list[str]]:
     """Erase memories in one transaction; return what was erased with them, and all their words."""
     now = ctx.clock()
-    words: list[str] = []
     until = manner.tombstone_end(ctx, now)
     async with ctx.store.transaction(scope) as tx:
         plan = await make_plan(tx, scope, ids)
-        erased: list[Change] = []
-        for id in (*ids, *plan.others):
-            versions = await tx.versions(scope, id)
-            why = "it rested on what was forgotten"
-            if id in ids:
-                why = manner.reason
-                if not versions:
-                    raise NotFound(f"No memory with id {id!r} in this scope")
-            words += versions
-            gone = Forget(
-                memory_id=id,
-                at=now,
-                until=until,
-                reason=why,
-                actor=manner.actor,
-            )
-            erased.append(gone)
-        merged, _ = await erase.read_history(tx, scope, [*ids, *plan.others])
-        words += merged
+        words: list[str] = []
         if scope.user == GUILD:  # more was embedded than the text
             with suppress(StoreDamaged):  # an altered row is erased all the same
-                memories = await tx.get(scope, [*ids, *plan.others])
+                memories = await tx.get(scope, plan.gone)
                 words += map(tokens.meaning_of, memories)
         changes: list[Change] = []
         for memory in plan.flagged:
@@ -182,14 +277,27 @@ async def _erase(
                     meta={"reason": "a source was forgotten", "final": True},
                 )
                 changes.append(put)
-        await tx.apply([*changes, *erased])
+        for id in plan.gone:
+            gone = Forget(
+                memory_id=id,
+                at=now,
+                until=until,
+                reason=manner.reason if id in ids else "it rested on what was forgotten",
+                actor=manner.actor,
+            )
+            changes.append(gone)
+        await tx.apply(changes)
+        for id in ids:
+            if id not in tx.erased:
+                raise NotFound(f"No memory with id {id!r} in this scope")
+        words += [*tx.erased.values(), *tx.merged]
         await tx.write_each(erase.QUOTES, [(memory.id,) for memory in plan.flagged])
         words += await _summarize_again(tx, scope, plan, now, until)
         await clear_copies(ctx, words)  # before the commit, so that a kill in between leaves none
     return plan, list(dict.fromkeys(words))
 
 
-def _without_sources(memory: Memory, gone: set[str], now: datetime) -> Memory:
+def _without_sources(memory: Memory, gone: Sequence[str], now: datetime) -> Memory:
     evidence_ids = [id for id in memory.evidence_ids if id not in gone]
     source_ids = [id for id in memory.source_ids if id not in gone]
     return transitions.revise(
@@ -203,11 +311,7 @@ def _without_sources(memory: Memory, gone: set[str], now: datetime) -> Memory:
 
 
 async def _summarize_again(
-    tx: Transaction,
-    scope: Scope,
-    plan: Plan,
-    now: datetime,
-    until: datetime | None,
+    tx: Transaction, scope: Scope, plan: Plan, now: datetime, until: datetime | None
 ) -> list[str]:
     """Make summaries again from the sources that are left, and return the words of the old ones.
 
@@ -217,13 +321,8 @@ async def _summarize_again(
     for old in plan.summaries:
         gone = await tx.versions(scope, old.id)
         words += gone
-        erased = Forget(
-            memory_id=old.id,
-            at=now,
-            until=now,
-            reason=SOURCE_FORGOTTEN,
-            purged=True,
-        )
+        why = SOURCE_FORGOTTEN
+        erased = Forget(memory_id=old.id, at=now, until=now, reason=why, purged=True)
         await tx.apply([erased])
         kept = _without_sources(old, plan.gone, now)
         found = await tx.get(scope, kept.evidence_ids)
@@ -248,8 +347,7 @@ async def _summarize_again(
 
 async def _embed_summaries(ctx: Context, scope: Scope, plan: Plan) -> None:
     """Embed summaries that were made again, or leave it to a job if the model is unavailable."""
-    if summaries := plan.summaries:
-        ids = [memory.id for memory in summaries]
+    if ids := [memory.id for memory in plan.summaries]:
         found = await ctx.store.get(scope, ids)
         with suppress(ProviderFailed):
             await vectors.embed_now(ctx, found)
@@ -272,10 +370,7 @@ async def _hide(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
     async with ctx.store.transaction(scope) as tx:
         plan = await make_plan(tx, scope, ids)
         found = await tx.get(scope, [*ids, *plan.derived])
-        missing = set(ids)
-        for memory in found:
-            missing.discard(memory.id)
-        if missing:
+        if missing := set(ids).difference(memory.id for memory in found):
             raise NotFound(f"No memory with id {min(missing)!r} in this scope")
         saves: list[Save] = []
         texts: list[str] = []
@@ -284,19 +379,13 @@ async def _hide(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
             meta = {"state": new.state, **trace}
             if manner.reason:
                 meta["reason"] = manner.reason
-            put = Save(
-                memory=new,
-                event="soft_deleted",
-                actor=manner.actor,
-                meta=meta,
-            )
-            saves.append(put)
+            saves.append(Save(memory=new, event="soft_deleted", actor=manner.actor, meta=meta))
             saves += await edit.carry_versions(tx, old, new)
             texts += await tx.versions(scope, old.id)
-        merged, _ = await erase.read_history(tx, scope, [old.id for old in found])
-        texts += [*merged, *(put.memory.text for put in saves)]
+        texts += await erase.read_merged(tx, scope, [old.id for old in found])
+        texts += [put.memory.text for put in saves]
         await tx.apply(saves)
         end = max(until, purge_at) if until else None
         unique = dict.fromkeys(texts)
         await tx.add_tombstones(tuple(unique), end)
-    return replace(plan, flagged=()).report()
+    return replace(plan.report, flagged=())

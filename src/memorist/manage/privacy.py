@@ -23,8 +23,8 @@ from ..ingest import validation
 from ..ingest.guard import INCOGNITO as INCOGNITO
 from ..ingest.guard import load_disabled, note_disabled
 from ..ingest.transitions import union
-from ..storage import SpaceSettings, person, proposals
-from ..storage.proposals import Proposal
+from ..storage import SpaceSettings, person
+from ..storage.person import Proposal
 from ..text import authority, normalize
 from ..text.clock import new_id
 from ..text.contradictions import contradicts
@@ -154,7 +154,7 @@ class Consent(Place):
         """Return what is in effect, by field; `goals` is a list."""
         known: dict[str, str | builtins.list[str]] = {}
         goals = []
-        for each in _find_in_force(await proposals.load(self.ctx.store, self.scope)):
+        for each in _find_in_force(await person.load_proposals(self.ctx.store, self.scope)):
             if each.field == "goals_add":
                 goals.append(each.value)
             else:
@@ -164,7 +164,7 @@ class Consent(Place):
     async def list(self) -> builtins.list[Proposal]:
         """Return what awaits a decision, oldest first; it lapses after seven days."""
         now = self.ctx.clock()
-        found = await proposals.load(self.ctx.store, self.scope)
+        found = await person.load_proposals(self.ctx.store, self.scope)
         return [each for each in found if each.decided is None and now < each.lapses_at]
 
     async def propose(
@@ -275,7 +275,7 @@ class Consent(Place):
         """Erase all values of a field, also former and proposed ones; return how many."""
         _check_field(field)
         async with self.ctx.store.transaction(self.scope) as tx:
-            found = await proposals.load(tx, self.scope)
+            found = await person.load_proposals(tx, self.scope)
             gone = [each for each in found if each.field == field]
             for each in gone:
                 await person.decide_proposal(

@@ -14,7 +14,7 @@ from ..errors import InvalidInput
 from ..ingest import transitions
 from ..storage import Change, Forget, Save, person
 from ..storage.person import RecordType, Summary
-from ..storage.rows import portions
+from ..storage.queries import portions
 from ..storage.store import Store
 from ..storage.transaction import Transaction
 from ..text import authority

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import os
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
 
 from ..context import Context
 from ..errors import Busy, StoreFull, StoreUnavailable
+from ..index import SnapshotCache
 from ..ingest import guard
 from ..ingest import pipeline as ingest
 from ..ingest.analyze import analyze
@@ -26,32 +32,112 @@ from ..manage import edit, records
 from ..manage import forget as forgetting
 from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
-from ..storage import Tombstone, dump
+from ..storage import Change, Forget, Save, Tombstone, dump
 from ..storage.person import Summary
 from ..storage.queries import Reader
 from ..storage.store import Store
-from ..text import tokens
+from ..text import clock, tokens
 from ..text.clock import new_id
-from ..types import Draft, Memory, Outcome, Query, Recall, Scope, frozen
-from .recent import Recent
-from .spool import Pending, Spool
-from .stand_in import StandIn, batches, hand_over
+from ..types import Draft, Memory, Outcome, Query, Recall, Scope
+from .replay import Replay, StandIn
+from .spool import ASIDE, Pending, Spool
 from .switch import Down, Switch, Way
 
 T = TypeVar("T")
-FIRST_LOOK = 0.5  # seconds between two attempts to reach the store
-LONGEST = 2.0
 OPENING = 5.0  # seconds that opening waits for the replay of what an earlier outage left behind
+MOST_RECENT = 2000  # memories to answer from while the store is down
+ERASED = "erased.ids"  # file in the folder of the spool
+MOST_ERASED = 1 << 20  # bytes of it; the older half is dropped
 log = logging.getLogger("memorist")
 
 
-@frozen
-class Replayed:
-    """What became of the spooled writes."""
+class Recent:
+    """Memories that this process recently read or wrote, as long as that is the current version."""
 
-    taken_in: int = 0
-    set_aside: int = 0
-    waiting: int = 0  # still, or again
+    def __init__(self, index: SnapshotCache, folder: Path) -> None:
+        self._index = index
+        self._erased = folder / ERASED  # tells other processes which memories were erased
+        # With the revision of the scope's snapshot when it was written here; -1: it was read.
+        self._held: OrderedDict[tuple[Scope, str], tuple[Memory, Save | None, int]] = OrderedDict()
+
+    def note_read(self, memories: Iterable[Memory]) -> None:
+        """Hold memories that were just read."""
+        for memory in memories:
+            self._hold(memory, None, -1)
+
+    def note_commit(self, scope: Scope, changes: Sequence[Change]) -> None:
+        """Hold what was just written, and drop what was forgotten."""
+        for change in changes:
+            if isinstance(change, Save):
+                snapshot = self._index.peek(scope)
+                self._hold(change.memory, change, snapshot.revision if snapshot else 0)
+        gone = {change.memory_id for change in changes if isinstance(change, Forget)}
+        if gone:
+            with suppress(OSError):
+                self._note_erased(gone)
+            for save in self.of(scope):
+                if not gone.isdisjoint((save.memory.id, save.memory.superseded_by)):
+                    del self._held[scope, save.memory.id]
+
+    def _note_erased(self, ids: Iterable[str]) -> None:
+        import fcntl  # Windows has none, and no spool
+
+        self._erased.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(self._erased, "a+", opener=partial(os.open, mode=0o600)) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # among processes, until it is closed
+            file.writelines(f"{id}\n" for id in ids)
+            if file.tell() > MOST_ERASED:
+                file.seek(0)
+                known = file.read()
+                file.truncate(0)
+                file.write(known[len(known) // 2 :])
+
+    def _hold(self, memory: Memory, save: Save | None, revision: int) -> None:
+        key = memory.scope, memory.id
+        self._held[key] = memory, save, revision
+        self._held.move_to_end(key)
+        if len(self._held) > MOST_RECENT:
+            self._held.popitem(last=False)
+
+    def of(self, scope: Scope) -> list[Save]:
+        """Return everything held of a scope, least recent first."""
+        found = []
+        for memory, save, _ in self._held.values():
+            if memory.scope == scope:
+                found.append(save or Save(memory=memory, event=None))
+        return found
+
+    def current(self, scope: Scope) -> list[Save]:
+        """Return what the snapshot has in the same version, with its vector, or cannot have yet."""
+        snapshot = self._index.peek(scope)
+        versions = {}
+        found = []
+        revision = snapshot.revision if snapshot else 0
+        erased: set[str] = set()
+        with suppress(OSError):
+            erased.update(self._erased.read_text().split())
+        for save in self.of(scope):
+            memory = save.memory
+            if memory.id in erased:
+                continue
+            *_, written_at = self._held[scope, memory.id]
+            if revision <= written_at:
+                found.append(save)
+            else:
+                created = clock.micros(memory.created_at)
+                updated = clock.micros(memory.updated_at)
+                versions[created, updated, memory.simhash] = save
+        if snapshot is None:
+            return found
+        created_then = np.isin(snapshot.created, [version[0] for version in versions])
+        positions = np.flatnonzero(snapshot.present & created_then)
+        columns = (snapshot.created, snapshot.updated, snapshot.simhash)
+        there = zip(*(column[positions].tolist() for column in columns), strict=True)
+        for version, vector in zip(there, snapshot.vectors(positions), strict=True):
+            if version in versions:
+                given = vector if vector.any() else None
+                found.append(replace(versions[version], vector=given, model=snapshot.model))
+        return found
 
 
 class Offline:
@@ -66,30 +152,26 @@ class Offline:
     ) -> None:
         self._ctx = ctx
         self._spool = spool
-        self._reopen = reopen
         self.down = down
         self._recent = Recent(ctx.index, spool.folder)
         self._stand_in = StandIn(ctx)
-        self._task: asyncio.Task[None] | None = None
-        self._behind: set[Scope] = set()  # scopes that were busy when they were replayed
+        self._replay = Replay(ctx, spool, down, reopen, self._stand_in.close)
+        self.replay = self._replay.run
         ctx.store.on_commit = self._recent.note_commit
         if isinstance(ctx.store.database, Switch):
-            ctx.store.database.on_loss = self._watch
+            ctx.store.database.on_loss = self._replay.watch
 
     async def start(self) -> None:
         """Begin to replay what an earlier outage left behind, or to look for a store that is
         down."""
         if self.down:
-            self._watch()
+            self._replay.watch()
         elif not self._spool.is_empty:
-            await asyncio.wait([self._watch(0)], timeout=OPENING)
+            await asyncio.wait([self._replay.watch(0)], timeout=OPENING)
 
     async def close(self) -> None:
         """Stop looking. What was not replayed stays in the spool."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await self._replay.stop()
         await self._stand_in.close()
         self._spool.close()
 
@@ -103,7 +185,7 @@ class Offline:
     ) -> list[Outcome]:
         """Store drafts; while the store is down, spool them. Raises StoreUnavailable."""
         remember = partial(ingest.remember, ctx, scope, drafts, policy, now)
-        is_behind = scope in self._behind  # what was spooled earlier comes first
+        is_behind = scope in self._replay.behind  # what was spooled earlier comes first
         stored = None if is_behind else await self._attempt("writing", remember)
         if stored is not None:
             return stored
@@ -211,7 +293,10 @@ class Offline:
         return found
 
     async def _aside(self, scope: Scope) -> list[Pending]:
-        return await asyncio.to_thread(self._spool.read_aside, scope)
+        if not any(self._spool.folder.glob(ASIDE)):
+            return []
+        found = await asyncio.to_thread(self._spool.aside)
+        return [each for each in found if each.scope == scope]
 
     def _read_words(self, pending: Pending) -> list[str]:
         """Return the text of a spooled draft, and of the memories that it would become."""
@@ -296,7 +381,7 @@ class Offline:
             return []
         spooled = await asyncio.to_thread(self._spool.waiting)
         if not self._spool.is_empty:
-            self._watch()
+            self._replay.watch()
         return [each for each in spooled if scope in (None, each.scope)]
 
     async def _attempt(self, way: Way, work: Callable[[], Awaitable[T]]) -> T | None:
@@ -311,84 +396,5 @@ class Offline:
             raise
         except StoreUnavailable as error:
             self.down["writing"] = self.down[way] = str(error)
-            self._watch()
+            self._replay.watch()
             return None
-
-    def _watch(self, first: float = FIRST_LOOK) -> asyncio.Task[None]:
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._until_back(first))
-        return self._task
-
-    async def _until_back(self, wait: float) -> None:
-        """Try to reach the store until it is back and nothing is spooled any more."""
-        while True:
-            await asyncio.sleep(wait)
-            wait = min(max(2 * wait, FIRST_LOOK), LONGEST)
-            try:
-                store = await self._reach()
-                await store.number(Scope(user="nobody"))
-                self.down.pop("reading", None)
-                if await self.replay() is None:  # another process is doing it
-                    continue
-                self.down.pop("writing", None)
-                await self.replay()  # what was spooled meanwhile
-                if self._spool.is_empty:
-                    await self._stand_in.close()
-                    return
-            except StoreUnavailable:
-                continue
-            except Exception as error:  # the spool is safe, and the next attempt may work
-                log.warning("the writes in %s cannot be stored: %s", self._spool.folder, error)
-
-    async def _reach(self) -> Store:
-        """Return the store, even if it is marked as down. Raises StoreUnavailable."""
-        database = self._ctx.store.database
-        if not isinstance(database, Switch):
-            return self._ctx.store
-        if database.inner is None:
-            database.inner = (await self._reopen()).database
-        return Store(database.inner, language=self._ctx.settings.language)
-
-    async def replay(self) -> Replayed | None:
-        """Store the spooled writes, scope by scope and in order; None if another process does.
-
-        What belongs to a scope that is busy stays in the spool. Raises StoreUnavailable.
-        """
-        if self._spool.is_empty:
-            return Replayed()
-        ctx = replace(self._ctx, store=await self._reach())
-        folder = self._spool.folder
-        rejected = 0
-        with self._spool.alone() as mine:
-            if not mine:
-                return None
-            spooled = await asyncio.to_thread(self._spool.waiting)
-            before = len(self._spool.set_aside())
-            self._behind = set()
-            for batch in batches(spooled):
-                scope = batch[0].scope
-                if scope in self._behind:
-                    continue
-                try:
-                    outcomes = await hand_over(ctx, batch)
-                except Busy:
-                    self._behind.add(scope)
-                    continue
-                problems = []
-                for id, outcome in outcomes.items():
-                    if outcome.status == "conflict":
-                        problems.append(id)
-                        log.warning("set aside in %s: %s: %s", folder, id, outcome.reason)
-                rejected += len(problems)
-                ids = [each.id for each in batch]
-                await asyncio.to_thread(self._spool.remove, ids, problems)
-            if spooled:
-                self.down.clear()
-            await asyncio.to_thread(self._spool.remove, [])  # lines that cannot be read
-        if len(self._spool.set_aside()) > before:
-            message = "some lines could not be used and were set aside: see *.corrupt-* in %s"
-            log.warning(message, folder)
-        left = await asyncio.to_thread(self._spool.waiting)
-        busy = sum(each.scope in self._behind for each in spooled)
-        taken_in = len(spooled) - rejected - busy
-        return Replayed(taken_in=taken_in, set_aside=rejected, waiting=len(left))

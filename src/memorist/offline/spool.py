@@ -31,6 +31,7 @@ from ..types import Draft, Scope, frozen
 ITEM = "memory_item"
 _NAMES = ("short_term", "long_term")  # in the order of the replay: evidence comes first
 TOMBSTONE = "tombstone"
+ASIDE = "*.corrupt-*.jsonl"  # files with lines that could not be used
 _KINDS: dict[str, type[Draft | Summary | Tombstone]] = {
     ITEM: Draft,
     TOMBSTONE: Tombstone,
@@ -265,23 +266,18 @@ class Spool:
 
     def set_aside(self) -> list[Path]:
         """Return the files with lines that could not be used."""
-        return sorted(self.folder.glob("*.corrupt-*.jsonl"))
+        return sorted(self.folder.glob(ASIDE))
 
-    def read_aside(self, scope: Scope) -> list[Pending]:
-        """Return the drafts of a scope that were set aside, as far as they can be read."""
+    def aside(self) -> list[Pending]:
+        """Return the writes that were set aside, as far as they can be read."""
         found: list[Pending] = []
         for path in self.set_aside():
-            lines = _File(path, self.folder).read()
-            found += [each for each in lines.values() if each and each.scope == scope]
+            found += filter(None, _File(path, self.folder).read().values())
         return found
 
     def of_user(self, tenant: str, user: str) -> list[Pending]:
         """Return the writes of a user that wait or were set aside."""
-        files = [*self._files, *(_File(path, self.folder) for path in self.set_aside())]
-        found: list[Pending] = []
-        with self._lock:
-            for file in files:
-                found += filter(None, file.read().values())
+        found = [*self.waiting(), *self.aside()]
         return [each for each in found if (each.scope.tenant, each.scope.user) == (tenant, user)]
 
     def prepare(self) -> None:

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from ..errors import Busy, StoreFull, StoreUnavailable
 from ..ports import Vectors
-from ..storage.database import Connection, Database, Dialect, Query, Rows
-from ..storage.rows import read_one
+from ..storage.database import Connection, Database, Dialect, Query, Rows, read_one
 from ..types import Scope
 
 Way: TypeAlias = Literal["reading", "writing"]
 Down: TypeAlias = dict[Way, str]  # what does not work, and why; a file may still be readable
 
 
+@dataclass(eq=False, repr=False)
 class Switch:
     """A database that may be down. Implements `Database`.
 
     The call that finds it down is the last one that waits: from then on calls fail at once.
     """
 
-    rows = read_one
+    inner: Database | None  # None: it was down when the client was opened
+    down: Down
+    on_loss: Callable[[], object] = lambda: None
 
-    def __init__(self, inner: Database | None, down: Down) -> None:
-        self.inner = inner  # None: it was down when the client was opened
-        self.down = down
-        self.on_loss: Callable[[], object] = lambda: None
+    rows = read_one
 
     @contextmanager
     def _use(self, way: Way = "reading") -> Iterator[Database]:

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..index import K1, Snapshot
 from ..index.arrays import Bools, Floats, Ints, Positions
-from ..index.snapshot import K1, Snapshot
 from ..ports import Vectors
 from ..text import clock, cues
 from ..text.cues import FROM_ASSISTANT, FROM_USER, IS_BRIEF, IS_SUMMARY, ONLY_ASKS

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..context import Context
 from ..errors import ProviderFailed
+from ..index import Snapshot
 from ..index.arrays import products
-from ..index.snapshot import Snapshot
 from ..ports import Reranker, Vectors
 from ..storage.queries import Reader
 from ..types import Hit, Memory, Query

@@ -13,7 +13,7 @@ import numpy as np
 from ..context import Context
 from ..embedders import encode
 from ..errors import Misconfigured, ProviderFailed, StoreDamaged
-from ..index.snapshot import WORKING
+from ..index import WORKING
 from ..ports import Vectors
 from ..storage.queries import Reader
 from ..text import clock

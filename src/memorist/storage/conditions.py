@@ -15,8 +15,10 @@ from ..errors import InvalidInput
 from ..text import clock
 from ..types import Filter
 from .database import Dialect, JsonPath, Query
-from .rows import LABELS, placeholders
+from .rows import LABELS
 
+DERIVED_FROM = """(EXISTS (SELECT 1 FROM {evidence_ids} WHERE value IN ({in})) OR
+EXISTS (SELECT 1 FROM {source_ids} WHERE value IN ({in})))"""
 # SQL conditions by field of a filter; {in} stands for the values, other fields for the dialect.
 _CONDITIONS = {
     "ids": "id IN ({in})",
@@ -47,8 +49,7 @@ _CONDITIONS = {
     "expired_by": "expires_at <= ?",
     "unexpired_at": "(expires_at IS NULL OR expires_at > ?)",
     "tags": "(EXISTS (SELECT 1 FROM {tags} WHERE {value} IN ({in})))",
-    "derived_from": """(EXISTS (SELECT 1 FROM {evidence_ids} WHERE value IN ({in})) OR
-    EXISTS (SELECT 1 FROM {source_ids} WHERE value IN ({in})))""",
+    "derived_from": DERIVED_FROM,
     "source_id": "(EXISTS (SELECT 1 FROM {source_ids} WHERE value IN ({in})))",
 }
 _FEW = 500
@@ -86,7 +87,7 @@ def condition(where: Filter, dialect: Dialect) -> tuple[str, list[Any]]:
             wanted = [json.dumps(wanted)]
             words["in"] = f"SELECT value FROM {dialect.each.format('?')}"
         else:
-            words["in"] = placeholders(wanted)
+            words["in"] = ", ".join("?" * len(wanted))
         clauses.append(clause.format(**words))
         given += wanted * max(clause.count("{in}"), clause.count("?"))
     for path, operator, value in metadata_terms(where.metadata):

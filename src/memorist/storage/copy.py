@@ -26,7 +26,7 @@ from ..types import frozen
 from . import atomic
 from .atomic import new_file
 from .database import EVERY, Connection, Database, Rows, execute
-from .rows import placeholders
+from .queries import placeholders
 from .sqlite import SqliteDatabase
 from .sqlite.connection import new_path
 from .store import Store
@@ -109,12 +109,7 @@ async def read_pages(
             if not found:
                 break
             after = [found[-1][columns.index(key)] for key in keys]
-            yield TablePage(
-                table,
-                columns,
-                found,
-                after,
-            )
+            yield TablePage(table, columns, found, after)
 
 
 async def copy(
@@ -197,10 +192,7 @@ async def write_archive(
         done = 0
         async for page in read_pages(database, {}):
             names = ("table", *page.columns)
-            lines = []
-            for row in page.rows:
-                record = zip(names, (page.table, *row), strict=True)
-                lines.append(dict(record))
+            lines = [dict(zip(names, (page.table, *row), strict=True)) for row in page.rows]
             await asyncio.to_thread(atomic.write_lines, file, lines)
             done += len(lines)
             report(done, done)
@@ -379,10 +371,7 @@ async def _digest(database: Database, table: str, columns: Sequence[str] = ()) -
 
 
 def _to_copied(rows: int, sums: Sums) -> Copied:
-    tables: dict[str, int] = {}
-    for table, (count, _) in sums.items():
-        if count:
-            tables[table] = count
+    tables = {table: count for table, (count, _) in sums.items() if count}
     return Copied(rows=rows, tables=tables)
 
 

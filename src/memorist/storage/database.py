@@ -172,6 +172,14 @@ class Database(Readable, Protocol):
     async def close(self) -> None: ...
 
 
+async def read_one(
+    self: Readable, sql: str, values: Values = (), *, scope: int | None = None
+) -> Rows:
+    """Run one statement with `read`. This is the `rows` method of every engine."""
+    (found,) = await self.read([(sql, values)], scope=scope)
+    return found
+
+
 async def execute(
     database: Database, sql: str, values: Values = (), *, scope: int | None = None
 ) -> Rows:

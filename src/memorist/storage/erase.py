@@ -9,15 +9,27 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from ..errors import StoreDamaged
 from ..text import clock, normalize
 from ..text.clock import new_id
 from ..types import Scope
-from . import Event, Forget, proposals, rows
-from .database import Batch, LogRow, Rows
+from . import Forget, rows
+from .database import Batch, LogRow, Query, Rows
 from .history import EMPTY
 from .queries import Reader
-from .rows import placeholders
 
+_ROW = """SELECT row, id, source_ids, source_message_id, text, coalesce(thread, session), kind,
+superseded_by FROM memories WHERE scope = ? AND"""
+_ROWS = f"{_ROW} id = ? UNION ALL {_ROW} superseded_by = ?"  # OR would not use an index
+_IDS = """SELECT id FROM memories WHERE scope = ? AND id = ? UNION ALL
+SELECT id FROM memories WHERE scope = ? AND superseded_by = ?"""
+_HISTORY = f"SELECT meta FROM history WHERE scope = ? AND memory_id IN ({_IDS})"
+# A record names the current version, but may hold lines of an earlier one.
+_SUMMARIES = f"""SELECT id, data, evidence_ids FROM summaries WHERE scope = ?
+AND EXISTS (SELECT 1 FROM {{each}} WHERE value IN ({_IDS}
+UNION ALL SELECT superseded_by FROM memories WHERE scope = ? AND id = ?))"""
+_PROPOSALS = """SELECT id, field, proposal FROM consent_queue WHERE scope = ?
+AND (decided IS NULL OR decided = 'corroborated') ORDER BY created_at, id"""
 _TOMBSTONE = """INSERT INTO tombstones (scope, digest, until) VALUES (?, ?, ?)
 ON CONFLICT (scope, digest) DO UPDATE SET until = CASE WHEN tombstones.until IS NULL
 OR tombstones.until > excluded.until THEN tombstones.until ELSE excluded.until END"""
@@ -58,66 +70,74 @@ class Erased(NamedTuple):
     superseded_by: str | None
 
 
-async def find(reader: Reader, scope: Scope, id: str) -> list[Erased]:
-    """Return the rows of a memory and its earlier versions, the memory itself first."""
-    sql = """SELECT row, id, source_ids, source_message_id, text, coalesce(thread, session), kind,
-    superseded_by FROM memories WHERE scope = ? AND {} = ?"""
-    both = (
-        f"{sql.format('id')} UNION ALL {sql.format('superseded_by')}"  # OR would not use an index
-    )
-    found = await reader.rows(scope, both, (id, await reader.number(scope), id))
-    return sorted(map(Erased._make, found), key=lambda each: each.id != id)
+class Traces(NamedTuple):
+    """What is to be erased of a memory, and what was made from it."""
+
+    gone: list[Erased]  # the memory itself first
+    merged: list[str]  # wordings that were merged into it
+    sources: set[str]  # ids of messages that were once among its sources
+    summaries: Rows
+    proposals: Rows  # of the scope, which the person did not approve
+
+
+async def find(reader: Reader, scope: Scope, change: Forget) -> Traces | None:
+    """Return what has to be erased with a memory, in one round trip; None if it does not exist."""
+    number = reader.numbers.get(scope) or await reader.number(scope)
+    if number < 0:
+        return None
+    id = change.memory_id
+    both = (number, id, number, id)
+    queries: list[Query] = [(_ROWS, both), (_HISTORY, (number, *both))]
+    if not change.purged:
+        each = reader.connection.dialect.each.format("evidence_ids")
+        summaries = (_SUMMARIES.format(each=each), (number, *both, number, id))
+        queries += [summaries, (_PROPOSALS, (number,))]
+    rows_found, history, *rest = await reader.connection.read(queries, scope=number)
+    if not rows_found:
+        return None
+    gone = sorted(map(Erased._make, rows_found), key=lambda each: each.id != id)
+    return Traces(gone, *read_payloads(history), *(rest or ([], [])))
 
 
 async def prepare(
-    reader: Reader,
-    scope: Scope,
-    change: Forget,
-    gone: Sequence[Erased],
-    changed: int,
+    reader: Reader, scope: Scope, number: int, change: Forget, traces: Traces, changed: int
 ) -> tuple[list[Batch], list[LogRow]]:
     """Return the batches that erase rows and everything derived only from them, and the log rows."""
-    number = await reader.number(scope)
+    gone = traces.gone
+    ids = [each.id for each in gone]
+    at = clock.iso(change.at)
     batches: list[Batch] = []
     log: list[LogRow] = []
-    ids = [each.id for each in gone]
-    merged, sources = await read_history(reader, scope, ids)
     if not change.purged:
-        texts = {each.text for each in gone}.union(merged)
+        texts = {each.text for each in gone}.union(traces.merged)
         batches.append(tombstones(reader, number, texts, change.until))
-        each = reader.connection.dialect.each.format("evidence_ids")
-        # A record names the current version, but may hold lines of an earlier one.
-        named = [*ids, *filter(None, {each.superseded_by for each in gone})]
-        sql = f"""SELECT id, data, evidence_ids FROM summaries WHERE scope = ?
-        AND EXISTS (SELECT 1 FROM {each} WHERE value IN ({placeholders(named)}))"""
-        summaries = await reader.rows(scope, sql, named)
-        wordings = set(map(normalize.wording, texts))
-        batches += detach_summaries(number, summaries, ids, wordings)
-        for proposal in await proposals.unsupported(reader, scope, ids):
-            withdrawn, entry = proposals.decide(
-                scope,
-                number,
-                proposal,
-                "withdrawn",
-                change.at,
-            )
-            batches += withdrawn
-            log.append(rows.entry_row(number, entry))
-    batches += delete_rows(number, changed, gone, sources)
+        if traces.summaries:
+            batches += detach_summaries(number, traces.summaries, ids, texts)
+        if traces.proposals:
+            withdrawn = await find_unsupported(reader, scope, traces.proposals, ids)
+            delete = "DELETE FROM consent_queue WHERE scope = ? AND id = ?"
+            batches.append((delete, [(number, id) for id, _ in withdrawn]))
+            for id, field in withdrawn:
+                meta = rows.dump_json({"field": field, "decision": "withdrawn"})
+                entry = LogRow(number, at, memory_id=id, id=new_id(), event="DELETE", meta=meta)
+                log.append(entry)
+    batches += delete_rows(number, changed, gone, traces.sources)
     thread = gone[0].thread
-    event = Event(
-        node="worker" if change.purged else rows.node_of(gone[0].kind),
-        op="delete",
-        at=change.at,
-        thread=thread,
-        memory_id=change.memory_id,
-    )
-    erased = rows.event_row(number, scope.user, event)._replace(
+    erased = LogRow(
+        scope=number,
+        at=at,
         revision=changed,
+        memory_id=change.memory_id,
         id=new_id(),
         event="DELETE",
         actor=change.actor,
         meta=rows.dump_json({"reason": change.reason} if change.reason else {}),
+        event_id=new_id(),
+        user=scope.user,
+        thread=thread,
+        node="worker" if change.purged else rows.node_of(gone[0].kind),
+        op="delete",
+        status="ok",
         line_id=None if thread is None else new_id(),
         line_event="deleted",
         line_meta=EMPTY,
@@ -125,15 +145,34 @@ async def prepare(
     return batches, [*log, erased]
 
 
-async def read_history(
-    reader: Reader, scope: Scope, ids: Sequence[str]
-) -> tuple[list[str], set[str]]:
+async def find_unsupported(
+    reader: Reader, scope: Scope, proposals: Rows, gone: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Return id and field of the proposals that were inferred only from these memories."""
+    found = []
+    for id, field, text in proposals:
+        # An altered proposal or row does not prevent forgetting.
+        with suppress(StoreDamaged, ValueError, TypeError):
+            _, evidence, *_ = json.loads(text)
+            left = {memory.id for memory in await reader.get(scope, evidence)}
+            if not left - set(gone):
+                found.append((id, field))
+    return found
+
+
+async def read_merged(reader: Reader, scope: Scope, ids: Sequence[str]) -> list[str]:
+    """Return the wordings that were merged into memories."""
+    sql = "SELECT meta FROM history WHERE scope = ?"
+    merged, _ = read_payloads(await reader.rows_in(scope, sql, "memory_id", ids))
+    return merged
+
+
+def read_payloads(found: Rows) -> tuple[list[str], set[str]]:
     """Return the wordings that were merged into memories, and the ids of messages that were once
     among their sources: the merge may have been undone."""
     merged: list[str] = []
     sources: set[str] = set()
-    sql = "SELECT meta FROM history WHERE scope = ?"
-    for (text,) in await reader.rows_in(scope, sql, "memory_id", ids):
+    for (text,) in found:
         with suppress(ValueError, TypeError, AttributeError, KeyError):  # an altered row
             meta = json.loads(text)
             merged += meta.get("merged", ())
@@ -165,28 +204,26 @@ def delete_rows(
 ) -> list[Batch]:
     """Return the batches that delete rows, their vectors and relations, and their text in history
     and messages."""
-    erased = []
-    by_row = []
-    by_id = []
-    shown = []
-    earlier = []
+    by_row = [(number, each.row) for each in gone]
+    by_id = [(number, each.id) for each in gone]
     for each in gone:
-        erased.append((number, each.row, changed))
-        by_row.append((number, each.row))
-        by_id.append((number, each.id))
-        shown.append((number, *CHATS, f"%{each.id}%"))
-        earlier.append((number, each.superseded_by, number, each.id))
         sources.update(parse_ids(each.source_ids))
         sources.add(each.source_message_id or "")
     messages = [(number, source) for source in sorted(sources) if source]
-    batches: list[Batch] = [
-        ("INSERT INTO erased (scope, row, changed) VALUES (?, ?, ?)", erased),
+    earlier = [(number, each.superseded_by, number, each.id) for each in gone]
+    shown = [(number, *CHATS, f"%{each.id}%") for each in gone]
+    return [
+        (
+            "INSERT INTO erased (scope, row, changed) VALUES (?, ?, ?)",
+            [(*row, changed) for row in by_row],
+        ),
         ("DELETE FROM vectors WHERE scope = ? AND memory = ?", by_row),
         ("DELETE FROM memories WHERE scope = ? AND row = ?", by_row),
         ("UPDATE messages SET text = NULL, name = NULL WHERE scope = ? AND id = ?", messages),
         (_EARLIER, earlier),
+        (_SHOWN, shown),
+        *((sql, by_id) for sql in _BY_ID),
     ]
-    return [*batches, (_SHOWN, shown), *((sql, by_id) for sql in _BY_ID)]
 
 
 def detach_summaries(
@@ -200,6 +237,7 @@ def detach_summaries(
 
     The others lose the reference and the lines with these texts.
     """
+    wordings = set(map(normalize.wording, texts))
     gone = []
     changed = []
     for id, data, evidence in summaries:
@@ -210,7 +248,9 @@ def detach_summaries(
         kept: dict[str, Any] = rows.load_json(data)
         for name, lines in kept.items():
             if isinstance(lines, list):
-                kept[name] = [line for line in lines if normalize.wording(str(line)) not in texts]
+                kept[name] = [
+                    line for line in lines if normalize.wording(str(line)) not in wordings
+                ]
         if len(left) < len(parse_ids(evidence)):
             kept[SOURCE_FORGOTTEN] = sorted(ids)
         changed.append((rows.dump_json(kept), json.dumps(left), number, id))

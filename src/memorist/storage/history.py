@@ -19,8 +19,7 @@ from ..text import clock
 from ..types import NODES, Memory, Scope, frozen
 from . import Event, HistoryEntry, rows
 from .database import EVERY, Batch
-from .queries import Reader
-from .rows import placeholders
+from .queries import Reader, placeholders
 
 EMPTY = "{}"  # the payload of a forgotten memory's entries
 _ENTRY = "SELECT id, memory_id, event, old_ref, new_ref, actor, meta, ts FROM history"

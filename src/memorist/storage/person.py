@@ -4,17 +4,17 @@ decisions on proposals, long-term records, and what a chat command last showed t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from ..errors import StoreDamaged
 from ..text import clock
 from ..types import Filter, Scope, frozen
-from . import Event, HistoryEntry, proposals, rows
+from . import Event, HistoryEntry, rows
 from .conditions import condition
-from .database import EVERY
+from .database import EVERY, Batch
 from .erase import CHATS
-from .proposals import Proposal
 from .queries import Reader
 from .transaction import Transaction
 
@@ -22,6 +22,8 @@ _SETTING = """INSERT INTO space_settings (scope, key, value) VALUES (?, ?, ?)
 ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value"""
 _INCOGNITO = """INSERT INTO incognito_sessions (scope, session, started_at) VALUES (?, ?, ?)
 ON CONFLICT (scope, session) DO NOTHING"""
+_PROPOSAL = """INSERT INTO consent_queue
+(scope, id, field, proposal, decided, created_at, lapses_at) VALUES (?, ?, ?, ?, ?, ?, ?)"""
 _SUMMARIES = """SELECT id, record_type, name, data, evidence_ids, at FROM summaries
 WHERE scope = ? AND record_type = ? ORDER BY at DESC, id DESC"""
 _SUMMARY = """INSERT INTO summaries (id, scope, record_type, name, data, evidence_ids, at)
@@ -31,8 +33,28 @@ WHERE summaries.at <= excluded.at"""
 _EXPIRED = "DELETE FROM space_settings WHERE scope = ? AND key >= ? AND key < ? AND value < ?"
 _CHAT = "SELECT value FROM space_settings WHERE scope = ? AND key = ?"
 
+_DELETED = ("denied", "withdrawn", "lapsed")  # decisions after which a proposal is deleted
 RecordType = Literal["user_profile", "project_memory"]
 SHOWN_FOR = timedelta(minutes=30)  # after that, an answer or a number refers to nothing
+
+
+@frozen
+class Proposal:
+    """A value for a field of the user context and the decision about it. The value never
+    changes."""
+
+    id: str
+    field: str
+    value: str
+    at: datetime
+    lapses_at: datetime
+    evidence: tuple[str, ...] = ()  # the memories it was inferred from
+    decided: str | None = None  # approved · corroborated · told; None while it is pending
+    decided_at: datetime | None = None
+
+    def is_lapsed(self, now: datetime) -> bool:
+        """Return whether the person did not decide in time."""
+        return self.decided is None and self.lapses_at <= now
 
 
 @frozen
@@ -95,24 +117,78 @@ async def set_incognito(tx: Transaction, session: str, is_on: bool, *, at: datet
         await tx.apply([Event(node="hotpath", op="incognito", at=day)])
 
 
+async def load_proposals(reader: Reader, scope: Scope) -> list[Proposal]:
+    """Return the proposals that are pending or in force, oldest first. Raises StoreDamaged if one
+    was altered."""
+    sql = """SELECT id, field, proposal, decided, created_at, lapses_at FROM consent_queue
+    WHERE scope = ? ORDER BY created_at, id"""
+    found = []
+    for id, field, text, decided, at, lapses_at in await reader.rows(scope, sql):
+        *words, seal = rows.load_json(text) or ("",)
+        if seal != _seal(id, field, decided, words, scope):
+            raise StoreDamaged(rows.ALTERED)
+        value, evidence, decided_at = words
+        proposal = Proposal(
+            id=id,
+            field=field,
+            value=value,
+            evidence=tuple(evidence),
+            decided=decided,
+            at=rows.parse_time(at),
+            lapses_at=rows.parse_time(lapses_at),
+            decided_at=decided_at and rows.parse_time(decided_at),
+        )
+        found.append(proposal)
+    return found
+
+
 async def decide_proposal(
     tx: Transaction, proposal: Proposal, decision: str, *, at: datetime, actor: str | None = None
 ) -> None:
     """Store a proposal after a decision. A denied, withdrawn or lapsed one is deleted with its
-    text."""
+    text.
+
+    Decisions are proposed, supported, approved, corroborated, told, denied, lapsed and withdrawn.
+    """
     number = await tx.create_scope()
     if decision == "denied":  # the person is not asked again
         await tx.add_tombstones([f"{proposal.field}: {proposal.value}"], None)
-    if decision in proposals.GONE:
+    delete = "DELETE FROM consent_queue WHERE scope = ? AND id = ?"
+    batches: list[Batch] = [(delete, [(number, proposal.id)])]
+    event = "ADD" if decision == "proposed" else "UPDATE"
+    if decision in _DELETED:
         tx.connection.wipe_after_commit()
-    batches, entry = proposals.decide(tx.scope, number, proposal, decision, at, actor)
+        event = "DELETE"
+    else:
+        decided_at = proposal.decided_at and clock.iso(proposal.decided_at)
+        words = [proposal.value, list(proposal.evidence), decided_at]
+        key = (proposal.id, proposal.field)
+        seal = _seal(*key, proposal.decided, words, tx.scope)
+        text = json.dumps([*words, seal], ensure_ascii=False)
+        times = (clock.iso(proposal.at), clock.iso(proposal.lapses_at))
+        batches.append((_PROPOSAL, [(number, *key, text, proposal.decided, *times)]))
+    entry = HistoryEntry(
+        id=clock.new_id(),
+        memory_id=proposal.id,
+        event=event,
+        old_ref=None,
+        new_ref=None,
+        actor=actor,
+        meta={"field": proposal.field, "decision": decision},
+        at=at,
+    )
     await tx.touch(*batches, entries=[entry])
+
+
+def _seal(id: str, field: str, decided: str | None, words: Sequence[Any], scope: Scope) -> str:
+    """Return a digest that ensures that only the value that was shown can be approved."""
+    return rows.row_hash((id, field, decided, *words), scope).hex()
 
 
 async def erase_lapsed(tx: Transaction, now: datetime) -> list[Proposal]:
     """Erase lapsed proposals; return those that are pending or in force."""
     left: list[Proposal] = []
-    for each in await proposals.load(tx, tx.scope):
+    for each in await load_proposals(tx, tx.scope):
         if each.is_lapsed(now):
             await decide_proposal(tx, each, "lapsed", at=now)
         else:

@@ -8,26 +8,28 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import chain, product
-from typing import Any
+from itertools import chain
+from typing import Any, TypeVar
 
-from ..errors import InvalidInput
-from ..ports import Delta, IndexRow
+from ..errors import InvalidInput, RevisionConflict
+from ..ports import Delta
 from ..text import clock, normalize
 from ..text.cues import IS_EXTRACTED
-from ..text.offload import ROW, compute
-from ..types import RELATED, REPLACES, Filter, Memory, Message, Page, Scope
+from ..types import RELATED, REPLACES, Filter, Memory, Page, Scope
 from . import Checks, Relation, SeenBefore, SpaceSettings, rows
-from .conditions import condition
+from .conditions import DERIVED_FROM, condition
 from .database import Readable, Rows, Values
-from .rows import placeholders, portions
 
+Item = TypeVar("Item")
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 PAGE = 1000  # memories read at a time where all are wanted
 _COLUMNS = ", ".join(rows.COLUMNS)
 _INDEX = ", ".join(f"m.{name}" for name in rows.INDEX_COLUMNS)
-_ERASED = ", ".join(["e.row", "'erased'", *["NULL"] * (len(rows.INDEX_COLUMNS) + 1)])
+_NULLS = ", ".join(["NULL"] * (len(rows.INDEX_COLUMNS) + 1))
+_AND_ERASED = f"""UNION ALL SELECT e.row, 'erased', {_NULLS} FROM erased e
+WHERE e.scope = ? AND e.changed > ?"""
 _SOURCE = f"""CASE WHEN (m.flags & {IS_EXTRACTED}) <> 0 THEN (SELECT s.row FROM memories s
 WHERE s.scope = m.scope AND s.id = {{}}) END"""  # the turn that a fact was extracted from
 _VECTOR = "LEFT JOIN vectors {0} ON {0}.scope = ? AND {0}.memory = m.row AND {0}.model = ?"
@@ -35,9 +37,10 @@ _GONE = ("erased", "soft_deleted")
 _TO = ("to_id", "from_id")
 _ENDS = {RELATED: (("from_id", "to_id"), _TO), REPLACES: (_TO,)}  # the given one, the other one
 _RELATION = "SELECT r.from_id, r.to_id, r.relation_type, r.created_at, r.strength FROM relations r"
-_RELATIONS = f"{_RELATION} WHERE r.scope = ? AND r.relation_type = ?"
 _SETTINGS = """SELECT 'setting', key, value, '' FROM space_settings WHERE scope = ?
 UNION ALL SELECT 'revision', CAST(revision AS TEXT), user_id, '' FROM scopes WHERE id = ?"""
+STATE = """SELECT 'scope', CASE WHEN EXISTS (SELECT 1 FROM tombstones t WHERE t.scope = s.id)
+THEN 'yes' ELSE '' END, CAST(revision AS TEXT), user_id FROM scopes s WHERE s.id = ?"""
 _CHECKS = {
     "session": """SELECT 'session', session, '', '' FROM incognito_sessions WHERE scope = ?
         AND session IN (SELECT value FROM {})""",
@@ -52,12 +55,25 @@ _CHECKS = {
 }
 
 
+def placeholders(values: Sequence[Any], each: str = "?") -> str:
+    """Return a list of placeholders for an IN or VALUES clause."""
+    return ", ".join([each] * len(values))
+
+
+def portions(values: Sequence[Item], size: int = 500) -> list[Sequence[Item]]:
+    """Split values into portions that fit into one statement."""
+    return [values[start : start + size] for start in range(0, len(values), size)]
+
+
+@dataclass(eq=False, repr=False)
 class Reader:
     """Reads one scope at a time. Memories of other scopes are never found, not even by id."""
 
-    def __init__(self, connection: Readable, numbers: MutableMapping[Scope, int]) -> None:
-        self.connection = connection
-        self.numbers = numbers  # of scopes, which never change
+    connection: Readable
+    numbers: MutableMapping[Scope, int]  # of scopes, which never change
+    scope: Scope | None = field(default=None, kw_only=True)  # whose write lock is held
+    held: dict[int, int] = field(default_factory=dict, init=False)  # its revision, by its number
+    has_tombstones: bool = field(default=True, init=False)  # it may have some
 
     async def number(self, scope: Scope) -> int:
         """Return the number of a scope, or -1 if nothing was ever stored in it."""
@@ -74,26 +90,20 @@ class Reader:
         number = self.numbers.get(scope) or await self.number(scope)
         if number < 0:
             return []
-        return await self.connection.rows(sql, (number, *values), scope=number)
+        (found,) = await self.connection.read([(sql, (number, *values))], scope=number)
+        return found
 
     async def rows_in(
-        self,
-        scope: Scope,
-        sql: str,
-        column: str,
-        wanted: Iterable[Any],
-        *before: Any,
+        self, scope: Scope, sql: str, column: str, wanted: Iterable[Any], *before: Any
     ) -> Rows:
         """Run a query about one scope in portions, for values of a column or tuples of several."""
         found: Rows = []
-        unique = dict.fromkeys(wanted)
-        for portion in portions(list(unique)):
-            values = list(portion)
-            marks = placeholders(portion)
-            if isinstance(portion[0], tuple):
-                values = list(chain(*portion))
-                each = f"({placeholders(portion[0])})"
-                marks = f"VALUES {placeholders(portion, each)}"
+        for values in portions(list(dict.fromkeys(wanted))):
+            marks = placeholders(values)
+            if isinstance(values[0], tuple):
+                each = f"({placeholders(values[0])})"
+                marks = f"VALUES {placeholders(values, each)}"
+                values = list(chain(*values))
             query = f"{sql} AND {column} IN ({marks})"
             found += await self.rows(scope, query, (*before, *values))
         return found
@@ -120,20 +130,14 @@ class Reader:
     async def _find(self, scope: Scope, column: str, wanted: Iterable[Any]) -> dict[int, Memory]:
         sql = f"SELECT row, {_COLUMNS} FROM memories WHERE scope = ?"
         found = await self.rows_in(scope, sql, column, wanted)
-        parse = lambda: {row[0]: rows.memory(row[1:], scope) for row in found}  # noqa: E731
-        return await compute(ROW * len(found), parse)
+        return await rows.memories(found, scope) if found else {}
 
     async def at_rows(self, scope: Scope, numbers: Sequence[int]) -> dict[int, Memory]:
         """Return the memories at these row numbers, checked like `get`."""
         return await self._find(scope, "row", numbers)
 
     async def page(
-        self,
-        scope: Scope,
-        where: Filter,
-        *,
-        limit: int,
-        cursor: str | None = None,
+        self, scope: Scope, where: Filter, *, limit: int, cursor: str | None = None
     ) -> Page:
         """Return memories that pass a filter, newest first; pages never repeat or skip a memory."""
         before = 2**62
@@ -145,9 +149,9 @@ class Reader:
         sql = f"""SELECT row, {_COLUMNS} FROM memories WHERE scope = ? AND row < ?
         AND {clause} ORDER BY row DESC LIMIT ?"""
         found = await self.rows(scope, sql, (before, *values, limit + 1))
-        parse = lambda: tuple(rows.memory(row[1:], scope) for row in found[:limit])  # noqa: E731
-        memories = await compute(ROW * len(found), parse)
-        return Page(memories, f"r{found[limit - 1][0]}" if len(found) > limit else None)
+        memories = await rows.memories(found[:limit], scope)
+        last = f"r{found[limit - 1][0]}" if len(found) > limit else None
+        return Page(tuple(memories.values()), last)
 
     async def find_all(self, scope: Scope, where: Filter) -> list[Memory]:
         """Return all memories that pass a filter, newest first."""
@@ -163,10 +167,6 @@ class Reader:
         clause, values = condition(where, self.connection.dialect)
         sql = f"SELECT {column} FROM memories WHERE scope = ? AND {clause} ORDER BY row"
         return [row[0] for row in await self.rows(scope, sql, values)]
-
-    def held_revision(self, number: int) -> int | None:
-        """Return the revision of a scope whose write lock is held, so that it cannot change."""
-        return None
 
     async def changed_since(
         self,
@@ -198,29 +198,24 @@ class Reader:
         WHERE m.scope = ? AND {changed}"""
         values += (number, revision, after)
         if is_short:  # with erased rows; soft-deleted ones are among the others
-            sql += f" UNION ALL SELECT {_ERASED} FROM erased e WHERE e.scope = ? AND e.changed > ?"
+            sql = f"{sql} {_AND_ERASED}"
             values += (number, revision)
         else:
             sql += " AND m.state <> 'soft_deleted'"
         query = (f"{sql} ORDER BY 1 LIMIT ?", (*values, limit))
-        now = self.held_revision(number)
+        now = self.held.get(number)
         found: Rows = []
         if now is None:
             state = ("SELECT revision FROM scopes WHERE id = ?", (number,))
             current, found = await self.connection.read([state, query], scope=number)
             now = current[0][0] if current else 0
         elif now != revision:
-            found = await self.connection.rows(*query, scope=number)
+            (found,) = await self.connection.read([query], scope=number)
         if now == revision:
             return Delta(revision=now)
         is_full = len(found) == limit
-        changed_rows: list[IndexRow] = []
-        gone: list[int] = []
-        for row in found:
-            if row[1] in _GONE:
-                gone.append(row[0])
-            else:
-                changed_rows.append(rows.index_row(row))
+        gone = [row[0] for row in found if row[1] in _GONE]
+        changed_rows = [rows.index_row(row) for row in found if row[1] not in _GONE]
         total = len(changed_rows)
         if is_full and not after:
             total, gone = await self._count_changes(number, revision)
@@ -239,9 +234,8 @@ class Reader:
         gone = f"""SELECT row FROM erased WHERE scope = ? AND changed > ?
         UNION ALL SELECT row {changed} = 'soft_deleted'"""
         since = (number, revision)
-        counted, found = await self.connection.read(
-            [(count, since), (gone, since + since)], scope=number
-        )
+        queries = [(count, since), (gone, since + since)]
+        counted, found = await self.connection.read(queries, scope=number)
         return counted[0][0], [row[0] for row in found] if revision else []
 
     async def vectors(
@@ -271,28 +265,24 @@ class Reader:
         hashes: Collection[str] = (),
         now: datetime | None = None,
     ) -> Checks:
-        """Read what decides whether something may be stored, in one statement.
+        """Read what decides whether something may be stored, in one statement; see `Checks`.
 
-        That is the settings of the space, which sessions are incognito (None: no session), which
-        texts were forgotten and must not be stored again yet, the outcomes of messages
-        that were stored before (`messages` maps their ids to digests of their content), and, for
-        given content hashes, which of them exist and the last sequence number of each session.
+        `messages` maps ids to digests of the content; None among the sessions means no session.
         """
         number = await self.number(scope)
         if number < 0:
             return Checks()
         asked = set(sessions)
         named = sorted(session for session in asked if session is not None)
-        marks: dict[tuple[str | None, bool], str] = {}
-        for name, is_on in product(named, (True, False)):
-            marks[name, is_on] = self.session_mark(name, is_on)
+        incognito = {self.session_mark(name, True): name for name in named}
+        excepted = {self.session_mark(name, False): name for name in named}
         digests: dict[str, list[str]] = defaultdict(list)
         for text in texts:
             for digest in self.tombstone_digests(text):
                 digests[digest].append(text)
         messages = messages or {}
         wanted: dict[str, Collection[str]] = {
-            "session": marks.values(),
+            "session": [*incognito, *excepted],
             "tombstone": digests,
             "message": messages,
             "same": hashes,
@@ -305,33 +295,32 @@ class Reader:
             if keys:
                 parts.append(_CHECKS[kind].format(each))
                 values += [number, json.dumps(list(keys))]
-            if kind == "tombstone" and keys:
-                values.append(clock.iso(now or _LONG_AGO))
+                values += [clock.iso(now or _LONG_AGO)] if kind == "tombstone" else []
+        if scope == self.scope and number not in self.held:  # most transactions need it
+            parts.append(STATE)
+            values.append(number)
         by_kind: dict[str, dict[str, list[str]]] = defaultdict(dict)
-        sql = " UNION ALL ".join(parts)
-        for kind, key, *rest in await self.read_checks(number, sql, values):
+        query = (" UNION ALL ".join(parts), values)
+        (found,) = await self.connection.read([query], scope=number)
+        for kind, key, *rest in found:
             by_kind[kind][key] = rest
+        for has_tombstones, state in by_kind["scope"].items():
+            self.note_state(number, has_tombstones, *state)
         if [scope.user, ""] not in by_kind["revision"].values():  # the user was erased
             self.numbers.pop(scope, None)
             return Checks()
-        settings = {}
-        for name, (value, _) in by_kind["setting"].items():
-            if hasattr(SpaceSettings, name):
-                settings[name] = value == "true"
+        stored = {name: value == "true" for name, (value, _) in by_kind["setting"].items()}
+        settings = {name: value for name, value in stored.items() if hasattr(SpaceSettings, name)}
         is_default = settings.get("incognito_default", False)
-        incognito = set()
-        for session in asked:
-            mark = marks.get((session, not is_default), "")
-            is_marked = mark in by_kind["session"]
-            if is_marked != is_default:
-                incognito.add(session)
+        marks = excepted if is_default else incognito
+        marked = {name for mark, name in marks.items() if mark in by_kind["session"]}
         seen = {}
         for id, (kept, outcome) in by_kind["message"].items():
             is_same = kept == self.digest(messages[id])
             seen[id] = SeenBefore(same=is_same, outcome=rows.load_outcome(outcome, id))
         return Checks(
             settings=SpaceSettings(**settings),
-            incognito=frozenset(incognito),
+            incognito=frozenset(asked - marked if is_default else marked),
             tombstones=frozenset(chain(*(digests[key] for key in by_kind["tombstone"]))),
             seen=seen,
             same=frozenset(by_kind["same"]),
@@ -339,11 +328,17 @@ class Reader:
             revision=int(next(iter(by_kind["revision"]))),
         )
 
-    async def read_checks(self, number: int, sql: str, values: list[Any]) -> Rows:
-        return await self.connection.rows(sql, values, scope=number)
+    def note_state(self, number: int, has_tombstones: str, revision: str, user: str) -> None:
+        """Note what `STATE` has read. Raises RevisionConflict."""
+        if self.scope is not None and user != self.scope.user:
+            raise RevisionConflict("Everything of this user was just erased: try again")
+        self.has_tombstones = bool(has_tombstones)
+        self.held[number] = int(revision)
 
     async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> frozenset[str]:
         """Return those of the texts that were forgotten and must not be stored yet."""
+        if scope == self.scope and not self.has_tombstones:
+            return frozenset()
         return (await self.checks(scope, texts=texts, now=now)).tombstones
 
     def session_mark(self, session: str, is_on: bool) -> str:
@@ -359,22 +354,34 @@ class Reader:
         found = await self.rows(scope, sql, (id, number, id))
         return [row[0] for row in found]
 
+    async def earlier_versions(self, scope: Scope, ids: Sequence[str]) -> list[str]:
+        """Return the ids of earlier versions of memories: of the first one, newest first, …"""
+        sql = "SELECT row, id, superseded_by FROM memories WHERE scope = ?"
+        found = await self.rows_in(scope, sql, "superseded_by", ids)
+        places = {id: place for place, id in enumerate(ids)}
+        found.sort(key=lambda row: (places[row[2]], -row[0]))
+        return [row[1] for row in found]
+
+    async def derived_from(self, scope: Scope, ids: Sequence[str]) -> dict[str, Memory]:
+        """Return the memories, by id, that have one of these as evidence or source."""
+        each = self.connection.dialect.each.format
+        lists = {name: each(name) for name in ("evidence_ids", "source_ids")}
+        found: dict[str, Memory] = {}
+        for portion in portions(ids):
+            clause = DERIVED_FROM.format(**lists, **{"in": placeholders(portion)})
+            sql = f"SELECT row, {_COLUMNS} FROM memories WHERE scope = ? AND {clause} ORDER BY row DESC"
+            page = await self.rows(scope, sql, (*portion, *portion))
+            found |= {each.id: each for each in (await rows.memories(page, scope)).values()}
+        return found
+
     async def relations(
-        self,
-        scope: Scope,
-        type: str,
-        *,
-        limit: int,
-        from_id: str | None = None,
+        self, scope: Scope, type: str, *, limit: int, from_id: str | None = None
     ) -> list[Relation]:
         """Return the relations of a type in a scope, or of one memory, newest first."""
-        sql = _RELATIONS
-        values = [type]
-        if from_id is not None:
-            sql += " AND r.from_id = ?"
-            values.append(from_id)
-        sql += " ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
-        found = await self.rows(scope, sql, (*values, limit))
+        only, values = ("", ()) if from_id is None else ("AND r.from_id = ?", (from_id,))
+        sql = f"""{_RELATION} WHERE r.scope = ? AND r.relation_type = ? {only}
+        ORDER BY r.created_at DESC, r.id DESC LIMIT ?"""
+        found = await self.rows(scope, sql, (type, *values, limit))
         return rows.parse_all(Relation, found)
 
     async def links(self, scope: Scope, ids: Sequence[str], type: str = RELATED) -> list[Relation]:
@@ -391,10 +398,3 @@ class Reader:
         """Return the highest sequence number used in a session, or -1."""
         sql = "SELECT coalesce(max(sequence), -1) FROM memories WHERE scope = ? AND session = ?"
         return int((await self.rows(scope, sql, (session,)) or [(-1,)])[0][0])
-
-    async def messages(self, scope: Scope, ids: Sequence[str]) -> dict[str, Message]:
-        """Return those messages by id whose text is stored separately from their memories."""
-        sql = """SELECT text, id, role, name, at, session FROM messages
-        WHERE scope = ? AND text IS NOT NULL"""
-        found = await self.rows_in(scope, sql, "id", ids)
-        return {row[1]: rows.parse(Message, row) for row in found}

@@ -5,6 +5,7 @@ Also converts rows of other tables to values.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import math
@@ -24,10 +25,9 @@ from ..ports import IndexRow
 from ..text import clock
 from ..types import Labels, Memory, Node, Outcome, Scope
 from . import Event, HistoryEntry
-from .database import LogRow, Readable, Rows, Values
+from .database import LogRow, Rows
 
 Value = TypeVar("Value")
-Item = TypeVar("Item")
 LABELS = tuple(field.name for field in fields(Labels))
 _TEXTS = """speaker text summary steps_text kind item_type fact_type category procedural_form tier
     key evidence_text source_message_id source_session_id content_hash state
@@ -54,6 +54,7 @@ INSERT_VECTOR = """INSERT INTO vectors (scope, memory, model, dims, embedding)
 SELECT scope, row, ?, ?, ? FROM memories WHERE scope = ? AND id = ?
 ON CONFLICT (scope, memory, model)
 DO UPDATE SET dims = excluded.dims, embedding = excluded.embedding"""
+_FEW = 250  # rows that are parsed at once, without blocking the event loop for long
 _AFTER_LABELS = 1 + len(LABELS)
 # The columns that the index reads, with the types of their values.
 _INDEX = """row int, state str, session str?, sequence int?, speaker str?, channel str?, kind str,
@@ -134,6 +135,15 @@ def memory(row: Sequence[Any], scope: Scope) -> Memory:
     )
 
 
+async def memories(found: Rows, scope: Scope) -> dict[int, Memory]:
+    """Return the memories in rows of a number and `COLUMNS`; many are parsed in a thread."""
+
+    def parse() -> dict[int, Memory]:
+        return {row[0]: memory(row[1:], scope) for row in found}
+
+    return parse() if len(found) <= _FEW else await asyncio.to_thread(parse)
+
+
 def _drop_absent(hashed: Sequence[Any]) -> tuple[Any, ...]:
     """Return what is hashed: without the columns of version 0.3 if they are empty, so that the
     hashes of earlier versions stay valid."""
@@ -188,14 +198,6 @@ def index_row(row: Sequence[Any]) -> IndexRow:
     return IndexRow._make(made)
 
 
-async def read_one(
-    self: Readable, sql: str, values: Values = (), *, scope: int | None = None
-) -> Rows:
-    """Run one statement with `read`. This is the `rows` method of every engine."""
-    (found,) = await self.read([(sql, values)], scope=scope)
-    return found
-
-
 def parse(kind: Callable[..., Value], row: Sequence[Any]) -> Value:
     """Return a row as a value whose fields are in the order of its columns. Times and JSON are
     parsed according to the type of the field. Raises StoreDamaged."""
@@ -240,24 +242,6 @@ def _fields_of(value: Any) -> dict[str, Any]:
 def node_of(kind: str) -> Node:
     """Return the node that writes memories of a kind."""
     return "episodic" if kind == "episodic" else "hotpath"
-
-
-def placeholders(values: Sequence[Any], each: str = "?") -> str:
-    """Return a list of placeholders for an IN or VALUES clause.
-
-    >>> placeholders("ab")
-    '?, ?'
-    """
-    return ", ".join([each] * len(values))
-
-
-def portions(values: Sequence[Item], size: int = 500) -> list[Sequence[Item]]:
-    """Split values into portions that fit into one statement.
-
-    >>> portions("abc", 2)
-    ['ab', 'c']
-    """
-    return [values[start : start + size] for start in range(0, len(values), size)]
 
 
 def scope_of(row: Sequence[Any]) -> Scope:

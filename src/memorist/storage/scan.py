@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import InvalidInput, MemoristError, StoreDamaged
 from ..text import clock, cues, normalize, tokens
 from ..types import CONTRADICTS, REPLACES, Evidence, Memory, Message, Scope
-from . import HistoryEntry, dump, history, person, proposals, rows
+from . import HistoryEntry, dump, history, person, rows
 from .database import EVERY, Rows
 from .store import Store
 
@@ -184,7 +184,7 @@ async def export(store: Store, scopes: Sequence[Scope] | None = None) -> AsyncIt
     """Yield the format, then the records of some scopes or of all, as plain values."""
     yield {"record_type": "memorist", "data": {"format": FORMAT}}
     for each in await store.scopes() if scopes is None else scopes:
-        for records in (_history_and_memories, _relations, _messages, _summaries, _proposals):
+        for records in (_history_and_memories, _relations, _messages, _summaries_and_proposals):
             async for kind, data in records(store, each):
                 if kind != "damaged":
                     data["scope"] = asdict(each)
@@ -263,16 +263,13 @@ async def original_text(
     return None
 
 
-async def _summaries(store: Store, scope: Scope) -> Records:
+async def _summaries_and_proposals(store: Store, scope: Scope) -> Records:
     for kind in ("user_profile", "project_memory"):
         for each in await person.load_summaries(store, scope, kind):
             yield kind, _plain(each)
-
-
-async def _proposals(store: Store, scope: Scope) -> Records:
     try:
-        for each in await proposals.load(store, scope):
-            whole = _plain(each)
+        for proposal in await person.load_proposals(store, scope):
+            whole = _plain(proposal)
             names = ("field", "value", "decided", "at", "evidence")
             yield "proposal", {name: whole[name] for name in names}
     except StoreDamaged as error:
@@ -290,9 +287,17 @@ def _plain(value: Any) -> dict[str, Any]:
     return plain
 
 
+async def read_messages(store: Store, scope: Scope, ids: Sequence[str]) -> dict[str, Message]:
+    """Return those messages by id whose text is stored separately from their memories."""
+    sql = """SELECT text, id, role, name, at, session FROM messages
+    WHERE scope = ? AND text IS NOT NULL"""
+    found = await store.rows_in(scope, sql, "id", ids)
+    return {row[1]: rows.parse(Message, row) for row in found}
+
+
 async def find_evidence(store: Store, memory: Memory) -> Evidence:
     """Return what a memory is based on, as far as it still exists."""
-    messages = await store.messages(memory.scope, memory.source_ids)
+    messages = await read_messages(store, memory.scope, memory.source_ids)
     own = memory.source_message_id
     if own and own not in messages:
         text = await original_text(store, memory.scope, own, memory.id)

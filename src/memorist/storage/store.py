@@ -21,7 +21,7 @@ from ..text import clock, normalize, tokens
 from ..types import Memory, Scope, frozen
 from . import Change, Event, erase, rows
 from .accounts import Keys, Requests, UsageLedger
-from .database import EVERY, Database, execute
+from .database import EVERY, Batch, Database, execute
 from .history import History
 from .queries import Reader
 from .tasks import EmbeddingQueue, Tasks
@@ -31,7 +31,8 @@ PAGE = 500
 MOST_ACCESSES = 256  # buffered before they are written
 FLUSH_SECONDS = 1.0
 RECENCY_TAU = timedelta(days=7)  # the recency of a memory falls to 1/e in this time
-_TERMS = f"""SELECT row, {", ".join(rows.COLUMNS)} FROM memories WHERE scope = ? AND row > ?
+_TERMS = f"""SELECT row, EXISTS (SELECT 1 FROM vectors v WHERE v.scope = m.scope
+AND v.memory = m.row), {", ".join(rows.COLUMNS)} FROM memories m WHERE scope = ? AND row > ?
 ORDER BY row LIMIT {PAGE}"""
 _MOST_RECALLED = """SELECT row FROM (
   SELECT row, access_count, count(*) OVER () AS total,
@@ -86,8 +87,8 @@ class Store(Reader):
         number = self.numbers.get(scope)
         async with self.database.transaction(scope, number=number) as connection:
             tx = Transaction(
-                connection,
-                ChainMap(found, self.numbers),
+                connection=connection,
+                numbers=ChainMap(found, self.numbers),
                 scope=scope,
                 language=self.language,
             )
@@ -136,8 +137,8 @@ class Store(Reader):
         async with self.transaction(scope) as tx:
             number = await tx.number(scope)
             tables = [f"DELETE FROM {table} WHERE scope = ?" for table in erase.TABLES]
-            await tx.write([(sql, [(number,)]) for sql in tables])
-            await tx.write([(_NAMELESS, [(f"erased-{number}", number)])])
+            batches: list[Batch] = [(sql, [(number,)]) for sql in tables]
+            await tx.write([*batches, (_NAMELESS, [(f"erased-{number}", number)])])
             tx.connection.wipe_after_commit()
         self.numbers.pop(scope, None)
 
@@ -246,22 +247,17 @@ async def _update_terms(tx: Transaction) -> None:
     after = 0
     while page := await tx.rows(tx.scope, _TERMS, (after,)):
         after = page[-1][0]
-        memories: dict[int, Memory] = {}
-        for row in page:
-            with suppress(StoreDamaged):  # `check` reports it; the others can still be found
-                memories[row[0]] = rows.memory(row[1:], tx.scope)
-        sql = "SELECT DISTINCT memory FROM vectors WHERE scope = ?"
-        found = await tx.rows_in(tx.scope, sql, "memory", memories)
-        embedded = {row[0] for row in found}
         written = []
-        for row_number, memory in memories.items():
-            updated = replace(
-                memory,
-                simhash=memory.simhash or normalize.simhash64(memory.text),
-                content_hash=memory.content_hash or normalize.content_hash(memory.text),
-                needs_embedding=memory.needs_embedding or row_number not in embedded,
-            )
-            written.append(tx.memory_row(updated, number, changed))
+        for _, has_vector, *row in page:
+            with suppress(StoreDamaged):  # `check` reports it; the others can still be found
+                memory = rows.memory(row, tx.scope)
+                updated = replace(
+                    memory,
+                    simhash=memory.simhash or normalize.simhash64(memory.text),
+                    content_hash=memory.content_hash or normalize.content_hash(memory.text),
+                    needs_embedding=memory.needs_embedding or not has_vector,
+                )
+                written.append(tx.memory_row(updated, number, changed))
         await tx.touch((rows.UPSERT, written))
 
 

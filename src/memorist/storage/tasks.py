@@ -20,8 +20,7 @@ from ..text.clock import new_id
 from ..types import Memory, Scope, frozen
 from . import rows
 from .database import EVERY, Database, execute
-from .queries import Reader
-from .rows import placeholders, portions
+from .queries import Reader, placeholders, portions
 from .transaction import Transaction
 
 Where = Literal["each", "one", "queued"]  # scopes that have a recurring task

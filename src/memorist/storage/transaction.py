@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from ..errors import InvalidInput, RevisionConflict
+from ..errors import InvalidInput
 from ..text import clock, cues, tokens
 from ..text.clock import new_id
 from ..text.offload import compute, length
@@ -25,8 +26,8 @@ from . import (
     history,
     rows,
 )
-from .database import Batch, Connection, LogRow, Rows, Values
-from .queries import Reader
+from .database import Batch, Connection, LogRow, Values
+from .queries import STATE, Reader
 
 CAPACITY = "capacity"  # reason for hiding a memory of a full scope
 THREAD_CHANGES_KEPT = 1000  # of each thread
@@ -50,8 +51,6 @@ AND t.thread_id = change_log.thread_id) - ?"""
 _SHOWN = """INSERT INTO thread_revision (scope, thread_id, rev, shown) VALUES (?, ?, 0, ?)
 ON CONFLICT (scope, thread_id) DO UPDATE SET shown = excluded.shown
 WHERE thread_revision.shown < excluded.shown"""
-_STATE = """SELECT 'scope', CASE WHEN EXISTS (SELECT 1 FROM tombstones t WHERE t.scope = s.id)
-THEN 'yes' ELSE '' END, CAST(revision AS TEXT), user_id FROM scopes s WHERE s.id = ?"""
 # The names of a memory's events in the history and in the event log.
 _WORDS: dict[str | None, tuple[str, Op]] = {
     "created": ("ADD", "create"),
@@ -65,6 +64,7 @@ _WORDS: dict[str | None, tuple[str, Op]] = {
 }
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Transaction(Reader):
     """Reads and writes under the scope's write lock: what it reads cannot change before it commits.
 
@@ -72,24 +72,14 @@ class Transaction(Reader):
     """
 
     connection: Connection
-
-    def __init__(
-        self,
-        connection: Connection,
-        numbers: MutableMapping[Scope, int],
-        *,
-        scope: Scope,
-        language: str,
-    ) -> None:
-        super().__init__(connection, numbers)
-        self.scope = scope
-        self.language = language
-        self.operation = new_id()  # identifies this transaction in the history
-        self.applied: list[Change] = []
-        self.failure: BaseException | None = None
-        self._revision: int | None = None  # of the scope, before this transaction
-        self._has_tombstones = True
-        self._is_changed = False
+    scope: Scope
+    language: str
+    operation: str = field(default_factory=new_id)  # identifies this transaction in the history
+    applied: list[Change] = field(default_factory=list)
+    erased: dict[str, str] = field(default_factory=dict)  # texts by id, earlier versions included
+    merged: list[str] = field(default_factory=list)  # wordings that were merged into erased ones
+    failure: BaseException | None = None
+    _is_changed: bool = False
 
     async def apply(self, changes: Sequence[Change]) -> None:
         """Apply all changes together with their history, or none of them."""
@@ -110,8 +100,10 @@ class Transaction(Reader):
                 await self._write_log([rows.event_row(number, user, event) for event in events])
             if related := kinds[Relation] + kinds[Unrelated]:
                 await self._relate(related)
+            gone: set[str] = set()
             for forget in kinds[Forget]:
-                await self._forget(forget)
+                if forget.memory_id not in gone:
+                    gone |= await self._forget(forget)
         except BaseException as error:
             self.failure = error
             raise
@@ -119,54 +111,28 @@ class Transaction(Reader):
 
     async def create_scope(self) -> int:
         """Return the scope's number; the first write to a scope creates it."""
-        number = await self.number(self.scope)
+        number = self.numbers.get(self.scope) or await self.number(self.scope)
         if number < 0:
             key = (self.scope.tenant, self.scope.user, self.scope.space)
             sql = "INSERT INTO scopes (tenant, user_id, space) VALUES (?, ?, ?) RETURNING id"
             ((created,),) = await self.connection.rows(sql, key)
             number = int(created)
             self.numbers[self.scope] = number
-            self._revision = 0
+            self.held[number] = 0
         return number
 
     async def next_revision(self) -> tuple[int, int]:
         """Return the scope's number and the revision of all changes of this transaction."""
         number = await self.create_scope()
-        if self._revision is None:
-            found = await self.connection.rows(_STATE, (number,), scope=number)
-            self._note_state(found)
-        assert self._revision is not None
+        if number not in self.held:
+            (found,) = await self.connection.read([(STATE, (number,))], scope=number)
+            for _, *state in found:
+                self.note_state(number, *state)
         if not self._is_changed:
             self._is_changed = True
-            self.connection.notify_after_commit(number, self._revision + 1)
-        return number, self._revision + 1
-
-    def held_revision(self, number: int) -> int | None:
-        if self._revision is None or number != self.numbers.get(self.scope):
-            return None
-        return self._revision + self._is_changed
-
-    async def read_checks(self, number: int, sql: str, values: list[Any]) -> Rows:
-        """Read the state of the scope in the same statement, since most transactions need it."""
-        if self._revision is not None or number != self.numbers.get(self.scope):
-            return await super().read_checks(number, sql, values)
-        sql += f" UNION ALL {_STATE}"
-        found = await self.connection.rows(sql, [*values, number], scope=number)
-        self._note_state(found)
-        return found
-
-    def _note_state(self, found: Rows) -> None:
-        for kind, has_tombstones, revision, user in found:
-            if kind == "scope":
-                if user != self.scope.user:
-                    raise RevisionConflict("Everything of this user was just erased: try again")
-                self._has_tombstones = bool(has_tombstones)
-                self._revision = int(revision)
-
-    async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> frozenset[str]:
-        if not self._has_tombstones and scope == self.scope:
-            return frozenset()
-        return await super().tombstones(scope, texts, now)
+            self.held[number] += 1
+            self.connection.notify_after_commit(number, self.held[number])
+        return number, self.held[number]
 
     async def write(self, batches: Iterable[Batch]) -> None:
         """Run batches about this scope, in order, in one round trip to the database."""
@@ -174,15 +140,14 @@ class Transaction(Reader):
         if not wanted:
             return
         try:
-            number = await self.number(self.scope)
-            await self.connection.run(wanted, scope=number)
+            await self.connection.run(wanted, scope=self.numbers.get(self.scope, -1))
         except BaseException as error:
             self.failure = error
             raise
 
     async def write_each(self, sql: str, values: Iterable[Values]) -> None:
         """Run a statement for each set of values, which the number of the scope precedes."""
-        number = await self.number(self.scope)
+        number = self.numbers.get(self.scope) or await self.number(self.scope)
         await self.write([(sql, [(number, *each) for each in values])])
 
     async def _write_log(self, log: Iterable[LogRow], *batches: Batch) -> None:
@@ -276,31 +241,27 @@ class Transaction(Reader):
         is_trimmed = save.meta.get("reason") == CAPACITY
         is_workers = save.actor == "worker" or (op == "ttl" and not is_trimmed)
         thread = _thread_of(memory)
-        event = Event(
-            node="worker" if is_workers else rows.node_of(memory.kind),
-            op=op,
-            at=memory.updated_at,
-            thread=thread,
+        is_replaced = save.event == "superseded" and (memory.superseded_by, thread) in replacing
+        has_line = thread is not None and save.event != "linked" and not is_replaced
+        return LogRow(
+            scope=number,
+            at=clock.iso(memory.updated_at),
             memory_id=memory.id,
-            category=memory.category,
-        )
-        row = rows.event_row(number, self.scope.user, event)._replace(
             id=new_id(),
             event=word,
             old_ref=save.old_ref,
             new_ref=f"{memory.id}#{memory.revision}",
             actor=save.actor,
             meta=rows.dump_json({**save.meta, **undo}),
-        )
-        is_replaced = (memory.superseded_by, thread) in replacing
-        if thread is None or save.event == "linked":
-            return row
-        if save.event == "superseded" and is_replaced:
-            return row
-        line = "updated" if save.event == "superseded" else save.event
-        return row._replace(
-            line_id=new_id(),
-            line_event=line,
+            event_id=new_id(),
+            user=self.scope.user,
+            thread=thread,
+            node="worker" if is_workers else rows.node_of(memory.kind),
+            op=op,
+            status="ok",
+            category=memory.category,
+            line_id=new_id() if has_line else None,
+            line_event="updated" if save.event == "superseded" else save.event,
             line_meta=rows.dump_json(save.meta),
         )
 
@@ -316,16 +277,21 @@ class Transaction(Reader):
         """Link history entries that are not yet part of the hash chain."""
         await self.write(await history.chain(self, self.scope))
 
-    async def _forget(self, change: Forget) -> None:
-        """Erase a memory with its earlier versions, and what was derived only from it."""
-        gone = await erase.find(self, self.scope, change.memory_id)
-        if not gone:  # another process has already erased it
-            return
-        _, changed = await self.next_revision()
-        batches, log = await erase.prepare(self, self.scope, change, gone, changed)
-        self._has_tombstones = self._has_tombstones or not change.purged
+    async def _forget(self, change: Forget) -> set[str]:
+        """Erase a memory with its earlier versions, and what was derived only from it. Return the
+        ids of the erased rows."""
+        traces = await erase.find(self, self.scope, change)
+        if traces is None:  # another process has already erased it
+            return set()
+        texts = {each.id: each.text for each in traces.gone}
+        self.erased |= texts
+        self.merged += traces.merged
+        number, changed = await self.next_revision()
+        batches, log = await erase.prepare(self, self.scope, number, change, traces, changed)
+        self.has_tombstones = self.has_tombstones or not change.purged
         self.connection.wipe_after_commit()
         await self._write_log(log, *batches)
+        return set(texts)
 
     async def _relate(self, changes: Sequence[Relation | Unrelated]) -> None:
         number = await self.number(self.scope)
@@ -347,18 +313,11 @@ class Transaction(Reader):
         values = []
         for seen in messages:
             message = seen.message
-            row = (
-                number,
-                seen.id,
-                message.session,
-                message.role,
-                message.name,
-                clock.iso(message.at) if message.at else None,
-                message.content if seen.keep_text else None,
-                self.digest(seen.digest),
-                rows.dump_outcome(seen.outcome),
-            )
-            values.append(row)
+            at = clock.iso(message.at) if message.at else None
+            about = (message.session, message.role, message.name, at)
+            text = message.content if seen.keep_text else None
+            outcome = rows.dump_outcome(seen.outcome)
+            values.append((number, seen.id, *about, text, self.digest(seen.digest), outcome))
         await self.touch((_MESSAGE, values))
 
     async def record_comparisons(
@@ -374,7 +333,7 @@ class Transaction(Reader):
         self, texts: Collection[str], until: datetime | None, digests: Collection[str] = ()
     ) -> None:
         """Prevent automatic re-creation of texts, or of given digests, until a time or forever."""
-        self._has_tombstones = True
+        self.has_tombstones = True
         number = await self.create_scope()
         await self.write([erase.tombstones(self, number, texts, until, digests)])
 

@@ -34,7 +34,7 @@ from langgraph.store.base import (
 
 from ...embedders import encode
 from ...errors import InvalidInput
-from ...index.snapshot import Snapshot
+from ...index import Snapshot
 from ...ports import IndexRow, Vectors
 from ...retrieve.features import SnapshotSearch
 from ...retrieve.profiles import DEFAULT

@@ -220,7 +220,7 @@ def check_file(settings: Settings) -> Findings:
             counts = memory.stats()
             problems = memory.check()
             # An open database has a file with reserved space, unless it is temporary.
-            is_temporary = load("storage.sqlite").is_temporary(path.absolute())
+            is_temporary = load("storage.sqlite.connection").is_temporary(path.absolute())
             reserve = path.with_name(f"{path.name}-reserve")
             has_reserve = not is_file or is_temporary or reserve.exists()
     except MemoristError as error:  # its message says what to do

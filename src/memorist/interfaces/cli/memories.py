@@ -335,7 +335,7 @@ def forget(
         "never_again": never_again,
     }
     if not ids:
-        found = load("manage.forget_plan").Forgotten(dry_run=dry_run)
+        found = load("manage.forget").Forgotten(dry_run=dry_run)
     elif len(ids) == 1 and not dry_run:
         found = mine.forget(ids[0], **options)
     else:

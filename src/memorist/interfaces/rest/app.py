@@ -29,7 +29,7 @@ from ...settings import Settings
 from ...storage import Event
 from ...storage.accounts import RIGHTS
 from ...storage.documents import SavedCheckpoint
-from ...storage.proposals import Proposal
+from ...storage.person import Proposal
 from ...types import Memory, Receipt
 from .. import Json, Verb, list_routes, metrics, transfer
 from ..auth import (

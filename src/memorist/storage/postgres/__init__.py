@@ -21,8 +21,8 @@ import numpy as np
 from ...ports import Vectors
 from ...types import Scope, frozen
 from .. import copy
-from ..database import EVERY, Batch, Dialect, JsonPath, LogRow, Query, Rows, parse_secret
-from ..rows import portions, read_one
+from ..database import EVERY, Batch, Dialect, JsonPath, LogRow, Query, Rows, parse_secret, read_one
+from ..queries import portions
 from . import migrate, pipeline
 from .connection import (
     ANSWER_SECONDS,

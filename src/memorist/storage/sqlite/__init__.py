@@ -1,118 +1,44 @@
 """SQLite as a `Database`: one file, any number of processes.
 
 One thread has the connection that writes, a few have connections that read, so the event loop is
-never blocked.
+never blocked. After a commit that erases, the WAL and unused space in the file are overwritten.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import ctypes
 import os
-import shutil
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
+from glob import escape
 from pathlib import Path
 from queue import SimpleQueue
-from tempfile import gettempdir
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import apsw
 
-from ...errors import MemoristError, Misconfigured
+from ...errors import MemoristError, Misconfigured, StoreUnavailable
 from ...ports import Vectors
 from ...types import Scope
-from ..database import Batch, Dialect, JsonPath, LogRow, Query, Rows, parse_secret
-from ..rows import read_one
-from .connection import (
-    BUSY_SECONDS,
-    DRIVER_ERRORS,
-    FLAGS,
-    IN_MEMORY,
-    begin,
-    check_place,
-    checkpoint,
-    connect,
-    copy,
-    create_private,
-    delete_copies,
-    lost,
-    migrate,
-    new_path,
-    prepare_file,
-    translate,
-    translate_errors,
-)
-from .pages import overwrite_unused
+from ..database import Batch, Query, Rows, read_one
+from . import connection as files
+from .connection import BUSY_SECONDS, DIALECT, DRIVER_ERRORS, FLAGS, translate
 
 T = TypeVar("T")
 READERS = 2
 LONGEST_PAUSE = 0.05  # seconds between two attempts to begin to write
 LOOK_SECONDS = 1  # SQLite does not notify other processes, so they poll
-RESERVE_BYTES = 1 << 20  # reserved so that forgetting works on a full disk
-
-
-_LOG = f"INSERT INTO log VALUES ({', '.join('?' * len(LogRow._fields))})"
-# A row of the log is inserted into a view, and a trigger distributes it: one statement for all.
-_LOG_VIEW = (
-    f"""CREATE TEMP VIEW log AS
-    SELECT {", ".join(f"NULL AS {name}" for name in LogRow._fields)}""",
-    """CREATE TEMP TRIGGER write_log INSTEAD OF INSERT ON log BEGIN
-    UPDATE scopes SET revision = NEW.revision WHERE id = NEW.scope AND revision < NEW.revision;
-    INSERT INTO history (scope, id, memory_id, event, old_ref, new_ref, actor, ts, meta, seal)
-    SELECT NEW.scope, NEW.id, NEW.memory_id, NEW.event, NEW.old_ref, NEW.new_ref,
-    NEW.actor, NEW.at, NEW.meta, NEW.seal WHERE NEW.id IS NOT NULL;
-    INSERT INTO events
-    (id, scope, user_id, thread_id, node, op, status, memory_id, category, sim, ts)
-    SELECT NEW.event_id, NEW.scope, NEW.user, NEW.thread, NEW.node, NEW.op, NEW.status,
-    NEW.memory_id, NEW.category, NEW.sim, NEW.at WHERE NEW.event_id IS NOT NULL;
-    INSERT INTO thread_revision (scope, thread_id, rev)
-    SELECT NEW.scope, NEW.thread, 1 WHERE NEW.line_id IS NOT NULL
-    ON CONFLICT (scope, thread_id) DO UPDATE SET rev = rev + 1;
-    INSERT INTO change_log (id, scope, thread_id, rev, memory_id, event, meta, ts)
-    SELECT NEW.line_id, scope, thread_id, rev, NEW.memory_id, NEW.line_event, NEW.line_meta, NEW.at
-    FROM thread_revision
-    WHERE scope = NEW.scope AND thread_id = NEW.thread AND NEW.line_id IS NOT NULL;
-    END""",
-)
-
-
-def match(path: JsonPath, operator: str, values: Sequence[Any]) -> Query:
-    """Return the condition that a value in the metadata, or one in a list there, compares so."""
-    place = "$" + "".join(f'."{name}"' for name in path)
-    if operator == "exists":
-        return "metadata IS NOT NULL AND json_type(metadata, ?) <> 'null'", [place]
-    sql = f"""metadata IS NOT NULL AND json_type(metadata, ?) <> 'object' AND EXISTS
-    (SELECT 1 FROM json_each(metadata, ?) a, json_each(?) b WHERE a.value {operator} b.value
-    AND replace(a.type, 'real', 'integer') = replace(b.type, 'real', 'integer'))"""
-    given = [place, place, json.dumps(list(values))]
-    if operator == "=" and len(values) == 1 and isinstance(values[0], str):
-        sql = f"instr(metadata, ?) AND {sql}"  # most rows lack the text, and are not parsed
-        given.insert(0, json.dumps(values[0], ensure_ascii=False))
-    return sql, given
-
-
-DIALECT = Dialect(
-    lower="lower({})",
-    each="json_each({})",
-    first="json_extract({}, '$[0]')",
-    head="json_extract({}, '$[1][0]')",
-    now="unixepoch('subsec')",
-    dimensions="length(embedding) / 4",
-    row="m.row",
-    skip_locked="",
-    lock="",
-    day="substr({}, 1, 10)",
-    columns="SELECT name FROM pragma_table_info(?)",
-    size="SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
-    integrity="PRAGMA integrity_check(20)",
-    log=lambda rows: [(_LOG, rows)],
-    match=match,
-)
+CHECKPOINT_SECONDS = 2  # a forget waits for readers of the WAL; after that the next write wipes it
+PAGES = 256  # read at a time
+IN_MEMORY = "file:/"  # prefix of a database in memory; a path on disk is absolute
+_RETRY_SECONDS = 0.001
+_HEADERS = {2: 12, 5: 12, 10: 8, 13: 8}  # bytes, by the kind of a page that holds rows
+_FIRST = 100  # bytes of the first page that come before its header
 
 
 class SqliteConnection:
@@ -144,9 +70,8 @@ class SqliteConnection:
             raise MemoristError("This memory is closed: open it again")
         self._unfinished += 1
         if len(self._threads) < min(self._unfinished, self._most):
-            thread = threading.Thread(
-                target=_serve, args=(self._jobs,), name=f"memorist-{self._name}", daemon=True
-            )
+            name = f"memorist-{self._name}"
+            thread = threading.Thread(target=_serve, args=(self._jobs,), name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
         future = asyncio.get_running_loop().create_future()
@@ -172,10 +97,11 @@ class SqliteConnection:
         connection = getattr(self._local, "connection", None)
         if connection is None:
             can_create = self._name == "writer"
-            is_lost = not self.path.startswith(IN_MEMORY) and not os.path.exists(self.path)
-            if is_lost and not can_create:
-                raise lost(self.path)
-            connection = connect(self.path, create=can_create)
+            is_file = not self.path.startswith(IN_MEMORY)
+            if is_file and not can_create and not os.path.exists(self.path):
+                raise files.lost(self.path)
+            connection = files.connect(self.path, create=can_create)
+            wait(connection)
             self._local.connection = connection
             self._opened.append(connection)
         try:
@@ -246,19 +172,15 @@ class SqliteDatabase:
         Raises StoreUnavailable, StoreDamaged.
         """
         is_file = str(path) != ":memory:"
-        place = prepare_file(Path(path)) if is_file else f"{IN_MEMORY}{uuid4().hex}?vfs=memdb"
+        place = files.prepare_file(Path(path)) if is_file else f"{IN_MEMORY}{uuid4().hex}?vfs=memdb"
         database = cls(place)
         writer = database._writer
 
         def prepare(connection: apsw.Connection) -> None:
-            migrate(connection, place)
-            for statement in _LOG_VIEW:
-                connection.execute(statement)
-            found = connection.execute("SELECT value FROM meta WHERE key = 'secret'").fetchall()
-            database.secret = writer.secret = parse_secret(found, place)
+            database.secret = writer.secret = files.prepare(connection, place)
             if is_file:
                 checkpoint(connection, seconds=0)  # a crash may have left deleted text in the WAL
-                reserve_space(place)
+                files.reserve_space(place)
 
         try:
             await writer.call(prepare)
@@ -290,14 +212,14 @@ class SqliteDatabase:
             if must_wipe:
                 await self._wipe()
         if must_wipe and not self.path.startswith(IN_MEMORY):
-            with suppress(MemoristError):
+            with suppress(*DRIVER_ERRORS):
                 await asyncio.to_thread(overwrite_unused, self.path)
 
     async def _begin(self) -> None:
         """Begin to write as soon as no other process does; a canceled task does not wait on."""
         until = time.monotonic() + BUSY_SECONDS
         pause = 0.001
-        while not await self._writer.call(partial(begin, path=self.path)):
+        while not await self._writer.call(begin):
             if time.monotonic() > until:
                 raise translate(apsw.BusyError(), self.path)
             await asyncio.sleep(pause)
@@ -315,7 +237,7 @@ class SqliteDatabase:
         place = f"{self.path}-{name}.lock"
         if self.path.startswith(IN_MEMORY):
             place = self.path.replace("?", f"-{name}?")
-        lock = await asyncio.to_thread(lock_file, place)
+        lock = await asyncio.to_thread(files.lock_file, place)
         try:
             yield lock is not None
         finally:
@@ -329,12 +251,7 @@ class SqliteDatabase:
         await asyncio.sleep(min(seconds, LOOK_SECONDS))
 
     async def backup(self, path: Path) -> None:
-        def work(connection: apsw.Connection) -> None:
-            target = new_path(path)
-            with translate_errors(str(target)):
-                copy(connection, target)
-
-        await self._reader.call(work)
+        await self._reader.call(partial(files.back_up, path=path))
 
     async def vacuum(self) -> None:
         async with self._turn:
@@ -364,36 +281,118 @@ def _rollback(connection: apsw.Connection) -> None:
         connection.execute("ROLLBACK")
 
 
-def lock_file(place: str) -> apsw.Connection | None:
-    """Return a connection that holds a lock; None if another process holds it."""
-    with translate_errors(place):
-        connection = apsw.Connection(place, flags=FLAGS | apsw.SQLITE_OPEN_CREATE)
-        try:
-            connection.execute("BEGIN EXCLUSIVE")
-            return connection
-        except BaseException as error:
-            connection.close()
-            if isinstance(error, apsw.BusyError):
-                return None
-            raise
+def wait(connection: apsw.Connection) -> None:
+    """Set how long to wait for locks. In memory, a writer blocks readers, so they retry often."""
+    if connection.filename:
+        connection.set_busy_timeout(BUSY_SECONDS * 1000)
+    else:
+        connection.set_busy_handler(_retry)
 
 
-def reserve_space(path: str) -> None:
-    """Reserve some disk space if possible, unless the database is temporary."""
-    reserve = Path(f"{path}-reserve")
-    if reserve.exists() or is_temporary(reserve):
-        return
+def _retry(tries: int) -> bool:
+    time.sleep(_RETRY_SECONDS)
+    return tries * _RETRY_SECONDS < BUSY_SECONDS
+
+
+def begin(connection: apsw.Connection) -> bool:
+    """Begin to write; return False if another connection writes."""
+    check_place(connection)
+    connection.set_busy_timeout(0)
     try:
-        if shutil.disk_usage(reserve.parent).free >= 4 * RESERVE_BYTES:
-            create_private(reserve)
-            # Random, since some file systems do not allocate space for zeros.
-            reserve.write_bytes(os.urandom(RESERVE_BYTES))
-    except OSError:
-        with suppress(OSError):
-            reserve.unlink()
+        connection.execute("BEGIN IMMEDIATE")
+        return True
+    except apsw.BusyError:
+        return False
+    finally:
+        wait(connection)
 
 
-def is_temporary(path: Path) -> bool:
-    """Return whether a file is in a temporary folder of the system."""
-    folder = path.parent
-    return folder.name.startswith("tmp") and folder.parent == Path(gettempdir())
+def check_place(connection: apsw.Connection) -> None:
+    """Raise StoreUnavailable if the file was moved or deleted: SQLite would keep using it."""
+    is_moved = ctypes.c_int()
+    connection.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, ctypes.addressof(is_moved))
+    if is_moved:
+        raise files.lost(connection.filename)
+
+
+def checkpoint(connection: apsw.Connection, *, seconds: int = CHECKPOINT_SECONDS) -> bool:
+    """Move committed pages into the file and truncate the WAL; return False if others read it."""
+    if not connection.filename:  # a database in memory has no WAL
+        return True
+    connection.set_busy_timeout(seconds * 1000)
+    try:
+        return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0] == 0
+    except apsw.BusyError:
+        return False
+    finally:
+        wait(connection)
+
+
+def delete_copies(path: str) -> None:
+    """Delete the copies that migrations left beside a database. Raises StoreUnavailable."""
+    here = Path(path)
+    try:
+        for copied in here.parent.glob(f"{escape(here.name)}.before-*"):
+            if copied.name.rpartition("-")[2].isdigit():  # others are the user's own files
+                copied.unlink(missing_ok=True)
+    except OSError as error:
+        message = f"A copy from before a migration cannot be deleted: {error}"
+        raise StoreUnavailable(message) from error
+
+
+def overwrite_unused(path: str) -> None:
+    """Overwrite the unused space of all pages of a file, unless others write to it.
+
+    `secure_delete` overwrites a deleted row. But when SQLite moves rows from one page to another,
+    their old copies stay between the header of the page and the first row in use. Nothing reads
+    that space. Takes the write lock only if there is something to overwrite.
+    """
+    flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE, 0]
+    with closing(apsw.Connection(path, flags=FLAGS)) as connection:
+        wait(connection)
+        size = int(str(connection.execute("PRAGMA page_size").fetchall()[0][0]))
+        # SQLite's own file: closing another one would release the locks of this process.
+        file = apsw.VFSFile("", path, flags)
+        try:
+            count = file.xFileSize() // size
+            used = [number for number, *_ in _find_unused(file, size, 0, count)]
+            if not used:
+                return
+            connection.execute("BEGIN IMMEDIATE")
+            # The file must hold every committed page, so that no process writes to it meanwhile.
+            with closing(apsw.Connection(path, flags=FLAGS)) as other:
+                found = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            busy, pages, copied = found[0]
+            if busy or pages != copied:
+                return
+            for number in used:  # pages may have changed before the lock was taken
+                for _, start, end in _find_unused(file, size, number, 1):
+                    file.xWrite(bytes(end - start), start)
+            file.xSync(apsw.SQLITE_SYNC_FULL)
+            # A commit lets every process drop its cached pages, which it might write back.
+            connection.execute("INSERT INTO meta VALUES ('overwritten', '')")
+            connection.execute("DELETE FROM meta WHERE key = 'overwritten'")
+            connection.execute("COMMIT")
+        finally:
+            file.xClose()
+
+
+def _find_unused(
+    file: apsw.VFSFile, size: int, first: int, count: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the pages with something in their unused space: number, and its first and last byte."""
+    for start in range(first, first + count, PAGES):
+        most = min(PAGES, first + count - start)
+        data = file.xRead(most * size, start * size)
+        for place in range(most):
+            header = place * size
+            if start + place == 0:
+                header += _FIRST
+            if length := _HEADERS.get(data[header]):
+                rows = int.from_bytes(data[header + 3 : header + 5])
+                row = int.from_bytes(data[header + 5 : header + 7]) or 65536
+                low = header + length + 2 * rows
+                high = place * size + row
+                if low < high and data.count(0, low, high) < high - low:
+                    offset = start * size
+                    yield start + place, offset + low, offset + high

@@ -1,4 +1,5 @@
-"""Open a SQLite connection, migrate its schema, copy a database, and translate its errors.
+"""SQLite files: open, migrate, copy and lock them; the SQL that only SQLite understands, and its
+errors.
 
 With WAL, readers are not blocked by a writer. `synchronous=FULL` makes a commit survive power loss
 (`NORMAL` does not). With `BEGIN IMMEDIATE`, what a transaction has read cannot change before it
@@ -7,15 +8,16 @@ writes. `secure_delete` overwrites erased content.
 
 from __future__ import annotations
 
-import ctypes
 import errno
+import json
 import os
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from glob import escape
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 from urllib.parse import quote
 
@@ -31,13 +33,21 @@ from ...errors import (
     StoreUnavailable,
 )
 from ..atomic import BESIDE, new_file
-from ..database import Migration, missing_migrations, plan, shipped_migrations
+from ..database import (
+    Dialect,
+    JsonPath,
+    LogRow,
+    Migration,
+    Query,
+    missing_migrations,
+    parse_secret,
+    plan,
+    shipped_migrations,
+)
 
-CHECKPOINT_SECONDS = 2  # a forget waits for readers of the WAL; after that the next write wipes it
 BUSY_SECONDS = 30  # 5 s failed occasionally with eight writers
-IN_MEMORY = "file:/"  # prefix of a database in memory; a path on disk is absolute
+RESERVE_BYTES = 1 << 20  # reserved so that forgetting works on a full disk
 FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
-_RETRY_SECONDS = 0.001
 _TABLES = """SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'
 ORDER BY name"""
 _OURS = {"migrations", "meta", "scopes", "memories"}
@@ -92,6 +102,63 @@ _ERRORS: tuple[tuple[Any, type[MemoristError], str], ...] = (
 )
 
 
+_LOG = f"INSERT INTO log VALUES ({', '.join('?' * len(LogRow._fields))})"
+# A row of the log is inserted into a view, and a trigger distributes it: one statement for all.
+LOG_VIEW = f"""CREATE TEMP VIEW log AS
+    SELECT {", ".join(f"NULL AS {name}" for name in LogRow._fields)};
+    CREATE TEMP TRIGGER write_log INSTEAD OF INSERT ON log BEGIN
+    UPDATE scopes SET revision = NEW.revision WHERE id = NEW.scope AND revision < NEW.revision;
+    INSERT INTO history (scope, id, memory_id, event, old_ref, new_ref, actor, ts, meta, seal)
+    SELECT NEW.scope, NEW.id, NEW.memory_id, NEW.event, NEW.old_ref, NEW.new_ref,
+    NEW.actor, NEW.at, NEW.meta, NEW.seal WHERE NEW.id IS NOT NULL;
+    INSERT INTO events
+    (id, scope, user_id, thread_id, node, op, status, memory_id, category, sim, ts)
+    SELECT NEW.event_id, NEW.scope, NEW.user, NEW.thread, NEW.node, NEW.op, NEW.status,
+    NEW.memory_id, NEW.category, NEW.sim, NEW.at WHERE NEW.event_id IS NOT NULL;
+    INSERT INTO thread_revision (scope, thread_id, rev)
+    SELECT NEW.scope, NEW.thread, 1 WHERE NEW.line_id IS NOT NULL
+    ON CONFLICT (scope, thread_id) DO UPDATE SET rev = rev + 1;
+    INSERT INTO change_log (id, scope, thread_id, rev, memory_id, event, meta, ts)
+    SELECT NEW.line_id, scope, thread_id, rev, NEW.memory_id, NEW.line_event, NEW.line_meta, NEW.at
+    FROM thread_revision
+    WHERE scope = NEW.scope AND thread_id = NEW.thread AND NEW.line_id IS NOT NULL;
+    END"""
+
+
+def match(path: JsonPath, operator: str, values: Sequence[Any]) -> Query:
+    """Return the condition that a value in the metadata, or one in a list there, compares so."""
+    place = "$" + "".join(f'."{name}"' for name in path)
+    if operator == "exists":
+        return "metadata IS NOT NULL AND json_type(metadata, ?) <> 'null'", [place]
+    sql = f"""metadata IS NOT NULL AND json_type(metadata, ?) <> 'object' AND EXISTS
+    (SELECT 1 FROM json_each(metadata, ?) a, json_each(?) b WHERE a.value {operator} b.value
+    AND replace(a.type, 'real', 'integer') = replace(b.type, 'real', 'integer'))"""
+    given = [place, place, json.dumps(list(values))]
+    if operator == "=" and len(values) == 1 and isinstance(values[0], str):
+        sql = f"instr(metadata, ?) AND {sql}"  # most rows lack the text, and are not parsed
+        given.insert(0, json.dumps(values[0], ensure_ascii=False))
+    return sql, given
+
+
+DIALECT = Dialect(
+    lower="lower({})",
+    each="json_each({})",
+    first="json_extract({}, '$[0]')",
+    head="json_extract({}, '$[1][0]')",
+    now="unixepoch('subsec')",
+    dimensions="length(embedding) / 4",
+    row="m.row",
+    skip_locked="",
+    lock="",
+    day="substr({}, 1, 10)",
+    columns="SELECT name FROM pragma_table_info(?)",
+    size="SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
+    integrity="PRAGMA integrity_check(20)",
+    log=lambda rows: [(_LOG, rows)],
+    match=match,
+)
+
+
 def create_private(path: Path) -> None:
     """Create a file that only its owner can read, unless it exists. SQLite reports failures."""
     with suppress(OSError):
@@ -129,7 +196,7 @@ def connect(path: str, *, create: bool = True) -> apsw.Connection:
         flags = FLAGS | (apsw.SQLITE_OPEN_CREATE if create else 0)
         connection = apsw.Connection(path, flags=flags)
         try:
-            wait(connection, path)
+            connection.set_busy_timeout(BUSY_SECONDS * 1000)
             # The built-in function knows only ASCII; tags are compared in any script.
             connection.create_scalar_function("lower", lower, 1, deterministic=True)
             tables = {row[0] for row in connection.execute(_TABLES)}
@@ -147,17 +214,10 @@ def connect(path: str, *, create: bool = True) -> apsw.Connection:
         return connection
 
 
-def wait(connection: apsw.Connection, path: str) -> None:
-    """Set how long to wait for locks. In memory, a writer blocks readers, so they retry often."""
-    if not path.startswith(IN_MEMORY):
-        connection.set_busy_timeout(BUSY_SECONDS * 1000)
-        return
-
-    def retry(tries: int) -> bool:
-        time.sleep(_RETRY_SECONDS)
-        return tries * _RETRY_SECONDS < BUSY_SECONDS
-
-    connection.set_busy_handler(retry)
+def lost(path: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{path!r} was moved, deleted or replaced while it was open: open it again"
+    )
 
 
 def use_wal(connection: apsw.Connection) -> None:
@@ -173,45 +233,12 @@ def use_wal(connection: apsw.Connection) -> None:
             time.sleep(0.01)
 
 
-def begin(connection: apsw.Connection, path: str) -> bool:
-    """Begin to write; return False if another connection writes."""
-    check_place(connection)
-    connection.set_busy_timeout(0)
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        return True
-    except apsw.BusyError:
-        return False
-    finally:
-        wait(connection, path)
-
-
-def check_place(connection: apsw.Connection) -> None:
-    """Raise StoreUnavailable if the file was moved or deleted: SQLite would keep using it."""
-    is_moved = ctypes.c_int()
-    connection.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, ctypes.addressof(is_moved))
-    if is_moved:
-        raise lost(connection.filename)
-
-
-def lost(path: str) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"{path!r} was moved, deleted or replaced while it was open: open it again"
-    )
-
-
-def checkpoint(connection: apsw.Connection, *, seconds: int = CHECKPOINT_SECONDS) -> bool:
-    """Move committed pages into the database file and truncate the WAL; return False if other
-    processes still read it."""
-    if not connection.filename:  # a database in memory has no WAL
-        return True
-    connection.set_busy_timeout(seconds * 1000)
-    try:
-        return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0] == 0
-    except apsw.BusyError:
-        return False
-    finally:
-        connection.set_busy_timeout(BUSY_SECONDS * 1000)
+def prepare(connection: apsw.Connection, path: str) -> bytes:
+    """Migrate a database and prepare it for writing; return the key of its digests."""
+    migrate(connection, path)
+    connection.execute(LOG_VIEW)
+    found = connection.execute("SELECT value FROM meta WHERE key = 'secret'").fetchall()
+    return parse_secret(found, path)
 
 
 migrations = partial(shipped_migrations, __package__)
@@ -244,19 +271,6 @@ def migrate(connection: apsw.Connection, path: str, steps: Sequence[Migration] =
     return [step.number for step in missing]
 
 
-def delete_copies(path: str) -> None:
-    """Delete the copies that migrations left beside a database. Raises StoreUnavailable."""
-    here = Path(path)
-    try:
-        for copied in here.parent.glob(f"{escape(here.name)}.before-*"):
-            if copied.name.rpartition("-")[2].isdigit():  # others are the user's own files
-                copied.unlink(missing_ok=True)
-    except OSError as error:
-        raise StoreUnavailable(
-            f"A copy from before a migration cannot be deleted: {error}"
-        ) from error
-
-
 def _done(connection: apsw.Connection) -> dict[int, str]:
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchall():
         return {}
@@ -274,6 +288,13 @@ def new_path(path: Path) -> Path:
         if os.path.exists(f"{path}{end}"):
             raise InvalidInput(f"'{path}{end}' already exists: choose a new name for the backup")
     return path.absolute()
+
+
+def back_up(source: apsw.Connection, path: Path) -> None:
+    """Copy a database into a new file. Raises InvalidInput, StoreUnavailable, StoreDamaged."""
+    target = new_path(path)
+    with translate_errors(str(target)):
+        copy(source, target)
 
 
 def copy(source: apsw.Connection, path: Path) -> None:
@@ -328,3 +349,38 @@ def translate(error: Exception, path: str) -> MemoristError:
     if kind is StoreDamaged and not Path(path).exists():
         message = "{path!r} is not a database that can be read"
     return kind(message.format(path=path, error=error))
+
+
+def lock_file(place: str) -> apsw.Connection | None:
+    """Return a connection that holds a lock; None if another process holds it."""
+    with translate_errors(place):
+        connection = apsw.Connection(place, flags=FLAGS | apsw.SQLITE_OPEN_CREATE)
+        try:
+            connection.execute("BEGIN EXCLUSIVE")
+            return connection
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, apsw.BusyError):
+                return None
+            raise
+
+
+def reserve_space(path: str) -> None:
+    """Reserve some disk space if possible, unless the database is temporary."""
+    reserve = Path(f"{path}-reserve")
+    if reserve.exists() or is_temporary(reserve):
+        return
+    try:
+        if shutil.disk_usage(reserve.parent).free >= 4 * RESERVE_BYTES:
+            create_private(reserve)
+            # Random, since some file systems do not allocate space for zeros.
+            reserve.write_bytes(os.urandom(RESERVE_BYTES))
+    except OSError:
+        with suppress(OSError):
+            reserve.unlink()
+
+
+def is_temporary(path: Path) -> bool:
+    """Return whether a file is in a temporary folder of the system."""
+    folder = path.parent
+    return folder.name.startswith("tmp") and folder.parent == Path(gettempdir())

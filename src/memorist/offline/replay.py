@@ -1,31 +1,36 @@
-"""Answering without the store: a store in memory with what is known of a scope and what is spooled.
-The ordinary pipelines fill and ask it."""
+"""Storing what was spooled: in memory, to answer while the store is down, and in the store when it
+is back. The ordinary pipelines do it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TypeAlias
 
 from ..context import Context
-from ..errors import InvalidInput, RevisionConflict
+from ..errors import Busy, InvalidInput, RevisionConflict, StoreUnavailable
 from ..index import SnapshotCache
 from ..ingest import pipeline, validation
 from ..ingest.guard import Item
 from ..manage import records
 from ..storage import Change, Forget, Save, Tombstone
 from ..storage.person import Summary
-from ..storage.rows import portions
+from ..storage.queries import portions
 from ..storage.sqlite import SqliteDatabase
 from ..storage.store import Store
-from ..types import Draft, Memory, Outcome, Scope
-from .spool import Pending
+from ..types import Draft, Memory, Outcome, Scope, frozen
+from .spool import Pending, Spool
+from .switch import Down, Switch
 
+FIRST_LOOK = 0.5  # seconds between two attempts to reach the store
+LONGEST = 2.0
 BATCH = 64  # spooled drafts stored in one transaction: others get their turn in between
 CACHE_BYTES = 64 << 20  # of the stand-in's index
+log = logging.getLogger("memorist")
 
 Made: TypeAlias = dict[str, tuple[str, ...]]  # ids of memories, by that of the spooled draft
 
@@ -79,14 +84,7 @@ class StandIn:
         for id in sorted(gone - {save.memory.id for save in known}):
             held.pop(id, None)
             now = self._ctx.clock()
-            changes.append(
-                Forget(
-                    memory_id=id,
-                    at=now,
-                    until=None,
-                    purged=True,
-                )
-            )
+            changes.append(Forget(memory_id=id, at=now, until=None, purged=True))
         return changes
 
     async def _create(self) -> Context:
@@ -167,3 +165,111 @@ def batches(spooled: Sequence[Pending]) -> Iterator[Sequence[Pending]]:
     by_scope = sorted(spooled, key=lambda pending: places.setdefault(pending.scope, len(places)))
     for _, group in groupby(by_scope, key):
         yield from portions(list(group), BATCH)
+
+
+@frozen
+class Replayed:
+    """What became of the spooled writes."""
+
+    taken_in: int = 0
+    set_aside: int = 0
+    waiting: int = 0  # still, or again
+
+
+@dataclass(eq=False, repr=False)
+class Replay:
+    """Looks for a store that is down, and stores what was spooled, once and in order."""
+
+    ctx: Context
+    spool: Spool
+    down: Down
+    reopen: Callable[[], Awaitable[Store]]
+    on_empty: Callable[[], Awaitable[None]]
+    behind: set[Scope] = field(default_factory=set)  # scopes that were busy in the last run
+    _task: asyncio.Task[None] | None = None
+
+    async def stop(self) -> None:
+        """Stop looking. What was not replayed stays in the spool."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    def watch(self, first: float = FIRST_LOOK) -> asyncio.Task[None]:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._until_back(first))
+        return self._task
+
+    async def _until_back(self, wait: float) -> None:
+        """Try to reach the store until it is back and nothing is spooled any more."""
+        while True:
+            await asyncio.sleep(wait)
+            wait = min(max(2 * wait, FIRST_LOOK), LONGEST)
+            try:
+                store = await self._reach()
+                await store.number(Scope(user="nobody"))
+                self.down.pop("reading", None)
+                if await self.run() is None:  # another process is doing it
+                    continue
+                self.down.pop("writing", None)
+                await self.run()  # what was spooled meanwhile
+                if self.spool.is_empty:
+                    await self.on_empty()
+                    return
+            except StoreUnavailable:
+                continue
+            except Exception as error:  # the spool is safe, and the next attempt may work
+                log.warning("the writes in %s cannot be stored: %s", self.spool.folder, error)
+
+    async def _reach(self) -> Store:
+        """Return the store, even if it is marked as down. Raises StoreUnavailable."""
+        database = self.ctx.store.database
+        if not isinstance(database, Switch):
+            return self.ctx.store
+        if database.inner is None:
+            database.inner = (await self.reopen()).database
+        return Store(database.inner, language=self.ctx.settings.language)
+
+    async def run(self) -> Replayed | None:
+        """Store the spooled writes, scope by scope and in order; None if another process does.
+
+        What belongs to a scope that is busy stays in the spool. Raises StoreUnavailable.
+        """
+        if self.spool.is_empty:
+            return Replayed()
+        ctx = replace(self.ctx, store=await self._reach())
+        folder = self.spool.folder
+        rejected = 0
+        with self.spool.alone() as mine:
+            if not mine:
+                return None
+            spooled = await asyncio.to_thread(self.spool.waiting)
+            before = len(self.spool.set_aside())
+            self.behind = set()
+            for batch in batches(spooled):
+                scope = batch[0].scope
+                if scope in self.behind:
+                    continue
+                try:
+                    outcomes = await hand_over(ctx, batch)
+                except Busy:
+                    self.behind.add(scope)
+                    continue
+                problems = []
+                for id, outcome in outcomes.items():
+                    if outcome.status == "conflict":
+                        problems.append(id)
+                        log.warning("set aside in %s: %s: %s", folder, id, outcome.reason)
+                rejected += len(problems)
+                ids = [each.id for each in batch]
+                await asyncio.to_thread(self.spool.remove, ids, problems)
+            if spooled:
+                self.down.clear()
+            await asyncio.to_thread(self.spool.remove, [])  # lines that cannot be read
+        if len(self.spool.set_aside()) > before:
+            message = "some lines could not be used and were set aside: see *.corrupt-* in %s"
+            log.warning(message, folder)
+        left = await asyncio.to_thread(self.spool.waiting)
+        busy = sum(each.scope in self.behind for each in spooled)
+        taken_in = len(spooled) - rejected - busy
+        return Replayed(taken_in=taken_in, set_aside=rejected, waiting=len(left))
