@@ -47,11 +47,17 @@ LONG = (
     "tests/e2e/mcp/",
     "tests/e2e/rest/",
     "tests/e2e/web/",
+    "tests/e2e/test_cluster.py",
+    "tests/e2e/test_docs.py",
     "tests/e2e/test_evals.py",
+    "tests/e2e/test_facts_by_default.py",
     "tests/e2e/test_langgraph.py",
     "tests/e2e/test_model.py",
+    "tests/e2e/test_moving.py",
     "tests/e2e/test_vector_index.py",
+    "tests/e2e/test_walls.py",
     "tests/golden/",
+    "tests/trust/",
 )
 
 
