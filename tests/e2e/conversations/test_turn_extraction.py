@@ -15,6 +15,7 @@ from clocks import Clock
 from llm_server import Server
 from memorist import aio
 from memorist.client import Client
+from memorist.jobs import idle
 from memorist.scoped import ScopedClient
 from memorist.text import prompts
 from memorist.types import Memory
@@ -29,6 +30,12 @@ DEPOT, CELLAR, BEES, ROSES, PIANO, BARN = (  # none of which the rules read
     "The barn has a green roof.",
 )
 LONG = f"{DEPOT} {CELLAR} {BEES} {ROSES} {PIANO} {BARN} " + "It rains. " * 8
+
+
+@pytest.fixture(autouse=True)
+def _no_idle_extraction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Extract only when a test says so, however long it takes on a busy machine."""
+    monkeypatch.setattr(idle, "IDLE_SECONDS", 3600)
 
 
 @asynccontextmanager

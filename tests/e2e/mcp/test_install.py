@@ -7,13 +7,14 @@ import os
 import stat
 import subprocess
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from memorist.interfaces import hosts
 from memorist.interfaces.cli import app
 from memorist.interfaces.hooks import HOOKS
 
@@ -32,9 +33,30 @@ FILES = {
 SECTIONS = {"vscode": "servers", "zed": "context_servers", "opencode": "mcp"}
 
 
+@pytest.fixture(scope="module")
+def started() -> set[object]:
+    """Options and settings with which a server has been started in this module."""
+    return set()
+
+
 @pytest.fixture
-def install(home: Path) -> Install:
-    """Install it, with these variables of ours alone."""
+def install(home: Path, started: set[object], monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Install it, with these variables of ours alone.
+
+    A server that started with the same options and settings before is not started again, which
+    takes a second.
+    """
+    check_server = hosts.check_server
+
+    def check_once(call: hosts.Call, options: Sequence[str]) -> None:
+        settings = hosts._export_settings(call)
+        settings.pop("MEMORIST_STATE_DIR", None)  # a folder of the test
+        key = (*options, *sorted(settings.items()), os.environ.get("PYTHONPATH"))
+        if key not in started:
+            check_server(call, options)
+            started.add(key)
+
+    monkeypatch.setattr(hosts, "check_server", check_once)
     none = {name: None for name in os.environ if name.startswith("MEMORIST_")}
     return lambda host, *words, **env: CliRunner().invoke(
         app, ["mcp", "install", host, *words], env={**none, **env}
