@@ -11,8 +11,9 @@ what is still true was marked as replaced. "One memory" counts the repetitions a
 has all the messages as evidence, "wrongly merged" the other histories in which messages became one.
 Both need `--jobs`: then background jobs run before the question.
 Files have the form of `bench/own/changes/histories.jsonl`, which is used by default. `--fit` prints
-weights of `ingest/current.py` fitted on the files, each history alone and all of them mixed, and on
-conversations in which hardly anything changes, as `bench.data` reads them. `--fit-repeats` does the same
+weights of `ingest/current.py` fitted on the files (each history alone, all of them mixed, and
+statements of different ones put together), on whole lives with an assistant (`lives.jsonl`), and on
+conversations as `bench.data` reads them; `changed.json` lists what changes in ours. `--fit-repeats` does the same
 for `extraction/repeats.py`, and prints the figures of a five-fold cross-validation by history.
 """
 
@@ -21,11 +22,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import random
 import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,9 +46,14 @@ from memorist.text.clock import new_id
 from memorist.text.repeats import WEIGHTS
 from memorist.types import Draft, Memory
 
-OWN = Path(__file__).parent / "own" / "changes" / "histories.jsonl"
+FOLDER = Path(__file__).parent / "own" / "changes"
+OWN = FOLDER / "histories.jsonl"
+LIVES = FOLDER / "lives.jsonl"
+CHANGED_ON_THE_WAY = FOLDER / "changed.json"  # ids of messages, with those that they replace
 CHANGED = ("update", "negation")
 MIXED = 12  # persons to whom all histories are given
+SCATTERED = 400  # persons who get statements of different histories
+FEW_STORIES = (2, 3, 4, 6, 8, 12)
 STEPS = 60
 FOLDS = 5
 LEAST = (0.2, 0.3, 0.4, 0.5, 0.6)  # probabilities from which on a pair is taken as the same
@@ -161,7 +169,8 @@ async def collect(stories: list[list[Step]]) -> list[Pair]:
                         await load(tx, batch)
                         for chunk in batch.chunks:
                             for old, measures in current.measure_all(chunk, batch):
-                                measures |= current.measure_values(chunk, old)
+                                similar = measures["similar"]
+                                measures |= current.measure_values(chunk, old, similar)
                                 found.append((measures, old.source_message_id in replaced))
                         await pipeline.write(tx, batch)
     return found
@@ -234,8 +243,47 @@ def mix(stories: list[list[Step]]) -> list[list[Step]]:
     return mixed
 
 
-def read_plain(paths: list[Path]) -> list[list[Step]]:
-    """Return the messages of conversations, which replace and repeat nothing."""
+def scatter(stories: list[list[Step]]) -> list[list[Step]]:
+    """Return statements of different stories as those of one person, which replace nothing.
+
+    Many say that something changed, but what it was is not there.
+    """
+    choose = random.Random(5)
+    scattered = []
+    for number in range(SCATTERED):
+        story: list[Step] = []
+        for place, some in enumerate(choose.sample(stories, choose.choice(FEW_STORIES))):
+            told = [step for step in some if is_statement(step[0])]
+            changed = [step for step in told if step[1]]
+            if not told:
+                continue
+            message, _ = choose.choice(changed if changed and choose.random() < 0.6 else told)
+            day = date(2025, 1, 1) + timedelta(days=10 * place)
+            name = f"scattered-{number}/{place}"
+            story.append((message | {"id": name, "session": name, "at": str(day)}, set()))
+        scattered.append(story)
+    return scattered
+
+
+def is_statement(message: dict[str, Any]) -> bool:
+    """Return whether a message is one of the user's, and not only a question or a reaction."""
+    text = message["content"]
+    return message["role"] == "user" and text.count(" ") > 2 and not text.endswith("?")
+
+
+def read_lives(path: Path) -> list[list[Step]]:
+    """Return long histories of single persons, with what each message replaces."""
+    lives = []
+    for line in path.read_text("utf-8").splitlines():
+        life = json.loads(line)
+        replaced = life["replaced"]
+        steps = [(to_message(each), set(replaced.get(each["id"], ()))) for each in life["messages"]]
+        lives.append(steps)
+    return lives
+
+
+def read_plain(paths: list[Path], changed: dict[str, list[str]]) -> list[list[Step]]:
+    """Return the messages of conversations, with the few that are known to replace another."""
     plain: list[list[Step]] = []
     for path in paths:
         for conversation in data.read(path):
@@ -243,16 +291,24 @@ def read_plain(paths: list[Path]) -> list[list[Step]]:
             named = [
                 message | {"id": f"{name}/{message['id']}"} for message in conversation.messages
             ]
-            plain.append([(message, set()) for message in named])
+            plain.append([(message, set(changed.get(message["id"], ()))) for message in named])
     return plain
 
 
 def fit_all(options: argparse.Namespace) -> dict[str, float]:
-    """Fit the weights on histories, alone and mixed, and on plain conversations."""
+    """Fit the weights on histories, alone, mixed and scattered, on lives and on conversations."""
     stories = read_stories(options.files)
+    changed = json.loads(CHANGED_ON_THE_WAY.read_text("utf-8"))
+    groups = (
+        (stories, 1.0),
+        (mix(stories), 0.5),
+        (scatter(stories), 0.3),
+        (read_plain(options.plain, changed), 0.5),
+        (read_lives(LIVES), 2.0),
+    )
     pairs: list[Pair] = []
     importance: list[float] = []
-    for each, weight in ((stories, 1.0), (mix(stories), 0.5), (read_plain(options.plain), 0.4)):
+    for each, weight in groups:
         found = asyncio.run(collect(each))
         pairs += found
         importance += [weight] * len(found)
@@ -262,7 +318,7 @@ def fit_all(options: argparse.Namespace) -> dict[str, float]:
 def fit_repeats(options: argparse.Namespace) -> dict[str, float]:
     """Fit the weights of repetitions likewise, and print how well they do on unseen histories."""
     stories = read_stories(options.files, "repeat")
-    groups = [(stories, 1.0), (mix(stories), 0.5), (read_plain(options.plain), 0.4)]
+    groups = [(stories, 1.0), (mix(stories), 0.5), (read_plain(options.plain, {}), 0.4)]
     compared: list[Compared] = []
     importance: list[float] = []
     for each, weight in groups:

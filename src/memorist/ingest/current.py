@@ -18,56 +18,56 @@ import numpy as np
 from ..index.arrays import Bools
 from ..storage import Relation, Save
 from ..storage.transaction import Transaction
-from ..text import authority, entities, repeats
+from ..text import authority, repeats
 from ..text.contradictions import contradicts_clause
 from ..text.cues import FROM_ASSISTANT, read, says_more
 from ..types import CONTRADICTS, REPLACES, Memory, Outcome
 from . import transitions
 from .analyze import Chunk
-from .candidates import Batch
+from .candidates import CHANGING, Batch
 
-LIKELY = 0.15  # from here on the newer statement is recalled first, and the pair is listed
-SURE = 0.47  # from here on a turn supersedes the older statement
+LIKELY = 0.13  # from here on the newer statement is recalled first, and the pair is listed
+SURE = 0.42  # from here on a turn supersedes the older statement
 UNSURE = SURE - 0.01
-NOTE_SURE = 0.55  # … and a note, which has no session around it
+NOTE_SURE = 0.5  # … and a note, which has no session around it
 CERTAIN = 0.95  # if a rule says that the attribute has another value
 CLOSE = 0.2  # similarity from which on the rules are asked
+DISTANT = 0.25  # similarity below which two statements need a word in common
 LONGEST = 40  # words of a statement that can be superseded as a whole
 SHORT = 22  # words
 JUST_BEFORE = 3  # turns
-CUES = "ended moved new now corrected added past hypothetical".split()
+CUES = "ended moved new now added past hypothetical".split()
 # Of the measures; most of them are 1 if something holds, and 0 otherwise.
 WEIGHTS = {
-    "always": -9.37,
-    "ended": 1.36,  # the new statement says that something ended
-    "moved": 0.72,  # … that it became another one
-    "new": 0.96,  # … that something began
-    "now": 1.12,  # … since when
-    "corrected": 0.78,  # … that something was wrong
-    "added": -0.89,  # … that it is one more
-    "past": -1.54,  # … what was so once
-    "hypothetical": -1.18,  # … what is hypothetical
-    "asks": -0.82,  # share of it that asks
-    "answers": 0.75,  # it follows a question of the other side
-    "similar": 1.78,  # mean cosine by the two models, never below 0
-    "nearest": 2.36,  # the older statement is the most similar one
-    "changed_similar": 1.33,  # the cosine again, if something ended, moved or was corrected
-    "other_number": 1.51,  # both have numbers, times or days, but none in common
-    "same_number": -0.29,  # they have one in common
-    "other_name": 1.01,  # both have names, and the new one has another
-    "relative": -1.08,  # it is about a relative or friend whom the older one does not name
-    "same_speaker": 2.28,  # the same person said both
-    "same_session": -1.66,  # in one session
-    "just_before": -0.75,  # a few turns before
-    "corrected_before": 2.48,  # a few turns before, and it is corrected
-    "length": -0.76,  # words of the older statement, at most 40, divided by 10
-    "new_length": 0.54,  # words of the new statement, likewise
-    "short": 2.06,  # the new statement is short
-    "older_asks": -0.29,  # share of the older statement that asks
-    "size": -0.83,  # logarithm of the number of earlier memories, to base 10
+    "always": -7.17,
+    "ended": 1.35,  # the new statement says that something ended
+    "moved": 1.12,  # … that it became another one
+    "new": 0.77,  # … that something began
+    "now": 0.93,  # … since when
+    "added": -0.9,  # … that it is one more
+    "past": -1.2,  # … what was so once
+    "hypothetical": -1.03,  # … what is hypothetical
+    "unchanged": -1.13,  # … none of that, and it has no other number or name
+    "asks": -1.3,  # share of it that asks
+    "answers": 0.5,  # it follows a question of the other side
+    "similar": 1.29,  # mean cosine by the two models, never below 0
+    "other_similar": 1.36,  # the cosine again, if it has another number or name
+    "nearest": 1.53,  # the older statement is the most similar one
+    "unrelated": -1.23,  # the two are not similar, and have no word in common
+    "rare_words": 0.53,  # rare words that both have, at most two
+    "other_number": 0.38,  # both have numbers, times or days, but none in common
+    "relative": -0.73,  # it is about a relative or friend whom the older one does not name
+    "same_speaker": 2.56,  # the same person said both
+    "same_session": -0.82,  # in one session
+    "changed_here": 1.05,  # in one session, and something ended, moved or was corrected
+    "just_before": -0.04,  # a few turns before
+    "corrected_before": 1.65,  # a few turns before, and it is corrected
+    "length": -0.26,  # words of the older statement, at most 40, divided by 10
+    "new_length": 0.02,  # words of the new statement, likewise
+    "short": 1.08,  # the new statement is short
+    "older_asks": -0.88,  # share of the older statement that asks
+    "size": -0.49,  # logarithm of the number of earlier memories, to base 10
 }
-_OF_VALUES = ("other_number", "same_number", "other_name")
-_HIGHEST = {name: float(WEIGHTS[name] > 0) for name in _OF_VALUES}
 
 
 def measure(
@@ -78,7 +78,7 @@ def measure(
     nearest: bool,
     last: int,
 ) -> dict[str, float]:
-    """Return the measures of a turn and an earlier statement, apart from their values.
+    """Return the measures of a turn and an earlier statement, as if their values differed.
 
     `last` is the sequence number of the turn before it in its session.
     """
@@ -91,14 +91,19 @@ def measure(
     has_changed = not new.cues.isdisjoint(("ended", "moved", "corrected"))
     measures = {cue: cue in new.cues for cue in CUES} | {
         "always": 1.0,
+        "unchanged": False,
         "asks": new.asks,
         "answers": chunk.answers,
         "similar": similar,
+        "other_similar": similar,
         "nearest": nearest,
-        "changed_similar": has_changed * similar,
+        "unrelated": similar < DISTANT and new.stems.isdisjoint(old.stems),
+        "rare_words": min(2, len(new.rare_words & old.rare_words)),
+        "other_number": True,
         "relative": bool(new.relatives - old.relatives),
         "same_speaker": speaker == older.speaker,
         "same_session": is_here,
+        "changed_here": is_here and has_changed,
         "just_before": is_before,
         "corrected_before": is_before and "corrected" in new.cues,
         "length": min(old.length, LONGEST) / 10,
@@ -110,15 +115,16 @@ def measure(
     return {name: float(value) for name, value in measures.items()}
 
 
-def measure_values(chunk: Chunk, older: Memory) -> dict[str, float]:
+def measure_values(chunk: Chunk, older: Memory, similar: float) -> dict[str, float]:
     """Return the measures of the numbers and names, which take the longest to read."""
     new = read(chunk.text)
     old = read(older.text)
-    is_same = not new.numbers.isdisjoint(old.numbers)
+    is_other = bool(new.numbers and old.numbers) and new.numbers.isdisjoint(old.numbers)
+    has_other = is_other or (new.is_english and bool(old.names and new.names - old.names))
     return {
-        "other_number": float(bool(new.numbers and old.numbers) and not is_same),
-        "same_number": float(is_same),
-        "other_name": float(new.is_english and bool(old.names and new.names - old.names)),
+        "other_number": float(is_other),
+        "other_similar": has_other * similar,
+        "unchanged": float(not has_other and CHANGING.isdisjoint(new.cues)),
     }
 
 
@@ -148,9 +154,10 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
             continue
         if not chunk.is_turn and not chunk.has_same_source(memory):
             continue
-        likely = repeats.weigh(measures | _HIGHEST, WEIGHTS)
+        likely = repeats.weigh(measures, WEIGHTS)
         if likely >= LIKELY:  # seldom: only then the values are read
-            likely = repeats.weigh(measures | measure_values(chunk, memory), WEIGHTS)
+            measures |= measure_values(chunk, memory, measures["similar"])
+            likely = repeats.weigh(measures, WEIGHTS)
         if likely >= LIKELY and _says_same(chunk, memory, measures["similar"], batch):
             continue
         is_close = measures["similar"] >= CLOSE and chunk.has_same_source(memory)
@@ -263,6 +270,5 @@ def _is_echo(old: Memory, reply: Memory) -> bool:
     here = read(reply.text)
     if here.length > LONGEST:
         return False
-    shared = said.words & here.words
-    is_rare = any(not entities.is_common(word) for word in shared)
-    return is_rare or not (said.names | said.numbers).isdisjoint(here.names | here.numbers)
+    has_value = not (said.names | said.numbers).isdisjoint(here.names | here.numbers)
+    return has_value or not said.rare_words.isdisjoint(here.rare_words)

@@ -19,6 +19,7 @@ from zlib import crc32
 from ..types import Memory
 from . import clock
 from .compare import RELATIVES
+from .entities import is_common
 from .statements import Clause, parse_clause
 from .tokens import analyze_spoken, compile_all, detect_language, load_patterns, word_set, words
 from .values import Values, read_values
@@ -347,6 +348,16 @@ class ComparedText:
     @cached_property
     def words(self) -> frozenset[str]:
         return frozenset(self.spoken)
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """Stems of its words, without numbers."""
+        return frozenset(stem for stem in analyze_spoken(self.text) if not stem[0].isdigit())
+
+    @cached_property
+    def rare_words(self) -> frozenset[str]:
+        longer = (word for word in self.words if len(word) > 2 and not word[0].isdigit())
+        return frozenset(word for word in longer if not is_common(word))
 
     @cached_property
     def values(self) -> Values:
