@@ -20,7 +20,8 @@ from ..storage import Relation, Save
 from ..storage.transaction import Transaction
 from ..text import authority, repeats
 from ..text.contradictions import contradicts_clause
-from ..text.cues import FROM_ASSISTANT, read, says_more
+from ..text.cues import FROM_ASSISTANT, ComparedText, read, says_more
+from ..text.entities import is_common
 from ..types import CONTRADICTS, REPLACES, Memory, Outcome
 from . import transitions
 from .analyze import Chunk
@@ -97,8 +98,8 @@ def measure(
         "similar": similar,
         "other_similar": similar,
         "nearest": nearest,
-        "unrelated": similar < DISTANT and new.stems.isdisjoint(old.stems),
-        "rare_words": min(2, len(new.rare_words & old.rare_words)),
+        "unrelated": similar < DISTANT and new.topics.isdisjoint(old.topics),
+        "rare_words": min(2, len(share_rare_words(new, old))),
         "other_number": True,
         "relative": bool(new.relatives - old.relatives),
         "same_speaker": speaker == older.speaker,
@@ -113,6 +114,12 @@ def measure(
         "size": math.log10(max(1, chunk.earlier)),
     }
     return {name: float(value) for name, value in measures.items()}
+
+
+def share_rare_words(a: ComparedText, b: ComparedText) -> list[str]:
+    """Return the rare words that two texts have in common, without numbers."""
+    shared = [word for word in a.words & b.words if len(word) > 2 and not word[0].isdigit()]
+    return [word for word in shared if not is_common(word)]
 
 
 def measure_values(chunk: Chunk, older: Memory, similar: float) -> dict[str, float]:
@@ -271,4 +278,4 @@ def _is_echo(old: Memory, reply: Memory) -> bool:
     if here.length > LONGEST:
         return False
     has_value = not (said.names | said.numbers).isdisjoint(here.names | here.numbers)
-    return has_value or not said.rare_words.isdisjoint(here.rare_words)
+    return has_value or bool(share_rare_words(said, here))

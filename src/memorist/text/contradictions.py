@@ -114,13 +114,18 @@ def clauses_contradict(a: Clause, b: Clause) -> bool:
     marks = a.marks | b.marks
     if _UNSURE & marks:
         return False
-    if not have_same_persons(a, b):
+    if not have_same_persons(a, b) and not _live_together(a, b):
         return False
     if _is_rescheduled(a, b):
         return True
     if "past" in marks:
         return False
     return _is_reversed(a, b) or _has_other_value(a, b)
+
+
+def _live_together(a: Clause, b: Clause) -> bool:
+    """Return whether both tell where the speaker lives: "we moved" says that of each of us."""
+    return a.base_verb == b.base_verb == "live" and {a.subject, b.subject} <= {"I", "i", "we", "We"}
 
 
 def is_relative(text: str) -> bool:
@@ -134,7 +139,7 @@ def _has_other_value(a: Clause, b: Clause) -> bool:
     is_being = a.verb in _BEING
     if not a.subject or not verb or verb != b.base_verb:
         return False
-    if a.subject.lower() != b.subject.lower():
+    if a.subject.lower() != b.subject.lower() and not _live_together(a, b):
         subject = parse(a.subject)
         other_subject = parse(b.subject)
         if verdict(subject, other_subject) != "same":

@@ -19,7 +19,6 @@ from zlib import crc32
 from ..types import Memory
 from . import clock
 from .compare import RELATIVES
-from .entities import is_common
 from .statements import Clause, parse_clause
 from .tokens import analyze_spoken, compile_all, detect_language, load_patterns, word_set, words
 from .values import Values, read_values
@@ -91,7 +90,7 @@ _LAST_MARK = re.compile(r"[?？؟\u037e][^\w.!…]*$")
 _SPOKEN = re.compile(r"\w+")
 _MOST_CUES = 1000  # characters; what changed is said at once, or in a text of its own
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
-_CLAUSE = re.compile(r"(?<=[.!?;:])\s+|,\s+|\s[–—-]\s")
+_CLAUSE = re.compile(r"(?i)(?<=[.!?;:])\s+|,\s+|\s[–—-]\s|\s(?:and|but)\s(?=(?:i|we|live|work)\b)")
 _MOST_CLAUSES = 5  # of a text that are compared by rules
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _STATED = re.compile(r"[.!?;\n。！？]+\s*")
@@ -350,14 +349,9 @@ class ComparedText:
         return frozenset(self.spoken)
 
     @cached_property
-    def stems(self) -> frozenset[str]:
-        """Stems of its words, without numbers."""
+    def topics(self) -> frozenset[str]:
+        """Stems of its content words, without numbers."""
         return frozenset(stem for stem in analyze_spoken(self.text) if not stem[0].isdigit())
-
-    @cached_property
-    def rare_words(self) -> frozenset[str]:
-        longer = (word for word in self.words if len(word) > 2 and not word[0].isdigit())
-        return frozenset(word for word in longer if not is_common(word))
 
     @cached_property
     def values(self) -> Values:
