@@ -211,6 +211,7 @@ class Filter:
     """Selects memories. Unset fields do not restrict; time ranges mean after ≤ t < before."""
 
     ids: tuple[str, ...] = ()
+    id_part: str | None = None  # how an id begins or ends
     kinds: tuple[str, ...] = ()
     states: tuple[str, ...] = ("active",)
     categories: tuple[str, ...] = ()

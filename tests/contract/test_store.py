@@ -413,7 +413,7 @@ PLAIN = {
 
 
 @pytest.mark.spec("IMP-67", "IMP-68")
-@pytest.mark.parametrize("field", [f.name for f in fields(Filter) if f.name != "ids"])
+@pytest.mark.parametrize("field", [f.name for f in fields(Filter) if "id" not in f.name[:2]])
 async def test_a_filter_lets_through_what_it_names_and_nothing_else(
     store: Store, field: str
 ) -> None:
@@ -437,6 +437,16 @@ async def test_a_filter_by_ids_takes_any_number_of_them(store: Store) -> None:
     tea, _ = await keep(store, "tea", "milk")
     for ids in ((tea.id,), (tea.id, *(f"m{i}" for i in range(40_000)))):
         assert [each.text for each in await store.page(ANA, Filter(ids=ids), limit=10)] == ["tea"]
+
+
+async def test_a_filter_takes_the_beginning_or_the_end_of_an_id(store: Store) -> None:
+    tea, milk = await keep(store, "tea", "milk")
+    for part, text in ((tea.id[:-1], "tea"), (tea.id[-8:], "tea"), (milk.id[-30:], "milk")):
+        assert [each.text for each in await store.page(ANA, Filter(id_part=part), limit=5)] == [
+            text
+        ]
+    for part in (tea.id[4:-4], f"x{tea.id}", f"{tea.id}x", "%", "_" * 8):
+        assert len(await store.page(ANA, Filter(id_part=part), limit=5)) == 0
 
 
 async def test_parts_of_a_filter_hold_together(store: Store) -> None:

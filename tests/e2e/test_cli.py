@@ -756,15 +756,28 @@ def test_a_wrong_setting_is_answered_with_the_right_one(
     assert "did you mean MEMORIST_PROFILE?" in " ".join(run("doctor").stdout.split())
 
 
-def test_the_first_characters_of_an_id_are_enough(run: Run, tea: str) -> None:
-    short = tea[:-6]
+@pytest.mark.parametrize("part", [slice(0, -6), slice(-8, None)])
+def test_the_first_or_last_characters_of_an_id_are_enough(run: Run, tea: str, part: slice) -> None:
+    short = tea[part]
     assert json.loads(run("show", short, "--json").stdout)["id"] == tea
     assert "pinned" in run("pin", short).stdout
     assert "UPDATE" in run("history", short).stdout
     operation = json.loads(run("history", "--limit", 1, "--json").stdout)["meta"]["operation"]
-    assert run("undo", operation[:-6]).exit_code == 0
+    assert run("undo", operation[part]).exit_code == 0
     assert run("forget", short, "--yes").exit_code == 0
     assert run("show", short).exit_code == 3
+
+
+def test_lists_show_the_end_of_an_id_which_commands_accept(run: Run, place: Path, tea: str) -> None:
+    said = [{"content": f"I own {number} books about birds."} for number in range(20)]
+    run("import", lines(place / "chat.jsonl", *said))
+    shown = [line.split()[0] for line in run("list").stdout.splitlines()[1::2]]
+    assert len(shown) == 21
+    assert shown[-1] == tea[-8:]
+    assert shown[-1] in run("recall", "What do I drink?").stdout
+    for short in shown[-3:]:
+        whole = json.loads(run("show", short, "--json").stdout)["id"]
+        assert whole.endswith(short)
 
 
 def test_an_id_that_is_too_short_or_ambiguous_is_refused(run: Run, place: Path, tea: str) -> None:
@@ -773,7 +786,7 @@ def test_an_id_that_is_too_short_or_ambiguous_is_refused(run: Run, place: Path, 
     answer = run("show", tea[:6])
     assert answer.exit_code == 2
     assert tea in answer.stderr
-    assert "2 ids begin with" in answer.stderr
+    assert "Several ids begin or end with" in answer.stderr
 
 
 def test_a_group_without_a_command_runs_its_default(run: Run, tea: str) -> None:

@@ -11,6 +11,7 @@ FIXED_YEAR = "2024"  # of the fixed clock: these times are stable and stay reada
 DIGITS = 6  # of numbers with a fraction
 
 _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+_SHORT = re.compile(r"(?<![\w.\-/])[0-9a-f]{8}(?![\w.\-/])")
 _TIME = re.compile(r"\b(\d{4})-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?")
 _DATE = re.compile(r"\b(20\d\d)-\d\d-\d\d\b(?![T ]\d\d:)")
 _PLAIN: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -40,6 +41,7 @@ class Normalizer:
     ) -> None:
         self._names = dict(names or {})  # ids that have a name of their own
         self._paths = dict(sorted((paths or {}).items(), key=lambda pair: -len(pair[0])))
+        self._ends: dict[str, str] = {}  # of ids that were only seen in short
         self._unnamed = 0
 
     def text(self, text: str) -> str:
@@ -50,6 +52,7 @@ class Normalizer:
             if id in text and not _UUID.fullmatch(id):
                 text = text.replace(id, f"<{name}>")
         text = _UUID.sub(self._id, text)
+        text = _SHORT.sub(self._short, text)
         text = _TIME.sub(_unless_fixed("<time>"), text)
         text = _DATE.sub(_unless_fixed("<date>"), text)
         for pattern, placeholder in _PLAIN:
@@ -71,11 +74,26 @@ class Normalizer:
         except ValueError:
             return self.text(text)
 
+    def _short(self, match: re.Match[str]) -> str:
+        """The end of an id, as the command line shows it."""
+        end = match[0]
+        for id, name in self._names.items():
+            if id.endswith(end):
+                return f"<{name}>"
+        if end.isdecimal():
+            return end
+        if end not in self._ends:
+            self._ends[end] = self._next()
+        return f"<{self._ends[end]}>"
+
+    def _next(self) -> str:
+        self._unnamed += 1
+        return f"id-{self._unnamed}"
+
     def _id(self, match: re.Match[str]) -> str:
         id = match[0]
         if id not in self._names:
-            self._unnamed += 1
-            self._names[id] = f"id-{self._unnamed}"
+            self._names[id] = self._ends.get(id[-8:]) or self._next()
         return f"<{self._names[id]}>"
 
 

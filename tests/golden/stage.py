@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -54,6 +55,10 @@ class Source:
         self.count += 1
         return int(BEGIN.timestamp() * 1e9) + self.count * 1_000_000
 
+    def urandom(self, size: int) -> bytes:
+        """Bytes that look random and differ for each id, because its end has to be its own."""
+        return hashlib.sha256(str(self.count).encode()).digest()[:size]
+
     def later(self, by: timedelta = timedelta(minutes=1)) -> None:
         self.clock.now += by
 
@@ -90,7 +95,7 @@ def fixed(tmp: Path) -> Iterator[Source]:
         patch.setenv("MEMORIST_USER", "ana")
         patch.setitem(Context.__init__.__kwdefaults__, "clock", source.clock)
         patch.setattr(clock, "time", SimpleNamespace(time_ns=source.time_ns))
-        patch.setattr(clock, "os", SimpleNamespace(urandom=bytes))
+        patch.setattr(clock, "os", SimpleNamespace(urandom=source.urandom))
         patch.setattr(clock, "_numbers", repeat(0))
         yield source
 

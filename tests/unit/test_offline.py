@@ -57,6 +57,7 @@ def memory(number: int, chance: random.Random) -> Memory:
 
 FILTERS: dict[str, Any] = {
     "ids": ("m1", "m2", "m3", "m4", "m5"),
+    "id_part": "m1",
     "kinds": ("semantic",),
     "states": ("archived",),
     "categories": ("fact",),

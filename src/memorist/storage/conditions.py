@@ -19,9 +19,13 @@ from .rows import LABELS
 
 DERIVED_FROM = """(EXISTS (SELECT 1 FROM {evidence_ids} WHERE value IN ({in})) OR
 EXISTS (SELECT 1 FROM {source_ids} WHERE value IN ({in})))"""
+# SQLite has no `right`, and PostgreSQL no negative positions.
+_BEGINS_OR_ENDS = """(substr(id, 1, length(CAST(? AS TEXT))) = ? OR
+substr(id, length(id) - length(CAST(? AS TEXT)) + 1) = ?)"""
 # SQL conditions by field of a filter; {in} stands for the values, other fields for the dialect.
 _CONDITIONS = {
     "ids": "id IN ({in})",
+    "id_part": _BEGINS_OR_ENDS,
     "kinds": "kind IN ({in})",
     "states": "state IN ({in})",
     "item_types": "item_type IN ({in})",

@@ -40,7 +40,8 @@ _USUAL: dict[str, str] = {
     "kind": f"<KIND> Only this kind: {', '.join(KINDS)}.",
     "state": f"<STATE> Only this state: {', '.join(STATES)}.",
 }
-SHORTEST = 6  # characters of an id that are enough if no other id begins with them
+SHORTEST = 6  # characters of an id that are enough if no other id begins or ends with them
+MOST_NAMED = 10  # ids that an error about an ambiguous one names
 PANELS: dict[str, str] = {}  # of a command or a group
 for _panel, _names in CLI["panels"].items():
     PANELS |= dict.fromkeys(_names, _panel)
@@ -287,37 +288,32 @@ def report(error: Exception, *, as_json: bool) -> int:
 
 
 def complete_id(given: str, known: Iterable[str]) -> str:
-    """Return the known id that begins with `given`, or `given` itself if there is none.
+    """Return the known id that begins or ends with `given`, or `given` itself if there is none.
 
     Raises InvalidInput if it is ambiguous.
 
-    >>> complete_id("019a3c", ["019a3c5e-7ddf", "019b0000-7ddf"])
-    '019a3c5e-7ddf'
+    >>> complete_id("0fc76d", ["019a3c5e-688e0fc76d", "019a3c5e-7ddf000000"])
+    '019a3c5e-688e0fc76d'
     """
     if len(given) < SHORTEST:
         return given
-    found = sorted({each for each in known if each.startswith(given)})
+    found = sorted({each for each in known if each.startswith(given) or each.endswith(given)})
     if len(found) == 1:
         return found[0]
     if found and given not in found:
-        listed = ", ".join(found[:10])
-        if len(found) > 10:
+        listed = ", ".join(found[:MOST_NAMED])
+        if len(found) > MOST_NAMED:
             listed += ", …"
-        raise InvalidInput(f"{len(found)} ids begin with {given!r}: {listed}")
+        raise InvalidInput(f"Several ids begin or end with {given!r}: {listed}")
     return given
 
 
 def memory_id(mine: Any, given: str) -> str:
-    """Return the id of a memory of this scope, in any state, from its first characters."""
+    """Return the id of a memory of this scope, in any state, from its beginning or end."""
     if len(given) < SHORTEST or len(given) >= 36:
         return given
-    known: list[str] = []
-    cursor: str | None = ""
-    while cursor is not None:
-        page = mine.list(Filter(states=STATES), limit=1000, cursor=cursor or None)
-        known += [memory.id for memory in page]
-        cursor = page.cursor
-    return complete_id(given, known)
+    page = mine.list(Filter(id_part=given, states=STATES), limit=MOST_NAMED + 1)
+    return complete_id(given, [memory.id for memory in page])
 
 
 def read_metadata(given: Words) -> dict[str, Any]:

@@ -257,7 +257,7 @@ def history(
     """Show the history of a memory or of all, newest first. With --json, one entry per line.
 
     Args:
-        id: <[ID]> Id, or its first characters.
+        id: <[ID]> Id, or its first or last characters.
         limit: <N> Maximum number of entries.
 
     Example: memorist history --limit 20
@@ -295,7 +295,7 @@ def forget(
     It lists the matches and asks. Without a terminal, all but an ID needs --yes.
 
     Args:
-        id: <[ID]> Id, or its first characters.
+        id: <[ID]> Id, or its first or last characters.
         query: <TEXT> Memories that this question finds.
         category: <NAME> Memories of this category.
         tag: <TAG> Memories with this tag.
@@ -341,7 +341,7 @@ def forget(
     else:
         where = Filter(ids=ids, states=STATES)
         found = mine.forget_where(where=where, dry_run=dry_run, **options)
-    text = f"{'would forget' if dry_run else 'forgotten'}  {id or f'{len(ids)} memories'}"
+    text = f"{'would forget' if dry_run else 'forgotten'}  {output.short(ids[0]) if id else f'{len(ids)} memories'}"
     if keep_days and not dry_run:
         text += f"  `memorist restore` can bring it back for {keep_days:g} days"
     notes = []
@@ -350,10 +350,10 @@ def forget(
     if found.flagged:
         notes.append(f"{len(found.flagged)} more kept, but without one of their sources.")
     if found.sources:
-        named = ", ".join(found.sources)
+        named = ", ".join(map(output.short, found.sources))
         notes.append(f"It is still said, among other things, in {named}: forget that too?")
     if found.copies:
-        named = ", ".join(found.copies)
+        named = ", ".join(map(output.short, found.copies))
         notes.append(f"The same words stay in {named}: forget that too?")
     return {**asdict(found), "keep_days": keep_days}, text, [] if call.json else notes
 
@@ -376,5 +376,6 @@ def undo(
         operation = complete_id(operation, known)
         session = None
     done = mine.undo(operation, session=session, dry_run=dry_run, actor=mine.scope.user)
-    text = f"{'would undo' if dry_run else 'undone'}  {' '.join(done.operations)}"
+    named = " ".join(map(output.short, done.operations))
+    text = f"{'would undo' if dry_run else 'undone'}  {named}"
     return done, [*done.memories, text]

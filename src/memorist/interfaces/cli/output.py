@@ -7,6 +7,7 @@ color nor control the terminal.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from ...storage import HistoryEntry
     from ...storage.accounts import Key
     from ...storage.tasks import Backlog
+
+
+_ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+SHOWN = 8  # last characters of an id: random, and enough for millions of memories
 
 
 class _Screen(Console):
@@ -183,13 +188,22 @@ def headline(memory: Memory) -> Text:
     return Text().append(text).append(plain(memory.text))
 
 
+def short(id: str) -> str:
+    """Return the end of an id, which commands accept in its place: ids begin with the time.
+
+    >>> short("019a3c5e-7ddf-7926-adf6-688e0fc76dd8")
+    '0fc76dd8'
+    """
+    return id[-SHOWN:] if len(id) == 36 else id
+
+
 def details(memory: Memory) -> Text:
     """Return the second line about a memory: id, kind, category and state."""
     words = [memory.kind, memory.category, memory.state]
     if memory.pinned:
         words.append("pinned")
     shown = [word for word in dict.fromkeys(words) if word and word != "active"]
-    return Text(f"{memory.id}  {plain(', '.join(shown))}", style="dim")
+    return Text(f"{short(memory.id)}  {plain(', '.join(shown))}", style="dim")
 
 
 def score_parts(hit: Hit | Reason) -> Table:
@@ -245,7 +259,7 @@ def answer(recall: Recall, *, explain: bool, texts: Mapping[str, str] | None = N
     if explain and recall.cut:
         draw(Text("\nLeft out", style="bold"))
         for cut in recall.cut[:NEAREST] if recall.is_unanswered else recall.cut:
-            draw(Text(f"  {cut.score:.2f}  {cut.id}  {cut.reason}"))
+            draw(Text(f"  {cut.score:.2f}  {short(cut.id)}  {cut.reason}"))
             if text := (texts or {}).get(cut.id):
                 draw(Text(f"        {plain(text)}", style="dim"))
     if not rows:
@@ -263,10 +277,15 @@ def answer(recall: Recall, *, explain: bool, texts: Mapping[str, str] | None = N
 def history(entries: Iterable[HistoryEntry], texts: Mapping[str, str]) -> None:
     """Print history entries, each with the text of its memory if that still exists."""
     for entry in entries:
-        meta = entry.meta.items()
-        about = " ".join(f"{name}={_format(value)}" for name, value in meta if name != "before")
+        about = ""
+        for name, value in entry.meta.items():
+            if name == "session":
+                about += f" session={_format(value)}"
+            elif name != "before":
+                shortened = _ID.sub(lambda id: short(id[0]), _format(value))
+                about += f" {name}={shortened}"
         by = f" by {plain(entry.actor)}" if entry.actor else ""
-        start = f"{entry.at:%Y-%m-%d %H:%M:%S}  {entry.event:<12}{entry.memory_id}{by}"
+        start = f"{entry.at:%Y-%m-%d %H:%M:%S}  {entry.event:<12}{short(entry.memory_id)}{by}"
         line(f"{start}  {plain(about)}".rstrip())
         if text := texts.get(entry.memory_id):
             line(Text(f"  {plain(text)}", style="dim"))
@@ -287,7 +306,7 @@ def show(result: Any) -> None:
             line(Text("  ").append(details(result)))
         case "Receipt":
             for outcome in result.outcomes:
-                ids = "  ".join(outcome.ids)
+                ids = "  ".join(map(short, outcome.ids))
                 line(f"{outcome.status:<9}  {ids}  {plain(outcome.reason)}".rstrip())
         case "Evidence":
             _show_evidence(result)
@@ -300,13 +319,13 @@ def show(result: Any) -> None:
             if result.parts:
                 draw(score_parts(result))
         case "Related":
-            line(f"{result.strength:.2f}  {result.memory.id}  {plain(result.memory.text)}")
+            line(f"{result.strength:.2f}  {short(result.memory.id)}  {plain(result.memory.text)}")
         case "Conflict":
-            line(f"{result.id}  {plain(result.new.text)}")
-            line(f"{'replaces':>{len(result.id)}}  {plain(result.old.text)}")
+            line(f"{short(result.id)}  {plain(result.new.text)}")
+            line(f"{'replaces':>{len(short(result.id))}}  {plain(result.old.text)}")
         case "Proposal":
             state = result.decided or f"waiting until {result.lapses_at:%Y-%m-%d %H:%M} UTC"
-            line(f"{result.id}  {result.field}: {plain(result.value)}  {state}")
+            line(f"{short(result.id)}  {result.field}: {plain(result.value)}  {state}")
         case "Reply":
             block(result.say)
         case "Updates":
@@ -316,12 +335,12 @@ def show(result: Any) -> None:
         case "TurnContext":
             block(result.prompt())
             for cut in result.cut:
-                note(f"Left out: {cut.id}, {cut.reason}.")
+                note(f"Left out: {short(cut.id)}, {cut.reason}.")
         case "EventCount":
             line(f"{result.day}  {result.node:<9}{result.op:<9}{result.status:<8}{result.count}")
         case "Event":
             similarity = None if result.sim is None else f"sim={result.sim:.2f}"
-            about = [result.memory_id, result.category, result.thread, similarity]
+            about = [short(result.memory_id or ""), result.category, result.thread, similarity]
             start = f"{result.at:%Y-%m-%d %H:%M:%S}  {result.node:<9}{result.op:<9}"
             words = plain("  ".join(filter(None, about)))
             line(f"{start}{result.status:<8}{words}".rstrip())
@@ -351,7 +370,7 @@ def _show_evidence(evidence: Evidence) -> None:
         draw(Text(f"- said {when}by {who}: {plain(message.content)} ({message.id})"))
     for other in evidence.memories:
         source = Text("- from ").append(headline(other))
-        draw(source.append(f" ({other.id})", style="dim"))
+        draw(source.append(f" ({short(other.id)})", style="dim"))
     for reference in evidence.missing:
         draw(Text(f"- {plain(reference)}"))
     if not (evidence.messages or evidence.memories or evidence.missing):

@@ -93,6 +93,7 @@ class FilterBody(Body):
     """Selects memories. Unset fields do not restrict."""
 
     ids: list[Id] = []
+    id_part: Word | None = None
     kinds: list[Kind] = []
     states: list[State] = ["active"]
     categories: list[Word] = []
