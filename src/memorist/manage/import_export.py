@@ -20,7 +20,7 @@ from ..context import Context
 from ..errors import InvalidInput
 from ..ingest import guard, validation
 from ..ingest.decide import FORGOTTEN
-from ..readers import BETWEEN_PEOPLE, find, read
+from ..readers import BETWEEN_PEOPLE, FilesByFormat, find, read
 from ..readers.source import ImportRun, Skipped
 from ..storage import HistoryEntry, SeenMessage
 from ..storage.person import Summary
@@ -227,7 +227,6 @@ class ImportReport:
     skipped: Counter[str] = field(default_factory=Counter)  # by reason
     refused: Counter[str] = field(default_factory=Counter)  # by reason
     samples: dict[str, list[str]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
 
     def select(self, batch: Sequence[tuple[str, Draft | Skipped]], longest: int) -> Iterator[Draft]:
         """Yield what is to be stored, and count everything."""
@@ -271,20 +270,14 @@ async def import_files(
     nothing, and continues one that was interrupted. In chats between people, `me` is the person's
     name there. `dry_run` only counts. `on_progress` is called with the bytes read and their total.
     Vectors of more than 5 MB are added afterwards, by jobs or `index`: words are found at once.
-    Raises InvalidInput before anything is stored if the format is not known, or if `me` is missing.
+    Raises InvalidInput before anything is stored if the format is not known, or if nobody in a chat
+    has the name `me`.
     """
-    user = mine.scope.user
-    how = ImportRun(me=me, since=validation.moment(since), user=user)
+    how = ImportRun(me=me, since=validation.moment(since), user=mine.scope.user)
     longest = mine.ctx.settings.max_text_chars
     found = await asyncio.to_thread(find, Path(path), from_)
-    if me is None and not BETWEEN_PEOPLE.isdisjoint(found.files):
-        first = ImportRun(user=user)
-        await asyncio.to_thread(lambda: list(islice(read(found, first), 1000)))
-        if _misses(first, user):
-            raise InvalidInput(
-                "This is a chat between people: say which of them is you with --me NAME. The names "
-                f"are {_list_names(first)}"
-            )
+    if not BETWEEN_PEOPLE.isdisjoint(found.files):
+        await asyncio.to_thread(_require_name, found, me, mine.scope.user)
     report = ImportReport()
     before = await _count_memories(mine)
     items = read(found, how)
@@ -295,12 +288,11 @@ async def import_files(
             for outcome in receipt.outcomes:
                 report.outcomes[outcome.status] += 1
                 if outcome.status in ("refused", "conflict"):
-                    report.refused[outcome.reason] += 1
+                    # Not what to do about it, which is advice for a single text.
+                    report.refused[outcome.reason.partition(": ")[0]] += 1
         if on_progress is not None:
             on_progress(how.read, found.size)
     report.new_memories = await _count_memories(mine) - before
-    if me is not None and _misses(how, me):
-        report.notes.append(f"No message is by {me!r}. The names are {_list_names(how)}.")
     return report
 
 
@@ -309,10 +301,18 @@ async def _count_memories(mine: Writable) -> int:
     return int(stats["memories"])
 
 
-def _misses(run: ImportRun, name: str) -> bool:
-    """Return whether there are speakers, and none of them has this name."""
-    return bool(run.names) and name.casefold() not in map(str.casefold, run.names)
-
-
-def _list_names(run: ImportRun) -> str:
-    return ", ".join(name for name, _ in run.names.most_common(FEW_NAMES))
+def _require_name(found: FilesByFormat, me: str | None, user: str) -> None:
+    """Raise InvalidInput unless one of the speakers has this name, or that of the user."""
+    how = ImportRun()
+    wanted = (me or user).casefold()
+    chats = {name: found.files[name] for name in BETWEEN_PEOPLE & found.files.keys()}
+    for _ in read(FilesByFormat(chats, []), how):
+        if wanted in map(str.casefold, how.names):
+            return
+    if how.names:
+        if me is None:
+            problem = "This is a chat between people: say which of them is you with --me NAME"
+        else:
+            problem = f"No message is by {me!r}: give your name in this chat with --me NAME"
+        names = ", ".join(name for name, _ in how.names.most_common(FEW_NAMES))
+        raise InvalidInput(f"{problem}. The names are {names}")

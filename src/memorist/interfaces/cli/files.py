@@ -106,7 +106,7 @@ def import_(
         for name, samples in report.samples.items():
             for sample in samples:
                 text += f"\n  {name}: {shorten(sample, 70, placeholder=' …')}"
-    notes = [*report.notes]
+    notes = []
     for reasons, verb in ((report.skipped, "Left out"), (report.refused, "Refused")):
         notes += [f"{verb}: {count} × {reason}" for reason, count in reasons.most_common(10)]
     notes += _name_waiting(memory)
