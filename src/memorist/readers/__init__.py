@@ -139,6 +139,8 @@ def find(path: Path, named: str = "auto") -> FilesByFormat:
             found.files.setdefault(name, []).append(source)
     if found.files:
         return found
+    if damages := [source.damage for source in sources if source.damage]:
+        raise InvalidInput(f"{path.name!r} is damaged: {damages[0]}")
     if not any(source.size for source in sources):
         raise InvalidInput(f"{path.name!r} is empty")
     if named != "auto":
@@ -150,8 +152,8 @@ def find(path: Path, named: str = "auto") -> FilesByFormat:
 
 def read(found: FilesByFormat, how: ImportRun) -> Iterator[tuple[str, Draft | Skipped]]:
     """Yield each item of the files with its format. A damaged file ends with what is damaged."""
-    for _ in found.unknown:
-        yield "", Skipped(UNKNOWN)
+    for source in found.unknown:
+        yield "", Skipped(f"damaged: {source.damage}" if source.damage else UNKNOWN)
     for name, sources in found.files.items():
         # The lists of a workspace of Slack come before the messages, which have the key "ts".
         for source in sorted(sources, key=lambda source: "ts" in source.shape[1]):
@@ -160,4 +162,7 @@ def read(found: FilesByFormat, how: ImportRun) -> Iterator[tuple[str, Draft | Sk
                     is_late = isinstance(item, Skipped) or how.includes(item.at)
                     yield name, item if is_late else Skipped("before the given date")
             except Damaged as error:
-                yield name, Skipped(f"damaged from there on: {error}")
+                how.damage = how.damage or str(error)
+            if how.damage:
+                yield name, Skipped(f"damaged from there on: {how.damage}")
+                how.damage = ""

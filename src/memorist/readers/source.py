@@ -9,6 +9,7 @@ import re
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -26,6 +27,9 @@ from ..text.clock import parse
 from ..types import Draft, Labels
 
 HEAD = 65_536  # bytes by which a format is recognized
+PIECE = 4096  # bytes read at a time: at most so much before a damage is lost
+# What a damaged or encrypted archive raises; NotImplementedError is a RuntimeError.
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 IN_MEMORY = 32 << 20  # an archive inside an archive is copied to disk from this size on
 NO_TEXT = "no text"
@@ -54,10 +58,25 @@ class Source:
     open: Callable[[], AbstractContextManager[IO[Any]]]  # of bytes
 
     @cached_property
+    def _beginning(self) -> tuple[bytes, str]:
+        head = b""
+        try:
+            with self.open() as file:
+                while len(head) < HEAD and (piece := file.read(PIECE)):
+                    head += piece
+        except _UNREADABLE as error:
+            return head, f"{self.name}: {error}"
+        return head, ""
+
+    @property
     def head(self) -> bytes:
-        with self.open() as file:
-            head: bytes = file.read(HEAD)
-            return head
+        """The first bytes, as far as they can be read."""
+        return self._beginning[0]
+
+    @property
+    def damage(self) -> str:
+        """Why the head ends early."""
+        return self._beginning[1]
 
     @cached_property
     def shape(self) -> tuple[str, frozenset[str]]:
@@ -104,6 +123,7 @@ class ImportRun:
     names: Counter[str] = field(default_factory=Counter)  # of the speakers
     people: dict[str, str] = field(default_factory=dict)  # names by the ids of a workspace
     read: int = 0  # bytes
+    damage: str = ""  # of the file that is being read
 
     def includes(self, at: datetime | None) -> bool:
         """Return whether something of that time is to be read; without a time, only if all is."""
@@ -137,7 +157,7 @@ def _expand(source: Source) -> Iterator[Source]:
     try:
         with _open_archive(source) as archive:
             members = [info for info in archive.infolist() if not info.is_dir()]
-    except (zipfile.BadZipFile, OSError) as error:
+    except (*_UNREADABLE, OSError) as error:
         raise InvalidInput(f"{source.name!r} is a damaged ZIP archive: {error}") from error
     for info in sorted(members, key=lambda info: info.filename):
         if _LEFT_OUT.isdisjoint(PurePosixPath(info.filename).parts):
@@ -171,20 +191,25 @@ def opened(source: Source, how: ImportRun) -> Iterator[IO[bytes]]:
     with source.open() as file:
         if source.head.startswith(BYTE_ORDER_MARK):
             file.read(len(BYTE_ORDER_MARK))
-        yield io.BufferedReader(_Counted(file, how))
+        yield io.BufferedReader(_Counted(file, how, source.name))
     how.read = before + source.size
 
 
 class _Counted(io.RawIOBase):
-    def __init__(self, file: IO[bytes], how: ImportRun) -> None:
+    def __init__(self, file: IO[bytes], how: ImportRun, name: str) -> None:
         self.file = file
         self.how = how
+        self.name = name
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        found = self.file.read(len(buffer))
+        try:
+            found = self.file.read(min(len(buffer), PIECE))
+        except _UNREADABLE as error:  # an end for the reader, which keeps what it has
+            self.how.damage = f"{self.name}: {error}"
+            found = b""
         buffer[: len(found)] = found
         self.how.read += len(found)
         return len(found)

@@ -144,6 +144,50 @@ async def test_a_damaged_export_loses_nothing_before_the_damage(
     assert "Note 0 about the garden." in found
 
 
+@pytest.mark.parametrize("name", ["conversations.json", "chat.txt", "messages.jsonl", "notes.md"])
+async def test_a_flipped_byte_in_an_archive_loses_nothing_before_it(
+    ana: ScopedClient, files: Path, name: str
+) -> None:
+    chance = random.Random(1)
+    words = ["".join(chance.choices("abcdefghijklmnop", k=9)) for _ in range(4000)]
+    texts = [f"Note {number} is {' '.join(words[number::100])}." for number in range(100)]
+    chats = [
+        formats.chatgpt_chat(f"c{number}", formats.chatgpt_message(f"m{number}", "user", text))
+        for number, text in enumerate(texts)
+    ]
+    content = {
+        "conversations.json": json.dumps(chats),
+        "chat.txt": "".join(f"13.02.24, 21:15 - Ana: {text}\n" for text in texts),
+        "messages.jsonl": "".join(
+            json.dumps({"role": "user", "content": text}) + "\n" for text in texts
+        ),
+        "notes.md": "".join(f"- {text}\n" for text in texts),
+    }[name]
+    path = files / "export.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, content)
+    data = bytearray(path.read_bytes())
+    middle = len(data) * 6 // 10
+    data[middle : middle + 8] = bytes(byte ^ 0xFF for byte in data[middle : middle + 8])
+    path.write_bytes(data)
+    report = await ana.import_files(path, dry_run=True)
+    assert any(each.startswith(f"damaged from there on: {name}") for each in report.skipped)
+    assert 30 <= sum(report.formats.values()) < 100
+
+
+async def test_an_archive_that_cannot_be_read_at_all_is_an_error(
+    ana: ScopedClient, files: Path
+) -> None:
+    path = files / "export.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("conversations.json", json.dumps([formats.chatgpt_chat("c")]))
+    data = bytearray(path.read_bytes())
+    data[60:70] = b"\xff" * 10
+    path.write_bytes(data)
+    with pytest.raises(InvalidInput, match=r"'export\.zip' is damaged: conversations\.json: "):
+        await ana.import_files(path)
+
+
 async def test_a_damaged_line_of_a_transcript_is_named_and_the_rest_read(
     ana: ScopedClient, files: Path
 ) -> None:
