@@ -802,6 +802,15 @@ def test_lists_show_dates_and_the_history_shows_texts(run: Run, tea: str) -> Non
     assert "I drink green tea." in run("history").stdout
 
 
+def test_lists_and_answers_say_until_when_something_was_true(run: Run, tea: str) -> None:
+    run("edit", tea, "--valid-to", "2099-05-30")
+    shown = "until 2099-05-30 I drink green tea."
+    assert shown in run("list").stdout
+    assert shown in " ".join(
+        run("recall", "What do I drink?", "--min-confidence", 0).stdout.split()
+    )
+
+
 def test_an_empty_list_names_other_spaces_that_have_memories(run: Run, tea: str) -> None:
     answer = run("list", "--space", "work")
     assert answer.stderr.strip() == "No memories for user 'ana' in space 'work' (1 in 'default')."

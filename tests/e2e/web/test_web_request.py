@@ -553,6 +553,15 @@ async def test_whatever_an_address_says_no_view_fails(engine: Client, given: str
                     assert "<script>" not in answer.text
 
 
+async def test_a_search_says_until_when_something_was_true(engine: Client) -> None:
+    mine = engine.scope("ana")
+    (id,) = (await mine.remember("I live in Porto.")).ids
+    await mine.edit(id, valid_to="2099-05-30")
+    async with signed_in(engine) as client:
+        for address in ("/?q=Porto&min_confidence=0", "/"):
+            assert "until 2099-05-30</li>" in (await client.get(address)).text
+
+
 async def test_a_search_shows_its_confidence_and_is_empty_below_the_one_asked_for(
     engine: Client,
 ) -> None:

@@ -181,8 +181,10 @@ def grid(
 
 
 def headline(memory: Memory) -> Text:
-    """Return the first line about a memory: date, speaker and text."""
+    """Return the first line about a memory: date, until when it was true, speaker and text."""
     text = Text(f"{memory.occurred_at or memory.created_at:%Y-%m-%d} ", style="dim")
+    if memory.valid_to:
+        text.append(f"until {memory.valid_to:%Y-%m-%d} ")
     if memory.speaker:
         text.append(f"{plain(memory.speaker)}: ", style="bold")
     return Text().append(text).append(plain(memory.text))
