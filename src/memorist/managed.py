@@ -141,6 +141,15 @@ class ManagedScope(Place):
         """Restore the older memory of a conflict and drop the newer one. Raises NotFound."""
         return await edit.decide(self, id, actor, decision="rejected")
 
+    async def keep_both(
+        self,
+        id: str,
+        *,
+        actor: str | None = None,
+    ) -> Memory:
+        """Keep both memories of a conflict: neither replaces the other. Raises NotFound."""
+        return await edit.decide(self, id, actor, decision="both")
+
     edit = edit_memory
 
     async def pin(

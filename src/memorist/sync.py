@@ -198,6 +198,7 @@ class BlockingScope(Facade):
     conflicts = verb(ScopedClient.conflicts)
     confirm = verb(ScopedClient.confirm)
     reject = verb(ScopedClient.reject)
+    keep_both = verb(ScopedClient.keep_both)
     command = verb(ScopedClient.command)
     overview = verb(ScopedClient.overview)
     stats = verb(ScopedClient.stats)

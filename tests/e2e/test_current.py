@@ -202,6 +202,20 @@ async def test_after_a_rejection_the_older_one_is_current(ana: ScopedClient) -> 
         await ana.reject(conflict.id)
 
 
+async def test_a_pair_that_is_none_is_repaired_by_keeping_both(ana: ScopedClient) -> None:
+    old, new = "I live in Ghent", "I live in Bruges now"
+    await ana.remember(chat(old, new))
+    (conflict,) = await ana.conflicts()
+    assert conflict.old.valid_to is not None
+    kept = await ana.keep_both(conflict.id)
+    assert kept.text == new
+    assert await ana.conflicts() == []
+    assert [(await stored(ana, text)).valid_to for text in (old, new)] == [None, None]
+    assert {old, new} <= set(await texts(ana, ASKED))
+    with pytest.raises(NotFound):
+        await ana.keep_both(conflict.id)
+
+
 async def test_a_turn_and_the_pinned_one_that_it_contradicts_are_both_recalled(
     ana: ScopedClient,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -369,8 +370,15 @@ def test_a_person_decides_on_the_command_line(tmp_path: Path) -> None:
     run("remember", "I moved to Porto")
     listed = run("conflicts")
     assert "I moved to Porto" in listed
-    assert "I live in Berlin" in listed
+    assert re.search(r"\n  replaces  I live in Berlin \(ended \d{4}-\d\d-\d\d\)\n", listed)
     id = listed.split()[0]
     run("conflicts", "reject", id)
     assert run("conflicts") == ""
     assert "I live in Berlin" in run("list")
+    run("remember", "My phone number is 555-0123", "--pin")
+    run("remember", "My phone number is 555-0199")
+    listed = run("conflicts")
+    assert "\n  may replace  My phone number is 555-0123 (still valid)\n" in listed
+    run("conflicts", "both", listed.split()[0])
+    assert run("conflicts") == ""
+    assert run("list").count("My phone number is") == 2

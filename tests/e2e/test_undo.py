@@ -201,7 +201,7 @@ def test_a_session_is_undone_and_what_others_did_stays(memory: Blocking, ana: An
     )
 
 
-@pytest.mark.parametrize("decide", ["confirm", "reject"])
+@pytest.mark.parametrize("decide", ["confirm", "reject", "keep_both"])
 def test_a_decision_about_a_conflict_is_open_again(ana: Any, decide: str) -> None:
     kept(ana, "My dentist appointment is on Tuesday at ten.")
     new = kept(ana, "My dentist appointment is on Friday at ten.")

@@ -91,6 +91,7 @@ CALLS: dict[str, list[str]] = {
     "conflicts list": [""],
     "conflicts confirm": ["{blue}"],
     "conflicts reject": ["{blue}"],
+    "conflicts both": ["{blue}"],
     "history": ["", "{tea}"],
     "agent context": [
         "'What does my sister do?' --session chat-1 --since 2 --budget 200",

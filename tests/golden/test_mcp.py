@@ -54,6 +54,7 @@ TOOLS: dict[str, list[Arguments]] = {
     "memory_decide": [
         {"id": "{blue}", "decision": "reject"},
         {"id": "{blue}", "decision": "confirm"},
+        {"id": "{blue}", "decision": "both"},
     ],
     "memory_propose": [{"field": "language", "value": "Portuguese", "evidence": ["{porto}"]}],
 }

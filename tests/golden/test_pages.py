@@ -64,6 +64,7 @@ ACTS: dict[str, list[tuple[str, dict[str, str]]]] = {
     "POST /m/{id}/restore": [("/m/{locker}/restore", {})],
     "POST /conflicts/{id}": [
         ("/conflicts/{blue}", {"decision": "reject"}),
+        ("/conflicts/{blue}", {"decision": "both"}),
         ("/conflicts/{blue}", {}),
     ],
     "POST /consent/{id}": [

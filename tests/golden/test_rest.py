@@ -79,6 +79,7 @@ EXCHANGES: dict[str, list[Exchange]] = {
     "GET /v1/memory/conflicts": [ask()],
     "POST /v1/memory/conflicts/{id}/confirm": [of("blue")],
     "POST /v1/memory/conflicts/{id}/reject": [of("blue")],
+    "POST /v1/memory/conflicts/{id}/both": [of("blue")],
     "POST /v1/memory/recall": [
         send(query=QUESTION, limit=2), send(query="Submarines?", where={"tags": ["x"]}),
         send(query=QUESTION, min_confidence=0.99),

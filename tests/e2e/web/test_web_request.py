@@ -553,6 +553,19 @@ async def test_whatever_an_address_says_no_view_fails(engine: Client, given: str
                     assert "<script>" not in answer.text
 
 
+async def test_both_statements_of_a_conflict_may_be_true(engine: Client) -> None:
+    mine = engine.scope("ana")
+    await mine.remember("I live in Berlin")
+    await mine.remember("I moved to Porto")
+    (conflict,) = await mine.conflicts()
+    async with signed_in(engine) as client:
+        assert "Both are true" in (await client.get("/decide")).text
+        form = {"csrf_token": await proof(client, "/decide"), "decision": "both"}
+        await client.post(f"/conflicts/{conflict.id}", data=form)
+        assert "Resolved. Both were kept." in (await client.get("/decide")).text
+    assert len(await mine.list()) == 2
+
+
 async def test_a_search_says_until_when_something_was_true(engine: Client) -> None:
     mine = engine.scope("ana")
     (id,) = (await mine.remember("I live in Porto.")).ids

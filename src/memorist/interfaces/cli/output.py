@@ -78,6 +78,7 @@ def as_json(value: Any, *, indent: int | None = 2) -> None:
             "new": value.new.text,
             "old": value.old.text,
             "old_id": value.old.id,
+            "old_valid_to": value.old.valid_to and value.old.valid_to.isoformat(),
         }
     elif is_dataclass(value):
         value = storage.dump(value)
@@ -324,7 +325,10 @@ def show(result: Any) -> None:
             line(f"{result.strength:.2f}  {short(result.memory.id)}  {plain(result.memory.text)}")
         case "Conflict":
             line(f"{short(result.id)}  {plain(result.new.text)}")
-            line(f"{'replaces':>{len(short(result.id))}}  {plain(result.old.text)}")
+            ended = result.old.valid_to
+            verb = "replaces" if ended else "may replace"
+            state = f"ended {ended:%Y-%m-%d}" if ended else "still valid"
+            line(f"  {verb}  {plain(result.old.text)} ({state})")
         case "Proposal":
             state = result.decided or f"waiting until {result.lapses_at:%Y-%m-%d %H:%M} UTC"
             line(f"{short(result.id)}  {result.field}: {plain(result.value)}  {state}")

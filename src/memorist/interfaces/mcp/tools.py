@@ -329,17 +329,18 @@ async def memory_conflicts(limit: Limit = 10) -> str:
 
 
 @tool("Resolve a conflict")
-async def memory_decide(id: Id, decision: Literal["confirm", "reject"]) -> str:
+async def memory_decide(id: Id, decision: Literal["confirm", "reject", "both"]) -> str:
     """Resolve a conflict as the user decided: `confirm` keeps the newer statement, `reject` restores
-    the older one. Never decide for the user. The result is the memory that is valid now.
+    the older one, `both` keeps both. Never decide for the user. The result is the memory that is
+    valid now.
 
     Args:
         id: Id of the conflict.
     """
     call = await authorize("write")
     scope = call.scope()
-    resolve = scope.confirm if decision == "confirm" else scope.reject
-    return memory_line(await resolve(id, actor=call.actor))
+    verbs = {"confirm": scope.confirm, "reject": scope.reject, "both": scope.keep_both}
+    return memory_line(await verbs[decision](id, actor=call.actor))
 
 
 class ConfirmProposal(BaseModel):

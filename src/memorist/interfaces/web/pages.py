@@ -216,11 +216,12 @@ def decide(page: PageRequest, **options: T) -> T:
 
 @route("POST", "/conflicts/{id}", "write")
 async def resolve_conflict(page: PageRequest) -> Response:
-    """Keep the newer statement, or restore the older one."""
-    memories = page.memories
-    resolve = decide(page, confirm=memories.confirm, reject=memories.reject)
+    """Keep the newer statement, restore the older one, or keep both."""
+    mine = page.memories
+    resolve = decide(page, confirm=mine.confirm, reject=mine.reject, both=mine.keep_both)
     memory = await resolve(page.id, actor=page.caller.user)
-    return page.redirect("/decide", f"Resolved. Memory {memory.id} was kept.")
+    kept = "Both were" if resolve == mine.keep_both else f"Memory {memory.id} was"
+    return page.redirect("/decide", f"Resolved. {kept} kept.")
 
 
 @route("POST", "/consent/{id}", "owner")
