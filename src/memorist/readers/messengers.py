@@ -26,6 +26,7 @@ from .source import (
 BOT = "a message by a bot"
 SERVICE = "a notice of the program"
 MEDIA = "a file or picture without text"
+DELETED = "a deleted message"
 _SLACK_MESSAGES = (None, "thread_broadcast", "me_message", "file_share")  # subtypes
 _MENTION = re.compile(r"<@(\w{1,40})(?:\|[^>]{0,80})?>")
 _STAMP = re.compile(
@@ -33,9 +34,38 @@ _STAMP = re.compile(
     r"(?P<time>\d{1,2}[:.]\d{2}(?:[:.]\d{2})?)(?:[ \u202f](?P<half>[AaPp]\.?[Mm]\.?))?\]?"
     r"(?: - |:? )(?P<rest>.*)"
 )
+# What WhatsApp writes in place of a file, of a deleted message, and after an edited one.
+_FILES = """image video audio sticker gif document contact_card video_note location
+Bild Dokument Kontaktkarte Videonachricht Standort imagen vídeo documento tarjeta_de_contacto
+vidéo fiche_contact immagine scheda_contatto imagem áudio figurinha afbeelding""".split()
+_OMISSIONS = """omitted weggelassen omitid[oa] omise? absente? omess[oa] ocultad[oa] oculta
+não_incluíd[oa] weggelaten ausgeschlossen""".split()
+_ATTACHED = "file attached|Datei angehängt|archivo adjunto|fichier joint|file allegato"
 _OMITTED = re.compile(
-    r"<[^<>]{0,40}omitted>|\u200e?(?:image|video|audio|sticker|GIF|document) omitted"
+    rf"(?:{'|'.join(_FILES)}) (?:{'|'.join(_OMISSIONS)})".replace("_", " ")
+    + rf"|<[^<>]{{1,30}} (?:{'|'.join(_OMISSIONS)}|omitid[oa]s?|omis|omessi)>".replace("_", " ")
+    + rf"|<attached: [^<>]{{1,200}}>|\S{{1,200}} \((?:{_ATTACHED})\)",
+    re.I,
 )
+_DELETED = re.compile(
+    r"""this message was deleted(?: by [^\n]{1,60})?|you deleted this message
+|diese nachricht wurde gelöscht|du hast diese nachricht gelöscht
+|(?:se eliminó este mensaje|este mensaje fue eliminado|eliminaste este mensaje)
+|ce message a été supprimé|vous avez supprimé ce message|tu as supprimé ce message
+|questo messaggio è stato eliminato|hai eliminato questo messaggio
+|(?:esta mensagem foi apagada|mensagem apagada|você apagou esta mensagem|apagou esta mensagem)
+|dit bericht (?:is|werd) verwijderd|(?:je|u) (?:hebt|heeft) dit bericht verwijderd""".replace(
+        "\n", ""
+    ),
+    re.I,
+)
+_EDITED = re.compile(
+    r"""\s*(?:<(?:this message was edited|diese nachricht wurde bearbeitet|se editó este mensaje
+|ce message a été modifié|questo messaggio è stato modificato|esta mensagem foi editada
+|dit bericht is bewerkt)\.?>|(?<=[\s.!?…])(?-i:This message was edited))$""".replace("\n", ""),
+    re.I,
+)
+_MARKS = str.maketrans("", "", "\u200e\u200f\u202a\u202c")  # of the direction of a text
 
 
 def read_slack(source: Source, how: ImportRun) -> Items:
@@ -129,10 +159,13 @@ def read_whatsapp(source: Source, how: ImportRun) -> Items:
     seen: Counter[str] = Counter()
     for (stamp, text), date in zip(entries, dates, strict=True):
         name, colon, said = text.partition(": ")
+        said = _EDITED.sub("", said.translate(_MARKS).strip())
         if not colon or len(name) > 60:
             yield Skipped(SERVICE)
-        elif not said.strip() or _OMITTED.fullmatch(said.strip()):
+        elif not said or _OMITTED.fullmatch(said):
             yield Skipped(MEDIA)
+        elif _DELETED.fullmatch(said.rstrip(".")):
+            yield Skipped(DELETED)
         else:
             key = digest(chat, stamp["date"], stamp["time"], name, said)
             seen[key] += 1

@@ -286,6 +286,61 @@ async def test_dates_of_whatsapp_are_read_in_the_order_of_the_file(
     assert (await stored(ana))["I play the cello."].occurred_at == wanted
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "This message was deleted",
+        "You deleted this message",
+        "\u200eDiese Nachricht wurde gelöscht.",
+        "Se eliminó este mensaje.",
+        "Ce message a été supprimé",
+        "Questo messaggio è stato eliminato",
+        "Você apagou esta mensagem",
+        "<Media omitted>",
+        "<Medien ausgeschlossen>",
+        "<Multimedia omitido>",
+        "\u200eBild weggelassen",
+        "\u200eimage omitted",
+        "imagen omitida",
+        "image absente",
+        "immagine omessa",
+        "imagem ocultada",
+        "GIF omitted",
+        "Contact card omitted",
+        "\u200e<attached: 00000012-PHOTO-2026-01-12.jpg>",
+        "IMG-20260112-WA0001.jpg (file attached)",
+    ],
+)
+async def test_what_whatsapp_writes_in_place_of_a_message_is_no_memory(
+    ana: ScopedClient, files: Path, said: str
+) -> None:
+    path = files / "chat.txt"
+    path.write_text(f"[13.02.24, 21:15:00] Ana: {said}\n[13.02.24, 21:16:00] Ana: Yes.\n", "utf-8")
+    report = await ana.import_files(path, dry_run=True)
+    assert report.samples == {"whatsapp": ["user: Yes."]}
+    assert sum(report.skipped.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("Bring hummus. \u200e<This message was edited>", "Bring hummus."),
+        ("Bring hummus. This message was edited", "Bring hummus."),
+        ("Hummus bitte <Diese Nachricht wurde bearbeitet.>", "Hummus bitte"),
+        ("I saw that this message was edited", "I saw that this message was edited"),
+        ("I have the butter omitted", "I have the butter omitted"),
+        ("This message was deleted, why?", "This message was deleted, why?"),
+    ],
+)
+async def test_a_message_of_whatsapp_stays_without_the_mark_of_an_edit(
+    ana: ScopedClient, files: Path, said: str, kept: str
+) -> None:
+    path = files / "chat.txt"
+    path.write_text(f"[13.02.24, 21:15:00] Ana: {said}\n", "utf-8")
+    report = await ana.import_files(path, dry_run=True)
+    assert report.samples == {"whatsapp": [f"user: {kept}"]}
+
+
 async def test_archives_in_archives_are_read(ana: ScopedClient, files: Path) -> None:
     inner = write("chatgpt", files)
     outer = files / "all.zip"
