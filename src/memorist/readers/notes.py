@@ -31,7 +31,9 @@ from .source import (
 _TEXTS = "memory text data content".split()
 _LISTS = "results memories items".split()
 _HEADING = re.compile(r"(#{1,6})\s+(.+)")
-_BULLET = re.compile(r"\s{0,12}(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?(.+)")
+_BULLET = re.compile(r"\s{0,12}(?:[-*+]|\d{1,3}[.)])\s+(?:\[([ xX])\]\s+)?(.+)")
+_TASKS = {None: "", " ": "To do: ", "x": "Done: ", "X": "Done: "}  # by what is in the box
+_DAY = re.compile(r"(\d{4})[-_](\d\d)[-_](\d\d)(?!\d)")
 _CATEGORY = re.compile(r"\[([\w -]{1,40})\]\s+(.+)")
 _RELATION = re.compile(r"([\w-][\w -]{0,40})\[\[([^\]|]{1,200})(?:\|[^\]]{0,200})?\]\]$")
 _LINK = re.compile(r"!?\[\[([^\]|]{1,200})(?:\|([^\]]{1,200}))?\]\]")
@@ -93,7 +95,9 @@ def read_markdown(source: Source, how: ImportRun) -> Items:
     front, body = _split_front(read_text(source, how))
     title = str(front.get("title") or source.stem)
     own = [each for each in (title, *front.get("tags", ())) if each.upper() != each or " " in each]
-    at = moment(front.get("modified") or front.get("created") or front.get("date"))
+    day = _DAY.match(source.stem)  # a daily note
+    at = moment("-".join(day.groups())) if day else None
+    at = at or moment(front.get("modified") or front.get("created") or front.get("date"))
     for headings, entry in _entries(body):
         if entry.startswith("@"):
             yield Skipped("an @import line")
@@ -165,7 +169,7 @@ def _entries(text: str) -> Iterator[tuple[list[str], str]]:
             path = [each for each in path if each[0] < level]
             path.append((level, heading[2].strip("# ")))
         elif bullet:
-            lines.append(bullet[1])
+            lines.append(_TASKS[bullet[1]] + bullet[2])
         elif line.strip():
             lines.append(line.strip() if not in_code else line)
     yield from paragraph()

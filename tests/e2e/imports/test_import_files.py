@@ -32,7 +32,7 @@ CASES: dict[str, tuple[list[str], list[str], int]] = {
     "letta": ([CELLO, "Ana rehearses on Tuesdays."], [], 2),
     "server_memory": (["Ana: Plays the cello in a quartet.", "Ana sister of Eva"], [], 1),
     "markdown": (
-        [CELLO, "I rehearse on Tuesdays.", "The deploy runs from `main`\nat noon."],
+        [CELLO, "Done: I rehearse on Tuesdays.", "The deploy runs from `main`\nat noon."],
         [],
         1,
     ),
@@ -339,6 +339,28 @@ async def test_a_message_of_whatsapp_stays_without_the_mark_of_an_edit(
     path.write_text(f"[13.02.24, 21:15:00] Ana: {said}\n", "utf-8")
     report = await ana.import_files(path, dry_run=True)
     assert report.samples == {"whatsapp": [f"user: {kept}"]}
+
+
+async def test_a_task_in_notes_says_whether_it_is_done(ana: ScopedClient, files: Path) -> None:
+    (files / "tasks.md").write_text(
+        "- [x] Book the hall\n- [ ] Tune the cello\n1. [X] Pay\n", "utf-8"
+    )
+    await ana.import_files(files)
+    assert set(await stored(ana)) == {"Done: Book the hall", "To do: Tune the cello", "Done: Pay"}
+
+
+@pytest.mark.parametrize(
+    ("name", "day"), [("2026-03-02", 2), ("2026_03_03", 3), ("2026-03-04 Rehearsal", 4)]
+)
+async def test_a_daily_note_has_the_date_of_its_name(
+    ana: ScopedClient, files: Path, name: str, day: int
+) -> None:
+    (files / f"{name}.md").write_text("The quartet met in the hall.\n", "utf-8")
+    (files / "2026-99-99.md").write_text("Nobody came.\n", "utf-8")
+    await ana.import_files(files)
+    found = await stored(ana)
+    assert found["The quartet met in the hall."].occurred_at == datetime(2026, 3, day, tzinfo=UTC)
+    assert found["Nobody came."].occurred_at is None
 
 
 async def test_archives_in_archives_are_read(ana: ScopedClient, files: Path) -> None:
