@@ -58,11 +58,13 @@ def read_chatgpt(source: Source, how: ImportRun) -> Items:
         started = moment(chat.get("create_time")) or moment(chat.get("update_time"))
         for name in reversed(branch):
             if said[name]:
-                yield _read_chatgpt_message(said[name], f"chatgpt:{id}", name, started)
+                session = f"chatgpt:{id}"
+                title = chat.get("title")
+                yield _read_chatgpt_message(said[name], session, name, started, title)
 
 
 def _read_chatgpt_message(
-    said: dict[str, Any], session: str, node: str, started: datetime | None
+    said: dict[str, Any], session: str, node: str, started: datetime | None, title: object
 ) -> Draft | Skipped:
     role = str(as_object(said.get("author")).get("role"))
     content = as_object(said.get("content"))
@@ -81,6 +83,7 @@ def _read_chatgpt_message(
         session=session,
         role=role,
         at=moment(said.get("create_time")) or started,
+        title=title,
     )
 
 
@@ -116,6 +119,7 @@ def _read_claude_chat(chat: dict[str, Any]) -> Items:
             session=session,
             role=role,
             at=moment(said.get("created_at")) or started,
+            title=chat.get("name"),
         )
 
 

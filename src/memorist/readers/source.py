@@ -33,6 +33,8 @@ _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 IN_MEMORY = 32 << 20  # an archive inside an archive is copied to disk from this size on
 NO_TEXT = "no text"
+TITLE = "title"  # of the conversation, in the metadata of its messages
+LONGEST_TITLE = 200
 _LEFT_OUT = {".git", ".obsidian", ".trash", "node_modules", "__MACOSX"}
 
 
@@ -254,10 +256,15 @@ def message(
     role: str = "user",
     name: str | None = None,
     at: datetime | None = None,
+    title: object = None,
 ) -> Draft | Skipped:
-    """Return a turn of a conversation."""
+    """Return a turn of a conversation, which may have a title."""
     labels = Labels(session=session, role=role)
-    return note(text, id=id, at=at, labels=labels, speaker=authority.speaker_of(role, name))
+    speaker = authority.speaker_of(role, name)
+    metadata = {}
+    if isinstance(title, str) and title.strip():
+        metadata[TITLE] = normalize.storable(title).strip()[:LONGEST_TITLE]
+    return note(text, id=id, at=at, labels=labels, speaker=speaker, metadata=metadata)
 
 
 def note(text: str, *, id: str, tags: Iterable[str] = (), **fields: Any) -> Draft | Skipped:

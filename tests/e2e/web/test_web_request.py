@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from time import process_time
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +18,7 @@ import pytest
 import pytest_asyncio
 
 import memorist
+from e2e.imports import formats
 from e2e.rest.conftest import ANA
 from e2e.web.hostile import few
 from memorist.client import Client
@@ -564,6 +567,20 @@ async def test_both_statements_of_a_conflict_may_be_true(engine: Client) -> None
         await client.post(f"/conflicts/{conflict.id}", data=form)
         assert "Resolved. Both were kept." in (await client.get("/decide")).text
     assert len(await mine.list()) == 2
+
+
+async def test_threads_have_the_titles_of_imported_conversations(
+    engine: Client, tmp_path: Path
+) -> None:
+    chat = formats.chatgpt_chat("c1", formats.chatgpt_message("m1", "user", "I own a boat."))
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps([{**chat, "title": "Boats & <b>harbors</b>"}]), "utf-8")
+    await engine.scope("ana").import_files(path)
+    async with signed_in(engine) as client:
+        for address in ("/threads", "/threads?thread=chatgpt:c1"):
+            shown = (await client.get(address)).text
+            assert "Boats &amp; &lt;b&gt;harbors&lt;/b&gt;" in shown
+            assert "chatgpt:c1" in shown
 
 
 async def test_a_search_says_until_when_something_was_true(engine: Client) -> None:

@@ -16,6 +16,7 @@ from fastapi import FastAPI, Response
 
 from ... import dialects
 from ...errors import InvalidInput, NotAllowed, NotFound
+from ...readers.source import TITLE
 from ...storage.accounts import RIGHTS, Key
 from ...types import KINDS, STATES, Filter, Labels, Memory
 from . import PAGE_SIZE, PageRequest, Sessions, markup, route, routes, templates
@@ -173,9 +174,14 @@ async def show_threads(page: PageRequest) -> Response:
     since = page.number("since", 2**31) or 0
     if not name:
         latest = await page.memories.list(limit=RECENT)
-        counts = Counter(each.labels.thread or each.labels.session for each in latest)
-        del counts[None]
-        return await page.render("threads.html", counts=counts)
+        counts: Counter[str] = Counter()
+        titles = defaultdict[str, Counter[str]](Counter)  # a repeated memory has its last one
+        for each in latest:
+            if thread := each.labels.thread or each.labels.session:
+                counts[thread] += 1
+                titles[thread][str(each.metadata.get(TITLE, ""))] += 1
+        named = {thread: found.most_common(1)[0][0] for thread, found in titles.items()}
+        return await page.render("threads.html", counts=counts, titles=named)
     where = Filter(labels=Labels(thread=name))
     first = await page.memories.list(where, limit=1)
     if not first.memories:
@@ -188,6 +194,7 @@ async def show_threads(page: PageRequest) -> Response:
     return await page.render(
         "thread.html",
         name=name,
+        title=next((each.metadata[TITLE] for each in found if each.metadata.get(TITLE)), ""),
         found=found,
         changes=await page.memories.delta(since, thread=name),
         days=days,
