@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import tomllib
+import zipfile
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -21,6 +22,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import memorist
+from e2e.imports.formats import chatgpt_chat, chatgpt_message
 from memorist.interfaces.cli import app, files
 from memorist.manage import import_export
 from memorist.ports import LlmUsage
@@ -433,6 +435,29 @@ def test_the_progress_of_an_export_is_shown_only_if_the_records_go_to_a_file(
     printed = run("export")
     assert "I drink green tea." in printed.stdout
     assert "Exporting" not in printed.stderr
+
+
+def test_an_import_names_what_was_skipped_and_refused_and_succeeds(run: Run, place: Path) -> None:
+    said = [
+        chatgpt_message("m1", "user", "I own a boat."),
+        chatgpt_message("m2", "user", "The password is hunter2-Xy77!"),
+        chatgpt_message("m3", "user", "a", is_visually_hidden_from_conversation=True),
+        chatgpt_message("m4", "user", "b", is_visually_hidden_from_conversation=True),
+    ]
+    path = place / "export.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("conversations.json", json.dumps([chatgpt_chat("c1", *said)]))
+        archive.writestr("chat.html", "<html></html>")
+    for _ in range(2):
+        answer = run("import", path)
+        assert answer.exit_code == 0
+        assert answer.stderr.splitlines() == [
+            "Skipped 2 hidden system messages",
+            "Skipped 1 file without conversations: chat.html",
+            "Refused 1: it seems to contain a password",
+        ]
+    (place / "one.json").write_text(json.dumps([chatgpt_chat("c1", said[1])]), "utf-8")
+    assert run("import", place / "one.json").exit_code == 4
 
 
 def test_an_import_twice_changes_nothing(run: Run, place: Path) -> None:

@@ -476,6 +476,6 @@ def test_the_command_prints_the_prompt_and_what_was_left_out(tmp_path: Path) -> 
         "Memory updates since rev 0:",
         f"- +created: [Event] {FRIDAYS} (imp=2)",
     ]
-    assert f"Left out: {long}, pinned: its " in done.stderr
+    assert f"Left out: {long[-8:]}, pinned: its " in done.stderr
     found = json.loads(run(app, ["agent", "context", "deploy?", *shared, "--json"]).stdout)
     assert (found["revision"], found["lines"][0]["source"]) == (2, "change")

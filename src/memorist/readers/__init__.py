@@ -16,7 +16,7 @@ from . import chats, coding, messengers, notes
 from .source import Damaged, ImportRun, Items, Skipped, Source, find_sources
 
 BETWEEN_PEOPLE = frozenset(("slack", "discord", "whatsapp", "telegram"))
-UNKNOWN = "a file of an unknown format"
+FEW_FILES = 5  # named of those that are not of a known format
 
 
 class Format(NamedTuple):
@@ -152,8 +152,11 @@ def find(path: Path, named: str = "auto") -> FilesByFormat:
 
 def read(found: FilesByFormat, how: ImportRun) -> Iterator[tuple[str, Draft | Skipped]]:
     """Yield each item of the files with its format. A damaged file ends with what is damaged."""
+    names = [source.name for source in found.unknown if not source.damage]
+    listed = ", ".join([*names[:FEW_FILES], *(["…"] if len(names) > FEW_FILES else [])])
     for source in found.unknown:
-        yield "", Skipped(f"damaged: {source.damage}" if source.damage else UNKNOWN)
+        other = f"a file without conversations: {listed}"
+        yield "", Skipped(f"damaged: {source.damage}" if source.damage else other)
     for name, sources in found.files.items():
         # The lists of a workspace of Slack come before the messages, which have the key "ts".
         for source in sorted(sources, key=lambda source: "ts" in source.shape[1]):

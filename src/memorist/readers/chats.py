@@ -25,8 +25,8 @@ from .source import (
     read_json_lines,
 )
 
-HIDDEN = "hidden in the conversation"
-OTHER_BRANCH = "another version of an answer"
+HIDDEN = "a hidden system message"
+OTHER_BRANCH = "an alternative answer"
 SPEAKERS = ("user", "assistant")
 _SKIPPED_ROLES = {**NOT_KEPT, "tool": TOOL}
 

@@ -24,8 +24,8 @@ from .source import (
 )
 
 BOT = "a message by a bot"
-SERVICE = "a notice of the program"
-MEDIA = "a file or picture without text"
+SERVICE = "a system notice"
+MEDIA = "a media file without text"
 DELETED = "a deleted message"
 _SLACK_MESSAGES = (None, "thread_broadcast", "me_message", "file_share")  # subtypes
 _MENTION = re.compile(r"<@(\w{1,40})(?:\|[^>]{0,80})?>")

@@ -35,6 +35,10 @@ IN_MEMORY = 32 << 20  # an archive inside an archive is copied to disk from this
 NO_TEXT = "no text"
 TITLE = "title"  # of the conversation, in the metadata of its messages
 LONGEST_TITLE = 200
+_COUNTED = re.compile(
+    r"an? ((?:[@\w]+ ){0,2}?)(message|notice|file|conversation|record|line|relation|entity"
+    r"|value|document|answer|prompt|call|command)\b"
+)
 _LEFT_OUT = {".git", ".obsidian", ".trash", "node_modules", "__MACOSX"}
 
 
@@ -42,6 +46,25 @@ class Skipped(NamedTuple):
     """Something in a file that is not imported, and why."""
 
     reason: str
+
+
+def count_skipped(reason: str, count: int) -> str:
+    """Return how much was left out for a reason.
+
+    >>> count_skipped("a hidden system message", 13), count_skipped("a system notice", 1)
+    ('13 hidden system messages', '1 system notice')
+    >>> count_skipped("a line that is not JSON", 2), count_skipped("no text", 2)
+    ('2 lines that are not JSON', '2: no text')
+    """
+    found = _COUNTED.match(reason)
+    if found is None:
+        return f"{count}: {reason}"
+    before, noun = found.groups()
+    rest = reason[found.end() :]
+    if count > 1:
+        noun = f"{noun}s".replace("ys", "ies")
+        rest = rest.replace(" that is ", " that are ").replace(" its result", " their results")
+    return f"{count} {before}{noun}{rest}"
 
 
 Items = Iterator[Draft | Skipped]

@@ -26,6 +26,7 @@ from .output import Progress, note
 
 BATCH = 64  # lines imported together: few enough for a moving progress bar
 MANY_TASKS = 8  # of extraction that wait after an import, each for up to 64 lines
+REFUSALS = ("refused", "conflict")  # outcomes of what was not stored
 MANY_VECTORS = 1000  # that are computed after an import: a minute or more
 
 
@@ -75,6 +76,8 @@ def import_(
 
     Example: memorist import ~/Downloads/chatgpt-export.zip
     """
+    from ...readers.source import count_skipped  # with numpy, which other commands do without
+
     if from_ == "auto" and _has_own_lines(path):
         if me or since or dry_run:
             raise InvalidInput("--me, --since and --dry-run are for files of other programs")
@@ -107,10 +110,12 @@ def import_(
             for sample in samples:
                 text += f"\n  {name}: {shorten(sample, 70, placeholder=' …')}"
     notes = []
-    for reasons, verb in ((report.skipped, "Left out"), (report.refused, "Refused")):
-        notes += [f"{verb}: {count} × {reason}" for reason, count in reasons.most_common(10)]
+    for reasons, verb in ((report.skipped, "Skipped"), (report.refused, "Refused")):
+        for reason, count in reasons.most_common(10):
+            notes.append(f"{verb} {count_skipped(reason, count)}")
     notes += _name_waiting(memory)
-    return {"entries": read, **vars(report)}, text, notes, REFUSED if report.refused else OK
+    code = exit_code_of(report.outcomes)
+    return {"entries": read, **vars(report)}, text, notes, code
 
 
 def _has_own_lines(path: str) -> bool:
@@ -129,6 +134,12 @@ def _has_own_lines(path: str) -> bool:
     return is_line or (detect(source) is None and source.suffix in ("", ".jsonl", ".ndjson"))
 
 
+def exit_code_of(counts: Counter[Any]) -> int:
+    """Return the exit code of an import: it was refused only if nothing else came of it."""
+    is_refused = counts and all(status in REFUSALS for status, count in counts.items() if count)
+    return REFUSED if is_refused else OK
+
+
 def _name_problems(counts: Counter[Any]) -> str:
     """Return how many outcomes need attention, as the end of a sentence."""
     problems = ("refused", "conflict", "pending")
@@ -140,7 +151,8 @@ def _name_waiting(memory: Blocking) -> list[str]:
     waiting = sum(work.waiting for work in memory.backlog() if work.name == "extract")
     if waiting <= MANY_TASKS:
         return []
-    return ["Facts are extracted bit by bit. All at once: memorist jobs run --only extract"]
+    how = "memorist jobs run --only extract"
+    return [f"Facts are still being extracted in the background. To finish now: {how}"]
 
 
 def _import_lines(
@@ -179,11 +191,11 @@ def _import_lines(
     counts = Counter(outcome.status for outcome in outcomes)
     text = f"{read} records read, {new} new memories{_name_problems(counts)}"
     values = {"records": read, "new_memories": new, "outcomes": counts}
-    refused = [outcome for outcome in outcomes if outcome.status in ("refused", "conflict")]
+    refused = [outcome for outcome in outcomes if outcome.status in REFUSALS]
     notes = [f"{outcome.status}: {outcome.reason}" for outcome in refused[:10]]
     if not call.json:
         notes += _name_waiting(memory)
-    return values, text, notes, REFUSED if refused else OK
+    return values, text, notes, exit_code_of(counts)
 
 
 def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:

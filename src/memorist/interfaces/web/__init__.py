@@ -27,6 +27,7 @@ from starlette.responses import FileResponse, RedirectResponse
 from ... import __version__, dialects
 from ...client import Client
 from ...errors import InvalidInput, KeyRefused, MemoristError, NotAllowed
+from ...readers.source import count_skipped
 from ...scoped import ScopedClient
 from ...types import KINDS, STATES, Filter, Page
 from .. import plain
@@ -67,7 +68,14 @@ templates = jinja2.Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
-for _filter in (markup.as_text, markup.shorten, markup.format_time, markup.format_duration, plain):
+for _filter in (
+    markup.as_text,
+    markup.shorten,
+    markup.format_time,
+    markup.format_duration,
+    plain,
+    count_skipped,
+):
     templates.filters[_filter.__name__] = _filter
 templates.globals.update(
     kinds=KINDS,
