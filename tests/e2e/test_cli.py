@@ -366,7 +366,7 @@ def test_what_is_hidden_can_be_restored_and_what_is_forgotten_is_refused(
     assert run("forget", tea, "--keep-days", 3).exit_code == 0
     assert run("list").stdout == ""
     assert "green tea" in run("restore", tea).stdout
-    assert run("forget", tea).exit_code == 0
+    assert run("forget", tea, "--yes").exit_code == 0
     assert run("show", tea).exit_code == 3
     assert run("remember", "I drink green tea.").exit_code == 4
     assert run("remember", "I drink green tea.", "--on-purpose").exit_code == 0

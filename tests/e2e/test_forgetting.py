@@ -169,7 +169,7 @@ def test_a_question_can_say_what_to_forget(ana: Any) -> None:
 @pytest.mark.parametrize("where", [None, Filter(), Filter(ids=()), Filter(states=("archived",))])
 def test_nothing_in_particular_is_not_everything(ana: Any, where: Filter | None) -> None:
     kept(ana, "The parrot is called Bosco.")
-    with pytest.raises(InvalidInput, match="Pass what to forget"):
+    with pytest.raises(InvalidInput, match="Nothing selected"):
         ana.forget_where(where=where, dry_run=False)
     assert len(ana.list(limit=10)) == 1
 

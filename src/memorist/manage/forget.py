@@ -190,7 +190,9 @@ async def find(place: Place, query: str | None, where: Where | None) -> list[str
     if query:
         found = await recall.look_up(place, query, MOST_FOUND, where)
     elif wanted.is_plain:
-        raise InvalidInput("Pass what to forget: a query, or a filter that names more than states")
+        raise InvalidInput(
+            "Nothing selected: give a query, or a filter that names more than states"
+        )
     else:
         found = await place.ctx.store.find_all(place.scope, wanted)
     return [memory.id for memory in found]

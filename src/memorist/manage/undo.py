@@ -64,7 +64,7 @@ async def undo_changes(
     ctx, scope, _ = place.parts
     validation.fields({"operation": operation, "session": session, "actor": actor})
     if (operation is None) == (session is None):
-        raise InvalidInput("Pass what to undo: either an operation or a session")
+        raise InvalidInput("Say what to undo: an operation of the history, or a session")
     plan = partial(
         _plan,
         scope=scope,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Group, RenderableType
@@ -24,6 +24,9 @@ from ...types import KINDS, NEAREST, STATES, Filter, Labels, Recall
 from .. import Blocking, BlockingScope, Call, load
 from . import output
 from .app import Words, command, complete_id, memory_id, read_metadata
+
+if TYPE_CHECKING:
+    from ...storage import HistoryEntry
 
 DEMO = Path(__file__).with_name("demo_conversation.json")
 HITS = 2  # shown for each question of the demo
@@ -292,7 +295,7 @@ def forget(
 ) -> object:
     """Forget memories for good, and those derived only from them. --keep-days only hides them.
 
-    It lists the matches and asks. Without a terminal, all but an ID needs --yes.
+    It lists the matches and asks. Without a terminal it needs --yes.
 
     Args:
         id: <[ID]> Id, or its first or last characters.
@@ -310,7 +313,9 @@ def forget(
     """
     if all and (id or query or category or tag):
         raise typer.BadParameter("--all forgets everything: give no ID and no filter with it")
-    has_terminal = sys.stdin.isatty() and sys.stderr.isatty() and not call.json
+    if not (all or id or query or category or tag):
+        raise InvalidInput("Nothing selected: give an ID, --query, --tag, --category or --all")
+    has_terminal = _has_terminal(call)
     is_confirmed = dry_run or yes or keep_days > 0
     asks = has_terminal and not is_confirmed
     if id is not None:
@@ -318,11 +323,11 @@ def forget(
     else:
         where = Filter(categories=tuple(category or ()), tags=tuple(tag or ()))
         ids = mine.forget_all().ids if all else mine.forget_where(query, where=where).ids
-        if ids and not is_confirmed and not has_terminal:
-            raise InvalidInput(
-                f"Nothing was forgotten: {len(ids)} found, but no terminal to confirm. "
-                "Review them with --dry-run, then forget them with --yes"
-            )
+    if ids and not is_confirmed and not has_terminal:
+        raise InvalidInput(
+            f"Nothing was forgotten: {len(ids)} found, but no terminal to confirm. "
+            "Review them with --dry-run, then forget them with --yes"
+        )
     if (asks and not all) or (dry_run and not call.json):
         output.show([mine.get(each) for each in ids])
     if asks:
@@ -358,11 +363,18 @@ def forget(
     return {**asdict(found), "keep_days": keep_days}, text, [] if call.json else notes
 
 
+def _has_terminal(call: Call) -> bool:
+    """Return whether somebody is there who can answer a question."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and not call.json
+
+
 @command("undo")
 def undo(
     call: Call, mine: BlockingScope, operation: str | None = None, *, dry_run: bool = False
 ) -> object:
     """Undo an operation, or a --session. The history shows this, and it can itself be undone.
+
+    Without either, it shows the last operation and asks.
 
     Args:
         operation: <[OPERATION]> Operation in `memorist history`.
@@ -371,11 +383,39 @@ def undo(
     Example: memorist undo --session chat-7 --dry-run
     """
     session = call.session
-    if operation:
-        known = [str(entry.meta.get("operation", "")) for entry in mine.history(limit=10_000)]
-        operation = complete_id(operation, known)
+    if operation or not session:
+        entries = mine.history(limit=10_000)
+        if operation:
+            known = [str(entry.meta.get("operation", "")) for entry in entries]
+            operation = complete_id(operation, known)
+        else:
+            operation = _choose_last(call, mine, entries, asks=not dry_run)
         session = None
     done = mine.undo(operation, session=session, dry_run=dry_run, actor=mine.scope.user)
     named = " ".join(map(output.short, done.operations))
     text = f"{'would undo' if dry_run else 'undone'}  {named}"
     return done, [*done.memories, text]
+
+
+def _choose_last(
+    call: Call, mine: BlockingScope, entries: Sequence[HistoryEntry], *, asks: bool
+) -> str:
+    """Return the last operation that was not undone, if the person agrees."""
+    undone: set[str] = set()
+    last = ""
+    for entry in entries:
+        undone.update(entry.meta.get("undoes", ()))
+        name = str(entry.meta.get("operation", ""))
+        if name and name not in undone and "undoes" not in entry.meta:
+            last = name
+            break
+    has_terminal = _has_terminal(call)
+    if not last or (asks and not has_terminal):
+        problem = "Say what to undo: an operation id from `memorist history`, or --session NAME"
+        if last:
+            problem += f". The last operation is {output.short(last)}"
+        raise InvalidInput(problem)
+    if asks:
+        output.show(mine.undo(last, dry_run=True).memories)
+        typer.confirm("Undo the last operation, so that it is as shown?", abort=True, err=True)
+    return last
