@@ -77,6 +77,22 @@ async def test_nothing_relevant_is_an_empty_list(client: Client) -> None:
     assert await call(client, "memory_query", query="submarines") == NO_ANSWER
 
 
+async def test_an_empty_question_is_an_error(client: Client) -> None:
+    assert "The query is empty" in await refused(client, "memory_query", query=" ")
+    assert "`about` is empty" in await refused(client, "memory_context", about="")
+    id = await remembered(client, "The deploy key lives in the vault.")
+    await call(client, "memory_pin", id=id)
+    assert "deploy key" in await call(client, "memory_context", about="")
+
+
+async def test_the_model_reads_what_each_speaker_means(client: Client) -> None:
+    (found,) = [
+        each for each in (await client.list_tools()).tools if each.name == "memory_remember"
+    ]
+    told = found.input_schema["properties"]["said_by"]["description"]
+    assert [f"{name}: " in told for name in ("user", "assistant", "tool")] == [True] * 3
+
+
 async def test_a_conclusion_of_the_model_does_not_become_a_preference(
     client: Client, engine: MemoryClient
 ) -> None:

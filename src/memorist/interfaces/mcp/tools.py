@@ -89,6 +89,8 @@ async def memory_query(
         min_confidence: 0 returns everything that matches.
     """
     call = await authorize("ask")
+    if not query.strip():
+        raise InvalidInput("The query is empty: pass a question or a topic, or use memory_list")
     scope = call.scope()
     if call.agent is None:
         where = Filter(categories=tuple(categories or ()))
@@ -124,7 +126,10 @@ async def memory_context(about: str, budget: Budget = 1000, session: Session = N
         about: The user's message, or a topic.
     """
     call = await authorize("ask")
-    return await call.load_context(about, budget, session)
+    found = await call.load_context(about, budget, session)
+    if not found and not about.strip():
+        raise InvalidInput("`about` is empty: pass the user's message, or a topic")
+    return found
 
 
 @tool("List memories", read_only=True)
@@ -172,7 +177,8 @@ async def memory_remember(
 
     Args:
         text: One self-contained statement, with names instead of pronouns.
-        said_by: assistant: you inferred it. tool: from a file, a web page or a tool.
+        said_by: user: the user said it. assistant: you inferred it. tool: from a file, a web page
+            or a tool.
         category: fact, preference, project, decision, task, …
         importance: From 0 (trivial) to 1 (vital).
         evidence: Paths or URLs that support it.
