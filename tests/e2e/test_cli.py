@@ -774,6 +774,18 @@ def test_a_wrong_name_is_answered_with_the_right_one(
     assert suggested in error["message"]
 
 
+def test_a_name_that_is_like_none_gets_no_suggestion(run: Run) -> None:
+    answer = run("bogus")
+    assert answer.exit_code == 2
+    assert "Did you mean" not in answer.stderr
+
+
+def test_an_empty_question_is_an_error(run: Run, tea: str) -> None:
+    answer = run("recall", " ")
+    assert answer.exit_code == 2
+    assert "The question is empty" in answer.stderr
+
+
 def test_a_wrong_setting_is_answered_with_the_right_one(
     run: Run, monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:

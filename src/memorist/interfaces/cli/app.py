@@ -40,6 +40,7 @@ _USUAL: dict[str, str] = {
     "kind": f"<KIND> Only this kind: {', '.join(KINDS)}.",
     "state": f"<STATE> Only this state: {', '.join(STATES)}.",
 }
+SIMILAR = 0.75  # of 1, from which on another name is suggested for a wrong one
 SHORTEST = 6  # characters of an id that are enough if no other id begins or ends with them
 MOST_NAMED = 10  # ids that an error about an ambiguous one names
 PANELS: dict[str, str] = {}  # of a command or a group
@@ -95,7 +96,7 @@ class Program(CommandGroup):
                 paths.setdefault(each, f"{group} {each}")
         paths |= CLI["renamed"]
         message = f"No such command {name!r}."
-        matches = [name] if name in paths else get_close_matches(name, paths)
+        matches = [name] if name in paths else get_close_matches(name, paths, cutoff=SIMILAR)
         if matches:
             quoted = [f"`memorist {paths[each]}`" for each in matches]
             message += f" Did you mean {' or '.join(quoted)}?"

@@ -128,6 +128,8 @@ def recall(
 
     Example: memorist recall "where does she live?" --explain
     """
+    if not question.strip():
+        raise InvalidInput("The question is empty")
     limits: dict[str, Any] = {"limit": limit, "budget": budget, "min_confidence": min_confidence}
     if shared:
         answers = mine.recall_shared(question, **limits)
