@@ -186,8 +186,8 @@ class ScopedClient(ManagedScope):
         It begins with what changed in this thread after the revision `since`, or since the last
         call. Then come the person's profile, pinned memories, whole categories, and what is recalled
         for the message with related memories: at most `limit` memories in all. With an `agent`, only
-        what its allowlist names. `lines` says where each line comes from and `cut` what found no
-        room; `revision` is the `since` of the next call. If the reply is stored in the same
+        what its allowlist names. `lines` says where each line comes from and `cut` what did not
+        fit; `revision` is the `since` of the next call. If the reply is stored in the same
         session, it is counted whether it used what was recalled. Raises NotAllowed if the agent has
         no allowlist; InvalidInput.
         """

@@ -780,6 +780,17 @@ def test_a_name_that_is_like_none_gets_no_suggestion(run: Run) -> None:
     assert "Did you mean" not in answer.stderr
 
 
+@pytest.mark.parametrize("value", ["1.5", "-1"])
+def test_a_share_out_of_range_says_what_it_must_be(run: Run, tea: str, value: str) -> None:
+    for words in (
+        ["recall", "tea", f"--min-confidence={value}"],
+        ["edit", tea, f"--importance={value}"],
+    ):
+        answer = run(*words)
+        assert answer.exit_code == 2
+        assert "must be between 0 and 1" in answer.stderr
+
+
 def test_an_empty_question_is_an_error(run: Run, tea: str) -> None:
     answer = run("recall", " ")
     assert answer.exit_code == 2

@@ -120,7 +120,7 @@ async def import_file(
     """Import what another program exported: the body is the file, or a ZIP archive of a folder.
 
     Needs the right `owner`. The answer is JSON lines: `read` and `total` bytes while it goes on, and
-    at last the counts of what was stored, left out and refused, with reasons. Importing again
+    finally the counts of what was stored, skipped and refused, with reasons. Importing again
     changes nothing, and continues an import that was interrupted.
     """
     events = import_upload(

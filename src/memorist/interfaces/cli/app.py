@@ -30,6 +30,7 @@ from . import output
 Work = TypeVar("Work", bound=Callable[..., object])
 Words = list[str] | None  # values of an option that can be repeated
 _UsageError = typer.BadParameter.__mro__[2]  # click's ClickException, wherever typer keeps it
+_SHARES: set[str | None] = set()  # names of options from 0 to 1
 _KEYWORD = Parameter.KEYWORD_ONLY
 _SHORT = {"limit": ["-n"], "yes": ["-y"], "top-k": ["-k"]}
 _SHARED: dict[str, str] = CLI["shared"]
@@ -206,6 +207,8 @@ def declare(parameter: Parameter, help: str, *, panel: str | None = None) -> Par
     if kind == bool | None or parameter.default is True:
         names = [f"--{name}/--no-{name}"]
     low, has_limits, high = (metavar or "").partition("..")
+    if (low, high) == ("0", "1"):
+        _SHARES.add(parameter.name)
     option = typer.Option(
         *names,
         metavar="N" if has_limits else metavar,
@@ -267,6 +270,9 @@ def report(error: Exception, *, as_json: bool) -> int:
             usage.message += f". Did you mean {' or '.join(close)}?"
             usage.possibilities = None
         code = USAGE
+        is_outside = " than or equal to " in usage.message
+        if is_outside and getattr(getattr(usage, "param", None), "name", None) in _SHARES:
+            usage.message = "must be between 0 and 1"
         message = usage.format_message()
     elif isinstance(error, MemoristError):
         message = str(error)

@@ -53,7 +53,7 @@ def eval_(
         sweep: Try many ranking settings; takes a minute.
         plot: <FILE> Draw the sweep as an SVG file.
         limit: <1..> Memories recalled per question.
-        min_confidence: <0..1> Give no answer below this confidence. Only with FILE.
+        min_confidence: <0..1> Return nothing below this confidence. Only with FILE.
         min: <0..1> Fail if a smaller share of the tasks passes, or of the evidence is recalled.
 
     Example: memorist eval --tasks my_tasks --min 0.9

@@ -118,8 +118,8 @@ def recall(
 
     Args:
         limit: <N> Maximum number of memories.
-        min_confidence: <0..1> Give no answer if the confidence is lower; 0 returns all that
-            matches. By default the ranking profile decides.
+        min_confidence: <0..1> Return nothing below this confidence; 0 returns every match. By
+            default the ranking profile decides.
         explain: Show the parts of each score, and what was left out.
         prompt: Print only the block for the prompt of a model.
         as_of: <TIME> Only what was valid at this time.

@@ -380,7 +380,7 @@ def _show_evidence(evidence: Evidence) -> None:
     for reference in evidence.missing:
         draw(Text(f"- {plain(reference)}"))
     if not (evidence.messages or evidence.memories or evidence.missing):
-        note("It was stored directly: there is no other evidence.")
+        note("Saved directly; it has no source messages.")
 
 
 def _show_backlog(work: Backlog) -> None:

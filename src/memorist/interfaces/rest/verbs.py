@@ -96,7 +96,7 @@ async def context(mine: ScopedClient, *, agent: str | None, **options: Any) -> T
 
     The text has what changed in the thread after the revision `since`, the profile of the person,
     pinned memories, whole categories, and what is recalled for the message. `lines` says where
-    each line comes from, `cut` what found no room, and `revision` is the `since` of the next call.
+    each line comes from, `cut` what did not fit, and `revision` is the `since` of the next call.
     With an agent, only what its allowlist names.
     """
     own = mine.labels.agent  # of the key
