@@ -308,7 +308,7 @@ def test_a_higher_confidence_gives_fewer_answers_and_may_fail(questions: Path) -
     ("words", "code", "why"),
     [
         (["{file}", "--sweep"], 2, "FILE cannot be combined with --tasks, --own, --sweep"),
-        (["{file}", "--min-confidence", "1.5"], 2, "Input should be less than or equal to 1"),
+        (["{file}", "--min-confidence", "1.5"], 2, "must be between 0 and 1"),
         (["{file}", "--profile", "nobody"], 2, "Unknown profile 'nobody'"),
         (["--min-confidence", "0.5"], 2, "--min-confidence requires a FILE"),
         (["."], 2, "'.' is not a .jsonl file"),

@@ -299,7 +299,7 @@ def test_the_command_line_undoes_what_the_history_names(
     id = json.loads(run("--json", "remember", TEA))["outcomes"][0]["ids"][0]
     run("edit", id, MINT)
     operation = json.loads(run("--json", "history", "--limit", "1"))["meta"]["operation"]
-    assert operation in run("history")
+    assert operation[-8:] in run("history")
     assert TEA in run("undo", operation, "--dry-run")
     assert MINT in run("show", id)
     assert TEA in run("undo", operation)
