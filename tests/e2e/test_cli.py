@@ -460,6 +460,20 @@ def test_an_import_names_what_was_skipped_and_refused_and_succeeds(run: Run, pla
     assert run("import", place / "one.json").exit_code == 4
 
 
+def test_an_import_of_which_nothing_can_be_read_fails(run: Run, place: Path) -> None:
+    path = place / "export.zip"
+    said = chatgpt_message("m1", "user", " ".join(map(str, range(20_000))))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("conversations.json", json.dumps([chatgpt_chat("c1", said)]))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    data[len(data) // 2 + 1] ^= 0xFF
+    path.write_bytes(data)
+    answer = run("import", path)
+    assert answer.exit_code == 1
+    assert "damaged from there on: conversations.json" in answer.stderr
+
+
 def test_an_import_twice_changes_nothing(run: Run, place: Path) -> None:
     chat = lines(
         place / "chat.jsonl", {"content": "I like tea."}, "", {"content": "ok"}, {"content": "ok"}

@@ -20,7 +20,7 @@ import typer
 from ...errors import InvalidInput
 from ...storage.atomic import new_file
 from ...types import Outcome, frozen
-from .. import OK, REFUSED, Blocking, BlockingScope, Call, Json
+from .. import FAILED, OK, REFUSED, Blocking, BlockingScope, Call, Json
 from .app import command, decode
 from .output import Progress, note
 
@@ -115,6 +115,8 @@ def import_(
             notes.append(f"{verb} {count_skipped(reason, count)}")
     notes += _name_waiting(memory)
     code = exit_code_of(report.outcomes)
+    if not read and any(reason.startswith("damaged") for reason in report.skipped):
+        code = FAILED
     return {"entries": read, **vars(report)}, text, notes, code
 
 
