@@ -27,7 +27,7 @@ from . import transitions
 from .analyze import Chunk
 from .candidates import CHANGING, Batch
 
-LIKELY = 0.13  # from here on the newer statement is recalled first, and the pair is listed
+LIKELY = 0.15  # from here on the newer statement is recalled first, and the pair is listed
 SURE = 0.42  # from here on a turn supersedes the older statement
 UNSURE = SURE - 0.01
 NOTE_SURE = 0.5  # … and a note, which has no session around it

@@ -39,6 +39,7 @@ def measure(search: SnapshotSearch, ranked: Sequence[Candidate]) -> dict[str, fl
     is_covered = 0 < len(question.terms) <= shared  # such as "who is Jonas?"
     is_general = question.is_task and not (is_personal or is_covered)
     size = math.log10(max(search.size, 1))
+    few = max(0.0, 1.0 - size)  # 1 for one memory, 0 from ten on
     return {
         "always": 1.0,
         "shared": shared,
@@ -49,6 +50,9 @@ def measure(search: SnapshotSearch, ranked: Sequence[Candidate]) -> dict[str, fl
         "foreign": float(search.foreign is not None and search.foreign[ranked[0].position]),
         "size": size,
         "small": max(0.0, min(1.0, 2.0 - size)) * (meaning + 0.5 * is_personal),
+        "few": few,
+        "few_best": few * max(meanings),
+        "few_personal": few * is_personal,
     }
 
 
@@ -140,11 +144,14 @@ def judge(
 def scale_answer_threshold(count: int) -> float:
     """Return the factor for the threshold of an answer from `count` memories.
 
-    In a large scope something similar is nearly always found, so more confidence is required.
+    In a large scope something similar is nearly always found, so more confidence is required. One or
+    two memories seldom contain what is asked for, and cost little if they do not.
 
-    >>> [round(scale_answer_threshold(count), 2) for count in (10, 100, 1000, 100_000)]
-    [1.0, 1.0, 1.75, 1.8]
+    >>> [round(scale_answer_threshold(count), 2) for count in (1, 2, 10, 100, 1000, 100_000)]
+    [0.16, 0.58, 1.0, 1.0, 1.75, 1.8]
     """
+    if count < FEW:
+        return 1.0 - 1.4 * max(0.0, 0.6 - math.log10(max(count, 1)))
     share = 1.0 + 0.75 * math.log10(max(count, USUAL) / USUAL)
     return min(1.8, share)
 

@@ -28,6 +28,7 @@ from .render import RENDERERS, Caps, fit
 from .score import Candidate, Candidates
 
 MEASURED = 10  # candidates by which confidence is judged
+TRUST = 8.0  # how much more an uncertain change reaches, times its probability
 _TIE = 1e-9  # how far what replaces a memory is above it
 # For a scope whose vectors are in another index:
 PROPOSED = 200  # rows that the index proposes
@@ -297,7 +298,8 @@ async def _put_current_first(
     A turn such as "it is ten now" may not match the question: it takes over the score and the
     confidence of what it replaces, unless the question is about another part of that. A candidate
     that says more than what was replaced stays, unless a fact that was extracted from it and is
-    still valid is found, too. A pinned one is always returned with what may replace it.
+    still valid is found, too. A pinned one is always returned with what may replace it. An uncertain
+    change comes first only if it matches the question itself, the better the less likely it is.
     """
     by_id = {each.memory.id: each for each in ranked}
     restated: set[str] = set()
@@ -317,8 +319,9 @@ async def _put_current_first(
         memory = memories.get(pair.from_id) if new is None else new.memory
         if memory is None:
             continue
-        is_certain = old.memory.valid_to is not None
-        if new is None and not is_certain and not old.memory.pinned:
+        is_over = old.memory.valid_to is not None
+        reach = new.score * (1.0 + TRUST * pair.strength) if new is not None else 0.0
+        if reach < old.score and not is_over and not old.memory.pinned:
             continue
         if asks_for_another_part(query.text, old.memory.text, memory.text):
             continue
@@ -329,7 +332,7 @@ async def _put_current_first(
             parts = {**new.parts, "current": total - new.score}
             new = replace(new, parts=parts, score=total, confidence=old.confidence)
         by_id[pair.from_id] = new
-        if is_certain and (pair.to_id in restated or not says_more(old.memory.text)):
+        if is_over and (pair.to_id in restated or not says_more(old.memory.text)):
             cut[pair.to_id] = old.cut(f"it was replaced by {pair.from_id}")
     kept = [each for id, each in by_id.items() if id not in cut]
     return sorted(kept, key=lambda each: -each.score), list(cut.values())
