@@ -150,6 +150,37 @@ async def test_a_memory_is_shown_once_whatever_it_is(ana: ScopedClient) -> None:
     assert found.note == ""
 
 
+async def test_of_facts_only_who_the_person_is_comes_with_every_message(engine: Client) -> None:
+    said = [
+        "I'm a nurse at the hospital in Faro.",
+        "I paid 480 euros too much tax in 2024.",
+        "I have been a band 5 for six years.",
+        "I play the trombone.",
+        "I don't live in Porto anymore.",
+        "I speak Dutch and Portuguese.",
+    ]
+    turns = [{"role": "user", "content": text, "session": text[:9]} for text in said]
+    ana = engine.scope("ana")
+    await ana.remember(turns)
+    await engine.run_jobs(only=["extract"])
+    found = await ana.context("When does the train to Oslo leave?", min_confidence=0.99)
+    assert sorted(line.text.partition(": ")[2] for line in found.lines) == [
+        "The user is a nurse at the hospital in Faro.",
+        "The user speaks Dutch and Portuguese.",
+    ]
+
+
+async def test_facts_leave_room_for_the_rest(engine: Client) -> None:
+    ana = engine.scope("ana")
+    cities = "Faro Porto Oslo Graz Kiel Lyon Turin Malmo".split()
+    said = [f"I work in a bakery in {city}." for city in cities]
+    turns = [{"role": "user", "content": text, "session": text[-6:]} for text in said]
+    await ana.remember(turns)
+    await engine.run_jobs(only=["extract"])
+    found = await ana.context("When does the train leave?", min_confidence=0.99)
+    assert len(found.lines) <= engine.ctx.settings.memory_profile_limit
+
+
 @pytest.mark.spec("IMP-20", "IMP-23")
 async def test_related_memories_come_last_and_are_marked(engine: Client) -> None:
     ana = engine.scope("ana")

@@ -423,7 +423,7 @@ def _translate(match: re.Match[str], language: Language, kind: Type) -> str:
     words = (match.lastgroup or "").replace("_", " ")
     if words in clock.WEEKDAYS:
         return f"{_WHICH.get(kind, 'every')} {words}"
-    means_nowadays = words == "today" and kind in ("preference", "profile")
+    means_nowadays = words == "today" and kind in ("preference", "profile", "other")
     return "" if means_nowadays else words
 
 

@@ -260,10 +260,14 @@ async def complete(place: Place, page: ContextPage, caps: Caps, found: Recall) -
     whole: list[ContextLine] = []
     answers = {memory.id for memory in found.memories}
     if page.reading.whole is not None:
+        facts = 0
         for memory in await page.read(_find(place, page.reading.whole)):
-            is_fact = memory.evidence_text and memory.evidence_ids
-            if not is_fact or answers.isdisjoint(memory.evidence_ids):  # its turn is shown
-                whole.append(page.line("category", memory))
+            if memory.evidence_text and memory.evidence_ids:  # it was extracted from a turn
+                is_shown = not answers.isdisjoint(memory.evidence_ids)
+                if is_shown or facts >= ctx.settings.memory_profile_limit:
+                    continue
+                facts += 1
+            whole.append(page.line("category", memory))
     in_whole = {line.id for line in whole}
     recalled = []
     for memory in agent_query.limit_categories(found, ctx.allowlists):
