@@ -57,6 +57,9 @@ def replace_first_person(statement: str, who: str) -> str:
     """
     name = inside(who)
     group = f"{possessive(name)} group"
+    statement = PATTERNS["together"].sub(
+        lambda match: f"{name} and others {match['live'] or 'are'}", statement
+    )
     said = _replace_subjects(statement, "first", name, group)
     said = PATTERNS["me"].sub(name, said)
     said = PATTERNS["us"].sub(group, said)
