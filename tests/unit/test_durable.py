@@ -67,6 +67,8 @@ def test_a_role_for_the_assistant_is_no_fact(said: str) -> None:
     ("june is out, by then i'm in Sweden with my aunt Bea", []),
     ("its happened!! a girl, 3.2 kg, called Anaya.", []),
     ("no leave left. I have 0 days until april", []),
+    ("im back on nights at Leeds General. any tips that arent blackout curtains",
+     ["The user is back on nights at Leeds General."]),
     ("I'm Dana and I live in Hull", ["The user is Dana.", "The user lives in Hull."]),
     ("Hi, I'm Dana Weber from Leeds!", ["The user is Dana Weber from Leeds."]),
     ("I'm Sorry!", []),

@@ -6,7 +6,7 @@ from memorist.text.entities import Entity, about, entities, keyphrases, tags
 
 
 def test_months_chat_words_and_plain_verbs_are_no_topics() -> None:
-    text = "btw we kept the parrot till feb, incl. its cage, and it tried to avoid mentioning fries idk"
+    text = "btw we kept the parrot till feb, incl. its cage, and it tried to avoid mentioning fries, arent they"
     assert [phrase.text for phrase in keyphrases(text)] == ["parrot", "cage", "fries"]
 
 

@@ -179,7 +179,8 @@ _EMPTY = (
     afaik aka approx atm bc bcs bday brb btw cos coz cuz dm dunno eg esp etc excl fwiw fyi gonna
     gotta hehe hmm hmmm idc idk ie imho imo incl irl jk kinda lemme lmao lmk max min misc mins hrs
     nah ngl nvm omg omw pic pics plz ppl prob probs rly rn sorta tbd tbh thats tho thru tmr tmrw
-    tomo ty ugh uhh umm ur via vs wanna whatev wtf yay yea yup
+    tomo ty ugh uhh umm ur via vs wanna whatev wtf yay yea yup arent cant couldnt didnt doesnt dont
+    hadnt hasnt havent isnt ive shouldnt theyre wasnt werent wont wouldnt youre currently per recently
     ate became been began bent blew bought broke broken brought built burnt came caught chose chosen
     dealt done dreamt drank drew driven drove dug eaten fallen fed felt fled flew forgot forgotten
     fought froze gave given goes going gone got grew heard held hid hung kept knew known laid learnt
