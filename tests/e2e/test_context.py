@@ -150,6 +150,52 @@ async def test_a_memory_is_shown_once_whatever_it_is(ana: ScopedClient) -> None:
     assert found.note == ""
 
 
+async def test_what_changed_is_not_shown_again(ana: ScopedClient) -> None:
+    long = f"The shop is deployed from {'a very ' * 50}old laptop."
+    await ana.remember(ANSIBLE, kind="semantic")
+    await ana.remember(FRIDAYS, pinned=True)
+    await ana.remember(long, kind="semantic")
+    first = await ana.context(QUESTION, since=0)
+    assert [first.text.count(text) for text in (ANSIBLE, FRIDAYS, long)] == [1, 1, 1]
+    assert [line.source for line in first.lines] == ["change"] * 3 + ["recalled"], (
+        "a change tells only the beginning of a long text"
+    )
+    second = await ana.context(QUESTION, since=3)
+    assert [line.source for line in second.lines] == ["pinned", "recalled", "recalled"]
+    assert set(first.ids) == set(second.ids)
+
+
+async def test_of_facts_only_who_the_person_is_comes_with_every_message(engine: Client) -> None:
+    said = [
+        "I'm a nurse at the hospital in Faro.",
+        "I paid 480 euros too much tax in 2024.",
+        "I have been a band 5 for six years.",
+        "I play the trombone.",
+        "I don't live in Porto anymore.",
+        "I speak Dutch and Portuguese.",
+    ]
+    turns = [{"role": "user", "content": text, "session": text[:9]} for text in said]
+    ana = engine.scope("ana")
+    await ana.remember(turns)
+    await engine.run_jobs(only=["extract"])
+    found = await ana.context("When does the train to Oslo leave?", min_confidence=0.99)
+    assert sorted(line.text.partition(": ")[2] for line in found.lines) == [
+        "The user is a nurse at the hospital in Faro.",
+        "The user speaks Dutch and Portuguese.",
+    ]
+
+
+async def test_facts_leave_room_for_the_rest(engine: Client) -> None:
+    ana = engine.scope("ana")
+    cities = "Faro Porto Oslo Graz Kiel Lyon Turin Malmo".split()
+    said = [f"I work in a bakery in {city}." for city in cities]
+    turns = [{"role": "user", "content": text, "session": text[-6:]} for text in said]
+    await ana.remember(turns)
+    await engine.run_jobs(only=["extract"])
+    found = await ana.context("When does the train leave?", min_confidence=0.99)
+    assert len(found.lines) <= engine.ctx.settings.memory_profile_limit
+
+
 @pytest.mark.spec("IMP-20", "IMP-23")
 async def test_related_memories_come_last_and_are_marked(engine: Client) -> None:
     ana = engine.scope("ana")
@@ -353,18 +399,19 @@ async def test_an_agent_reads_only_what_its_allowlist_names(ana: ScopedClient) -
     await Supervisor(ana).save_workflow("Deploy the shop", ["Build it", "Push it"], pinned=True)
     planner = await ana.context("What about the shop?", agent="planner", since=0)
     assert planner.text == (
-        "Memory updates since rev 0:\n"
-        "- +created: [Goals] Ship the shop by May. (imp=4)\n"
-        "- [goals] Ship the shop by May."
+        "Memory updates since rev 0:\n- +created: [Goals] Ship the shop by May. (imp=4)"
     )
+    assert len(planner.ids) == 1, "what changed is an answer, too"
     assert planner.revision == 3, "what it may not read is passed over"
     boss = await ana.context("What about the shop?", agent="supervisor", since=0)
-    assert boss.text.splitlines()[3:6] == [
+    assert boss.text.splitlines()[1:] == [
+        "- +created: [Goals] Ship the shop by May. (imp=4)",
+        "- +created: [Relationship] She argued with Bo about the shop. (imp=3)",
         "- [profile] preferred name: Ana",
-        "- [goals] Ship the shop by May.",
         f"- [profile] {FRIENDS}",
     ]
-    assert "- [relationships] She argued with Bo about the shop." in boss.text
+    later = await ana.context("What about the shop?", agent="supervisor", since=9)
+    assert "- [relationships] She argued with Bo about the shop." in later.text
     assert "Build" not in boss.text + planner.text
     with pytest.raises(NotAllowed, match="No agent 'nobody' has an allowlist"):
         await ana.context("shop", agent="nobody")
@@ -400,8 +447,10 @@ async def test_the_supervisor_gets_the_same_text_and_takes_a_revision(ana: Scope
     boss = Supervisor(ana)
     body = "- [goals] Ship the shop by May."
     first = await boss.context("When does the shop ship?")
-    assert first.splitlines()[0] == "Memory updates since rev 0:"
-    assert first.splitlines()[2:] == [body]
+    assert first.splitlines() == [
+        "Memory updates since rev 0:",
+        "- +created: [Goals] Ship the shop by May. (imp=4)",
+    ]
     assert await boss.context("When does the shop ship?") == body
     assert await boss.context("When does the shop ship?", since=1) == body
     assert await boss.context("When does the shop ship?", since=0) == first

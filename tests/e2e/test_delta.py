@@ -69,9 +69,10 @@ async def test_the_context_of_a_supervisor_begins_with_the_header(tmp_path: Path
     async with memorist.aio.open(tmp_path / "m.db", embedder="hashing") as memory:
         ana = memory.scope("ana", thread="t")
         await ana.remember(NAME, category="profile", importance=0.4, policy="theoria")
+        await memory.scope("ana").remember("Nobody calls her Anita.", category="profile")
         lines = (await Supervisor(ana).context("What is the preferred name?")).splitlines()
     assert lines[:2] == ["Memory updates since rev 0:", f"- +created: [Profile] {NAME} (imp=2)"]
-    assert lines[2:] == [f"- [profile] {NAME}"]
+    assert lines[2:] == ["- [profile] Nobody calls her Anita."]
 
 
 def test_a_recall_that_is_not_asked_for_news_tells_none(ana: BlockingScope) -> None:

@@ -196,12 +196,14 @@ async def test_a_fact_is_found_by_itself_where_its_turn_is_not_wanted(
 async def test_a_fact_outlives_its_archived_turn(place: str, tmp_path: Path) -> None:
     async with aio.open(place, state_dir=tmp_path, compression_threshold=1) as memory:
         ana = memory.scope("ana")
-        for n in range(4):
-            await ana.remember([turn(f"I own a boat called Number {n}.", f"m{n}", f"s{n}")])
+        said = ["I own a boat called Linnet.", "I speak Dutch.", "I play chess.", "I hate cumin."]
+        for n, text in enumerate(said):
+            await ana.remember([turn(text, f"m{n}", f"s{n}")])
         await memory.run_jobs(only=["extract"])
-        await ana.compress(threshold=1)
+        (done,) = (await ana.compress(threshold=1)).memories
+        assert (await ana.get(done)).text == said[0]
         answer = await ana.recall("What is the boat called?", min_confidence=0)
-        assert "The user owns a boat called Number 0." in [hit.memory.text for hit in answer]
+        assert "The user owns a boat called Linnet." in [hit.memory.text for hit in answer]
 
 
 async def test_a_fact_ends_with_the_turn_that_it_was_extracted_from(
@@ -219,6 +221,28 @@ async def test_a_fact_ends_with_the_turn_that_it_was_extracted_from(
         await ana.reject(conflict.id)
         (back,) = [fact for fact in await facts(ana) if fact.text == "The user lives in Ghent."]
         assert (back.valid_to, back.state) == (None, "active")
+
+
+async def test_a_fact_of_a_turn_that_was_replaced_before_has_ended_with_it(
+    place: str, tmp_path: Path
+) -> None:
+    old = (
+        "The doctor gave me new pills: perindopril 4 mg in the morning for the blood pressure. "
+        "Before that I had amlodipine but it gave swollen ankles. I live in Ghent."
+    )
+    new = "the pills changed again, no more perindopril because of the cough, now losartan 50"
+    async with aio.open(place, state_dir=tmp_path) as memory:
+        ana = memory.scope("ana")
+        await ana.remember([turn(old, "m1") | {"at": "2025-06-11"}])
+        await ana.remember([turn(new, "m2", "s2") | {"at": "2026-01-19"}])
+        await memory.run_jobs(only=["extract"])
+        ended = {fact.text: fact.valid_to is not None for fact in await facts(ana)}
+        pills = next(text for text in ended if "perindopril" in text)
+        assert ended[pills]
+        assert ended["The user lives in Ghent."] is False
+        (conflict,) = await ana.conflicts()
+        await ana.reject(conflict.id)
+        assert not any(fact.valid_to for fact in await facts(ana) if fact.text == pills)
 
 
 async def test_backfill_reads_earlier_turns_once_and_continues(place: str, tmp_path: Path) -> None:

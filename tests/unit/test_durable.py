@@ -62,6 +62,23 @@ def test_a_role_for_the_assistant_is_no_fact(said: str) -> None:
     assert found(said) == []
 
 
+@pytest.mark.parametrize(("said", "facts"), [
+    ("oh no. but then im in sweden already, can still fly", []),
+    ("june is out, by then i'm in Sweden with my aunt Bea", []),
+    ("its happened!! a girl, 3.2 kg, called Anaya.", []),
+    ("no leave left. I have 0 days until april", []),
+    ("im back on nights at Leeds General. any tips that arent blackout curtains",
+     ["The user is back on nights at Leeds General."]),
+    ("I'm Dana and I live in Hull", ["The user is Dana.", "The user lives in Hull."]),
+    ("Hi, I'm Dana Weber from Leeds!", ["The user is Dana Weber from Leeds."]),
+    ("I'm Sorry!", []),
+    ("we're on Cardigan Road, flat 3, since may", ["The user and others are on Cardigan Road, flat 3, since may."]),
+    ("We live in Leeds with two cats", ["The user and others live in Leeds with two cats."]),
+])  # fmt: skip
+def test_a_fact_is_true_and_can_be_understood_by_itself(said: str, facts: list[str]) -> None:
+    assert found(said) == facts
+
+
 def test_what_people_tell_each_other_counts_only_if_it_is_about_them() -> None:
     said = "Bridge toll in Porto is 3 euros since 2019."
     assert found(said) == ["The user said: Bridge toll in Porto is 3 euros since 2019."]

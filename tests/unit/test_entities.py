@@ -5,6 +5,11 @@ import pytest
 from memorist.text.entities import Entity, about, entities, keyphrases, tags
 
 
+def test_months_chat_words_and_plain_verbs_are_no_topics() -> None:
+    text = "btw we kept the parrot till feb, incl. its cage, and it tried to avoid mentioning fries, arent they"
+    assert [phrase.text for phrase in keyphrases(text)] == ["parrot", "cage", "fries"]
+
+
 @pytest.mark.spec("MLS-25", "THE-74")
 @pytest.mark.parametrize(
     ("text", "names"),

@@ -156,3 +156,28 @@ def test_hostile_text_is_read_in_linear_time(unit: str) -> None:
     find(f"ich mag {hostile}", "Ana")
     find(hostile.replace(unit * 9, unit * 9 + ". "), "Ana")
     assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(("text", "fact"), [
+    ("Ich habe am Donnerstag, dem 14. Mai einen Zahnarzttermin",
+     "Ana hat am Donnerstag, dem 14. Mai 2026 einen Zahnarzttermin."),
+    ("J'ai un entretien chez Renault jeudi 14 mai", "Ana a un entretien chez Renault jeudi 14 mai 2026."),
+    ("Tengo una entrevista en Correos el jueves 14 de mayo",
+     "Ana tiene una entrevista en Correos el jueves 14 de mayo de 2026."),
+    ("Tenho uma entrevista nos Correios na quinta-feira, 14 de maio",
+     "Ana tem uma entrevista nos Correios na quinta-feira, 14 de maio de 2026."),
+    ("Ho un colloquio alle Poste giovedì 14 maggio", "Ana ha un colloquio alle Poste giovedì 14 maggio 2026."),
+    ("Ho un colloquio alle Poste giovedì 14 maggio 2026", "Ana ha un colloquio alle Poste giovedì 14 maggio 2026."),
+    ("Ho un esame ogni settimana martedì", "Ana ha un esame ogni settimana martedì."),
+    ("Ich habe am Montag ein Vorstellungsgespräch", "Ana hat am 2026-05-11 ein Vorstellungsgespräch."),
+])  # fmt: skip
+def test_habits_and_given_dates_stay_as_they_are(text: str, fact: str) -> None:
+    assert find(text, "Ana") == [fact]
+
+
+@pytest.mark.parametrize("text", [
+    "Ich wohne seit 2019 neben dem Kino Gestern", "J'habite rue Hier à Lyon", "Je travaille chez Demain Conseil",
+    "Vivo en la calle Ayer", "Trabajo en el Diario Hoy", "Trabalho na Livraria Amanhã", "Lavoro per la rivista Oggi",
+])  # fmt: skip
+def test_a_name_is_no_date(text: str) -> None:
+    assert not any("2026" in fact for fact in find(text, "Ana"))

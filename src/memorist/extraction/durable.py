@@ -271,7 +271,7 @@ def states(clause: str, before: str = "") -> bool:
     if "?" in clause or len(before) + len(clause) > LONGEST:
         return False
     bare = PATTERNS["it_is"].sub(r"I chose \g<choice>", PATTERNS["lead"].sub("", clause))
-    if PATTERNS["asks"].match(bare):
+    if PATTERNS["asks"].match(bare) or PATTERNS["by_then"].search(clause):
         return False
     if PATTERNS["request"].match(bare) and not PATTERNS["rule"].search(bare):
         return False
@@ -339,13 +339,14 @@ def _join_sentences(statement: str) -> str:
 def _is_complete(statement: str, *, is_own: bool) -> bool:
     """Return whether a statement has a verb, or says what it is about.
 
-    >>> [_is_complete(text, is_own=False) for text in ("paid to Ana, 20", "20 birds", "rent: 20")]
+    >>> [_is_complete(text, is_own=False) for text in ("paid to Ana, 20", "a girl", "rent: 20")]
     [False, False, True]
     """
     if is_own:
         return PATTERNS["predicate"].search(statement) is not None
     is_answer = PATTERNS["answer"].match(statement) and not PATTERNS["finite"].search(statement)
-    return not is_answer and PATTERNS["elliptic"].match(statement) is None
+    is_part = PATTERNS["elliptic"].match(statement) or PATTERNS["something"].match(statement)
+    return not is_answer and not is_part
 
 
 def _lists_words(statement: str) -> bool:

@@ -18,6 +18,11 @@ _TABLES = tokens.load_patterns(__file__)
 LANGUAGES = tuple(name for name in _TABLES if name != "parts")
 _MOST_CHECKED = 800  # characters that tell the language
 _ENGLISH_I = re.compile(r"\bI(?:['’](?:m|ve|ll|d))? (?![a-z]+i\b)[a-z]")  # not "I miei cani"
+# What follows a day of the week: "…, dem 8. Mai", "… 8/5".
+_DATE = (
+    r"(?:-feira)?,? \(?(?:de[mn] |le |il |el |(?:o )?dia )?(?P<day>\d{1,2})(?:(?:\.|er|º)?"
+    r" (?:de )?(?P<month>MONTHS)\b|\.?(?=\)|$|,)|[./]\d)"
+)
 _ACCENTED = "àáâãäåçèéêëìíîïñòóôõöùúûüýÀÁÂÃÄÅÇÈÉÊËÌÍÎÏÑÒÓÔÕÖÙÚÛÜÝ’"
 _PLAIN = "aaaaaaceeeeiiiinooooouuuuyAAAAAACEEEEIIIINOOOOOUUUUY'"
 _WITHOUT_ACCENTS = str.maketrans(_ACCENTED, _PLAIN)
@@ -103,6 +108,8 @@ def load(name: str) -> Language:
     we = {strip_accents(word): third for word, third in _pairs(table["verbs"]["we"])}
     next_verb = rf"(?:\w{{2,6}} ){{0,2}}(?:{'|'.join(verbs)})"
     patterns["split"] += rf"|(?:,|,?{patterns['and']})\s(?={next_verb}\s)"
+    months = "|".join(strip_accents(table["dates"]["months"]).split())
+    patterns["date"] = _DATE.replace("MONTHS", months)
     patterns["feminine"] = table["names"].pop("feminine")
     spoken_rules = []
     for rule in table["rules"].values():

@@ -8,7 +8,7 @@ find. The facts are stored like any other write, in the transaction that finishe
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
@@ -17,16 +17,17 @@ from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
 from ..ingest import guard, pipeline, policies, validation
 from ..ingest.policies import Facts, Policy
-from ..storage import Event, tasks
+from ..storage import Event, Relation, tasks
 from ..storage.person import count_of_user
 from ..storage.queries import Reader
 from ..storage.tasks import NewTask, Task
 from ..text import authority, compare, normalize
+from ..text.contradictions import ends_fact
 from ..text.cues import read, says_more
 from ..text.offload import compute
 from ..text.repeats import LEAST_SHARED, count_shared
 from ..text.statements import parse
-from ..types import STATES, Draft, Filter, Labels, Memory, Outcome, Receipt, Scope, frozen
+from ..types import REPLACES, STATES, Draft, Filter, Labels, Memory, Outcome, Receipt, Scope, frozen
 
 if TYPE_CHECKING:
     from .rules import Fact
@@ -98,6 +99,7 @@ async def draw(
     left = await _count_left(ctx.store, scope, limits, now) if is_capped else sys.maxsize
     drafts: list[Draft] = []
     results: list[Extracted] = []
+    newer = await _find_newer(ctx.store, scope, loaded)
     said = [turn[0] for turn in loaded if len(turn) == 1 and _may_have_facts(turn[0])]
     repeated: dict[str, list[Memory]] = {}
     if not limits.caps_rules:
@@ -106,13 +108,14 @@ async def draw(
         found, by_rules, by_model = await _read(ctx, scope, turn, limits)
         if older := repeated.get(turn[0].id) if turn else None:
             again, first = await repeats.restate(ctx.store, turn[0], older, drafts)
-            drafts += _choose(ctx, first, (), older[:1], limits, sys.maxsize)[0]
+            drafts += _choose(ctx, first, (), older[:1], limits, sys.maxsize, newer)[0]
             by_rules = [again, *_find_other(by_rules, again, older)]
             by_model = _find_other(by_model, again, older)
             if found.by == "none":
                 found = Extracted(by="rules")
         counted = [draft for draft in drafts if limits.caps_rules or BY_MODEL in draft.tags]
-        chosen, dropped = _choose(ctx, by_rules, by_model, turn, limits, left - len(counted))
+        room = left - len(counted)
+        chosen, dropped = _choose(ctx, by_rules, by_model, turn, limits, room, newer)
         drafts += chosen
         results.append(replace(found, dropped=(*found.dropped, *dropped)))
     read.cache_clear()
@@ -121,7 +124,7 @@ async def draw(
     async with ctx.store.transaction(scope) as tx:
         outcomes = await pipeline.write(tx, batch)
         latest = await _load_turns(tx, scope, turns)
-        is_same = list(map(_texts, latest)) == list(map(_texts, loaded))
+        is_same = list(map(_identify, latest)) == list(map(_identify, loaded))
         used = {memory.id for older in repeated.values() for memory in older}
         still = [memory for memory in await tx.get(scope, list(used)) if memory.is_active]
         is_same &= len(still) == len(used)
@@ -139,7 +142,7 @@ async def draw(
             memory_id=ids[0] if ids else None,
             category=category,
         )
-        await tx.apply([event])
+        await tx.apply([event, *_relate(drafts, outcomes, newer, now)])
         if task is not None:
             await tasks.finish(tx, task)
             await tasks.add(tx, *filter(None, [rest]))
@@ -179,6 +182,37 @@ async def _load_turns(
 
 def _texts(turn: Sequence[Memory]) -> list[str]:
     return [memory.text for memory in turn]
+
+
+def _identify(turn: Sequence[Memory]) -> list[tuple[str, datetime | None]]:
+    return [(memory.text, memory.valid_to) for memory in turn]
+
+
+async def _find_newer(
+    reading: Reader,
+    scope: Scope,
+    loaded: Sequence[Sequence[Memory]],
+) -> dict[str, Memory]:
+    """Return, by the id of each turn that is outdated, what replaces it."""
+    outdated = [turn[0].id for turn in loaded if turn and turn[0].valid_to is not None]
+    pairs = await reading.links(scope, outdated, REPLACES) if outdated else []
+    by_id = {memory.id: memory for memory in await reading.get(scope, [p.from_id for p in pairs])}
+    pairs.reverse()  # the strongest counts
+    return {pair.to_id: by_id[pair.from_id] for pair in pairs if pair.from_id in by_id}
+
+
+def _relate(
+    drafts: Sequence[Draft],
+    outcomes: Sequence[Outcome],
+    newer: Mapping[str, Memory],
+    now: datetime,
+) -> Iterator[Relation]:
+    """Yield what replaces the outdated facts, so that they are restored if it is rejected."""
+    for draft, outcome in zip(drafts, outcomes, strict=True):
+        replacing = newer.get(draft.evidence_ids[0]) if draft.valid_to else None
+        if replacing is not None and outcome.status == "created":
+            for id in outcome.ids:
+                yield Relation(from_id=replacing.id, to_id=id, type=REPLACES, at=now)
 
 
 async def _read(
@@ -292,10 +326,12 @@ def _choose(
     turn: Sequence[Memory],
     limits: Facts,
     left: int,
+    newer: Mapping[str, Memory],
 ) -> tuple[list[Draft], list[str]]:
     """Return the facts that may be stored, as drafts, and why each of the others may not.
 
-    A draft has the authority of the speaker, and the turn as its evidence.
+    A draft has the authority of the speaker, and the turn as its evidence. It is outdated if the
+    turn is, by what says something else in its place.
     """
     dropped: list[str] = []
     drafts: list[Draft] = []
@@ -314,13 +350,16 @@ def _choose(
     for number, fact in enumerate(facts):
         is_by_model = number >= len(by_rules)
         is_capped = is_by_model or limits.caps_rules
+        is_outdated = not says_more(first.text)
+        if replacing := newer.get(first.id):
+            is_outdated = ends_fact(replacing.text, first.text, fact.text)
         is_instruction = limits.of_subject and fact.type == "preference"
         draft = Draft(
             text=fact.text,
             labels=labels,
             speaker=speaker,
             at=first.occurred_at,
-            valid_to=None if says_more(first.text) else first.valid_to,
+            valid_to=first.valid_to if is_outdated else None,
             kind="procedural" if is_instruction else "semantic",
             fact_type=guard.to_fact_type(fact.type),
             category=fact.category,

@@ -40,8 +40,15 @@ _POSSESSIVE = re.compile(
     r"\b(?:mein|unser)(?P<ending>e[nmrs]?|)\b(?=(?P<noun> [A-ZÄÖÜ])|(?P<same> [a-zäöüß]+e [A-ZÄÖÜ])|)"
 )
 _PERIODS = {1: "day", 7: "week", 31: "month"}  # forms of a date, by the largest number of days
+_MARKS = tuple("\"'“”„«»-#@/")  # around a word that is a name
 _UNITS = ("days", "weeks", "months", "years")
 _FEMININE = {"el": "la", "los": "las", "le": "la"}
+_HABIT = re.compile(  # what happens again and again, on whichever day
+    r"(?i)\b(?:immer|jede[nmrs]?|meistens?|normalerweise|wochentlich|oft|toujours|chaque|tou(?:te)?s les"
+    r"|souvent|d'habitude|siempre|cada|tod[ao]s? (?:l[ao]s|[ao]s)|normalmente|suele|sempre|tod[ao]"
+    r"|ogni|di solito|tutt[ie] (?:i|le)|spesso|nunca|mai|nie|jamais)\b"
+)
+_YEAR = re.compile(r"(?:,| de| del)? (?:19|20)\d\d")
 _WHICH = {"event": "last", "commitment": "next"}  # Monday, by the type of the statement
 
 
@@ -159,7 +166,7 @@ def _replace(table: Mapping[re.Pattern[str], str], text: str) -> str:
 
 def _shorten(statement: str, language: Language) -> Iterator[str]:
     """Yield the clause if it is one statement or ends with a list, and its first parts."""
-    plain = strip_accents(statement)
+    plain = language.patterns["date"].sub(_hide_comma, strip_accents(statement))
     comma = plain.find(",")
     if language.patterns["front"].fullmatch(plain[: max(comma, 0)]):
         comma = plain.find(",", comma + 1)
@@ -174,6 +181,10 @@ def _shorten(statement: str, language: Language) -> Iterator[str]:
         is_short = plain.count(" ", end) <= _AFTERTHOUGHT
         if not language.patterns["unsure"].search(plain if is_short else plain[:end]):
             yield statement[:end]
+
+
+def _hide_comma(date: re.Match[str]) -> str:
+    return date[0].replace(",", " ")
 
 
 def _name(language: Language, who: str, statement: str) -> Names:
@@ -351,12 +362,52 @@ def _write_possessives(rest: str, names: Names) -> str:
 def _resolve(text: str, speech: Speech, kind: Type) -> str:
     """Replace relative times such as "ayer" by dates; some depend on the kind of statement."""
     language, _, at = speech
-    found = [*language.patterns["when"].finditer(strip_accents(text))]
+    plain = strip_accents(text)
+    found = [*_find_times(plain, language)]
     if kind == "event":
-        found += language.patterns["ago"].finditer(strip_accents(text))
+        found += language.patterns["ago"].finditer(plain)
     for match in sorted(found, key=re.Match.start, reverse=True):
         if date := _write_date(_translate(match, language, kind), language, at):
             text = text[: match.start()] + date + text[match.end() :]
+    return _add_years(text, language, at)
+
+
+def _find_times(plain: str, language: Language) -> Iterator[re.Match[str]]:
+    """Yield the relative times in a text without accents.
+
+    A capital inside of a sentence is of a title, and a weekday may have a date or be a habit.
+
+    >>> times = "Anna liest Heute und fliegt am Freitag, dem 9. Mai, und morgen"
+    >>> [match[0] for match in _find_times(times, load("german"))]
+    ['morgen']
+    """
+    found = [*language.patterns["when"].finditer(plain)]
+    said = [match[0].lower() for match in found]
+    is_habit = _HABIT.search(plain) is not None
+    for match in found:
+        start, end = match.span()
+        is_name = (start > 0 and match[0][0].isupper()) or plain[start - 1 : start] in _MARKS
+        is_name |= end + 1 < len(plain) and plain[end] in _MARKS
+        is_weekday = match.lastgroup in clock.WEEKDAYS
+        is_fixed = is_habit or language.patterns["date"].match(plain, end) is not None
+        if not (is_name or said.count(match[0].lower()) > 1 or (is_weekday and is_fixed)):
+            yield match
+
+
+def _add_years(text: str, language: Language, at: datetime) -> str:
+    """Add the year to the dates of which the day of the week is known."""
+    plain = strip_accents(text)
+    months = strip_accents(language.dates["months"]).lower().split()
+    of = " de" if language.name in ("spanish", "portuguese") else ""
+    for match in reversed([*language.patterns["when"].finditer(plain)]):
+        date = language.patterns["date"].match(plain, match.end())
+        if match.lastgroup not in clock.WEEKDAYS or date is None or not date["month"]:
+            continue
+        weekday = clock.WEEKDAYS.index(match.lastgroup)
+        month = months.index(date["month"].lower()) + 1
+        year = clock.find_year(weekday, int(date["day"]), month, at)
+        if year and not _YEAR.match(plain, date.end()):
+            text = f"{text[: date.end()]}{of} {year}{text[date.end() :]}"
     return text
 
 
@@ -372,7 +423,7 @@ def _translate(match: re.Match[str], language: Language, kind: Type) -> str:
     words = (match.lastgroup or "").replace("_", " ")
     if words in clock.WEEKDAYS:
         return f"{_WHICH.get(kind, 'every')} {words}"
-    means_nowadays = words == "today" and kind in ("preference", "profile")
+    means_nowadays = words == "today" and kind in ("preference", "profile", "other")
     return "" if means_nowadays else words
 
 
@@ -392,5 +443,5 @@ def _is_clear(text: str, language: Language) -> bool:
     """Return whether a text can be understood without the conversation."""
     plain = strip_accents(text)
     patterns = language.patterns
-    is_vague = patterns["vague"].search(plain) or patterns["when"].search(plain)
+    is_vague = patterns["vague"].search(plain) or any(_find_times(plain, language))
     return not is_vague and not patterns["hanging"].search(plain)

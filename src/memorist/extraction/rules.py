@@ -33,6 +33,10 @@ LONGEST_QUOTED = 500  # characters of a turn of which any statement may be quote
 CONFIDENT = 0.8  # a fact with this confidence makes a short turn worth extracting
 
 _CATEGORY = {"commitment": "goals", "other": "fact"}
+_ENDED = re.compile(  # "no longer"
+    r"(?i)\b(?:no longer|not? .{0,60}\bany ?more|(?:nicht|keine?[nrs]?) .{0,60}mehr|nicht mehr"
+    r"|(?:ne|n['’]\w+|pas) .{0,20}\bplus|ya no|j[aá] n[aã]o|n[aã]o .{0,60}\bmais|non .{0,60}\bpiù)\b"
+)
 WORTH = {"decision": 0.75, "preference": 0.7, "project": 0.7, "event": 0.6, "commitment": 0.7}
 
 
@@ -78,6 +82,9 @@ class Fact:
 
     @property
     def category(self) -> str:
+        """What was so once is no part of the profile, which an agent reads in every turn."""
+        if self.type == "profile" and _ENDED.search(self.text):
+            return "fact"
         return _CATEGORY.get(self.type, self.type)
 
 

@@ -57,6 +57,9 @@ def replace_first_person(statement: str, who: str) -> str:
     """
     name = inside(who)
     group = f"{possessive(name)} group"
+    statement = PATTERNS["together"].sub(
+        lambda match: f"{name} and others {match['live'] or 'are'}", statement
+    )
     said = _replace_subjects(statement, "first", name, group)
     said = PATTERNS["me"].sub(name, said)
     said = PATTERNS["us"].sub(group, said)
@@ -146,20 +149,27 @@ def is_past(verb: str) -> bool:
 
 
 def date(text: str, at: datetime) -> str:
-    """Replace relative times such as "yesterday" by dates.
+    """Replace relative times such as "yesterday" by dates, where they clearly are times.
 
     >>> date("Ana flies on Monday", datetime(2026, 5, 8))
     'Ana flies on 2026-05-11'
     >>> date("Ana left last year", datetime(2026, 5, 8))
     'Ana left in 2025'
+    >>> date("Ana flies on Monday 11 May and reads USA Today", datetime(2026, 5, 8))
+    'Ana flies on Monday 11 May 2026 and reads USA Today'
     """
-    if TIME.search(text) is None:
+    text = PATTERNS["dated"].sub(lambda match: _add_year(match, at), text)
+    if TIME.search(text) is None or PATTERNS["title"].search(text):
         return text
     is_past = "past" in parse(text).marks
+    is_habit = PATTERNS["habit"].search(text) is not None
 
     def write(match: re.Match[str]) -> str:
         """Return the date, week, month or year of words such as "last week"."""
         words = match["time"].lower()
+        is_listed = len(re.findall(rf"(?i)\b{re.escape(words)}\b", text)) > 1
+        if is_listed or (is_habit and words.startswith("on ")):
+            return match[0]
         which = "last " if is_past else "next "
         asked = re.sub(r"^(?:on|this|this coming|this past) (?=\w+day\b)", which, words)
         found = clock.intervals(asked, at)
@@ -174,6 +184,18 @@ def date(text: str, at: datetime) -> str:
         *_, season = words.split()
         name = start.strftime(form).format(season=season)
         usual = "on " if days <= 2 else "in "
-        return (match["before"] or usual) + name
+        part = f"the{match['part']} of " if match["part"] else ""
+        return (match["before"] or usual) + part + name
 
     return TIME.sub(write, text)
+
+
+def _add_year(match: re.Match[str], at: datetime) -> str:
+    """Add the year to a date of which the day of the week is known, as it was written."""
+    day, month, comma = match["day"], match["month"], ""
+    if day is None:
+        day, month, comma = match["us_day"], match["us_month"], ","
+    number = clock.MONTH_NUMBERS[month.lower()[:3]]
+    weekday = clock.WEEKDAYS.index(match["weekday"].lower())
+    year = clock.find_year(weekday, int(day), number, at)
+    return match[0] if year is None else f"{match[0]}{comma} {year}"

@@ -3,7 +3,7 @@
 In this order: what changed in the thread, the person's profile, pinned memories, whole categories,
 and what was recalled for the message. All share one budget: profile and pinned memories get at most
 30 % of it, and recalled ones at most half if there are whole categories, which get what is left. A
-memory is shown once.
+memory is shown once: what the changes tell in full is not repeated.
 """
 
 from __future__ import annotations
@@ -168,6 +168,12 @@ class ContextPage:
                 memories = sum(line.id is not None for line in taken)
                 self.room = self.room._replace(limit=max(0, self.room.limit - memories))
 
+    def tells(self, memory: Memory) -> bool:
+        """Return whether a change tells the whole text of a memory."""
+        text = render.prefix(render.credit(memory), render.concise(memory))
+        changes = [line.text for line in self.lines if line.source == "change"]
+        return any(line.partition(" (imp=")[0].endswith(f"] {text}") for line in changes)
+
     def line(self, source: Source, memory: Memory) -> ContextLine:
         """Render a memory as one line."""
         if self.reading.is_block:
@@ -226,7 +232,7 @@ async def begin(place: Place, reading: Reading, caps: Caps, since: int | None) -
         most = most._replace(limit=most.limit + len(lines))
     pinned = await page.read(_find(place, reading.pinned))
     pinned.sort(key=lambda memory: -memory.importance)
-    lines += [page.line("pinned", memory) for memory in pinned]
+    lines += [page.line("pinned", memory) for memory in pinned if not page.tells(memory)]
     page.add(lines, most)
     return page
 
@@ -260,16 +266,26 @@ async def complete(place: Place, page: ContextPage, caps: Caps, found: Recall) -
     whole: list[ContextLine] = []
     answers = {memory.id for memory in found.memories}
     if page.reading.whole is not None:
+        facts = 0
         for memory in await page.read(_find(place, page.reading.whole)):
-            is_fact = memory.evidence_text and memory.evidence_ids
-            if not is_fact or answers.isdisjoint(memory.evidence_ids):  # its turn is shown
+            if memory.evidence_text and memory.evidence_ids:  # it was extracted from a turn
+                is_shown = not answers.isdisjoint(memory.evidence_ids)
+                if is_shown or facts >= ctx.settings.memory_profile_limit:
+                    continue
+                facts += 1
+            if not page.tells(memory):
                 whole.append(page.line("category", memory))
     in_whole = {line.id for line in whole}
     recalled = []
+    told = set()
     for memory in agent_query.limit_categories(found, ctx.allowlists):
         source: Source = "category" if memory.id in in_whole else "recalled"
-        recalled.append(page.line(source, memory))
-    recalled += [page.line("related", memory) for memory in found.related]
+        if page.tells(memory):
+            told.add(memory.id)
+        else:
+            recalled.append(page.line(source, memory))
+    related = [memory for memory in found.related if not page.tells(memory)]
+    recalled += [page.line("related", memory) for memory in related]
     page.add(recalled, caps.share(RECALLED) if whole else caps)
     page.add(whole, caps)
     for each in found.cut:
@@ -277,7 +293,7 @@ async def complete(place: Place, page: ContextPage, caps: Caps, found: Recall) -
             page.cut.setdefault(each.id, each)
     lines = sorted(page.lines, key=lambda line: SOURCES.index(line.source))
     known = [line for line in lines if line.source != "change"]
-    ids = {line.id for line in known}
+    ids = told.union(line.id for line in known if line.id)
     cut = [each for each in page.cut.values() if each.id not in ids]
     text = _join(known)
     if page.reading.is_block:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 NO_TIME = -(2**63)  # stands for "unknown" where times are numbers
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HALF_YEAR = timedelta(days=183)
 _MICROSECOND = timedelta(microseconds=1)
 _numbers = count()  # of ids
 MONTHS = tuple(
@@ -270,6 +271,20 @@ def intervals(text: str, now: datetime | None = None) -> list[Interval]:
         if now is not None or _RELATIVE.isdisjoint(rule.groupindex):
             text = rule.sub(take, text)
     return sorted(found, key=lambda interval: interval[:2])
+
+
+def find_year(weekday: int, day: int, month: int, at: datetime) -> int | None:
+    """Return the year in which a date, at most half a year away, is that weekday (0: Monday).
+
+    >>> find_year(3, 8, 5, datetime(2025, 4, 28)), find_year(4, 8, 5, datetime(2025, 4, 28))
+    (2025, None)
+    """
+    for year in (at.year, at.year + 1, at.year - 1):
+        with suppress(ValueError):  # 29 February, or beyond the calendar
+            date = datetime(year, month, day, tzinfo=UTC)
+            if abs(date - utc(at)) < _HALF_YEAR and date.weekday() == weekday:
+                return year
+    return None
 
 
 def has_time(text: str) -> bool:

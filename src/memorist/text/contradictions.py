@@ -15,9 +15,9 @@ import re
 from itertools import product, starmap
 
 from .compare import have_same_persons, verdict
-from .cues import read
+from .cues import asks_for_another_part, read, says_more
 from .statements import Clause, Statement, parse
-from .tokens import word_set, words
+from .tokens import analyze_spoken, word_set, words
 from .values import read_values
 
 _EVENTS = word_set("""
@@ -64,6 +64,7 @@ _CONTRASTS = (
 )
 # One can have and like several things, so another one corrects nothing.
 _SEVERAL = word_set("have has like likes love loves hate own owns play eat drink speak want")
+_CHANGED = ("ended", "moved", "corrected")  # cues that a statement is no longer so
 _POINTING = re.compile(r"^(?:it['’]?s|it is|to|as) ", re.IGNORECASE)
 # What a sentence has that can be understood alone: a person it is about, or a verb between nouns.
 _WHOLE = re.compile(
@@ -102,6 +103,23 @@ def contradicts_clause(new: str, old: str) -> bool:
     if "hypothetical" in read(new).cues:
         return False
     return any(starmap(clauses_contradict, product(read(new).clauses, read(old).clauses)))
+
+
+def ends_fact(new: str, old: str, fact: str) -> bool:
+    """Return whether a text that replaces an older one replaces a fact of it, too.
+
+    Of a text that says several things, it is the fact that the newer text contradicts or is about.
+
+    >>> old = "My pills: perindopril 4 mg in the morning. I had amlodipine before, bad ankles."
+    >>> new = "pills changed, no more perindopril, now losartan 50"
+    >>> ends_fact(new, old, "Ana's pills: perindopril 4 mg."), ends_fact(new, old, "Ana had amlodipine.")
+    (True, False)
+    """
+    if not says_more(old) or contradicts_clause(new, fact):
+        return True
+    shared = {*analyze_spoken(fact)}.intersection(analyze_spoken(new))
+    has_changed = not read(new).cues.isdisjoint(_CHANGED)
+    return has_changed and len(shared) > 1 and not asks_for_another_part(fact, old, new)
 
 
 def clauses_contradict(a: Clause, b: Clause) -> bool:

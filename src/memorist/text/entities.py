@@ -170,7 +170,29 @@ _NO_ACRONYM = word_set(
 )
 _SPEAKERS = word_set("i i'm i've i'll i'd im user assistant system")
 _UNNAMED = ENGLISH.union(MONTHS, WEEKDAYS)  # not names, even with a capital
-_EMPTY = _UNNAMED | _SPEAKERS  # words that are never a topic
+# Words that are never a topic: parts of dates, words of chats, and forms of verbs.
+_EMPTY = (
+    _UNNAMED
+    | _SPEAKERS
+    | word_set("""
+    jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri sat sun
+    afaik aka approx atm bc bcs bday brb btw cos coz cuz dm dunno eg esp etc excl fwiw fyi gonna
+    gotta hehe hmm hmmm idc idk ie imho imo incl irl jk kinda lemme lmao lmk max min misc mins hrs
+    nah ngl nvm omg omw pic pics plz ppl prob probs rly rn sorta tbd tbh thats tho thru tmr tmrw
+    tomo ty ugh uhh umm ur via vs wanna whatev wtf yay yea yup arent cant couldnt didnt doesnt dont
+    hadnt hasnt havent isnt ive shouldnt theyre wasnt werent wont wouldnt youre currently per recently
+    ate became been began bent blew bought broke broken brought built burnt came caught chose chosen
+    dealt done dreamt drank drew driven drove dug eaten fallen fed felt fled flew forgot forgotten
+    fought froze gave given goes going gone got grew heard held hid hung kept knew known laid learnt
+    led left lent lost made meant met paid put ran rang rode said sang sank sat seen sent shook
+    shown slept slid sold spent spoke stole stood struck stuck swam swept swore taken taught thought
+    threw told took tore tried understood went woke won wore written wrote
+    """)
+)
+_VERBS = word_set("""
+    achieve apply avoid confirm consider create ensure handle improve include involve maintain
+    manage mention provide recommend reduce stick suggest tend verify
+    """)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -342,13 +364,16 @@ def keyphrases(text: str) -> list[Entity]:
     >>> text = "Our gateway logs failed payments. Failed payments are retried."
     >>> [phrase.text for phrase in keyphrases(text)]
     ['gateway logs failed', 'failed payments', 'payments', 'retried']
+    >>> [phrase.text for phrase in keyphrases("btw kept the parrot till feb, incl. the cage")]
+    ['parrot', 'cage']
     """
     counts: Counter[str] = Counter()
     run: list[str] = []
     lower = LINK.sub(" ", text).lower()
     for token in (*_PHRASE_WORD.findall(lower), "."):
         word = token if token.isalnum() else _POSSESSIVE.sub("", token)
-        if len(word) > 2 and not is_common(word) and word not in _EMPTY:
+        is_empty = len(word) <= 2 or word in _EMPTY or is_common(word)
+        if not is_empty and _VERBS.isdisjoint(_base_forms(word)):
             run.append(word)
             continue
         for start in range(0, len(run), 3):

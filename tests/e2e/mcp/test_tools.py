@@ -468,13 +468,13 @@ async def test_a_context_tells_once_what_changed_in_the_session(
     await call(client, "memory_pin", id=id)
     asked = {"about": "green tea", "session": "chat"}
     first = await call(client, "memory_context", **asked)
-    head, label, tag, profile, pinned, *_ = first.splitlines()
+    head, label, tag, profile, end, *_ = first.splitlines()
     assert head == "Memory updates since rev 0:"
     assert label.startswith("- +created: [Habits] Ana drinks green tea. (imp=")
-    assert (tag, profile) == ("<memory>", "[PROFILE] tone: brief")
-    assert pinned.endswith("Ana drinks green tea.")
+    assert (tag, profile, end) == ("<memory>", "[PROFILE] tone: brief", "</memory>")
     again = await call(client, "memory_context", **asked)
     assert again.startswith("<memory>")
+    assert again.count("Ana drinks green tea.") == 1
     assert "did not fit" not in again
     small = await call(client, "memory_context", about="tea", budget=50)
     assert small.count("Memory updates") == 0
