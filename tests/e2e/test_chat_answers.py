@@ -55,9 +55,11 @@ async def texts(scope: ScopedClient) -> set[str]:
 @pytest.mark.parametrize(
     ("answer", "left"),
     [
-        ("yes", {CAT}),
+        ("yes", {TEA, NIGHT, CAT}),
         ("yes, all of them", {CAT}),
         ("all of them", {CAT}),
+        ("all 2", {CAT}),
+        ("ja, alle", {CAT}),
         ("no", {TEA, NIGHT, CAT}),
         ("none of them", {TEA, NIGHT, CAT}),
     ],
@@ -73,6 +75,56 @@ async def test_the_answer_refers_to_what_was_shown(
     assert len(await ana.list()) == 3
     await say(ana, answer)
     assert await texts(ana) == left
+
+
+async def test_yes_does_not_tell_which_one_is_meant(ana: ScopedClient) -> None:
+    await ana.remember([{"content": text} for text in (TEA, NIGHT)])
+    asked = await say(ana, "Forget everything about green tea.")
+    assert asked.say.endswith('Reply with a number, "all" or "no".')
+    again = await say(ana, "yes")
+    assert (again.done, again.ids) == (False, asked.ids)
+    await say(ana, "all")
+    assert await texts(ana) == set()
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "forget my shoe size",
+        "vergiss bitte dass ich Koriander hasse",
+        "forget that I hate cilantro",
+        "forget everything about Leila",
+    ],
+)
+async def test_nothing_is_offered_that_is_about_something_else(
+    ana: ScopedClient, order: str
+) -> None:
+    facts = ["My mum lives in Nagpur.", "I have 2 cats.", "I hate mornings.", "Ich mag Tee."]
+    await ana.remember([{"content": text} for text in facts])
+    reply = await say(ana, order)
+    assert (reply.done, reply.ids) == (False, ())
+    assert reply.say.startswith("I remember nothing about")
+    assert await ana.command("yes") is None
+
+
+async def test_a_pinned_memory_is_marked_in_what_may_be_forgotten(ana: ScopedClient) -> None:
+    ids = (await ana.remember([{"content": text} for text in (TEA, NIGHT)])).ids
+    await ana.pin(ids[0])
+    asked = await say(ana, "forget everything about green tea")
+    assert f"{TEA} (pinned)" in asked.say
+    assert f"{NIGHT} (pinned)" not in asked.say
+
+
+async def test_everything_that_mentions_a_name_is_forgotten(ana: ScopedClient) -> None:
+    deeds = "eats tuna,is a tabby,is nine,naps,purrs,bites,is at the vet,hides,snores,is fat,swims"
+    await ana.remember([{"content": f"Pickle {deed}."} for deed in deeds.split(",")])
+    await ana.remember(CAT)
+    asked = await say(ana, "forget everything about Pickle")
+    assert len(asked.ids) == 11
+    assert "… and 1 more." in asked.say
+    done = await say(ana, "all 11")
+    assert len(done.ids) == 11
+    assert await texts(ana) == {CAT}
 
 
 @pytest.mark.spec("THE-89")

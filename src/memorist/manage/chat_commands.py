@@ -21,7 +21,17 @@ from ..text import authority, commands, contradictions, normalize
 from ..text.commands import Command, parse
 from ..types import Filter, Memory, Receipt
 from . import edit, forget
-from .chat_list import CHOICES, SHOWN, ChatList, Reply, choose, ids_of, number, share_words
+from .chat_list import (
+    CHOICES,
+    SEVERAL,
+    SHOWN,
+    ChatList,
+    Reply,
+    choose,
+    ids_of,
+    number,
+    share_words,
+)
 from .privacy import INCOGNITO, Consent, Privacy
 from .undo import find_last_change, undo_changes
 
@@ -120,6 +130,8 @@ class Chat(ChatList):
         shown = self.shown
         ids = choose(shown.ids, self.command)
         self.intent = shown.asks
+        if said == "yes" and len(ids) > 1:  # which one was asked
+            return self.reply(SEVERAL, ids)
         if said.startswith("pick_"):
             self.intent = said.replace("pick", "confirm")
             return await self.decide_conflict()

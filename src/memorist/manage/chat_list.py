@@ -17,20 +17,24 @@ from ..storage.person import Shown
 from ..text import authority, normalize, tokens
 from ..text.commands import Command
 from ..text.cues import asking_share
-from ..types import Filter, Labels, Memory, frozen
+from ..types import Filter, Hit, Labels, Memory, frozen
 from . import recall
 from .privacy import is_incognito
 
 RECENT = 50  # memories that are looked at
 SHOWN = 10
 CHOICES = 4
+MENTIONED = 200  # memories about a topic
+ALIKE = 0.35  # confidence from which a memory without a word of the topic is about it
+# Stems of words that say what somebody thinks of a thing, not which thing.
+_ATTITUDES = tokens.word_set("""
+    like love hate enjoy prefer want need use have get go old
+    mag hass lieb aim déteste odi gust gost amo adoro mi piac
+    """)
 _LASTING = ("semantic", "procedural", "insight")
 _GROUPS = ("forget", "show", "memory", "incognito", "confirm")
-_OFFER = {
-    "forget": 'Say "yes" to forget {them}, the number of one, or "no" to keep {them}.',
-    "pin": 'Say the number of one, "yes" for all of them, or "no".',
-    "unpin": 'Say the number of one, "yes" for all of them, or "no".',
-}
+ONE = 'Reply "yes" to forget it, or "no" to keep it.'
+SEVERAL = 'Reply with a number, "all" or "no".'
 
 
 @frozen
@@ -83,10 +87,12 @@ class ChatList(Place):
         """Show memories and ask which of them is meant."""
         ids = ids_of(found)
         await self.save_shown(ids, asks=self.intent)
-        them = "it" if len(found) == 1 else "all of them"
-        offer = _OFFER.get(self.intent, _OFFER["forget"]).format(them=them)
-        question = "Do you mean this?" if len(found) == 1 else "Which one do you mean?"
-        return self.reply(f"{question}\n{number(found)}\n{offer}", ids)
+        if len(found) == 1:
+            return self.reply(f"Do you mean this?\n{number(found)}\n{ONE}", ids)
+        listed = number(found[:SHOWN])
+        if (more := len(found) - SHOWN) > 0:
+            listed += f'\n… and {more} more. "all" means all {len(found)}.'
+        return self.reply(f"Which one do you mean?\n{listed}\n{SEVERAL}", ids)
 
     async def end(self, say: str, ids: Sequence[str], *, done: bool = True) -> Reply:
         """Reply, and keep the list: the next command may refer to it."""
@@ -124,9 +130,9 @@ class ChatList(Place):
         return list(await recall.look_up(self, topic, SHOWN, where))
 
     async def find_about(self, topic: str, where: Filter | None = None) -> list[Memory]:
-        """Return the few memories that a topic may mean: those with its words, if there are any."""
-        found = await self.find(topic, where)
-        return (share_words(found, topic) or found)[:CHOICES]
+        """Return the memories that a topic may mean; none if nothing is about it."""
+        answer = await recall.search(self, topic, MENTIONED, where, min_confidence=0)
+        return select_about(answer.hits, topic)
 
     async def find_outdated(self, topic: str, found: Sequence[Memory]) -> list[Memory]:
         """Return what the best of the found memories replaced, the latest first."""
@@ -180,8 +186,35 @@ def number(memories: Sequence[Memory]) -> str:
         who = render.credit(memory)
         words = normalize.one_line(memory.text)
         short = words if len(words) <= 200 else f"{words[:199]}…"
-        lines.append(f"{place}. {short} ({who})" if who else f"{place}. {short}")
+        notes = "".join(f" ({note})" for note in (who, "pinned" if memory.pinned else "") if note)
+        lines.append(f"{place}. {short}{notes}")
     return "\n".join(lines)
+
+
+def select_about(hits: Sequence[Hit], topic: str) -> list[Memory]:
+    """Return the found memories that are about a topic.
+
+    They have its names or all its words, or else half of its words; or else they are so close to
+    it that recall would answer with them.
+    """
+    language = tokens.detect_language(tokens.words(topic))
+    wanted = set(tokens.analyze(topic, language))
+    telling = wanted - _ATTITUDES or wanted
+    capitalized = [word for word in topic.split() if word[0].isupper()]
+    names = telling.intersection(tokens.analyze(" ".join(capitalized), language))
+    whole: list[Memory] = []
+    partly: list[Memory] = []
+    alike: list[Memory] = []
+    for hit in hits:
+        terms = set(tokens.analyze(hit.memory.text, language))
+        shared = terms & telling
+        if shared and (shared == telling or (names and names <= terms)):
+            whole.append(hit.memory)
+        elif shared and 2 * len(shared) >= len(telling):
+            partly.append(hit.memory)
+        elif not terms & wanted and (hit.confidence or 0.0) >= ALIKE:
+            alike.append(hit.memory)
+    return whole or partly or alike[:CHOICES]
 
 
 def share_words(memories: Sequence[Memory], text: str) -> list[Memory]:

@@ -322,19 +322,20 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
     if folded in _tables()["places"]["me"].split():
         topic = ""
         intent = {"forget_topic": "forget_all", "show_topic": "show"}.get(intent, intent)
+    means_all = _tables()["places"]["all"].split()
     if intent.lstrip("_") in ANSWERS:
         intent = intent.lstrip("_")
+        if intent == "yes" and found[0].split()[-1] in means_all:  # "ja, alle"
+            intent = "pick"
     said = parts.get("which", "").lower()
     which = "that" if said and not topic else ""
     if intent == "dont_save" and said.startswith("this"):
         which = "this"
-    places = tuple(_places(said))
+    is_all = said.split(" ")[0] in means_all
+    places = () if is_all else tuple(_places(said))  # "all 7" is not the seventh
     if places:
         which = "listed"
-    elif (
-        intent in ("forget_listed", "pick")
-        or said.split(" ")[0] in _tables()["places"]["all"].split()
-    ):
+    elif is_all or intent in ("forget_listed", "pick"):
         which = "all"
     elif _has("next", found[0]) and intent == "dont_save":
         which = "next"
