@@ -290,6 +290,48 @@ async def test_dont_save_this_changes_nothing_that_was_said_before(ana: ScopedCl
     assert await texts(ana) == {TEA}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "please don't store that I'm pregnant",
+        "don't remember that I smoke",
+        "don't keep this but I got fired",
+        "Do not remember my salary, it's 52k",
+        "I got fired today. Don't save that.",
+        "I have HIV but don't record that",
+        "Don't save this. My boss told me that he would fire me. What should I do?",
+        "Don't store this. " + "It was a long day and nobody spoke. " * 20,
+        "It was a long day and nobody spoke. " * 20 + "Please don't store this.",
+    ],
+    ids=lambda text: text[:40],
+)
+async def test_a_message_that_asks_not_to_be_stored_is_not_stored(
+    ana: ScopedClient, text: str
+) -> None:
+    await ana.remember(CAT)
+    reply = await say(ana, text)
+    assert (reply.intent, reply.done) == ("dont_save", True)
+    assert reply.say == "This message is not stored."
+    assert (await ana.remember([{"content": text}])).count("skipped") == 1
+    assert await texts(ana) == {CAT}
+
+
+async def test_what_must_not_be_stored_and_is_already_may_be_forgotten(ana: ScopedClient) -> None:
+    await ana.remember([{"content": CAT}, {"content": "I smoke."}])
+    asked = await say(ana, "don't remember that I smoke")
+    assert asked.say.startswith("This message is not stored. This is stored already:\n1. I smoke.")
+    await say(ana, "yes")
+    assert await texts(ana) == {CAT}
+
+
+async def test_memory_that_is_off_for_a_while_says_how_to_turn_it_on(ana: ScopedClient) -> None:
+    off = await say(ana, "stop remembering things for a while")
+    assert '"turn memory on"' in off.say
+    assert (await ana.remember([{"content": TEA}])).count("refused") == 1
+    await say(ana, "turn memory on")
+    assert (await ana.remember([{"content": TEA}])).count("created") == 1
+
+
 async def test_no_need_to_remember_that_asks_about_what_was_said_before(ana: ScopedClient) -> None:
     await ana.remember([{"content": CAT}, {"content": TEA}])
     asked = await say(ana, "no need to remember that")

@@ -39,10 +39,11 @@ Remember = Callable[..., Awaitable[Receipt]]
 KEPT = timedelta(days=1)  # how long what a command forgot can be brought back
 _UNDO = 'Say "undo" within a day to bring it back.'
 _IN_TRASH = "It stays in the trash for a day."
+_NOT_STORED = "This message is not stored."
 _UNCLEAR = "I cannot tell which memory you mean."
 _SWITCHED = {
-    "memory_off": "Memory is off here: nothing is stored or recalled automatically until you turn "
-    "it on again.",
+    "memory_off": "Memory is off here: nothing is stored or recalled automatically until you say "
+    '"turn memory on".',
     "memory_on": "Memory is on.",
     "incognito_on": (
         "This chat is incognito: nothing of it is stored and nothing is recalled in it."
@@ -293,10 +294,16 @@ class Chat(ChatList):
             started = await self.switch("incognito_on")
             say = f'{started.say} Say "stop incognito" to go on as usual.'
             return replace(started, say=say) if started.done else started
-        before = await self.find_last_said()
-        if which != "that" or not before:
-            return self.reply("This message is not stored.", done=True)
-        return await self.ask(before)
+        topic = self.command.topic
+        before = await self.find_last_said() if which == "that" else []
+        before = await self.find_about(topic) if topic else before
+        if not before:
+            return self.reply(_NOT_STORED, done=True)
+        asked = await self.ask(before)
+        if not topic:
+            return asked
+        _, _, offer = asked.say.partition("\n")
+        return replace(asked, say=f"{_NOT_STORED} This is stored already:\n{offer}")
 
     async def correct(self) -> Reply:
         """Store how it really is, in place of the memory that is wrong; ask which one that is."""

@@ -37,7 +37,8 @@ INTENTS = (
 ANSWERS = ("yes", "no", "pick", "pick_new", "pick_old", "pick_both")  # to a question of the memory
 # These could as well be about something else, so nothing else may be said with them.
 _ALONE = ("undo", "forget_listed", "confirm_new", "confirm_old", "confirm_both")
-_ASKING = ("show", "show_topic", "_knows", "_told", "_have")  # these may be questions
+# These may be questions, or be said with one.
+_ASKING = ("show", "show_topic", "_knows", "_told", "_have", "dont_save")
 _HALF_NAMES = ("_knows", "_oops", "_drop_it", "_told", "_have", "_unchanged")
 _HALVES = {
     ("_knows", "_drop_it"): "forget_topic",
@@ -162,10 +163,11 @@ def parse(text: str, *, answers: bool = False) -> Command | None:
     """
     if len(text) > LONGEST_SAVED:
         return None
-    if len(text) > LONGEST:  # it has to begin with a request to save it
+    begins: Command | None = None
+    if len(text) > LONGEST:  # it has to begin with a request to save it, or not to
         begins = parse(text[:LONGEST])
-        if begins is None or begins.intent != "save":
-            return None
+        if begins is not None and begins.intent == "dont_save":
+            return begins
     folded = _fold(text)
     groups = []
     for name, trigger in _triggers().items():
@@ -176,15 +178,16 @@ def parse(text: str, *, answers: bool = False) -> Command | None:
         return None
     whole = (0, len(folded))
     if len(text) > LONGEST:
-        return _match(line, whole, names=("save",))
+        is_saved = begins is not None and begins.intent == "save"
+        return _match(line, whole, names=("save",)) if is_saved else _match_unsaved(line)
     if answers and (answer := _match(line, whole, answers=True)):
         return answer
     found = _match(line, whole)
     if found and not _SENTENCE_END.search(found.topic):
         return found
     parts = _match_parts(line, _SENTENCE) or (not found and _match_parts(line, _CLAUSE))
-    if parts or found:
-        return parts or found
+    if parts := parts or found or _match_unsaved(line):
+        return parts
     if len(folded.split()) > MOST_LOOSE or _has("elsewhere", folded) or _has("reported", folded):
         return None
     return _match(line, whole, groups=(LOOSE,))
@@ -228,8 +231,26 @@ def _match_parts(line: _Folded, part: re.Pattern[str]) -> Command | None:
     if _could_be_about_anything(chosen) and not all(map(_is_filler, others)):
         return None
     stated = [each for each in others if len(each.split()) >= LEAST_STATED and "?" not in each]
-    says_more = part is _SENTENCE and chosen.intent != "dont_save" and bool(stated)
-    return replace(chosen, says_more=says_more)
+    if chosen.intent == "dont_save":
+        return _mean_this(chosen) if stated else chosen
+    return replace(chosen, says_more=part is _SENTENCE and bool(stated))
+
+
+def _match_unsaved(line: _Folded) -> Command | None:
+    """Return the request not to store a message that it begins or ends with, whatever it tells."""
+    spans = [found.span() for found in _SENTENCE.finditer(line.folded) if found[0].strip()]
+    if len(spans) < 2:
+        return None
+    for start, end in (spans[0], spans[-1]):
+        start += len(line.folded[start:end]) - len(line.folded[start:end].lstrip())
+        if end - start <= LONGEST and (found := _match(line, (start, end), names=("dont_save",))):
+            return _mean_this(found)
+    return None
+
+
+def _mean_this(command: Command) -> Command:
+    """Return a request not to store "that", which is told in the same message."""
+    return replace(command, which="this") if command.which == "that" else command
 
 
 def _could_be_about_anything(command: Command) -> bool:
