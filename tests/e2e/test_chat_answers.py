@@ -137,6 +137,61 @@ async def test_a_number_refers_to_the_list_last_shown(ana: ScopedClient, answer:
     assert len(await ana.list()) == 2
 
 
+@pytest.mark.parametrize(
+    "order",
+    [
+        *("forget Callum", "Forget Callum.", "please forget Callum", "forget about Callum"),
+        *("forget callum", "delete Callum", "remove Callum please"),
+    ],
+)
+async def test_who_is_stored_can_be_forgotten_by_name(ana: ScopedClient, order: str) -> None:
+    await ana.remember([{"content": text} for text in ("Callum plays squash.", TEA)])
+    asked = await say(ana, order)
+    assert (asked.intent, len(asked.ids)) == ("forget_topic", 1)
+    await say(ana, "y")
+    assert await texts(ana) == {TEA}
+
+
+async def test_what_is_known_about_somebody_is_shown_if_they_are_stored(ana: ScopedClient) -> None:
+    await ana.remember([{"content": text} for text in ("Callum plays squash.", TEA)])
+    shown = await say(ana, "what do you know about Callum?")
+    assert shown.say.splitlines()[1:] == ["1. Callum plays squash."]
+    for text in ("what do you know about Portugal?", "delete Chrome", "forget homework"):
+        assert await ana.command(text) is None
+
+
+@pytest.mark.parametrize("answer", ["never mind", "scratch that", "n", "no"])
+async def test_a_question_can_be_dropped(ana: ScopedClient, answer: str) -> None:
+    await ana.remember(TEA)
+    await say(ana, "forget everything about green tea")
+    assert (await say(ana, answer)).say == "Nothing was changed."
+    assert await texts(ana) == {TEA}
+
+
+async def test_an_undo_can_be_undone(ana: ScopedClient) -> None:
+    assert (await say(ana, "undo the undo")).say == "There's nothing to undo."
+    assert await ana.command("redo") is None
+    await ana.remember(TEA)
+    await say(ana, "forget that")
+    for order, left in (
+        ("undo", {TEA}),
+        ("undo the undo", set()),
+        ("undo", {TEA}),
+        ("redo", set()),
+    ):
+        await say(ana, order)
+        assert await texts(ana) == left, order
+
+
+async def test_turn_it_back_on_means_the_memory_only_while_it_is_off(ana: ScopedClient) -> None:
+    assert await ana.command("turn it back on") is None
+    await say(ana, "turn memory off")
+    assert (await say(ana, "turn it back on")).intent == "memory_on"
+    await say(ana, "go incognito")
+    assert (await say(ana, "turn it back on")).intent == "incognito_off"
+    assert await ana.command("turn it back on") is None
+
+
 async def test_a_list_that_was_only_shown_can_be_chosen_from(ana: ScopedClient) -> None:
     await ana.remember([{"content": text} for text in (TEA, CAT)])
     shown = await say(ana, "What do you know about me?")
@@ -469,6 +524,7 @@ async def test_no_sentence_erases_what_a_search_found_without_asking(ana: Scoped
         assert (reply is None) == (line["intent"] == "none"), line["text"]
         assert await texts(ana) == set(facts), line["text"]
         await say(ana, "stop incognito")
+        await say(ana, "turn memory on")
 
 
 def test_the_command_line_keeps_the_list_between_two_calls(

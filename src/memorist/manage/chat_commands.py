@@ -18,10 +18,11 @@ from ..context import Place
 from ..errors import InvalidInput, MemoristError, StoreUnavailable
 from ..storage.person import Shown
 from ..text import authority, commands, contradictions, normalize
-from ..text.commands import Command, parse
+from ..text.commands import Command, parse, parse_assuming
 from ..types import Filter, Memory, Receipt
 from . import edit, forget
 from .chat_list import (
+    ALIKE_IF_SHOWN,
     CHOICES,
     SEVERAL,
     SHOWN,
@@ -33,7 +34,7 @@ from .chat_list import (
     share_words,
 )
 from .privacy import INCOGNITO, Consent, Privacy
-from .undo import find_last_change, undo_changes
+from .undo import find_last_change, find_last_undo, undo_changes
 
 Remember = Callable[..., Awaitable[Receipt]]
 KEPT = timedelta(days=1)  # how long what a command forgot can be brought back
@@ -83,6 +84,8 @@ async def obey(
     if shown.asks:
         command = parse(text, answers=True)
     if command is None:
+        command = await chat.check_assumption(parse_assuming(text))
+    if command is None:
         if shown.asks:  # a later "yes" answers something else
             await chat.save_shown(shown.ids)
         return None
@@ -125,6 +128,19 @@ class Chat(ChatList):
         }
         return await verbs[self.intent.split("_")[0]]()
 
+    async def check_assumption(self, command: Command | None) -> Command | None:
+        """Return a command that assumes something, if it is so: there is something to do."""
+        if command is None:
+            return None
+        if command.topic:
+            return command if (await self.find_mentions(command.topic)).exact else None
+        if command.intent == "undo":
+            return command if await find_last_undo(self) else None
+        reason = await Privacy(*self.parts).disabled_reason()
+        if reason == INCOGNITO:
+            return replace(command, intent="incognito_off")
+        return command if reason else None
+
     async def answer(self) -> Reply:
         """Do what was asked about with all that was listed, with what was chosen, or not at all."""
         said = self.intent
@@ -157,7 +173,11 @@ class Chat(ChatList):
         if await self.is_incognito():
             return self.reply(f"I look nothing up: {INCOGNITO}.")
         topic = self.command.topic
-        found = await (self.find(topic) if topic else self.list_known())
+        if topic:
+            about = await self.find_mentions(topic)
+            found = [*about.exact, *about.partly] or about.alike(ALIKE_IF_SHOWN)
+        else:
+            found = await self.list_known()
         on = f" about {topic}" if topic else ""
         if not found:
             return await self.end(f"I remember nothing{on}.", ())
@@ -231,16 +251,21 @@ class Chat(ChatList):
             return self.reply(
                 "This chat is incognito, so I cannot tell what it changed. Look into the trash."
             )
-        with_words = self.command.names_memory
-        operation = await find_last_change(self, actor=self.actor, with_words=with_words)
+        if self.command.which == "undone":
+            operation = await find_last_undo(self)
+        else:
+            with_words = self.command.names_memory
+            operation = await find_last_change(self, actor=self.actor, with_words=with_words)
         if operation is None:
-            return self.reply("There is nothing that I could undo in this chat.")
+            return self.reply("There's nothing to undo.")
         try:
             done = await undo_changes(self, operation, actor=self.actor)
         except MemoristError as error:
             return self.reply(f"It cannot be undone: {error}")
         back = [memory for memory in done.memories if memory.is_active]
         say = f"Undone. I remember again:\n{number(back)}" if back else "Undone."
+        if self.command.which == "undone":
+            say = "Done again."
         return await self.end(say, ids_of(done.memories))
 
     async def pin(self) -> Reply:

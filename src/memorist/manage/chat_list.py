@@ -25,7 +25,9 @@ RECENT = 50  # memories that are looked at
 SHOWN = 10
 CHOICES = 4
 MENTIONED = 200  # memories about a topic
-ALIKE = 0.35  # confidence from which a memory without a word of the topic is about it
+# The confidence from which a memory without a word of the topic is about it.
+ALIKE = 0.35
+ALIKE_IF_SHOWN = 0.15
 # Stems of words that say what somebody thinks of a thing, not which thing.
 _ATTITUDES = tokens.word_set("""
     like love hate enjoy prefer want need use have get go old
@@ -49,6 +51,20 @@ class Reply:
     # what was changed or shown, or what to choose from: pass them as `about` next time
     ids: tuple[str, ...] = ()
     intent: str = ""  # more precise than `command`, such as forget_topic or memory_off
+
+
+@frozen
+class Mentions:
+    """The memories that a search for a topic found, by what they have of it."""
+
+    exact: Sequence[Memory]  # its names, or all its words
+    partly: Sequence[Memory]  # half of its words
+    others: Sequence[Hit]  # none of its words
+
+    def alike(self, least: float) -> list[Memory]:
+        """Return the few others of which recall is so sure that they are about it."""
+        sure = [hit.memory for hit in self.others if (hit.confidence or 0.0) >= least]
+        return sure[:CHOICES]
 
 
 class ChatList(Place):
@@ -131,8 +147,13 @@ class ChatList(Place):
 
     async def find_about(self, topic: str, where: Filter | None = None) -> list[Memory]:
         """Return the memories that a topic may mean; none if nothing is about it."""
+        found = await self.find_mentions(topic, where)
+        return list(found.exact or found.partly) or found.alike(ALIKE)
+
+    async def find_mentions(self, topic: str, where: Filter | None = None) -> Mentions:
+        """Return the memories that mention a topic, also while memory is off."""
         answer = await recall.search(self, topic, MENTIONED, where, min_confidence=0)
-        return select_about(answer.hits, topic)
+        return select_mentions(answer.hits, topic)
 
     async def find_outdated(self, topic: str, found: Sequence[Memory]) -> list[Memory]:
         """Return what the best of the found memories replaced, the latest first."""
@@ -191,30 +212,26 @@ def number(memories: Sequence[Memory]) -> str:
     return "\n".join(lines)
 
 
-def select_about(hits: Sequence[Hit], topic: str) -> list[Memory]:
-    """Return the found memories that are about a topic.
-
-    They have its names or all its words, or else half of its words; or else they are so close to
-    it that recall would answer with them.
-    """
+def select_mentions(hits: Sequence[Hit], topic: str) -> Mentions:
+    """Return those of the found memories that are about a topic."""
     language = tokens.detect_language(tokens.words(topic))
     wanted = set(tokens.analyze(topic, language))
     telling = wanted - _ATTITUDES or wanted
     capitalized = [word for word in topic.split() if word[0].isupper()]
     names = telling.intersection(tokens.analyze(" ".join(capitalized), language))
-    whole: list[Memory] = []
+    exact: list[Memory] = []
     partly: list[Memory] = []
-    alike: list[Memory] = []
+    others: list[Hit] = []
     for hit in hits:
         terms = set(tokens.analyze(hit.memory.text, language))
         shared = terms & telling
         if shared and (shared == telling or (names and names <= terms)):
-            whole.append(hit.memory)
+            exact.append(hit.memory)
         elif shared and 2 * len(shared) >= len(telling):
             partly.append(hit.memory)
-        elif not terms & wanted and (hit.confidence or 0.0) >= ALIKE:
-            alike.append(hit.memory)
-    return whole or partly or alike[:CHOICES]
+        elif not terms & wanted:
+            others.append(hit)
+    return Mentions(exact=exact, partly=partly, others=others)
 
 
 def share_words(memories: Sequence[Memory], text: str) -> list[Memory]:

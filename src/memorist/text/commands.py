@@ -20,6 +20,7 @@ from ..types import frozen
 from .tokens import load_patterns
 
 LOOSE = "en_loose"  # the group of freer wordings, which are tried last
+ASSUMING = "en_assuming"  # the group of those that are commands only in the right situation
 LONGEST = 300  # characters of a command; a text to be saved may be longer
 LONGEST_SAVED = 20_000
 MOST_SENTENCES = 5
@@ -70,7 +71,8 @@ class Command:
     intent: str  # one of INTENTS, `approve` or `deny`; one of ANSWERS if answers were asked for
     topic: str = ""  # what it is about, in the words of the person
     content: str = ""  # what to save, or how it really is
-    which: str = ""  # that · this · next · all · listed: the places; empty if it names itself
+    # that · this · next · all · undone · listed: the places · name: of anything; else empty
+    which: str = ""
     places: tuple[int, ...] = ()  # in the list that was shown, from 0; -1 is the last
     field: str = ""  # of the profile, for `approve` and `deny`
     for_good: bool = False  # asked to erase it, not only to hide it
@@ -119,7 +121,7 @@ def _has(name: str, text: str) -> bool:
 @cache
 def _triggers() -> dict[str, re.Pattern[str]]:
     """Return what a text must contain to be a command, by group of expressions."""
-    groups = [*_tables()["languages"]["all"].split(), LOOSE]
+    groups = [*_tables()["languages"]["all"].split(), LOOSE, ASSUMING]
     return {name: re.compile(_tables()[name]["trigger"]) for name in groups}
 
 
@@ -171,7 +173,7 @@ def parse(text: str, *, answers: bool = False) -> Command | None:
     folded = _fold(text)
     groups = []
     for name, trigger in _triggers().items():
-        if name != LOOSE and (answers or trigger.search(folded)):
+        if name not in (LOOSE, ASSUMING) and (answers or trigger.search(folded)):
             groups.append(name)
     line = _Folded(text=text, folded=folded, groups=tuple(groups))
     if _has("asked", folded[-LONGEST:]):
@@ -191,6 +193,19 @@ def parse(text: str, *, answers: bool = False) -> Command | None:
     if len(folded.split()) > MOST_LOOSE or _has("elsewhere", folded) or _has("reported", folded):
         return None
     return _match(line, whole, groups=(LOOSE,))
+
+
+def parse_assuming(text: str) -> Command | None:
+    """Return what a message asks for if it speaks of something that is stored, or is off.
+
+    >>> parse("What do you know about Callum?"), parse_assuming("What do you know about Callum?").topic
+    (None, 'Callum')
+    """
+    if len(text) > LONGEST:
+        return None
+    folded = _fold(text)
+    line = _Folded(text=text, folded=folded, groups=())
+    return _match(line, (0, len(folded)), groups=(ASSUMING,))
 
 
 def names_old(topic: str) -> bool:
@@ -255,7 +270,7 @@ def _mean_this(command: Command) -> Command:
 
 def _could_be_about_anything(command: Command) -> bool:
     """Return whether a command may as well be meant for something else: "Undo that."."""
-    is_bare = command.which == "that" and command.intent != "dont_save"
+    is_bare = command.which in ("that", "name") and command.intent != "dont_save"
     return is_bare or command.intent in _ALONE or command.intent.startswith("show")
 
 
@@ -333,7 +348,9 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
             if group == "content" and last == found.end():
                 last = end  # with the punctuation that belongs to it
             parts[group] = line.original(start, last)
-    topic = _strip(parts.get("topic", ""))
+    topic = _strip(parts.get("topic", "") or parts.get("name", ""))
+    if "name" in parts and not all(word[0].isupper() for word in topic.split()):
+        return None
     folded = topic.lower()
     content = parts.get("content", "").strip(" \t\n-–—:")
     is_quoted = name == "correct" and content.startswith(_QUOTES)
@@ -352,6 +369,10 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
     which = "that" if said and not topic else ""
     if intent == "dont_save" and said.startswith("this"):
         which = "this"
+    if intent == "undo" and said:
+        which = "undone"
+    if "name" in parts:
+        which = "name"
     is_all = said.split(" ")[0] in means_all
     places = () if is_all else tuple(_places(said))  # "all 7" is not the seventh
     if places:
