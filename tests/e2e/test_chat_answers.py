@@ -215,6 +215,17 @@ async def test_the_list_belongs_to_the_session_and_expires(
     assert await texts(ana) == {TEA}
 
 
+async def test_a_scope_without_a_session_keeps_a_list_too(engine: Client) -> None:
+    ana = engine.scope("ana")
+    await ana.remember([{"content": text} for text in (TEA, CAT)])
+    await say(ana, "forget everything about green tea")
+    assert await engine.scope("ana", session="chat-1").command("yes") is None
+    assert await engine.scope("bo").command("yes") is None
+    done = await say(ana, "yes")
+    assert done.say == "Forgotten. It stays in the trash for a day."
+    assert await texts(ana) == {CAT}
+
+
 async def test_a_yes_after_something_else_answers_something_else(ana: ScopedClient) -> None:
     await ana.remember(TEA)
     await say(ana, "forget everything about green tea")

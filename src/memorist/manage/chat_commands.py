@@ -38,8 +38,6 @@ from .undo import find_last_change, find_last_undo, undo_changes
 
 Remember = Callable[..., Awaitable[Receipt]]
 KEPT = timedelta(days=1)  # how long what a command forgot can be brought back
-_UNDO = 'Say "undo" within a day to bring it back.'
-_IN_TRASH = "It stays in the trash for a day."
 _NOT_STORED = "This message is not stored."
 _UNCLEAR = "I cannot tell which memory you mean."
 _SWITCHED = {
@@ -238,9 +236,13 @@ class Chat(ChatList):
             keep_days=0 if for_good else KEPT / timedelta(days=1),
         )
         await forget.forget(self, ids_of(found), manner)
-        say = "Forgotten." if len(found) == 1 else f"Forgotten: {len(found)} memories."
-        if not for_good and self.labels.session is not None:
-            say = f"{say} {_IN_TRASH if await self.is_incognito() else _UNDO}"
+        is_one = len(found) == 1
+        say = "Forgotten." if is_one else f"Forgotten: {len(found)} memories."
+        # Without a session, and in an incognito one, "undo" would not find what was done.
+        if not for_good and (self.labels.session is None or await self.is_incognito()):
+            say += f" {'It stays' if is_one else 'They stay'} in the trash for a day."
+        elif not for_good:
+            say += f' Say "undo" within a day to bring {"it" if is_one else "them"} back.'
         await self.save_shown(())
         return self.reply(say, ids_of(found), done=True)
 

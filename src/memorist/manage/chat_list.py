@@ -1,7 +1,7 @@
 """The list that a chat command last showed: "yes" and "the second one" refer to it.
 
-It is kept in the database for each session, as ids without words, and expires. Nothing is kept of
-an incognito session.
+It is kept in the database for each session, as ids without words, and expires; calls without a
+session count as one. Nothing is kept of an incognito session.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from .privacy import is_incognito
 
 RECENT = 50  # memories that are looked at
 SHOWN = 10
+NO_SESSION = ""  # calls without a session count as one
 CHOICES = 4
 MENTIONED = 200  # memories about a topic
 # The confidence from which a memory without a word of the topic is about it.
@@ -76,15 +77,13 @@ class ChatList(Place):
 
     async def load_shown(self) -> Shown:
         """Return the list that was last shown in this session."""
-        session = self.labels.session
-        if session is None:
-            return Shown()
+        session = self.labels.session or NO_SESSION
         return await person.load_shown(self.ctx.store, self.scope, session, self.ctx.clock())
 
     async def save_shown(self, ids: Sequence[str], *, asks: str = "", new: str = "") -> None:
         """Keep a list for the answer of the person."""
-        session = self.labels.session
-        if session is None or await self.is_incognito():
+        session = self.labels.session or NO_SESSION
+        if await self.is_incognito():
             return
         shown = Shown(ids=tuple(ids), asks=asks, new=new)
         async with self.ctx.store.transaction(self.scope) as tx:
