@@ -431,7 +431,8 @@ async def test_unpin_finds_what_is_pinned(ana: ScopedClient) -> None:
     ("text", "now"),
     [
         ("That's wrong, my cat is called Rex, not Bo.", "my cat is called Rex"),
-        ("no, my cat's name is spelled Beau, not Bo", "my cat's name is spelled Beau"),
+        ("no, my cat's name is spelled Beau, not Bo", "My cat is called Beau."),
+        ("you're wrong about my cat, it's called Rex, not Bo", "My cat is called Rex"),
         ("fix your memory: my cat is called Rex", "my cat is called Rex"),
     ],
 )
@@ -445,6 +446,52 @@ async def test_a_correction_replaces_the_one_memory_that_is_meant(
     assert await texts(ana) == {TEA, now}
     old = await ana.get(cat)
     assert (old.state, old.text) == ("superseded", CAT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no, my name is spelled Müller",
+        "it's Müller with an umlaut, not Muller",
+        "No, it's Müller, not Muller.",
+    ],
+)
+async def test_a_spelling_is_corrected_and_the_rest_kept(ana: ScopedClient, text: str) -> None:
+    await ana.remember([{"content": "My name is Anna Muller."}, {"content": TEA}])
+    reply = await say(ana, text)
+    assert reply.say == "Corrected. Saved: My name is Anna Müller."
+    assert await texts(ana) == {"My name is Anna Müller.", TEA}
+
+
+async def test_a_spelling_of_something_else_replaces_nothing(ana: ScopedClient) -> None:
+    facts = {"My name is Anna Muller.", "My class is on Monday."}
+    await ana.remember([{"content": text} for text in facts])
+    for text in ("it's Tuesday, not Monday", "it's Smith, not Smyth"):
+        assert await ana.command(text) is None
+    asked = await say(ana, "no, my name is spelled Zoltan")
+    assert not asked.done
+    assert await texts(ana) == facts | {"my name is spelled Zoltan"}
+
+
+async def test_a_correction_in_other_words_asks_what_it_replaces(
+    tmp_path: Path,
+) -> None:
+    async with aio.open(tmp_path / "memory.db", extract="off", state_dir=tmp_path) as engine:
+        ana = engine.scope("ana", session="chat-1")
+        for old, text, new in (
+            ("I'm vegetarian.", "Correction: I'm pescatarian now", "I'm pescatarian now"),
+            (
+                "My flat is on Albert Road.",
+                "update my address to 8 Slade Lane",
+                "My address is 8 Slade Lane",
+            ),
+        ):
+            await ana.remember([{"content": old}])
+            asked = await say(ana, text)
+            assert asked.say.splitlines()[1:3] == ["Does it replace this?", f"1. {old}"]
+            await say(ana, "yes")
+            assert old not in await texts(ana)
+            assert new in await texts(ana)
 
 
 async def test_a_correction_asks_which_memory_is_meant(ana: ScopedClient) -> None:

@@ -22,8 +22,10 @@ from ..text.commands import Command, parse, parse_assuming
 from ..types import Filter, Memory, Receipt
 from . import edit, forget
 from .chat_list import (
+    ALIKE_IF_REPLACED,
     ALIKE_IF_SHOWN,
     CHOICES,
+    MENTIONED,
     SEVERAL,
     SHOWN,
     ChatList,
@@ -34,6 +36,7 @@ from .chat_list import (
     share_words,
 )
 from .privacy import INCOGNITO, Consent, Privacy
+from .recall import search
 from .undo import find_last_change, find_last_undo, undo_changes
 
 Remember = Callable[..., Awaitable[Receipt]]
@@ -134,6 +137,9 @@ class Chat(ChatList):
             return command if (await self.find_mentions(command.topic)).exact else None
         if command.intent == "undo":
             return command if await find_last_undo(self) else None
+        if command.intent == "correct":
+            self.command = command
+            return command if len(await self.find_misspelled()) == 1 else None
         reason = await Privacy(*self.parts).disabled_reason()
         if reason == INCOGNITO:
             return replace(command, intent="incognito_off")
@@ -155,7 +161,8 @@ class Chat(ChatList):
             return await self.decide_conflict()
         if said == "no" or (not ids and shown.asks != "forget_all"):
             await self.save_shown(shown.ids)
-            return self.reply("Nothing was changed.", done=True)
+            say = "Both are kept." if shown.asks == "correct" else "Nothing was changed."
+            return self.reply(say, done=True)
         if shown.asks == "forget_all":
             return await self.forget_everything()
         if shown.asks == "correct":
@@ -335,12 +342,15 @@ class Chat(ChatList):
     async def correct(self) -> Reply:
         """Store how it really is, in place of the memory that is wrong; ask which one that is."""
         topic = self.command.topic
+        if len(misspelled := await self.find_misspelled()) == 1:
+            return await self.respell(misspelled[0])
         statement, wrong = contradictions.read_correction(self.command.content, topic)
         about = await self.load(self.about)
         found = about or await self.find(topic or statement or wrong)
         if not statement:
             say = "Please say it in one sentence, such as: correct that: my dog is called Rex."
             return await self.end(say, ids_of(found[:CHOICES]), done=False)
+        alike = (await self.find_mentions(statement)).alike(ALIKE_IF_REPLACED)
         outcome = (await self.remember(statement, manually_saved=True)).outcomes[0]
         if not outcome.ids:
             return self.reply(f"It is not saved: {outcome.reason}.")
@@ -348,7 +358,7 @@ class Chat(ChatList):
         say = f"Saved: {statement}"
         if outcome.supersedes:
             return await self.end(f"Corrected. {say}", (new,))
-        near = about or share_words(found, f"{statement} {wrong}")
+        near = about or share_words(found, f"{statement} {wrong}") or alike
         near = [each for each in near if each.is_active and authority.is_persons(each)]
         others = [each for each in near if each.id not in outcome.ids]
         named = [each for each in others if contradictions.corrects(each.text, statement, wrong)]
@@ -360,8 +370,30 @@ class Chat(ChatList):
             return await self.end(say, (new,))
         listed = (named or others)[:CHOICES]
         await self.save_shown(ids_of(listed), asks="correct", new=new)
-        say += f'\nWhich one does it replace?\n{number(listed)}\nSay a number, or "none".'
-        return self.reply(say, ids_of(listed))
+        question, answers = "Which one does it replace?", 'Reply with a number or "none".'
+        if len(listed) == 1:
+            question, answers = "Does it replace this?", 'Reply "yes" or "no".'
+        return self.reply(f"{say}\n{question}\n{number(listed)}\n{answers}", ids_of(listed))
+
+    async def find_misspelled(self) -> list[Memory]:
+        """Return the memories that have another spelling of a word than a correction."""
+        content = self.command.content
+        found = await self.load(self.about)
+        if not found:
+            answer = await search(self, content, MENTIONED, min_confidence=0)
+            found = list(answer.memories)
+        own = [each for each in found if each.is_active and authority.is_persons(each)]
+        return [each for each in own if contradictions.respell(each.text, content)]
+
+    async def respell(self, old: Memory) -> Reply:
+        """Correct a spelling, and keep what else the memory says."""
+        statement = contradictions.respell(old.text, self.command.content)
+        outcome = (await self.remember(statement, manually_saved=True)).outcomes[0]
+        if not outcome.ids:
+            return self.reply(f"It is not saved: {outcome.reason}.")
+        if old.id != outcome.supersedes:
+            await edit.supersede(self, old.id, by=outcome.ids[0], actor=self.actor)
+        return await self.end(f"Corrected. Saved: {statement}", outcome.ids[:1])
 
     async def decide_conflict(self) -> Reply:
         """Keep the new statement, the old one or both; if there are several conflicts, ask."""

@@ -28,6 +28,7 @@ CHOICES = 4
 MENTIONED = 200  # memories about a topic
 # The confidence from which a memory without a word of the topic is about it.
 ALIKE = 0.35
+ALIKE_IF_REPLACED = 0.3
 ALIKE_IF_SHOWN = 0.15
 # Stems of words that say what somebody thinks of a thing, not which thing.
 _ATTITUDES = tokens.word_set("""
