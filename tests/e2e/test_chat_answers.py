@@ -137,6 +137,25 @@ async def test_a_number_refers_to_the_list_last_shown(ana: ScopedClient, answer:
     assert len(await ana.list()) == 2
 
 
+async def test_what_is_known_says_how_much_more_there_is(ana: ScopedClient) -> None:
+    rooms = [f"In room {number} of my hotel hangs painting {number}." for number in range(100, 125)]
+    await ana.remember([{"content": text} for text in rooms])
+    shown = await say(ana, "What do you know about me?")
+    assert len(shown.ids) == 10
+    assert "… and 15 more. Ask about one thing" in shown.say
+    shown = await say(ana, "What do you remember about my hotel?")
+    assert len(shown.ids) == 10
+    assert "… and 15 more." in shown.say
+
+
+async def test_what_is_known_has_only_the_newer_value(ana: ScopedClient) -> None:
+    await ana.remember("I live in Lisbon.")
+    await ana.remember("I live in Porto.")
+    assert len(await ana.conflicts()) == 1
+    shown = await say(ana, "What do you know about me?")
+    assert shown.say.splitlines()[1:] == ["1. I live in Porto."]
+
+
 @pytest.mark.parametrize(
     "order",
     [

@@ -26,6 +26,7 @@ from .chat_list import (
     ALIKE_IF_SHOWN,
     CHOICES,
     MENTIONED,
+    ONE,
     SEVERAL,
     SHOWN,
     ChatList,
@@ -50,7 +51,7 @@ _SWITCHED = {
     "incognito_on": (
         "This chat is incognito: nothing of it is stored and nothing is recalled in it."
     ),
-    "incognito_off": "This chat is not incognito any more.",
+    "incognito_off": "Incognito is off.",
 }
 _DECISIONS: dict[str, edit.Decision] = {
     "confirm_new": "confirmed",
@@ -186,7 +187,12 @@ class Chat(ChatList):
         on = f" about {topic}" if topic else ""
         if not found:
             return await self.end(f"I remember nothing{on}.", ())
-        return await self.list_done(f"This is what I remember{on}:", found)
+        listed = found[:SHOWN]
+        say = f"This is what I remember{on}:\n{number(listed)}"
+        if len(found) > SHOWN:
+            say += f"\n… and {len(found) - SHOWN} more. Ask about one thing to see more of it, "
+            say += 'for example "what do you remember about my work?"'
+        return await self.end(say, ids_of(listed))
 
     async def forget(self) -> Reply:
         """Forget what the command refers to; ask where a search found it or it is ambiguous."""
@@ -216,9 +222,10 @@ class Chat(ChatList):
         if not count and not await Consent(*self.parts).about():
             return self.reply("I remember nothing.")
         await self.save_shown((), asks="forget_all")
+        stored = "1 memory" if count == 1 else f"{count} memories"
         return self.reply(
-            f"This forgets everything that is stored in this space: {count} memories, and what is "
-            'known about you. Say "yes" to forget it, or "no" to keep it.'
+            f"This forgets everything that is stored in this space: {stored}, and what is "
+            f"known about you. {ONE}"
         )
 
     async def forget_everything(self) -> Reply:

@@ -18,10 +18,11 @@ from ..text import authority, normalize, tokens
 from ..text.commands import Command
 from ..text.cues import asking_share
 from ..types import Filter, Hit, Labels, Memory, frozen
-from . import recall
+from . import edit, recall
 from .privacy import is_incognito
 
-RECENT = 50  # memories that are looked at
+RECENT = 50  # memories of a chat that are looked at
+KNOWN = 1000  # memories that are counted
 SHOWN = 10
 NO_SESSION = ""  # calls without a session count as one
 CHOICES = 4
@@ -170,18 +171,21 @@ class ChatList(Place):
     async def list_known(self) -> list[Memory]:
         """Return what is known, newest first: facts and notes, and then what the person said.
 
-        Left out are questions, outdated statements, and turns whose facts are listed.
+        Left out are questions, statements with a newer value, and turns whose facts are listed.
         """
-        facts = await self.ctx.store.page(self.scope, Filter(kinds=_LASTING), limit=RECENT)
-        said = await self.ctx.store.page(self.scope, Filter(kinds=("episodic",)), limit=RECENT)
-        found = [memory for memory in (*facts, *said) if memory.valid_to is None]
+        facts = await self.ctx.store.page(self.scope, Filter(kinds=_LASTING), limit=KNOWN)
+        said = await self.ctx.store.page(self.scope, Filter(kinds=("episodic",)), limit=KNOWN)
+        conflicts = await edit.list_conflicts(self.ctx.store, self.scope, limit=KNOWN)
+        older = {each.old.id for each in conflicts if not each.old.pinned}
+        stored = [each for each in (*facts, *said) if each.id not in older]
+        found = [memory for memory in stored if memory.valid_to is None]
         sources = {id for memory in found for id in memory.evidence_ids}
         known = []
         for memory in found:
             is_stated = memory.kind != "episodic" or authority.is_persons(memory)
             if is_stated and memory.id not in sources and asking_share(memory.text) < 1:
                 known.append(memory)
-        return known[:SHOWN]
+        return known
 
 
 def choose(ids: Sequence[str], command: Command) -> tuple[str, ...]:
