@@ -347,6 +347,12 @@ async def test_what_is_saved_on_request_is_more_important(
     assert more == pytest.approx(0.5)
 
 
+async def test_what_is_saved_is_in_the_order_of_the_persons_words(ana: ScopedClient) -> None:
+    text = "Merk dir bitte, dass ich am 3. Mai Geburtstag habe"
+    assert (await say(ana, text)).say == f"Saved: {text}"
+    assert await texts(ana) == {text}
+
+
 @pytest.mark.spec("THE-38")
 async def test_save_that_marks_what_was_said_last(ana: ScopedClient) -> None:
     (tea,) = (await ana.remember([{"content": TEA}])).ids

@@ -75,7 +75,7 @@ async def obey(
     speaker = authority.speaker_of(role, name)
     if not authority.is_own(role, speaker, place.scope.user):
         return None
-    chat = Chat(place, remember, about)
+    chat = Chat(place, text, remember, about)
     command = parse(text)
     try:
         shown = await chat.load_shown()
@@ -100,8 +100,9 @@ class Chat(ChatList):
     command: Command
     shown: Shown
 
-    def __init__(self, place: Place, remember: Remember, about: Sequence[str]) -> None:
+    def __init__(self, place: Place, text: str, remember: Remember, about: Sequence[str]) -> None:
         super().__init__(*place.parts)
+        self.text = text
         self.remember = remember
         self.about = tuple(about)
         self.actor = self.scope.user
@@ -318,6 +319,8 @@ class Chat(ChatList):
     async def save(self) -> Reply:
         """Save a text, or what was said last, as the person asked."""
         text = self.command.content
+        if text and f"dass {text}" in self.text:  # without "dass", the order of the words would be wrong
+            text = self.text
         if text:
             outcome = (await self.remember(text, manually_saved=True)).outcomes[0]
             if not outcome.ids:

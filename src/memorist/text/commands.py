@@ -54,6 +54,9 @@ _OLD = frozenset(
 )
 _WORD = re.compile(r"\S+")
 _MARKS = ".,;:!?…()"
+_AND_THAT = re.compile(
+    r"(,| and| but) that (?=(?:[Ii]|[Ii]['’][a-z]{1,2}|my|we|our|the|he|she|his|her|they)\b|[A-Z]\w)"
+)
 _APOSTROPHE = re.compile(r"(?<=\w)['’´](?=\w)")
 _SENTENCE = re.compile(
     r"[^.!?…;\n。！？؟]+(?:[.!?…;。！？؟]+(?=\S)[^.!?…;\n。！？؟]+)*[.!?…;。！？؟]*"
@@ -353,6 +356,8 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
         return None
     folded = topic.lower()
     content = parts.get("content", "").strip(" \t\n-–—:")
+    if content and line.folded[: found.start("content")].endswith(" that "):
+        content = _AND_THAT.sub(r"\1 ", content)  # "remember that … and that …"
     is_quoted = name == "correct" and content.startswith(_QUOTES)
     if is_quoted or _has("asked", folded):
         return None
