@@ -211,6 +211,24 @@ async def test_turn_it_back_on_means_the_memory_only_while_it_is_off(ana: Scoped
     assert await ana.command("turn it back on") is None
 
 
+async def test_a_turn_that_says_what_was_forgotten_is_offered_too(tmp_path: Path) -> None:
+    turn = "My sister Mira lives in Ghent and we went sailing with her friends for a week in July."
+    async with aio.open(tmp_path / "memory.db", state_dir=tmp_path) as engine:
+        dana = engine.scope("dana", session="chat-1")
+        await dana.remember([{"content": turn}])
+        await engine.run_jobs(only=["extract"])
+        await say(dana, "what do you know about me?")
+        done = await say(dana, "forget the first one")
+        assert done.say.splitlines()[1:] == [
+            "You also said it here, with other things:",
+            f"1. {turn}",
+            'Reply "yes" to forget it, or "no" to keep it.',
+        ]
+        assert await texts(dana) == {turn}
+        await say(dana, "yes")
+        assert await texts(dana) == set()
+
+
 async def test_a_list_that_was_only_shown_can_be_chosen_from(ana: ScopedClient) -> None:
     await ana.remember([{"content": text} for text in (TEA, CAT)])
     shown = await say(ana, "What do you know about me?")

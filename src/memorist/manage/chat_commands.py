@@ -5,7 +5,7 @@ words. What a search found is shown before it is forgotten, and the answer ("yes
 second one") refers to the list that was last shown in the session. That list is kept in the
 database, as ids without words. What a command forgets is hidden at once and can be brought back
 for a day, unless the person asks for more. A reply about forgetting does not repeat what was
-forgotten. No model is used.
+forgotten, unless a turn that says more still says it. No model is used.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class Chat(ChatList):
             actor=self.actor,
             keep_days=0 if for_good else KEPT / timedelta(days=1),
         )
-        await forget.forget(self, ids_of(found), manner)
+        gone = await forget.forget(self, ids_of(found), manner)
         is_one = len(found) == 1
         say = "Forgotten." if is_one else f"Forgotten: {len(found)} memories."
         # Without a session, and in an incognito one, "undo" would not find what was done.
@@ -258,7 +258,11 @@ class Chat(ChatList):
             say += f" {'It stays' if is_one else 'They stay'} in the trash for a day."
         elif not for_good:
             say += f' Say "undo" within a day to bring {"it" if is_one else "them"} back.'
-        await self.save_shown(())
+        sources = await self.load(gone.sources)
+        await self.save_shown(ids_of(sources), asks="forget_topic" if sources else "")
+        if sources:
+            offer = ONE if len(sources) == 1 else SEVERAL
+            say += f"\nYou also said it here, with other things:\n{number(sources)}\n{offer}"
         return self.reply(say, ids_of(found), done=True)
 
     async def undo(self) -> Reply:
@@ -319,7 +323,9 @@ class Chat(ChatList):
     async def save(self) -> Reply:
         """Save a text, or what was said last, as the person asked."""
         text = self.command.content
-        if text and f"dass {text}" in self.text:  # without "dass", the order of the words would be wrong
+        if (
+            text and f"dass {text}" in self.text
+        ):  # without "dass", the order of the words would be wrong
             text = self.text
         if text:
             outcome = (await self.remember(text, manually_saved=True)).outcomes[0]
