@@ -17,30 +17,25 @@ from datetime import timedelta
 from ..context import Place
 from ..errors import InvalidInput, MemoristError, StoreUnavailable
 from ..storage.person import Shown
-from ..text import authority, commands, contradictions, normalize
+from ..text import authority, commands, normalize
 from ..text.commands import Command, parse, parse_assuming
-from ..types import Filter, Memory, Receipt
+from ..types import Filter, Memory
 from . import edit, forget
+from .chat_corrections import CorrectingChat, Remember
 from .chat_list import (
-    ALIKE_IF_REPLACED,
     ALIKE_IF_SHOWN,
     CHOICES,
-    MENTIONED,
     ONE,
     SEVERAL,
     SHOWN,
-    ChatList,
     Reply,
     choose,
     ids_of,
     number,
-    share_words,
 )
 from .privacy import INCOGNITO, Consent, Privacy
-from .recall import search
 from .undo import find_last_change, find_last_undo, undo_changes
 
-Remember = Callable[..., Awaitable[Receipt]]
 KEPT = timedelta(days=1)  # how long what a command forgot can be brought back
 _NOT_STORED = "This message is not stored."
 _UNCLEAR = "I cannot tell which memory you mean."
@@ -52,11 +47,6 @@ _SWITCHED = {
         "This chat is incognito: nothing of it is stored and nothing is recalled in it."
     ),
     "incognito_off": "Incognito is off.",
-}
-_DECISIONS: dict[str, edit.Decision] = {
-    "confirm_new": "confirmed",
-    "confirm_old": "rejected",
-    "confirm_both": "both",
 }
 
 
@@ -94,11 +84,8 @@ async def obey(
     return await chat.carry_out(command, shown)
 
 
-class Chat(ChatList):
+class Chat(CorrectingChat):
     """Carries out one command of a chat."""
-
-    command: Command
-    shown: Shown
 
     def __init__(self, place: Place, text: str, remember: Remember, about: Sequence[str]) -> None:
         super().__init__(*place.parts)
@@ -354,81 +341,6 @@ class Chat(ChatList):
             return asked
         _, _, offer = asked.say.partition("\n")
         return replace(asked, say=f"{_NOT_STORED} This is stored already:\n{offer}")
-
-    async def correct(self) -> Reply:
-        """Store how it really is, in place of the memory that is wrong; ask which one that is."""
-        topic = self.command.topic
-        if len(misspelled := await self.find_misspelled()) == 1:
-            return await self.respell(misspelled[0])
-        statement, wrong = contradictions.read_correction(self.command.content, topic)
-        about = await self.load(self.about)
-        found = about or await self.find(topic or statement or wrong)
-        if not statement:
-            say = "Please say it in one sentence, such as: correct that: my dog is called Rex."
-            return await self.end(say, ids_of(found[:CHOICES]), done=False)
-        alike = (await self.find_mentions(statement)).alike(ALIKE_IF_REPLACED)
-        outcome = (await self.remember(statement, manually_saved=True)).outcomes[0]
-        if not outcome.ids:
-            return self.reply(f"It is not saved: {outcome.reason}.")
-        new = outcome.ids[0]
-        say = f"Saved: {statement}"
-        if outcome.supersedes:
-            return await self.end(f"Corrected. {say}", (new,))
-        near = about or share_words(found, f"{statement} {wrong}") or alike
-        near = [each for each in near if each.is_active and authority.is_persons(each)]
-        others = [each for each in near if each.id not in outcome.ids]
-        named = [each for each in others if contradictions.corrects(each.text, statement, wrong)]
-        if len(named) == 1 or len(about) == len(others) == 1:
-            old = (named or others)[0]
-            await edit.supersede(self, old.id, by=new, actor=self.actor)
-            return await self.end(f"Corrected. {say}", (new,))
-        if not others:
-            return await self.end(say, (new,))
-        listed = (named or others)[:CHOICES]
-        await self.save_shown(ids_of(listed), asks="correct", new=new)
-        question, answers = "Which one does it replace?", 'Reply with a number or "none".'
-        if len(listed) == 1:
-            question, answers = "Does it replace this?", 'Reply "yes" or "no".'
-        return self.reply(f"{say}\n{question}\n{number(listed)}\n{answers}", ids_of(listed))
-
-    async def find_misspelled(self) -> list[Memory]:
-        """Return the memories that have another spelling of a word than a correction."""
-        content = self.command.content
-        found = await self.load(self.about)
-        if not found:
-            answer = await search(self, content, MENTIONED, min_confidence=0)
-            found = list(answer.memories)
-        own = [each for each in found if each.is_active and authority.is_persons(each)]
-        return [each for each in own if contradictions.respell(each.text, content)]
-
-    async def respell(self, old: Memory) -> Reply:
-        """Correct a spelling, and keep what else the memory says."""
-        statement = contradictions.respell(old.text, self.command.content)
-        outcome = (await self.remember(statement, manually_saved=True)).outcomes[0]
-        if not outcome.ids:
-            return self.reply(f"It is not saved: {outcome.reason}.")
-        if old.id != outcome.supersedes:
-            await edit.supersede(self, old.id, by=outcome.ids[0], actor=self.actor)
-        return await self.end(f"Corrected. Saved: {statement}", outcome.ids[:1])
-
-    async def decide_conflict(self) -> Reply:
-        """Keep the new statement, the old one or both; if there are several conflicts, ask."""
-        conflicts = await edit.list_conflicts(self.ctx.store, self.scope, limit=SHOWN)
-        named = self.about or (self.shown.ids if self.shown.asks == "confirm" else ())
-        chosen = [each for each in conflicts if each.new.id in named] or conflicts
-        if not conflicts:
-            return self.reply("There is no conflict that awaits a decision.")
-        new = chosen[0].new
-        old = chosen[0].old
-        if len(chosen) > 1:
-            await self.save_shown((new.id,), asks="confirm")
-            say = "Which one is right: the new one, the old one, or both?"
-            say += f"\nNew: {normalize.one_line(new.text)}\nOld: {normalize.one_line(old.text)}"
-            return self.reply(say, (new.id, old.id))
-        decision = _DECISIONS[self.intent]
-        await edit.decide(self, new.id, self.actor, decision=decision)
-        kept = {"confirmed": [new], "rejected": [old]}.get(decision, [new, old])
-        return await self.list_done("I keep this:", kept)
 
     async def switch(self, intent: str = "") -> Reply:
         """Turn memory or incognito on or off."""

@@ -11,22 +11,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import product
-from typing import Any
-from unicodedata import category
 
 from ..types import frozen
-from .tokens import load_patterns
+from .command_patterns import (
+    ASSUMING,
+    LOOSE,
+    compile_group,
+    compile_pattern,
+    fold,
+    has_cue,
+    is_filler,
+    load_pairs,
+    load_tables,
+    load_triggers,
+    strip_marks,
+    trim,
+)
 
-LOOSE = "en_loose"  # the group of freer wordings, which are tried last
-ASSUMING = "en_assuming"  # the group of those that are commands only in the right situation
 LONGEST = 300  # characters of a command; a text to be saved may be longer
 LONGEST_SAVED = 20_000
 MOST_SENTENCES = 5
 MOST_LOOSE = 25  # words
-MOST_FILLERS = 6
-MOST_REQUESTS = 3
 LEAST_STATED = 4  # words of a sentence that states something
 MOST_BESIDE = 20  # words of a sentence beside the command
 INTENTS = (
@@ -53,11 +59,9 @@ _OLD = frozenset(
     "antigo antiga velho velha vecchio vecchia precedente".split()
 )
 _WORD = re.compile(r"\S+")
-_MARKS = ".,;:!?…()"
 _AND_THAT = re.compile(
     r"(,| and| but) that (?=(?:[Ii]|[Ii]['’][a-z]{1,2}|my|we|our|the|he|she|his|her|they)\b|[A-Z]\w)"
 )
-_APOSTROPHE = re.compile(r"(?<=\w)['’´](?=\w)")
 _SENTENCE = re.compile(
     r"[^.!?…;\n。！？؟]+(?:[.!?…;。！？؟]+(?=\S)[^.!?…;\n。！？؟]+)*[.!?…;。！？؟]*"
 )
@@ -105,52 +109,6 @@ class _Folded:
         return self.text[words[0].start() : words[-1].end() - cut].strip()
 
 
-@cache
-def _tables() -> dict[str, Any]:
-    """Read the expressions when they are needed: a program may never see a command."""
-    return load_patterns(__file__)
-
-
-@cache
-def _compile(expression: str) -> re.Pattern[str]:
-    return re.compile(expression)
-
-
-def _has(name: str, text: str) -> bool:
-    """Return whether a text has what surrounds a command, or speaks against one."""
-    return _compile(_tables()["cues"][name]).search(text) is not None
-
-
-@cache
-def _triggers() -> dict[str, re.Pattern[str]]:
-    """Return what a text must contain to be a command, by group of expressions."""
-    groups = [*_tables()["languages"]["all"].split(), LOOSE, ASSUMING]
-    return {name: re.compile(_tables()[name]["trigger"]) for name in groups}
-
-
-@cache
-def _compile_together(group: str) -> re.Pattern[str]:
-    """Compile the expressions of a group as one, which only tells whether one of them matches."""
-    named = [each for name, each in _tables()[group].items() if name != "trigger"]
-    plain = [re.sub(r"\?P<\w+>", "?:", pattern) for patterns in named for pattern in patterns]
-    return re.compile("|".join(plain))
-
-
-@cache
-def _around(language: str) -> tuple[re.Pattern[str], re.Pattern[str], tuple[str, ...]]:
-    """Return what may surround a command: fillers and requests before it, and words after it."""
-    table = _tables()["around"][language]
-    space = "" if language == "other" else " "  # some languages are written without spaces
-    after = tuple(f"{space}{words}" for words in table["after"].split("|"))
-    return re.compile(table["filler"]), re.compile(table["request"]), after
-
-
-@cache
-def _pairs(table: str) -> dict[str, str]:
-    """Return misspelled words and what they mean, or words for places in a list, from 0."""
-    return dict(pair.split(":") for pair in " ".join(_tables()[table]["words"]).split())
-
-
 def parse(text: str, *, answers: bool = False) -> Command | None:
     """Return the command that a message is; None if it is not one.
 
@@ -173,13 +131,13 @@ def parse(text: str, *, answers: bool = False) -> Command | None:
         begins = parse(text[:LONGEST])
         if begins is not None and begins.intent == "dont_save":
             return begins
-    folded = _fold(text)
+    folded = fold(text)
     groups = []
-    for name, trigger in _triggers().items():
+    for name, trigger in load_triggers().items():
         if name not in (LOOSE, ASSUMING) and (answers or trigger.search(folded)):
             groups.append(name)
     line = _Folded(text=text, folded=folded, groups=tuple(groups))
-    if _has("asked", folded[-LONGEST:]):
+    if has_cue("asked", folded[-LONGEST:]):
         return None
     whole = (0, len(folded))
     if len(text) > LONGEST:
@@ -193,7 +151,11 @@ def parse(text: str, *, answers: bool = False) -> Command | None:
     parts = _match_parts(line, _SENTENCE) or (not found and _match_parts(line, _CLAUSE))
     if parts := parts or found or _match_unsaved(line):
         return parts
-    if len(folded.split()) > MOST_LOOSE or _has("elsewhere", folded) or _has("reported", folded):
+    if (
+        len(folded.split()) > MOST_LOOSE
+        or has_cue("elsewhere", folded)
+        or has_cue("reported", folded)
+    ):
         return None
     return _match(line, whole, groups=(LOOSE,))
 
@@ -206,7 +168,7 @@ def parse_assuming(text: str) -> Command | None:
     """
     if len(text) > LONGEST:
         return None
-    folded = _fold(text)
+    folded = fold(text)
     line = _Folded(text=text, folded=folded, groups=())
     return _match(line, (0, len(folded)), groups=(ASSUMING,))
 
@@ -217,7 +179,7 @@ def names_old(topic: str) -> bool:
     >>> names_old("my old address"), names_old("mein alter Chef"), names_old("my address")
     (True, True, False)
     """
-    return not _OLD.isdisjoint(_fold(topic).split())
+    return not _OLD.isdisjoint(fold(topic).split())
 
 
 def _match_parts(line: _Folded, part: re.Pattern[str]) -> Command | None:
@@ -242,11 +204,11 @@ def _match_parts(line: _Folded, part: re.Pattern[str]) -> Command | None:
             break
     if chosen is None or any(len(each.split()) > MOST_BESIDE for each in others):
         return None
-    if any(_has("reported", each) or _has("then", each) for each in others):
+    if any(has_cue("reported", each) or has_cue("then", each) for each in others):
         return None
-    if part is _CLAUSE and any("?" in each or _has("goes_on", each) for each in others):
+    if part is _CLAUSE and any("?" in each or has_cue("goes_on", each) for each in others):
         return None
-    if _could_be_about_anything(chosen) and not all(map(_is_filler, others)):
+    if _could_be_about_anything(chosen) and not all(map(is_filler, others)):
         return None
     stated = [each for each in others if len(each.split()) >= LEAST_STATED and "?" not in each]
     if chosen.intent == "dont_save":
@@ -289,19 +251,19 @@ def _match(
     """Return the command that a part of a message is."""
     trimmed: dict[str, list[tuple[int, int]]] = {}  # by language
     for group in groups or line.groups:
-        is_triggered = answers or _triggers()[group].search(line.folded, *span) is not None
+        is_triggered = answers or load_triggers()[group].search(line.folded, *span) is not None
         if not is_triggered and not halves:
             continue
-        quick = _compile_together(group)
+        quick = compile_group(group)
         language = group.split("_")[0]
         if language not in trimmed:
-            trimmed[language] = list(_trim(line.folded, span, language))
+            trimmed[language] = list(trim(line.folded, span, language))
         spans = trimmed[language]
         if not any(quick.fullmatch(line.folded, *each) for each in spans):
             continue
         asks = bool(spans) and "?" in line.folded[spans[0][1] : span[1]]
         is_polite = spans[-1][0] > spans[0][0] or line.folded.endswith(_POLITE, 0, span[1])
-        for name, expressions in _tables()[group].items():
+        for name, expressions in load_tables()[group].items():
             if name == "trigger":
                 continue
             is_half = name in _HALF_NAMES
@@ -313,33 +275,9 @@ def _match(
             if asks and not is_polite and name not in _ASKING:
                 continue
             for expression, (start, end) in product(expressions, spans):
-                if found := _compile(expression).fullmatch(line.folded, start, end):
+                if found := compile_pattern(expression).fullmatch(line.folded, start, end):
                     return _read(line, name, found, span[1])
     return None
-
-
-def _trim(folded: str, span: tuple[int, int], language: str) -> Iterator[tuple[int, int]]:
-    """Yield a part of a message with more and more of what surrounds a command left out."""
-    filler, request, after = _around(language)
-    start, end = span
-    end = start + len(_strip(folded[start:end], leading=False))
-    starts = [start]
-    for pattern, most in ((filler, MOST_FILLERS), (request, MOST_REQUESTS)):
-        for _ in range(most):
-            if not (found := pattern.match(folded, starts[-1], end)):
-                break
-            starts.append(found.end())
-    ends = [end]
-    for _ in range(MOST_FILLERS):
-        if not folded.endswith(after, start, end):
-            break
-        end -= max(len(each) for each in after if folded.endswith(each, start, end))
-        end = start + len(_strip(folded[start:end], leading=False))
-        ends.append(end)
-    for start in starts:
-        for end in ends:
-            if start < end:
-                yield start, end
 
 
 def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command | None:
@@ -351,7 +289,7 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
             if group == "content" and last == found.end():
                 last = end  # with the punctuation that belongs to it
             parts[group] = line.original(start, last)
-    topic = _strip(parts.get("topic", "") or parts.get("name", ""))
+    topic = strip_marks(parts.get("topic", "") or parts.get("name", ""))
     if "name" in parts and not all(word[0].isupper() for word in topic.split()):
         return None
     folded = topic.lower()
@@ -359,13 +297,13 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
     if content and line.folded[: found.start("content")].endswith(" that "):
         content = _AND_THAT.sub(r"\1 ", content)  # "remember that … and that …"
     is_quoted = name == "correct" and content.startswith(_QUOTES)
-    if is_quoted or _has("asked", folded):
+    if is_quoted or has_cue("asked", folded):
         return None
     intent = "save" if name == "_remember" else name
-    if folded in _tables()["places"]["me"].split():
+    if folded in load_tables()["places"]["me"].split():
         topic = ""
         intent = {"forget_topic": "forget_all", "show_topic": "show"}.get(intent, intent)
-    means_all = _tables()["places"]["all"].split()
+    means_all = load_tables()["places"]["all"].split()
     if intent.lstrip("_") in ANSWERS:
         intent = intent.lstrip("_")
         if intent == "yes" and found[0].split()[-1] in means_all:  # "ja, alle"
@@ -384,7 +322,7 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
         which = "listed"
     elif is_all or intent in ("forget_listed", "pick"):
         which = "all"
-    elif _has("next", found[0]) and intent == "dont_save":
+    elif has_cue("next", found[0]) and intent == "dont_save":
         which = "next"
     return Command(
         intent=intent,
@@ -393,14 +331,14 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
         which=which,
         places=places,
         field=parts.get("field", ""),
-        for_good=intent.startswith("forget") and _has("for_good", line.folded),
-        names_memory=_has("memory", line.folded),
+        for_good=intent.startswith("forget") and has_cue("for_good", line.folded),
+        names_memory=has_cue("memory", line.folded),
     )
 
 
 def _places(words: str) -> Iterator[int]:
     """Yield the places that words name, from 0: "the first two", "1 and 3"."""
-    known = _pairs("places")
+    known = load_pairs("places")
     numbers = [int(known[word]) for word in re.findall(r"\w+", words) if word in known]
     if re.search(r"\b(?:first|last|top) (?:two|three)\b", words) and len(numbers) == 2:
         count = numbers[1] + 1
@@ -409,40 +347,3 @@ def _places(words: str) -> Iterator[int]:
         yield from dict.fromkeys(numbers[:-1])
     else:
         yield from dict.fromkeys(numbers)
-
-
-def _strip(text: str, *, leading: bool = True) -> str:
-    """Return a text without punctuation, symbols and spaces at its end, and at its beginning."""
-    start = 0
-    end = len(text)
-    while end and category(text[end - 1])[0] in "PSZC":
-        end -= 1
-    while leading and start < end and category(text[start])[0] in "PSZC":
-        start += 1
-    return text[start:end]
-
-
-def _is_filler(sentence: str) -> bool:
-    """Return whether a sentence says nothing: "Oh wait!", "Thanks."."""
-    for language in _tables()["around"]:
-        spans = _trim(f"{sentence} ", (0, len(sentence) + 1), language)
-        if min((end - start for start, end in spans), default=0) <= 1:
-            return True
-    return False
-
-
-def _fold(text: str) -> str:
-    """Return a message in lower case, without apostrophes, with typos of important words corrected.
-
-    It has the same words in the same order, with one space or line break between them.
-    """
-    typos = _pairs("typos")
-    lines: list[str] = []
-    for line in _APOSTROPHE.sub("", text.lower()).splitlines():
-        words = line.split()
-        for i, word in enumerate(words):
-            core = word.strip(_MARKS)
-            if core in typos:
-                words[i] = word.replace(core, typos[core], 1)
-        lines.append(" ".join(words))
-    return "\n".join(lines)
