@@ -113,6 +113,7 @@ async def test_a_pinned_memory_is_marked_in_what_may_be_forgotten(ana: ScopedCli
     asked = await say(ana, "forget everything about green tea")
     assert f"{TEA} (pinned)" in asked.say
     assert f"{NIGHT} (pinned)" not in asked.say
+    assert "2 memories (1 pinned)" in (await say(ana, "forget everything about me")).say
 
 
 async def test_everything_that_mentions_a_name_is_forgotten(ana: ScopedClient) -> None:
@@ -302,7 +303,7 @@ async def test_everything_is_forgotten_only_after_a_question(ana: ScopedClient) 
     await ana.consent.set("city", "Porto")
     asked = await say(ana, "Forget everything you know about me.")
     assert (asked.intent, asked.done) == ("forget_all", False)
-    assert "3 memories" in asked.say
+    assert "3 memories, and" in asked.say
     await say(ana, "no")
     assert len(await ana.list()) == 3
     await say(ana, "wipe your memory")

@@ -25,6 +25,7 @@ from .chat_corrections import CorrectingChat, Remember
 from .chat_list import (
     ALIKE_IF_SHOWN,
     CHOICES,
+    KNOWN,
     ONE,
     SEVERAL,
     SHOWN,
@@ -211,6 +212,8 @@ class Chat(CorrectingChat):
             return self.reply("I remember nothing.")
         await self.save_shown((), asks="forget_all")
         stored = "1 memory" if count == 1 else f"{count} memories"
+        pinned = len(await self.ctx.store.page(self.scope, Filter(pinned=True), limit=KNOWN))
+        stored += f" ({pinned} pinned)" if pinned else ""
         return self.reply(
             f"This forgets everything that is stored in this space: {stored}, and what is "
             f"known about you. {ONE}"
