@@ -19,8 +19,8 @@ def answer(prompt: str, message: str) -> str:
 
 def main(db: str) -> None:
     with memorist.open(db) as memory:
-        me = memory.scope(user="me")
-        session = f"chat {datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
+        # The session is this chat: "yes", "undo" and "the second one" refer to what was said in it.
+        me = memory.scope(user="me", session=f"chat {datetime.now(UTC):%Y-%m-%d %H:%M:%S}")
         print("> ", end="", flush=True)
         for line in sys.stdin:
             message = line.strip()
@@ -30,7 +30,7 @@ def main(db: str) -> None:
             reply = command.say if command else answer(me.context(message).text, message)
             print(f"{reply}\n> ", end="", flush=True)
             if not command:
-                me.remember([{"role": "user", "content": message, "session": session}])
+                me.remember([{"role": "user", "content": message}])
         print()
 
 

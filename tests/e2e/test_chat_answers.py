@@ -55,9 +55,11 @@ async def texts(scope: ScopedClient) -> set[str]:
 @pytest.mark.parametrize(
     ("answer", "left"),
     [
-        ("yes", {CAT}),
+        ("yes", {TEA, NIGHT, CAT}),
         ("yes, all of them", {CAT}),
         ("all of them", {CAT}),
+        ("all 2", {CAT}),
+        ("ja, alle", {CAT}),
         ("no", {TEA, NIGHT, CAT}),
         ("none of them", {TEA, NIGHT, CAT}),
     ],
@@ -75,6 +77,57 @@ async def test_the_answer_refers_to_what_was_shown(
     assert await texts(ana) == left
 
 
+async def test_yes_does_not_tell_which_one_is_meant(ana: ScopedClient) -> None:
+    await ana.remember([{"content": text} for text in (TEA, NIGHT)])
+    asked = await say(ana, "Forget everything about green tea.")
+    assert asked.say.endswith('Reply with a number, "all" or "no".')
+    again = await say(ana, "yes")
+    assert (again.done, again.ids) == (False, asked.ids)
+    await say(ana, "all")
+    assert await texts(ana) == set()
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "forget my shoe size",
+        "vergiss bitte dass ich Koriander hasse",
+        "forget that I hate cilantro",
+        "forget everything about Leila",
+    ],
+)
+async def test_nothing_is_offered_that_is_about_something_else(
+    ana: ScopedClient, order: str
+) -> None:
+    facts = ["My mum lives in Nagpur.", "I have 2 cats.", "I hate mornings.", "Ich mag Tee."]
+    await ana.remember([{"content": text} for text in facts])
+    reply = await say(ana, order)
+    assert (reply.done, reply.ids) == (False, ())
+    assert reply.say.startswith("I remember nothing about")
+    assert await ana.command("yes") is None
+
+
+async def test_a_pinned_memory_is_marked_in_what_may_be_forgotten(ana: ScopedClient) -> None:
+    ids = (await ana.remember([{"content": text} for text in (TEA, NIGHT)])).ids
+    await ana.pin(ids[0])
+    asked = await say(ana, "forget everything about green tea")
+    assert f"{TEA} (pinned)" in asked.say
+    assert f"{NIGHT} (pinned)" not in asked.say
+    assert "2 memories (1 pinned)" in (await say(ana, "forget everything about me")).say
+
+
+async def test_everything_that_mentions_a_name_is_forgotten(ana: ScopedClient) -> None:
+    deeds = "eats tuna,is a tabby,is nine,naps,purrs,bites,is at the vet,hides,snores,is fat,swims"
+    await ana.remember([{"content": f"Pickle {deed}."} for deed in deeds.split(",")])
+    await ana.remember(CAT)
+    asked = await say(ana, "forget everything about Pickle")
+    assert len(asked.ids) == 11
+    assert "… and 1 more." in asked.say
+    done = await say(ana, "all 11")
+    assert len(done.ids) == 11
+    assert await texts(ana) == {CAT}
+
+
 @pytest.mark.spec("THE-89")
 @pytest.mark.parametrize("answer", ["the second one", "2", "number two", "forget the second one"])
 async def test_a_number_refers_to_the_list_last_shown(ana: ScopedClient, answer: str) -> None:
@@ -83,6 +136,98 @@ async def test_a_number_refers_to_the_list_last_shown(ana: ScopedClient, answer:
     done = await say(ana, answer)
     assert done.ids == asked.ids[1:]
     assert len(await ana.list()) == 2
+
+
+async def test_what_is_known_says_how_much_more_there_is(ana: ScopedClient) -> None:
+    rooms = [f"In room {number} of my hotel hangs painting {number}." for number in range(100, 125)]
+    await ana.remember([{"content": text} for text in rooms])
+    shown = await say(ana, "What do you know about me?")
+    assert len(shown.ids) == 10
+    assert "… and 15 more. Ask about one thing" in shown.say
+    shown = await say(ana, "What do you remember about my hotel?")
+    assert len(shown.ids) == 10
+    assert "… and 15 more." in shown.say
+
+
+async def test_what_is_known_has_only_the_newer_value(ana: ScopedClient) -> None:
+    await ana.remember("I live in Lisbon.")
+    await ana.remember("I live in Porto.")
+    assert len(await ana.conflicts()) == 1
+    shown = await say(ana, "What do you know about me?")
+    assert shown.say.splitlines()[1:] == ["1. I live in Porto."]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        *("forget Callum", "Forget Callum.", "please forget Callum", "forget about Callum"),
+        *("forget callum", "delete Callum", "remove Callum please"),
+    ],
+)
+async def test_who_is_stored_can_be_forgotten_by_name(ana: ScopedClient, order: str) -> None:
+    await ana.remember([{"content": text} for text in ("Callum plays squash.", TEA)])
+    asked = await say(ana, order)
+    assert (asked.intent, len(asked.ids)) == ("forget_topic", 1)
+    await say(ana, "y")
+    assert await texts(ana) == {TEA}
+
+
+async def test_what_is_known_about_somebody_is_shown_if_they_are_stored(ana: ScopedClient) -> None:
+    await ana.remember([{"content": text} for text in ("Callum plays squash.", TEA)])
+    shown = await say(ana, "what do you know about Callum?")
+    assert shown.say.splitlines()[1:] == ["1. Callum plays squash."]
+    for text in ("what do you know about Portugal?", "delete Chrome", "forget homework"):
+        assert await ana.command(text) is None
+
+
+@pytest.mark.parametrize("answer", ["never mind", "scratch that", "n", "no"])
+async def test_a_question_can_be_dropped(ana: ScopedClient, answer: str) -> None:
+    await ana.remember(TEA)
+    await say(ana, "forget everything about green tea")
+    assert (await say(ana, answer)).say == "Nothing was changed."
+    assert await texts(ana) == {TEA}
+
+
+async def test_an_undo_can_be_undone(ana: ScopedClient) -> None:
+    assert (await say(ana, "undo the undo")).say == "There's nothing to undo."
+    assert await ana.command("redo") is None
+    await ana.remember(TEA)
+    await say(ana, "forget that")
+    for order, left in (
+        ("undo", {TEA}),
+        ("undo the undo", set()),
+        ("undo", {TEA}),
+        ("redo", set()),
+    ):
+        await say(ana, order)
+        assert await texts(ana) == left, order
+
+
+async def test_turn_it_back_on_means_the_memory_only_while_it_is_off(ana: ScopedClient) -> None:
+    assert await ana.command("turn it back on") is None
+    await say(ana, "turn memory off")
+    assert (await say(ana, "turn it back on")).intent == "memory_on"
+    await say(ana, "go incognito")
+    assert (await say(ana, "turn it back on")).intent == "incognito_off"
+    assert await ana.command("turn it back on") is None
+
+
+async def test_a_turn_that_says_what_was_forgotten_is_offered_too(tmp_path: Path) -> None:
+    turn = "My sister Mira lives in Ghent and we went sailing with her friends for a week in July."
+    async with aio.open(tmp_path / "memory.db", state_dir=tmp_path) as engine:
+        dana = engine.scope("dana", session="chat-1")
+        await dana.remember([{"content": turn}])
+        await engine.run_jobs(only=["extract"])
+        await say(dana, "what do you know about me?")
+        done = await say(dana, "forget the first one")
+        assert done.say.splitlines()[1:] == [
+            "You also said it here, with other things:",
+            f"1. {turn}",
+            'Reply "yes" to forget it, or "no" to keep it.',
+        ]
+        assert await texts(dana) == {turn}
+        await say(dana, "yes")
+        assert await texts(dana) == set()
 
 
 async def test_a_list_that_was_only_shown_can_be_chosen_from(ana: ScopedClient) -> None:
@@ -106,6 +251,17 @@ async def test_the_list_belongs_to_the_session_and_expires(
     engine.ctx.clock = lambda: now + timedelta(minutes=31)
     assert await ana.command("yes") is None
     assert await texts(ana) == {TEA}
+
+
+async def test_a_scope_without_a_session_keeps_a_list_too(engine: Client) -> None:
+    ana = engine.scope("ana")
+    await ana.remember([{"content": text} for text in (TEA, CAT)])
+    await say(ana, "forget everything about green tea")
+    assert await engine.scope("ana", session="chat-1").command("yes") is None
+    assert await engine.scope("bo").command("yes") is None
+    done = await say(ana, "yes")
+    assert done.say == "Forgotten. It stays in the trash for a day."
+    assert await texts(ana) == {CAT}
 
 
 async def test_a_yes_after_something_else_answers_something_else(ana: ScopedClient) -> None:
@@ -147,7 +303,7 @@ async def test_everything_is_forgotten_only_after_a_question(ana: ScopedClient) 
     await ana.consent.set("city", "Porto")
     asked = await say(ana, "Forget everything you know about me.")
     assert (asked.intent, asked.done) == ("forget_all", False)
-    assert "3 memories" in asked.say
+    assert "3 memories, and" in asked.say
     await say(ana, "no")
     assert len(await ana.list()) == 3
     await say(ana, "wipe your memory")
@@ -210,6 +366,12 @@ async def test_what_is_saved_on_request_is_more_important(
     assert more == pytest.approx(0.5)
 
 
+async def test_what_is_saved_is_in_the_order_of_the_persons_words(ana: ScopedClient) -> None:
+    text = "Merk dir bitte, dass ich am 3. Mai Geburtstag habe"
+    assert (await say(ana, text)).say == f"Saved: {text}"
+    assert await texts(ana) == {text}
+
+
 @pytest.mark.spec("THE-38")
 async def test_save_that_marks_what_was_said_last(ana: ScopedClient) -> None:
     (tea,) = (await ana.remember([{"content": TEA}])).ids
@@ -236,6 +398,48 @@ async def test_dont_save_this_changes_nothing_that_was_said_before(ana: ScopedCl
     reply = await say(ana, "don't save this")
     assert reply.say == "This message is not stored."
     assert await texts(ana) == {TEA}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "please don't store that I'm pregnant",
+        "don't remember that I smoke",
+        "don't keep this but I got fired",
+        "Do not remember my salary, it's 52k",
+        "I got fired today. Don't save that.",
+        "I have HIV but don't record that",
+        "Don't save this. My boss told me that he would fire me. What should I do?",
+        "Don't store this. " + "It was a long day and nobody spoke. " * 20,
+        "It was a long day and nobody spoke. " * 20 + "Please don't store this.",
+    ],
+    ids=lambda text: text[:40],
+)
+async def test_a_message_that_asks_not_to_be_stored_is_not_stored(
+    ana: ScopedClient, text: str
+) -> None:
+    await ana.remember(CAT)
+    reply = await say(ana, text)
+    assert (reply.intent, reply.done) == ("dont_save", True)
+    assert reply.say == "This message is not stored."
+    assert (await ana.remember([{"content": text}])).count("skipped") == 1
+    assert await texts(ana) == {CAT}
+
+
+async def test_what_must_not_be_stored_and_is_already_may_be_forgotten(ana: ScopedClient) -> None:
+    await ana.remember([{"content": CAT}, {"content": "I smoke."}])
+    asked = await say(ana, "don't remember that I smoke")
+    assert asked.say.startswith("This message is not stored. This is stored already:\n1. I smoke.")
+    await say(ana, "yes")
+    assert await texts(ana) == {CAT}
+
+
+async def test_memory_that_is_off_for_a_while_says_how_to_turn_it_on(ana: ScopedClient) -> None:
+    off = await say(ana, "stop remembering things for a while")
+    assert '"turn memory on"' in off.say
+    assert (await ana.remember([{"content": TEA}])).count("refused") == 1
+    await say(ana, "turn memory on")
+    assert (await ana.remember([{"content": TEA}])).count("created") == 1
 
 
 async def test_no_need_to_remember_that_asks_about_what_was_said_before(ana: ScopedClient) -> None:
@@ -271,7 +475,8 @@ async def test_unpin_finds_what_is_pinned(ana: ScopedClient) -> None:
     ("text", "now"),
     [
         ("That's wrong, my cat is called Rex, not Bo.", "my cat is called Rex"),
-        ("no, my cat's name is spelled Beau, not Bo", "my cat's name is spelled Beau"),
+        ("no, my cat's name is spelled Beau, not Bo", "My cat is called Beau."),
+        ("you're wrong about my cat, it's called Rex, not Bo", "My cat is called Rex"),
         ("fix your memory: my cat is called Rex", "my cat is called Rex"),
     ],
 )
@@ -285,6 +490,52 @@ async def test_a_correction_replaces_the_one_memory_that_is_meant(
     assert await texts(ana) == {TEA, now}
     old = await ana.get(cat)
     assert (old.state, old.text) == ("superseded", CAT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no, my name is spelled Müller",
+        "it's Müller with an umlaut, not Muller",
+        "No, it's Müller, not Muller.",
+    ],
+)
+async def test_a_spelling_is_corrected_and_the_rest_kept(ana: ScopedClient, text: str) -> None:
+    await ana.remember([{"content": "My name is Anna Muller."}, {"content": TEA}])
+    reply = await say(ana, text)
+    assert reply.say == "Corrected. Saved: My name is Anna Müller."
+    assert await texts(ana) == {"My name is Anna Müller.", TEA}
+
+
+async def test_a_spelling_of_something_else_replaces_nothing(ana: ScopedClient) -> None:
+    facts = {"My name is Anna Muller.", "My class is on Monday."}
+    await ana.remember([{"content": text} for text in facts])
+    for text in ("it's Tuesday, not Monday", "it's Smith, not Smyth"):
+        assert await ana.command(text) is None
+    asked = await say(ana, "no, my name is spelled Zoltan")
+    assert not asked.done
+    assert await texts(ana) == facts | {"my name is spelled Zoltan"}
+
+
+async def test_a_correction_in_other_words_asks_what_it_replaces(
+    tmp_path: Path,
+) -> None:
+    async with aio.open(tmp_path / "memory.db", extract="off", state_dir=tmp_path) as engine:
+        ana = engine.scope("ana", session="chat-1")
+        for old, text, new in (
+            ("I'm vegetarian.", "Correction: I'm pescatarian now", "I'm pescatarian now"),
+            (
+                "My flat is on Albert Road.",
+                "update my address to 8 Slade Lane",
+                "My address is 8 Slade Lane",
+            ),
+        ):
+            await ana.remember([{"content": old}])
+            asked = await say(ana, text)
+            assert asked.say.splitlines()[1:3] == ["Does it replace this?", f"1. {old}"]
+            await say(ana, "yes")
+            assert old not in await texts(ana)
+            assert new in await texts(ana)
 
 
 async def test_a_correction_asks_which_memory_is_meant(ana: ScopedClient) -> None:
@@ -375,6 +626,7 @@ async def test_no_sentence_erases_what_a_search_found_without_asking(ana: Scoped
         assert (reply is None) == (line["intent"] == "none"), line["text"]
         assert await texts(ana) == set(facts), line["text"]
         await say(ana, "stop incognito")
+        await say(ana, "turn memory on")
 
 
 def test_the_command_line_keeps_the_list_between_two_calls(

@@ -56,9 +56,9 @@ async def test_the_old_address_is_what_was_replaced(engine: Client, ana: ScopedC
     asked = await ana.command("forget my old address")
     assert asked is not None
     assert asked.say.splitlines()[1:3] == [f"1. {old}", f"2. {older}"]
-    done = await ana.command("yes")
+    done = await ana.command("all of them")
     assert done is not None
-    assert done.say == 'Forgotten: 2 memories. Say "undo" within a day to bring it back.'
+    assert done.say == 'Forgotten: 2 memories. Say "undo" within a day to bring them back.'
     assert [each.text for each in await ana.list()] == [now]
 
 

@@ -158,6 +158,14 @@ def test_the_chat_loop_still_knows_in_its_second_run_what_it_was_told_in_the_fir
     assert "Mira lives in Ghent" in run_example("chat_loop.py", db, "Where does Mira live?\n\n")
 
 
+def test_the_chat_loop_forgets_and_undoes(tmp_path: Path) -> None:
+    lines = ("I live in Hull", "forget where I live", "yes", "what do you know about me?", "undo")
+    said = run_example("chat_loop.py", tmp_path / "chat.db", "\n".join((*lines, "", "")))
+    assert "Forgotten." in said
+    assert "I remember nothing." in said
+    assert said.rstrip("> \n").endswith("1. I live in Hull")
+
+
 def test_the_bot_of_a_group_answers_and_keeps_private_what_is_private(tmp_path: Path) -> None:
     answers = re.findall(
         r"^#(\w+) bot: (.*)$", run_example("group_bot.py", tmp_path / "bot.db"), re.M

@@ -91,6 +91,12 @@ def test_the_topic_is_in_the_words_of_the_person(text: str, topic: str) -> None:
         ("Remember this: the word is “Fjord”.", "the word is “Fjord”."),
         ("please remember that I'm left-handed!", "I'm left-handed!"),
         ("remember this:\nmilk\nbread", "milk\nbread"),
+        (
+            "remember that the code is 2281 and that Tom has the key",
+            "the code is 2281 and Tom has the key",
+        ),
+        ("remember that I like this and that", "I like this and that"),
+        ("Remember this: it is that, and that Tom knows.", "it is that, and that Tom knows."),
         ("Merk dir, dass ich Linkshänder bin", "ich Linkshänder bin"),
         ("save this: " + "a long text " * 100, ("a long text " * 100).strip()),
     ],

@@ -19,8 +19,8 @@ from ..index.arrays import Bools
 from ..storage import Relation, Save
 from ..storage.transaction import Transaction
 from ..text import authority, repeats
-from ..text.contradictions import contradicts_clause
-from ..text.cues import FROM_ASSISTANT, ComparedText, read, says_more
+from ..text.contradictions import contradicts_clause, ends_fact
+from ..text.cues import FROM_ASSISTANT, ComparedText, read
 from ..text.entities import is_common
 from ..types import CONTRADICTS, REPLACES, Memory, Outcome
 from . import transitions
@@ -232,10 +232,8 @@ async def end_repeats(tx: Transaction, batch: Batch) -> None:
     for chunk, old in batch.replaced:
         outdated = [reply for reply in await _find_replies(tx, batch, old) if _is_echo(old, reply)]
         facts = batch.snapshot.source == batch.rows.get(old.id, -2)
-        for fact in await _load(tx, batch, facts):
-            is_outdated = not says_more(old.text) or contradicts_clause(chunk.text, fact.text)
-            if is_outdated and fact.evidence_ids == (old.id,):
-                outdated.append(fact)
+        own = [fact for fact in await _load(tx, batch, facts) if fact.evidence_ids == (old.id,)]
+        outdated += [fact for fact in own if ends_fact(chunk.text, old.text, fact.text)]
         for memory in outdated:
             if chunk.id is not None and memory.valid_to is None and not memory.on_purpose:
                 pair = Relation(from_id=chunk.id, to_id=memory.id, type=REPLACES, at=batch.now)

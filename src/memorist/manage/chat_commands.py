@@ -5,7 +5,7 @@ words. What a search found is shown before it is forgotten, and the answer ("yes
 second one") refers to the list that was last shown in the session. That list is kept in the
 database, as ids without words. What a command forgets is hidden at once and can be brought back
 for a day, unless the person asks for more. A reply about forgetting does not repeat what was
-forgotten. No model is used.
+forgotten, unless a turn that says more still says it. No model is used.
 """
 
 from __future__ import annotations
@@ -17,32 +17,37 @@ from datetime import timedelta
 from ..context import Place
 from ..errors import InvalidInput, MemoristError, StoreUnavailable
 from ..storage.person import Shown
-from ..text import authority, commands, contradictions, normalize
-from ..text.commands import Command, parse
-from ..types import Filter, Memory, Receipt
+from ..text import authority, commands, normalize
+from ..text.commands import Command, parse, parse_assuming
+from ..types import Filter, Memory
 from . import edit, forget
-from .chat_list import CHOICES, SHOWN, ChatList, Reply, choose, ids_of, number, share_words
+from .chat_corrections import CorrectingChat, Remember
+from .chat_list import (
+    ALIKE_IF_SHOWN,
+    CHOICES,
+    KNOWN,
+    ONE,
+    SEVERAL,
+    SHOWN,
+    Reply,
+    choose,
+    ids_of,
+    number,
+)
 from .privacy import INCOGNITO, Consent, Privacy
-from .undo import find_last_change, undo_changes
+from .undo import find_last_change, find_last_undo, undo_changes
 
-Remember = Callable[..., Awaitable[Receipt]]
 KEPT = timedelta(days=1)  # how long what a command forgot can be brought back
-_UNDO = 'Say "undo" within a day to bring it back.'
-_IN_TRASH = "It stays in the trash for a day."
+_NOT_STORED = "This message is not stored."
 _UNCLEAR = "I cannot tell which memory you mean."
 _SWITCHED = {
-    "memory_off": "Memory is off here: nothing is stored or recalled automatically until you turn "
-    "it on again.",
+    "memory_off": "Memory is off here: nothing is stored or recalled automatically until you say "
+    '"turn memory on".',
     "memory_on": "Memory is on.",
     "incognito_on": (
         "This chat is incognito: nothing of it is stored and nothing is recalled in it."
     ),
-    "incognito_off": "This chat is not incognito any more.",
-}
-_DECISIONS: dict[str, edit.Decision] = {
-    "confirm_new": "confirmed",
-    "confirm_old": "rejected",
-    "confirm_both": "both",
+    "incognito_off": "Incognito is off.",
 }
 
 
@@ -61,7 +66,7 @@ async def obey(
     speaker = authority.speaker_of(role, name)
     if not authority.is_own(role, speaker, place.scope.user):
         return None
-    chat = Chat(place, remember, about)
+    chat = Chat(place, text, remember, about)
     command = parse(text)
     try:
         shown = await chat.load_shown()
@@ -72,20 +77,20 @@ async def obey(
     if shown.asks:
         command = parse(text, answers=True)
     if command is None:
+        command = await chat.check_assumption(parse_assuming(text))
+    if command is None:
         if shown.asks:  # a later "yes" answers something else
             await chat.save_shown(shown.ids)
         return None
     return await chat.carry_out(command, shown)
 
 
-class Chat(ChatList):
+class Chat(CorrectingChat):
     """Carries out one command of a chat."""
 
-    command: Command
-    shown: Shown
-
-    def __init__(self, place: Place, remember: Remember, about: Sequence[str]) -> None:
+    def __init__(self, place: Place, text: str, remember: Remember, about: Sequence[str]) -> None:
         super().__init__(*place.parts)
+        self.text = text
         self.remember = remember
         self.about = tuple(about)
         self.actor = self.scope.user
@@ -114,12 +119,30 @@ class Chat(ChatList):
         }
         return await verbs[self.intent.split("_")[0]]()
 
+    async def check_assumption(self, command: Command | None) -> Command | None:
+        """Return a command that assumes something, if it is so: there is something to do."""
+        if command is None:
+            return None
+        if command.topic:
+            return command if (await self.find_mentions(command.topic)).exact else None
+        if command.intent == "undo":
+            return command if await find_last_undo(self) else None
+        if command.intent == "correct":
+            self.command = command
+            return command if len(await self.find_misspelled()) == 1 else None
+        reason = await Privacy(*self.parts).disabled_reason()
+        if reason == INCOGNITO:
+            return replace(command, intent="incognito_off")
+        return command if reason else None
+
     async def answer(self) -> Reply:
         """Do what was asked about with all that was listed, with what was chosen, or not at all."""
         said = self.intent
         shown = self.shown
         ids = choose(shown.ids, self.command)
         self.intent = shown.asks
+        if said == "yes" and len(ids) > 1:  # which one was asked
+            return self.reply(SEVERAL, ids)
         if said.startswith("pick_"):
             self.intent = said.replace("pick", "confirm")
             return await self.decide_conflict()
@@ -128,7 +151,8 @@ class Chat(ChatList):
             return await self.decide_conflict()
         if said == "no" or (not ids and shown.asks != "forget_all"):
             await self.save_shown(shown.ids)
-            return self.reply("Nothing was changed.", done=True)
+            say = "Both are kept." if shown.asks == "correct" else "Nothing was changed."
+            return self.reply(say, done=True)
         if shown.asks == "forget_all":
             return await self.forget_everything()
         if shown.asks == "correct":
@@ -144,11 +168,20 @@ class Chat(ChatList):
         if await self.is_incognito():
             return self.reply(f"I look nothing up: {INCOGNITO}.")
         topic = self.command.topic
-        found = await (self.find(topic) if topic else self.list_known())
+        if topic:
+            about = await self.find_mentions(topic)
+            found = [*about.exact, *about.partly] or about.alike(ALIKE_IF_SHOWN)
+        else:
+            found = await self.list_known()
         on = f" about {topic}" if topic else ""
         if not found:
             return await self.end(f"I remember nothing{on}.", ())
-        return await self.list_done(f"This is what I remember{on}:", found)
+        listed = found[:SHOWN]
+        say = f"This is what I remember{on}:\n{number(listed)}"
+        if len(found) > SHOWN:
+            say += f"\n… and {len(found) - SHOWN} more. Ask about one thing to see more of it, "
+            say += 'for example "what do you remember about my work?"'
+        return await self.end(say, ids_of(listed))
 
     async def forget(self) -> Reply:
         """Forget what the command refers to; ask where a search found it or it is ambiguous."""
@@ -178,9 +211,12 @@ class Chat(ChatList):
         if not count and not await Consent(*self.parts).about():
             return self.reply("I remember nothing.")
         await self.save_shown((), asks="forget_all")
+        stored = "1 memory" if count == 1 else f"{count} memories"
+        pinned = len(await self.ctx.store.page(self.scope, Filter(pinned=True), limit=KNOWN))
+        stored += f" ({pinned} pinned)" if pinned else ""
         return self.reply(
-            f"This forgets everything that is stored in this space: {count} memories, and what is "
-            'known about you. Say "yes" to forget it, or "no" to keep it.'
+            f"This forgets everything that is stored in this space: {stored}, and what is "
+            f"known about you. {ONE}"
         )
 
     async def forget_everything(self) -> Reply:
@@ -204,11 +240,19 @@ class Chat(ChatList):
             actor=self.actor,
             keep_days=0 if for_good else KEPT / timedelta(days=1),
         )
-        await forget.forget(self, ids_of(found), manner)
-        say = "Forgotten." if len(found) == 1 else f"Forgotten: {len(found)} memories."
-        if not for_good and self.labels.session is not None:
-            say = f"{say} {_IN_TRASH if await self.is_incognito() else _UNDO}"
-        await self.save_shown(())
+        gone = await forget.forget(self, ids_of(found), manner)
+        is_one = len(found) == 1
+        say = "Forgotten." if is_one else f"Forgotten: {len(found)} memories."
+        # Without a session, and in an incognito one, "undo" would not find what was done.
+        if not for_good and (self.labels.session is None or await self.is_incognito()):
+            say += f" {'It stays' if is_one else 'They stay'} in the trash for a day."
+        elif not for_good:
+            say += f' Say "undo" within a day to bring {"it" if is_one else "them"} back.'
+        sources = await self.load(gone.sources)
+        await self.save_shown(ids_of(sources), asks="forget_topic" if sources else "")
+        if sources:
+            offer = ONE if len(sources) == 1 else SEVERAL
+            say += f"\nYou also said it here, with other things:\n{number(sources)}\n{offer}"
         return self.reply(say, ids_of(found), done=True)
 
     async def undo(self) -> Reply:
@@ -218,16 +262,21 @@ class Chat(ChatList):
             return self.reply(
                 "This chat is incognito, so I cannot tell what it changed. Look into the trash."
             )
-        with_words = self.command.names_memory
-        operation = await find_last_change(self, actor=self.actor, with_words=with_words)
+        if self.command.which == "undone":
+            operation = await find_last_undo(self)
+        else:
+            with_words = self.command.names_memory
+            operation = await find_last_change(self, actor=self.actor, with_words=with_words)
         if operation is None:
-            return self.reply("There is nothing that I could undo in this chat.")
+            return self.reply("There's nothing to undo.")
         try:
             done = await undo_changes(self, operation, actor=self.actor)
         except MemoristError as error:
             return self.reply(f"It cannot be undone: {error}")
         back = [memory for memory in done.memories if memory.is_active]
         say = f"Undone. I remember again:\n{number(back)}" if back else "Undone."
+        if self.command.which == "undone":
+            say = "Done again."
         return await self.end(say, ids_of(done.memories))
 
     async def pin(self) -> Reply:
@@ -264,6 +313,10 @@ class Chat(ChatList):
     async def save(self) -> Reply:
         """Save a text, or what was said last, as the person asked."""
         text = self.command.content
+        if (
+            text and f"dass {text}" in self.text
+        ):  # without "dass", the order of the words would be wrong
+            text = self.text
         if text:
             outcome = (await self.remember(text, manually_saved=True)).outcomes[0]
             if not outcome.ids:
@@ -281,60 +334,16 @@ class Chat(ChatList):
             started = await self.switch("incognito_on")
             say = f'{started.say} Say "stop incognito" to go on as usual.'
             return replace(started, say=say) if started.done else started
-        before = await self.find_last_said()
-        if which != "that" or not before:
-            return self.reply("This message is not stored.", done=True)
-        return await self.ask(before)
-
-    async def correct(self) -> Reply:
-        """Store how it really is, in place of the memory that is wrong; ask which one that is."""
         topic = self.command.topic
-        statement, wrong = contradictions.read_correction(self.command.content, topic)
-        about = await self.load(self.about)
-        found = about or await self.find(topic or statement or wrong)
-        if not statement:
-            say = "Please say it in one sentence, such as: correct that: my dog is called Rex."
-            return await self.end(say, ids_of(found[:CHOICES]), done=False)
-        outcome = (await self.remember(statement, manually_saved=True)).outcomes[0]
-        if not outcome.ids:
-            return self.reply(f"It is not saved: {outcome.reason}.")
-        new = outcome.ids[0]
-        say = f"Saved: {statement}"
-        if outcome.supersedes:
-            return await self.end(f"Corrected. {say}", (new,))
-        near = about or share_words(found, f"{statement} {wrong}")
-        near = [each for each in near if each.is_active and authority.is_persons(each)]
-        others = [each for each in near if each.id not in outcome.ids]
-        named = [each for each in others if contradictions.corrects(each.text, statement, wrong)]
-        if len(named) == 1 or len(about) == len(others) == 1:
-            old = (named or others)[0]
-            await edit.supersede(self, old.id, by=new, actor=self.actor)
-            return await self.end(f"Corrected. {say}", (new,))
-        if not others:
-            return await self.end(say, (new,))
-        listed = (named or others)[:CHOICES]
-        await self.save_shown(ids_of(listed), asks="correct", new=new)
-        say += f'\nWhich one does it replace?\n{number(listed)}\nSay a number, or "none".'
-        return self.reply(say, ids_of(listed))
-
-    async def decide_conflict(self) -> Reply:
-        """Keep the new statement, the old one or both; if there are several conflicts, ask."""
-        conflicts = await edit.list_conflicts(self.ctx.store, self.scope, limit=SHOWN)
-        named = self.about or (self.shown.ids if self.shown.asks == "confirm" else ())
-        chosen = [each for each in conflicts if each.new.id in named] or conflicts
-        if not conflicts:
-            return self.reply("There is no conflict that awaits a decision.")
-        new = chosen[0].new
-        old = chosen[0].old
-        if len(chosen) > 1:
-            await self.save_shown((new.id,), asks="confirm")
-            say = "Which one is right: the new one, the old one, or both?"
-            say += f"\nNew: {normalize.one_line(new.text)}\nOld: {normalize.one_line(old.text)}"
-            return self.reply(say, (new.id, old.id))
-        decision = _DECISIONS[self.intent]
-        await edit.decide(self, new.id, self.actor, decision=decision)
-        kept = {"confirmed": [new], "rejected": [old]}.get(decision, [new, old])
-        return await self.list_done("I keep this:", kept)
+        before = await self.find_last_said() if which == "that" else []
+        before = await self.find_about(topic) if topic else before
+        if not before:
+            return self.reply(_NOT_STORED, done=True)
+        asked = await self.ask(before)
+        if not topic:
+            return asked
+        _, _, offer = asked.say.partition("\n")
+        return replace(asked, say=f"{_NOT_STORED} This is stored already:\n{offer}")
 
     async def switch(self, intent: str = "") -> Reply:
         """Turn memory or incognito on or off."""

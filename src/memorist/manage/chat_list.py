@@ -1,7 +1,7 @@
 """The list that a chat command last showed: "yes" and "the second one" refer to it.
 
-It is kept in the database for each session, as ids without words, and expires. Nothing is kept of
-an incognito session.
+It is kept in the database for each session, as ids without words, and expires; calls without a
+session count as one. Nothing is kept of an incognito session.
 """
 
 from __future__ import annotations
@@ -17,20 +17,29 @@ from ..storage.person import Shown
 from ..text import authority, normalize, tokens
 from ..text.commands import Command
 from ..text.cues import asking_share
-from ..types import Filter, Labels, Memory, frozen
-from . import recall
+from ..types import Filter, Hit, Labels, Memory, frozen
+from . import edit, recall
 from .privacy import is_incognito
 
-RECENT = 50  # memories that are looked at
+RECENT = 50  # memories of a chat that are looked at
+KNOWN = 1000  # memories that are counted
 SHOWN = 10
+NO_SESSION = ""  # calls without a session count as one
 CHOICES = 4
+MENTIONED = 200  # memories about a topic
+# The confidence from which a memory without a word of the topic is about it.
+ALIKE = 0.35
+ALIKE_IF_REPLACED = 0.3
+ALIKE_IF_SHOWN = 0.15
+# Stems of words that say what somebody thinks of a thing, not which thing.
+_ATTITUDES = tokens.word_set("""
+    like love hate enjoy prefer want need use have get go old
+    mag hass lieb aim déteste odi gust gost amo adoro mi piac
+    """)
 _LASTING = ("semantic", "procedural", "insight")
 _GROUPS = ("forget", "show", "memory", "incognito", "confirm")
-_OFFER = {
-    "forget": 'Say "yes" to forget {them}, the number of one, or "no" to keep {them}.',
-    "pin": 'Say the number of one, "yes" for all of them, or "no".',
-    "unpin": 'Say the number of one, "yes" for all of them, or "no".',
-}
+ONE = 'Reply "yes" to forget it, or "no" to keep it.'
+SEVERAL = 'Reply with a number, "all" or "no".'
 
 
 @frozen
@@ -47,6 +56,20 @@ class Reply:
     intent: str = ""  # more precise than `command`, such as forget_topic or memory_off
 
 
+@frozen
+class Mentions:
+    """The memories that a search for a topic found, by what they have of it."""
+
+    exact: Sequence[Memory]  # its names, or all its words
+    partly: Sequence[Memory]  # half of its words
+    others: Sequence[Hit]  # none of its words
+
+    def alike(self, least: float) -> list[Memory]:
+        """Return the few others of which recall is so sure that they are about it."""
+        sure = [hit.memory for hit in self.others if (hit.confidence or 0.0) >= least]
+        return sure[:CHOICES]
+
+
 class ChatList(Place):
     """A chat, and the list that it last showed."""
 
@@ -56,15 +79,13 @@ class ChatList(Place):
 
     async def load_shown(self) -> Shown:
         """Return the list that was last shown in this session."""
-        session = self.labels.session
-        if session is None:
-            return Shown()
+        session = self.labels.session or NO_SESSION
         return await person.load_shown(self.ctx.store, self.scope, session, self.ctx.clock())
 
     async def save_shown(self, ids: Sequence[str], *, asks: str = "", new: str = "") -> None:
         """Keep a list for the answer of the person."""
-        session = self.labels.session
-        if session is None or await self.is_incognito():
+        session = self.labels.session or NO_SESSION
+        if await self.is_incognito():
             return
         shown = Shown(ids=tuple(ids), asks=asks, new=new)
         async with self.ctx.store.transaction(self.scope) as tx:
@@ -83,10 +104,12 @@ class ChatList(Place):
         """Show memories and ask which of them is meant."""
         ids = ids_of(found)
         await self.save_shown(ids, asks=self.intent)
-        them = "it" if len(found) == 1 else "all of them"
-        offer = _OFFER.get(self.intent, _OFFER["forget"]).format(them=them)
-        question = "Do you mean this?" if len(found) == 1 else "Which one do you mean?"
-        return self.reply(f"{question}\n{number(found)}\n{offer}", ids)
+        if len(found) == 1:
+            return self.reply(f"Do you mean this?\n{number(found)}\n{ONE}", ids)
+        listed = number(found[:SHOWN])
+        if (more := len(found) - SHOWN) > 0:
+            listed += f'\n… and {more} more. "all" means all {len(found)}.'
+        return self.reply(f"Which one do you mean?\n{listed}\n{SEVERAL}", ids)
 
     async def end(self, say: str, ids: Sequence[str], *, done: bool = True) -> Reply:
         """Reply, and keep the list: the next command may refer to it."""
@@ -124,9 +147,14 @@ class ChatList(Place):
         return list(await recall.look_up(self, topic, SHOWN, where))
 
     async def find_about(self, topic: str, where: Filter | None = None) -> list[Memory]:
-        """Return the few memories that a topic may mean: those with its words, if there are any."""
-        found = await self.find(topic, where)
-        return (share_words(found, topic) or found)[:CHOICES]
+        """Return the memories that a topic may mean; none if nothing is about it."""
+        found = await self.find_mentions(topic, where)
+        return list(found.exact or found.partly) or found.alike(ALIKE)
+
+    async def find_mentions(self, topic: str, where: Filter | None = None) -> Mentions:
+        """Return the memories that mention a topic, also while memory is off."""
+        answer = await recall.search(self, topic, MENTIONED, where, min_confidence=0)
+        return select_mentions(answer.hits, topic)
 
     async def find_outdated(self, topic: str, found: Sequence[Memory]) -> list[Memory]:
         """Return what the best of the found memories replaced, the latest first."""
@@ -143,18 +171,21 @@ class ChatList(Place):
     async def list_known(self) -> list[Memory]:
         """Return what is known, newest first: facts and notes, and then what the person said.
 
-        Left out are questions, outdated statements, and turns whose facts are listed.
+        Left out are questions, statements with a newer value, and turns whose facts are listed.
         """
-        facts = await self.ctx.store.page(self.scope, Filter(kinds=_LASTING), limit=RECENT)
-        said = await self.ctx.store.page(self.scope, Filter(kinds=("episodic",)), limit=RECENT)
-        found = [memory for memory in (*facts, *said) if memory.valid_to is None]
+        facts = await self.ctx.store.page(self.scope, Filter(kinds=_LASTING), limit=KNOWN)
+        said = await self.ctx.store.page(self.scope, Filter(kinds=("episodic",)), limit=KNOWN)
+        conflicts = await edit.list_conflicts(self.ctx.store, self.scope, limit=KNOWN)
+        older = {each.old.id for each in conflicts if not each.old.pinned}
+        stored = [each for each in (*facts, *said) if each.id not in older]
+        found = [memory for memory in stored if memory.valid_to is None]
         sources = {id for memory in found for id in memory.evidence_ids}
         known = []
         for memory in found:
             is_stated = memory.kind != "episodic" or authority.is_persons(memory)
             if is_stated and memory.id not in sources and asking_share(memory.text) < 1:
                 known.append(memory)
-        return known[:SHOWN]
+        return known
 
 
 def choose(ids: Sequence[str], command: Command) -> tuple[str, ...]:
@@ -180,8 +211,31 @@ def number(memories: Sequence[Memory]) -> str:
         who = render.credit(memory)
         words = normalize.one_line(memory.text)
         short = words if len(words) <= 200 else f"{words[:199]}…"
-        lines.append(f"{place}. {short} ({who})" if who else f"{place}. {short}")
+        notes = "".join(f" ({note})" for note in (who, "pinned" if memory.pinned else "") if note)
+        lines.append(f"{place}. {short}{notes}")
     return "\n".join(lines)
+
+
+def select_mentions(hits: Sequence[Hit], topic: str) -> Mentions:
+    """Return those of the found memories that are about a topic."""
+    language = tokens.detect_language(tokens.words(topic))
+    wanted = set(tokens.analyze(topic, language))
+    telling = wanted - _ATTITUDES or wanted
+    capitalized = [word for word in topic.split() if word[0].isupper()]
+    names = telling.intersection(tokens.analyze(" ".join(capitalized), language))
+    exact: list[Memory] = []
+    partly: list[Memory] = []
+    others: list[Hit] = []
+    for hit in hits:
+        terms = set(tokens.analyze(hit.memory.text, language))
+        shared = terms & telling
+        if shared and (shared == telling or (names and names <= terms)):
+            exact.append(hit.memory)
+        elif shared and 2 * len(shared) >= len(telling):
+            partly.append(hit.memory)
+        elif not terms & wanted:
+            others.append(hit)
+    return Mentions(exact=exact, partly=partly, others=others)
 
 
 def share_words(memories: Sequence[Memory], text: str) -> list[Memory]:

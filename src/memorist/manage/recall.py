@@ -91,7 +91,21 @@ async def look_up(
     *,
     as_of: datetime | None = None,
 ) -> tuple[Memory, ...]:
-    """Return what matches, also while memory is off, because the person asked for it.
+    """Return what matches, also while memory is off, because the person asked for it."""
+    answer = await search(place, text, limit, where, as_of=as_of)
+    return answer.memories
+
+
+async def search(
+    place: Place,
+    text: str,
+    limit: int,
+    where: Where | None = None,
+    *,
+    as_of: datetime | None = None,
+    min_confidence: float | None = None,
+) -> Recall:
+    """Return an answer to the person, also while memory is off; its use is not recorded.
 
     The question of an incognito session is not embedded.
     """
@@ -103,12 +117,12 @@ async def look_up(
         where=where,
         as_of=as_of,
         include_compressed=True,
+        min_confidence=min_confidence,
     )
     ctx = place.ctx
     if await privacy.find_disabled_reason(place) == privacy.INCOGNITO:
         ctx = replace(ctx, embedder=None)
-    answer = await pipeline.recall(ctx, query, profile, ctx.clock())
-    return answer.memories
+    return await pipeline.recall(ctx, query, profile, ctx.clock())
 
 
 async def explain(

@@ -96,6 +96,19 @@ async def undo_changes(
     return Undone(operations=operations, memories=tuple(memories))
 
 
+async def find_last_undo(place: Place) -> str | None:
+    """Return the last undo of a session that was not itself undone."""
+    session = place.labels.session
+    undone: set[str] = set()
+    for entry in await place.ctx.store.history.entries(place.scope, limit=MOST_HISTORY):
+        operation = str(entry.meta.get("operation"))
+        is_here = session is not None and entry.meta.get("session") == session
+        if is_here and "undoes" in entry.meta and operation not in undone:
+            return operation
+        undone.update(entry.meta.get("undoes", ()))
+    return None
+
+
 async def find_last_change(place: Place, *, actor: str, with_words: bool) -> str | None:
     """Return the last operation of a session that changed a memory and was not undone.
 
@@ -108,7 +121,8 @@ async def find_last_change(place: Place, *, actor: str, with_words: bool) -> str
     candidates = []
     store = place.ctx.store
     for entry in await store.history.entries(place.scope, limit=MOST_HISTORY):
-        undone.update(entry.meta.get("undoes", ()))
+        if entry.meta.get("operation") not in undone:
+            undone.update(entry.meta.get("undoes", ()))
         is_here = entry.meta.get("session") == session and "undoes" not in entry.meta
         if is_here and entry.meta.get("operation") not in undone:
             candidates.append(entry)

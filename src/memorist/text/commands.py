@@ -11,21 +11,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import product
-from typing import Any
-from unicodedata import category
 
 from ..types import frozen
-from .tokens import load_patterns
+from .command_patterns import (
+    ASSUMING,
+    LOOSE,
+    compile_group,
+    compile_pattern,
+    fold,
+    has_cue,
+    is_filler,
+    load_pairs,
+    load_tables,
+    load_triggers,
+    strip_marks,
+    trim,
+)
 
-LOOSE = "en_loose"  # the group of freer wordings, which are tried last
 LONGEST = 300  # characters of a command; a text to be saved may be longer
 LONGEST_SAVED = 20_000
 MOST_SENTENCES = 5
 MOST_LOOSE = 25  # words
-MOST_FILLERS = 6
-MOST_REQUESTS = 3
 LEAST_STATED = 4  # words of a sentence that states something
 MOST_BESIDE = 20  # words of a sentence beside the command
 INTENTS = (
@@ -37,7 +44,8 @@ INTENTS = (
 ANSWERS = ("yes", "no", "pick", "pick_new", "pick_old", "pick_both")  # to a question of the memory
 # These could as well be about something else, so nothing else may be said with them.
 _ALONE = ("undo", "forget_listed", "confirm_new", "confirm_old", "confirm_both")
-_ASKING = ("show", "show_topic", "_knows", "_told", "_have")  # these may be questions
+# These may be questions, or be said with one.
+_ASKING = ("show", "show_topic", "_knows", "_told", "_have", "dont_save")
 _HALF_NAMES = ("_knows", "_oops", "_drop_it", "_told", "_have", "_unchanged")
 _HALVES = {
     ("_knows", "_drop_it"): "forget_topic",
@@ -51,8 +59,9 @@ _OLD = frozenset(
     "antigo antiga velho velha vecchio vecchia precedente".split()
 )
 _WORD = re.compile(r"\S+")
-_MARKS = ".,;:!?…()"
-_APOSTROPHE = re.compile(r"(?<=\w)['’´](?=\w)")
+_AND_THAT = re.compile(
+    r"(,| and| but) that (?=(?:[Ii]|[Ii]['’][a-z]{1,2}|my|we|our|the|he|she|his|her|they)\b|[A-Z]\w)"
+)
 _SENTENCE = re.compile(
     r"[^.!?…;\n。！？؟]+(?:[.!?…;。！？؟]+(?=\S)[^.!?…;\n。！？؟]+)*[.!?…;。！？؟]*"
 )
@@ -69,7 +78,8 @@ class Command:
     intent: str  # one of INTENTS, `approve` or `deny`; one of ANSWERS if answers were asked for
     topic: str = ""  # what it is about, in the words of the person
     content: str = ""  # what to save, or how it really is
-    which: str = ""  # that · this · next · all · listed: the places; empty if it names itself
+    # that · this · next · all · undone · listed: the places · name: of anything; else empty
+    which: str = ""
     places: tuple[int, ...] = ()  # in the list that was shown, from 0; -1 is the last
     field: str = ""  # of the profile, for `approve` and `deny`
     for_good: bool = False  # asked to erase it, not only to hide it
@@ -99,52 +109,6 @@ class _Folded:
         return self.text[words[0].start() : words[-1].end() - cut].strip()
 
 
-@cache
-def _tables() -> dict[str, Any]:
-    """Read the expressions when they are needed: a program may never see a command."""
-    return load_patterns(__file__)
-
-
-@cache
-def _compile(expression: str) -> re.Pattern[str]:
-    return re.compile(expression)
-
-
-def _has(name: str, text: str) -> bool:
-    """Return whether a text has what surrounds a command, or speaks against one."""
-    return _compile(_tables()["cues"][name]).search(text) is not None
-
-
-@cache
-def _triggers() -> dict[str, re.Pattern[str]]:
-    """Return what a text must contain to be a command, by group of expressions."""
-    groups = [*_tables()["languages"]["all"].split(), LOOSE]
-    return {name: re.compile(_tables()[name]["trigger"]) for name in groups}
-
-
-@cache
-def _compile_together(group: str) -> re.Pattern[str]:
-    """Compile the expressions of a group as one, which only tells whether one of them matches."""
-    named = [each for name, each in _tables()[group].items() if name != "trigger"]
-    plain = [re.sub(r"\?P<\w+>", "?:", pattern) for patterns in named for pattern in patterns]
-    return re.compile("|".join(plain))
-
-
-@cache
-def _around(language: str) -> tuple[re.Pattern[str], re.Pattern[str], tuple[str, ...]]:
-    """Return what may surround a command: fillers and requests before it, and words after it."""
-    table = _tables()["around"][language]
-    space = "" if language == "other" else " "  # some languages are written without spaces
-    after = tuple(f"{space}{words}" for words in table["after"].split("|"))
-    return re.compile(table["filler"]), re.compile(table["request"]), after
-
-
-@cache
-def _pairs(table: str) -> dict[str, str]:
-    """Return misspelled words and what they mean, or words for places in a list, from 0."""
-    return dict(pair.split(":") for pair in " ".join(_tables()[table]["words"]).split())
-
-
 def parse(text: str, *, answers: bool = False) -> Command | None:
     """Return the command that a message is; None if it is not one.
 
@@ -162,32 +126,51 @@ def parse(text: str, *, answers: bool = False) -> Command | None:
     """
     if len(text) > LONGEST_SAVED:
         return None
-    if len(text) > LONGEST:  # it has to begin with a request to save it
+    begins: Command | None = None
+    if len(text) > LONGEST:  # it has to begin with a request to save it, or not to
         begins = parse(text[:LONGEST])
-        if begins is None or begins.intent != "save":
-            return None
-    folded = _fold(text)
+        if begins is not None and begins.intent == "dont_save":
+            return begins
+    folded = fold(text)
     groups = []
-    for name, trigger in _triggers().items():
-        if name != LOOSE and (answers or trigger.search(folded)):
+    for name, trigger in load_triggers().items():
+        if name not in (LOOSE, ASSUMING) and (answers or trigger.search(folded)):
             groups.append(name)
     line = _Folded(text=text, folded=folded, groups=tuple(groups))
-    if _has("asked", folded[-LONGEST:]):
+    if has_cue("asked", folded[-LONGEST:]):
         return None
     whole = (0, len(folded))
     if len(text) > LONGEST:
-        return _match(line, whole, names=("save",))
+        is_saved = begins is not None and begins.intent == "save"
+        return _match(line, whole, names=("save",)) if is_saved else _match_unsaved(line)
     if answers and (answer := _match(line, whole, answers=True)):
         return answer
     found = _match(line, whole)
     if found and not _SENTENCE_END.search(found.topic):
         return found
     parts = _match_parts(line, _SENTENCE) or (not found and _match_parts(line, _CLAUSE))
-    if parts or found:
-        return parts or found
-    if len(folded.split()) > MOST_LOOSE or _has("elsewhere", folded) or _has("reported", folded):
+    if parts := parts or found or _match_unsaved(line):
+        return parts
+    if (
+        len(folded.split()) > MOST_LOOSE
+        or has_cue("elsewhere", folded)
+        or has_cue("reported", folded)
+    ):
         return None
     return _match(line, whole, groups=(LOOSE,))
+
+
+def parse_assuming(text: str) -> Command | None:
+    """Return what a message asks for if it speaks of something that is stored, or is off.
+
+    >>> parse("What do you know about Callum?"), parse_assuming("What do you know about Callum?").topic
+    (None, 'Callum')
+    """
+    if len(text) > LONGEST:
+        return None
+    folded = fold(text)
+    line = _Folded(text=text, folded=folded, groups=())
+    return _match(line, (0, len(folded)), groups=(ASSUMING,))
 
 
 def names_old(topic: str) -> bool:
@@ -196,7 +179,7 @@ def names_old(topic: str) -> bool:
     >>> names_old("my old address"), names_old("mein alter Chef"), names_old("my address")
     (True, True, False)
     """
-    return not _OLD.isdisjoint(_fold(topic).split())
+    return not _OLD.isdisjoint(fold(topic).split())
 
 
 def _match_parts(line: _Folded, part: re.Pattern[str]) -> Command | None:
@@ -221,20 +204,38 @@ def _match_parts(line: _Folded, part: re.Pattern[str]) -> Command | None:
             break
     if chosen is None or any(len(each.split()) > MOST_BESIDE for each in others):
         return None
-    if any(_has("reported", each) or _has("then", each) for each in others):
+    if any(has_cue("reported", each) or has_cue("then", each) for each in others):
         return None
-    if part is _CLAUSE and any("?" in each or _has("goes_on", each) for each in others):
+    if part is _CLAUSE and any("?" in each or has_cue("goes_on", each) for each in others):
         return None
-    if _could_be_about_anything(chosen) and not all(map(_is_filler, others)):
+    if _could_be_about_anything(chosen) and not all(map(is_filler, others)):
         return None
     stated = [each for each in others if len(each.split()) >= LEAST_STATED and "?" not in each]
-    says_more = part is _SENTENCE and chosen.intent != "dont_save" and bool(stated)
-    return replace(chosen, says_more=says_more)
+    if chosen.intent == "dont_save":
+        return _mean_this(chosen) if stated else chosen
+    return replace(chosen, says_more=part is _SENTENCE and bool(stated))
+
+
+def _match_unsaved(line: _Folded) -> Command | None:
+    """Return the request not to store a message that it begins or ends with, whatever it tells."""
+    spans = [found.span() for found in _SENTENCE.finditer(line.folded) if found[0].strip()]
+    if len(spans) < 2:
+        return None
+    for start, end in (spans[0], spans[-1]):
+        start += len(line.folded[start:end]) - len(line.folded[start:end].lstrip())
+        if end - start <= LONGEST and (found := _match(line, (start, end), names=("dont_save",))):
+            return _mean_this(found)
+    return None
+
+
+def _mean_this(command: Command) -> Command:
+    """Return a request not to store "that", which is told in the same message."""
+    return replace(command, which="this") if command.which == "that" else command
 
 
 def _could_be_about_anything(command: Command) -> bool:
     """Return whether a command may as well be meant for something else: "Undo that."."""
-    is_bare = command.which == "that" and command.intent != "dont_save"
+    is_bare = command.which in ("that", "name") and command.intent != "dont_save"
     return is_bare or command.intent in _ALONE or command.intent.startswith("show")
 
 
@@ -250,19 +251,19 @@ def _match(
     """Return the command that a part of a message is."""
     trimmed: dict[str, list[tuple[int, int]]] = {}  # by language
     for group in groups or line.groups:
-        is_triggered = answers or _triggers()[group].search(line.folded, *span) is not None
+        is_triggered = answers or load_triggers()[group].search(line.folded, *span) is not None
         if not is_triggered and not halves:
             continue
-        quick = _compile_together(group)
+        quick = compile_group(group)
         language = group.split("_")[0]
         if language not in trimmed:
-            trimmed[language] = list(_trim(line.folded, span, language))
+            trimmed[language] = list(trim(line.folded, span, language))
         spans = trimmed[language]
         if not any(quick.fullmatch(line.folded, *each) for each in spans):
             continue
         asks = bool(spans) and "?" in line.folded[spans[0][1] : span[1]]
         is_polite = spans[-1][0] > spans[0][0] or line.folded.endswith(_POLITE, 0, span[1])
-        for name, expressions in _tables()[group].items():
+        for name, expressions in load_tables()[group].items():
             if name == "trigger":
                 continue
             is_half = name in _HALF_NAMES
@@ -274,33 +275,9 @@ def _match(
             if asks and not is_polite and name not in _ASKING:
                 continue
             for expression, (start, end) in product(expressions, spans):
-                if found := _compile(expression).fullmatch(line.folded, start, end):
+                if found := compile_pattern(expression).fullmatch(line.folded, start, end):
                     return _read(line, name, found, span[1])
     return None
-
-
-def _trim(folded: str, span: tuple[int, int], language: str) -> Iterator[tuple[int, int]]:
-    """Yield a part of a message with more and more of what surrounds a command left out."""
-    filler, request, after = _around(language)
-    start, end = span
-    end = start + len(_strip(folded[start:end], leading=False))
-    starts = [start]
-    for pattern, most in ((filler, MOST_FILLERS), (request, MOST_REQUESTS)):
-        for _ in range(most):
-            if not (found := pattern.match(folded, starts[-1], end)):
-                break
-            starts.append(found.end())
-    ends = [end]
-    for _ in range(MOST_FILLERS):
-        if not folded.endswith(after, start, end):
-            break
-        end -= max(len(each) for each in after if folded.endswith(each, start, end))
-        end = start + len(_strip(folded[start:end], leading=False))
-        ends.append(end)
-    for start in starts:
-        for end in ends:
-            if start < end:
-                yield start, end
 
 
 def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command | None:
@@ -312,31 +289,40 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
             if group == "content" and last == found.end():
                 last = end  # with the punctuation that belongs to it
             parts[group] = line.original(start, last)
-    topic = _strip(parts.get("topic", ""))
+    topic = strip_marks(parts.get("topic", "") or parts.get("name", ""))
+    if "name" in parts and not all(word[0].isupper() for word in topic.split()):
+        return None
     folded = topic.lower()
     content = parts.get("content", "").strip(" \t\n-–—:")
+    if content and line.folded[: found.start("content")].endswith(" that "):
+        content = _AND_THAT.sub(r"\1 ", content)  # "remember that … and that …"
     is_quoted = name == "correct" and content.startswith(_QUOTES)
-    if is_quoted or _has("asked", folded):
+    if is_quoted or has_cue("asked", folded):
         return None
     intent = "save" if name == "_remember" else name
-    if folded in _tables()["places"]["me"].split():
+    if folded in load_tables()["places"]["me"].split():
         topic = ""
         intent = {"forget_topic": "forget_all", "show_topic": "show"}.get(intent, intent)
+    means_all = load_tables()["places"]["all"].split()
     if intent.lstrip("_") in ANSWERS:
         intent = intent.lstrip("_")
+        if intent == "yes" and found[0].split()[-1] in means_all:  # "ja, alle"
+            intent = "pick"
     said = parts.get("which", "").lower()
     which = "that" if said and not topic else ""
     if intent == "dont_save" and said.startswith("this"):
         which = "this"
-    places = tuple(_places(said))
+    if intent == "undo" and said:
+        which = "undone"
+    if "name" in parts:
+        which = "name"
+    is_all = said.split(" ")[0] in means_all
+    places = () if is_all else tuple(_places(said))  # "all 7" is not the seventh
     if places:
         which = "listed"
-    elif (
-        intent in ("forget_listed", "pick")
-        or said.split(" ")[0] in _tables()["places"]["all"].split()
-    ):
+    elif is_all or intent in ("forget_listed", "pick"):
         which = "all"
-    elif _has("next", found[0]) and intent == "dont_save":
+    elif has_cue("next", found[0]) and intent == "dont_save":
         which = "next"
     return Command(
         intent=intent,
@@ -345,14 +331,14 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
         which=which,
         places=places,
         field=parts.get("field", ""),
-        for_good=intent.startswith("forget") and _has("for_good", line.folded),
-        names_memory=_has("memory", line.folded),
+        for_good=intent.startswith("forget") and has_cue("for_good", line.folded),
+        names_memory=has_cue("memory", line.folded),
     )
 
 
 def _places(words: str) -> Iterator[int]:
     """Yield the places that words name, from 0: "the first two", "1 and 3"."""
-    known = _pairs("places")
+    known = load_pairs("places")
     numbers = [int(known[word]) for word in re.findall(r"\w+", words) if word in known]
     if re.search(r"\b(?:first|last|top) (?:two|three)\b", words) and len(numbers) == 2:
         count = numbers[1] + 1
@@ -361,40 +347,3 @@ def _places(words: str) -> Iterator[int]:
         yield from dict.fromkeys(numbers[:-1])
     else:
         yield from dict.fromkeys(numbers)
-
-
-def _strip(text: str, *, leading: bool = True) -> str:
-    """Return a text without punctuation, symbols and spaces at its end, and at its beginning."""
-    start = 0
-    end = len(text)
-    while end and category(text[end - 1])[0] in "PSZC":
-        end -= 1
-    while leading and start < end and category(text[start])[0] in "PSZC":
-        start += 1
-    return text[start:end]
-
-
-def _is_filler(sentence: str) -> bool:
-    """Return whether a sentence says nothing: "Oh wait!", "Thanks."."""
-    for language in _tables()["around"]:
-        spans = _trim(f"{sentence} ", (0, len(sentence) + 1), language)
-        if min((end - start for start, end in spans), default=0) <= 1:
-            return True
-    return False
-
-
-def _fold(text: str) -> str:
-    """Return a message in lower case, without apostrophes, with typos of important words corrected.
-
-    It has the same words in the same order, with one space or line break between them.
-    """
-    typos = _pairs("typos")
-    lines: list[str] = []
-    for line in _APOSTROPHE.sub("", text.lower()).splitlines():
-        words = line.split()
-        for i, word in enumerate(words):
-            core = word.strip(_MARKS)
-            if core in typos:
-                words[i] = word.replace(core, typos[core], 1)
-        lines.append(" ".join(words))
-    return "\n".join(lines)

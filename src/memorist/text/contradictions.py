@@ -12,12 +12,14 @@ value is wrong.
 """
 
 import re
+from difflib import SequenceMatcher
 from itertools import product, starmap
+from unicodedata import normalize
 
 from .compare import have_same_persons, verdict
 from .cues import asks_for_another_part, read, says_more
 from .statements import Clause, Statement, parse
-from .tokens import analyze_spoken, word_set, words
+from .tokens import analyze, analyze_spoken, word_set, words
 from .values import read_values
 
 _EVENTS = word_set("""
@@ -65,6 +67,15 @@ _CONTRASTS = (
 # One can have and like several things, so another one corrects nothing.
 _SEVERAL = word_set("have has like likes love loves hate own owns play eat drink speak want")
 _CHANGED = ("ended", "moved", "corrected")  # cues that a statement is no longer so
+ALIKE = 0.7  # of the letters of two spellings of a word
+_SPELLING = re.compile(
+    r"(?P<subject>.{0,60}?)(?:(?<=t)['’]?s| is| are)(?: actually)?(?P<how> spelled| spelt| written)?"
+    r"(?: as| like)? (?P<right>[^\W\d_]{2,40})(?: with [^,.;!]{1,30})?"
+    r"(?:,? (?:and )?not (?P<wrong>[^\W\d_]{2,40}))?",
+    re.IGNORECASE,
+)
+_SPELLED = word_set("spelled spelt written pronounced")
+_LETTERS = re.compile(r"[^\W\d_]{2,40}")
 _POINTING = re.compile(r"^(?:it['’]?s|it is|to|as) ", re.IGNORECASE)
 # What a sentence has that can be understood alone: a person it is about, or a verb between nouns.
 _WHOLE = re.compile(
@@ -311,6 +322,45 @@ def read_correction(content: str, topic: str = "") -> tuple[str, str]:
     return (content if _WHOLE.search(content) else ""), wrong
 
 
+def respell(text: str, correction: str) -> str:
+    """Return a text with the spelling that a correction gives; empty if it gives none for it.
+
+    >>> respell("My name is Anna Muller.", "my name is spelled Müller")
+    'My name is Anna Müller.'
+    >>> respell("My name is Anna Muller.", "it's Müller with an umlaut, not Muller")
+    'My name is Anna Müller.'
+    >>> respell("My class is on Monday.", "it's Tuesday, not Monday")
+    ''
+    """
+    found = _SPELLING.fullmatch(correction.strip(" .!"))
+    if not found or not (found["how"] or found["wrong"]):
+        return ""
+    right = found["right"]
+    wrong = found["wrong"] or ""
+    if wrong and not found["how"] and not _is_spelled_alike(wrong, right):
+        return ""  # another value, not another spelling
+    subject = analyze(found["subject"])
+    if subject and set(subject).isdisjoint(analyze(text)):
+        return ""
+    old = {
+        word
+        for word in _LETTERS.findall(text)
+        if (word.lower() == wrong.lower() if wrong else _is_spelled_alike(word, right))
+    }
+    if len(old) != 1 or right in old:
+        return ""
+    return re.sub(rf"(?<!\w){re.escape(old.pop())}(?!\w)", lambda _: right, text)
+
+
+def _is_spelled_alike(one: str, other: str) -> bool:
+    """Return whether two words differ by accents or a few letters only."""
+    plain = normalize("NFKD", one.lower())  # an accent is a character of its own
+    other_plain = normalize("NFKD", other.lower())
+    if plain[0] != other_plain[0]:
+        return False
+    return SequenceMatcher(None, plain, other_plain).ratio() >= ALIKE
+
+
 def corrects(text: str, statement: str, wrong: str) -> bool:
     """Return whether a statement corrects a text: it has the wrong value, or both begin alike.
 
@@ -325,6 +375,8 @@ def corrects(text: str, statement: str, wrong: str) -> bool:
     if wrong and set(words(wrong)) <= set(old):
         return True
     new = words(statement)
+    if not _SPELLED.isdisjoint(new) and len(old) >= len(new):
+        return False  # the spelling of one word says nothing about the others
     alike = 0
     for one, other in zip(old, new, strict=False):
         if one != other:
