@@ -35,6 +35,8 @@ SHIPPED = ("personas", "languages", "ikat")
 FOREIGN = 12  # questions of the next conversation that each conversation is asked
 ALIKE = ("languages", "ikat", "preferences", "profiles")  # whose people are asked the same things
 VARIED = ("friends", "weeks", "projects", "personas", "events")
+FEW_MESSAGES = (1, 2, 4, 7)
+FORGOTTEN = 0.3  # share of the other questions that are asked
 HITS = 10
 RARE = 0.5
 Array = NDArray[np.float64]
@@ -74,9 +76,30 @@ def join(conversations: list[Conversation]) -> list[Conversation]:
     return halves
 
 
+def thin_out(conversations: list[Conversation]) -> list[Conversation]:
+    """Return people of whom only one to seven messages are stored, and what else they were asked."""
+    choose = random.Random(3)
+    few = []
+    for each in conversations:
+        wanted = {id for question in each.questions for id in question.evidence}
+        telling = [message for message in each.messages if message["id"] in wanted]
+        for size in FEW_MESSAGES:
+            messages = choose.sample(telling, min(size, len(telling)))
+            known = {message["id"] for message in messages}
+            questions = []
+            for question in each.questions:
+                evidence = tuple(id for id in question.evidence if id in known)
+                if evidence or choose.random() < FORGOTTEN:
+                    questions.append(replace(question, evidence=evidence))
+            name = f"{each.name}-{size}"
+            few.append(Conversation(name=name, messages=messages, questions=questions))
+    return few
+
+
 VARIANTS: dict[str, Callable[[list[Conversation]], list[Conversation]]] = {
     "": list,
     "joined": join,
+    "few": thin_out,
 }
 
 

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.text import Text
 
 import memorist
-from memorist.interfaces.cli.memories import DEMO
+from memorist.interfaces.cli.evals import DEMO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
-from ..text import tokens
+from ..text import clock, tokens
 from ..text.tokens import STOP_WORDS, detect_language
 from .durable import Type
 
@@ -23,6 +24,14 @@ _DATE = (
     r"(?:-feira)?,? \(?(?:de[mn] |le |il |el |(?:o )?dia )?(?P<day>\d{1,2})(?:(?:\.|er|º)?"
     r" (?:de )?(?P<month>MONTHS)\b|\.?(?=\)|$|,)|[./]\d)"
 )
+_PERIODS = {1: "day", 7: "week", 31: "month"}  # forms of a date, by the largest number of days
+_MARKS = tuple("\"'“”„«»-#@/")  # around a word that is a name
+_HABIT = re.compile(  # what happens again and again, on whichever day
+    r"(?i)\b(?:immer|jede[nmrs]?|meistens?|normalerweise|wochentlich|oft|toujours|chaque|tou(?:te)?s les"
+    r"|souvent|d'habitude|siempre|cada|tod[ao]s? (?:l[ao]s|[ao]s)|normalmente|suele|sempre|tod[ao]"
+    r"|ogni|di solito|tutt[ie] (?:i|le)|spesso|nunca|mai|nie|jamais)\b"
+)
+_YEAR = re.compile(r"(?:,| de| del)? (?:19|20)\d\d")
 _ACCENTED = "àáâãäåçèéêëìíîïñòóôõöùúûüýÀÁÂÃÄÅÇÈÉÊËÌÍÎÏÑÒÓÔÕÖÙÚÛÜÝ’"
 _PLAIN = "aaaaaaceeeeiiiinooooouuuuyAAAAAACEEEEIIIINOOOOOUUUUY'"
 _WITHOUT_ACCENTS = str.maketrans(_ACCENTED, _PLAIN)
@@ -158,3 +167,54 @@ def _read_verbs(table: Mapping[str, Sequence[str]]) -> dict[str, str]:
     for first, third in _pairs(table["="]):
         verbs[strip_accents(first)] = third
     return verbs
+
+
+def find_times(plain: str, language: Language) -> Iterator[re.Match[str]]:
+    """Yield the relative times in a text without accents.
+
+    A capital inside of a sentence is of a title, and a weekday may have a date or be a habit.
+
+    >>> times = "Anna liest Heute und fliegt am Freitag, dem 9. Mai, und morgen"
+    >>> [match[0] for match in find_times(times, load("german"))]
+    ['morgen']
+    """
+    found = [*language.patterns["when"].finditer(plain)]
+    said = [match[0].lower() for match in found]
+    is_habit = _HABIT.search(plain) is not None
+    for match in found:
+        start, end = match.span()
+        is_name = (start > 0 and match[0][0].isupper()) or plain[start - 1 : start] in _MARKS
+        is_name |= end + 1 < len(plain) and plain[end] in _MARKS
+        is_weekday = match.lastgroup in clock.WEEKDAYS
+        is_fixed = is_habit or language.patterns["date"].match(plain, end) is not None
+        if not (is_name or said.count(match[0].lower()) > 1 or (is_weekday and is_fixed)):
+            yield match
+
+
+def add_years(text: str, language: Language, at: datetime) -> str:
+    """Add the year to the dates of which the day of the week is known."""
+    plain = strip_accents(text)
+    months = strip_accents(language.dates["months"]).lower().split()
+    of = " de" if language.name in ("spanish", "portuguese") else ""
+    for match in reversed([*language.patterns["when"].finditer(plain)]):
+        date = language.patterns["date"].match(plain, match.end())
+        if match.lastgroup not in clock.WEEKDAYS or date is None or not date["month"]:
+            continue
+        weekday = clock.WEEKDAYS.index(match.lastgroup)
+        month = months.index(date["month"].lower()) + 1
+        year = clock.find_year(weekday, int(date["day"]), month, at)
+        if year and not _YEAR.match(plain, date.end()):
+            text = f"{text[: date.end()]}{of} {year}{text[date.end() :]}"
+    return text
+
+
+def write_date(words: str, language: Language, at: datetime) -> str:
+    """Return the date of a relative time; empty if it has none."""
+    found = clock.intervals(words, at)
+    if len(found) != 1:
+        return ""
+    start = found[0].start
+    days = (found[0].end - start) // timedelta(days=1)
+    form = next((name for most, name in _PERIODS.items() if days <= most), "year")
+    month = language.dates["months"].split()[start.month - 1]
+    return start.strftime(language.dates[form]).replace("<month>", month)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from ..ingest import guard
@@ -21,7 +21,17 @@ from ..text.tokens import STOP_WORDS
 from ..types import frozen
 from . import rules
 from .durable import Type
-from .grammars import LANGUAGES, Language, SpokenRule, choose_language, load, strip_accents
+from .grammars import (
+    LANGUAGES,
+    Language,
+    SpokenRule,
+    add_years,
+    choose_language,
+    find_times,
+    load,
+    strip_accents,
+    write_date,
+)
 from .rules import LONGEST_READ, THE_SPEAKER, THE_USER, Fact
 
 LONGEST_CLAUSE = guard.LONGEST["evidence"]
@@ -39,16 +49,8 @@ _QUOTED = re.compile(r"[\"“”„«]([^\"“”„«»\n]{1,400})[\"“”»]"
 _POSSESSIVE = re.compile(
     r"\b(?:mein|unser)(?P<ending>e[nmrs]?|)\b(?=(?P<noun> [A-ZÄÖÜ])|(?P<same> [a-zäöüß]+e [A-ZÄÖÜ])|)"
 )
-_PERIODS = {1: "day", 7: "week", 31: "month"}  # forms of a date, by the largest number of days
-_MARKS = tuple("\"'“”„«»-#@/")  # around a word that is a name
 _UNITS = ("days", "weeks", "months", "years")
 _FEMININE = {"el": "la", "los": "las", "le": "la"}
-_HABIT = re.compile(  # what happens again and again, on whichever day
-    r"(?i)\b(?:immer|jede[nmrs]?|meistens?|normalerweise|wochentlich|oft|toujours|chaque|tou(?:te)?s les"
-    r"|souvent|d'habitude|siempre|cada|tod[ao]s? (?:l[ao]s|[ao]s)|normalmente|suele|sempre|tod[ao]"
-    r"|ogni|di solito|tutt[ie] (?:i|le)|spesso|nunca|mai|nie|jamais)\b"
-)
-_YEAR = re.compile(r"(?:,| de| del)? (?:19|20)\d\d")
 _WHICH = {"event": "last", "commitment": "next"}  # Monday, by the type of the statement
 
 
@@ -363,52 +365,13 @@ def _resolve(text: str, speech: Speech, kind: Type) -> str:
     """Replace relative times such as "ayer" by dates; some depend on the kind of statement."""
     language, _, at = speech
     plain = strip_accents(text)
-    found = [*_find_times(plain, language)]
+    found = [*find_times(plain, language)]
     if kind == "event":
         found += language.patterns["ago"].finditer(plain)
     for match in sorted(found, key=re.Match.start, reverse=True):
-        if date := _write_date(_translate(match, language, kind), language, at):
+        if date := write_date(_translate(match, language, kind), language, at):
             text = text[: match.start()] + date + text[match.end() :]
-    return _add_years(text, language, at)
-
-
-def _find_times(plain: str, language: Language) -> Iterator[re.Match[str]]:
-    """Yield the relative times in a text without accents.
-
-    A capital inside of a sentence is of a title, and a weekday may have a date or be a habit.
-
-    >>> times = "Anna liest Heute und fliegt am Freitag, dem 9. Mai, und morgen"
-    >>> [match[0] for match in _find_times(times, load("german"))]
-    ['morgen']
-    """
-    found = [*language.patterns["when"].finditer(plain)]
-    said = [match[0].lower() for match in found]
-    is_habit = _HABIT.search(plain) is not None
-    for match in found:
-        start, end = match.span()
-        is_name = (start > 0 and match[0][0].isupper()) or plain[start - 1 : start] in _MARKS
-        is_name |= end + 1 < len(plain) and plain[end] in _MARKS
-        is_weekday = match.lastgroup in clock.WEEKDAYS
-        is_fixed = is_habit or language.patterns["date"].match(plain, end) is not None
-        if not (is_name or said.count(match[0].lower()) > 1 or (is_weekday and is_fixed)):
-            yield match
-
-
-def _add_years(text: str, language: Language, at: datetime) -> str:
-    """Add the year to the dates of which the day of the week is known."""
-    plain = strip_accents(text)
-    months = strip_accents(language.dates["months"]).lower().split()
-    of = " de" if language.name in ("spanish", "portuguese") else ""
-    for match in reversed([*language.patterns["when"].finditer(plain)]):
-        date = language.patterns["date"].match(plain, match.end())
-        if match.lastgroup not in clock.WEEKDAYS or date is None or not date["month"]:
-            continue
-        weekday = clock.WEEKDAYS.index(match.lastgroup)
-        month = months.index(date["month"].lower()) + 1
-        year = clock.find_year(weekday, int(date["day"]), month, at)
-        if year and not _YEAR.match(plain, date.end()):
-            text = f"{text[: date.end()]}{of} {year}{text[date.end() :]}"
-    return text
+    return add_years(text, language, at)
 
 
 def _translate(match: re.Match[str], language: Language, kind: Type) -> str:
@@ -427,21 +390,9 @@ def _translate(match: re.Match[str], language: Language, kind: Type) -> str:
     return "" if means_nowadays else words
 
 
-def _write_date(words: str, language: Language, at: datetime) -> str:
-    """Return the date of a relative time; empty if it has none."""
-    found = clock.intervals(words, at)
-    if len(found) != 1:
-        return ""
-    start = found[0].start
-    days = (found[0].end - start) // timedelta(days=1)
-    form = next((name for most, name in _PERIODS.items() if days <= most), "year")
-    month = language.dates["months"].split()[start.month - 1]
-    return start.strftime(language.dates[form]).replace("<month>", month)
-
-
 def _is_clear(text: str, language: Language) -> bool:
     """Return whether a text can be understood without the conversation."""
     plain = strip_accents(text)
     patterns = language.patterns
-    is_vague = patterns["vague"].search(plain) or any(_find_times(plain, language))
+    is_vague = patterns["vague"].search(plain) or any(find_times(plain, language))
     return not is_vague and not patterns["hanging"].search(plain)

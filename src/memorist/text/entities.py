@@ -7,9 +7,11 @@ or a given name, not how often it occurs.
 """
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 from .clock import MONTHS, WEEKDAYS
@@ -19,6 +21,7 @@ from .tokens import ENGLISH, word_set
 MOST_TOPICS = 12
 MOST_ENTITIES = 8
 TECHNICAL_FROM = 0.25  # mean rarity of the words
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 class Entity(NamedTuple):
@@ -122,25 +125,7 @@ TECHNICAL = word_set("""
     websocket workload xml yaml
     """)
 TECHNICAL_WORDS = word_set("api async postgresql docker kubernetes vector embedding token schema")
-GIVEN_NAMES = word_set("""
-    aaron abdul adam adrian ahmed aisha alan alejandro alex alexander alice alina amanda amelia amir
-    amy ana andrea andreas andrew angela anita anna anne anthony anton antonio arjun arthur barbara
-    beatrice ben benjamin bob brian bruno camila carla carlos carmen caroline catherine charles
-    charlotte chloe chris christian christina claire clara claudia daniel david deborah dennis diana
-    diego dmitri dorothy dylan edward elena elias elizabeth ella emil emily emma eric erik eva
-    fatima felix fernando fiona francesca francesco frank gabriel george giulia gustavo hannah hans
-    harry hassan helen helena henry hiroshi hugo ian ibrahim igor ines ingrid irene isaac isabella
-    ivan jack jacob james jan jane jason jean jennifer jessica jing joan joanna joe johan john jonas
-    jonathan jorge jose joseph joshua juan julia julian karen karl kate katherine kenji kevin khalid
-    klaus laura lauren leila lena leo leon liam lily linda lisa louis louise lucas lucia luis luke
-    maja marco margaret maria marie mario mark marta martin mary mateo matthew max mei melanie mia
-    michael michelle miguel mike mila mohammed monica nadia natalia natalie nathan nicholas nicolas
-    nina noah nora oleg oliver olivia omar oscar pablo patricia patrick paul pedro peter philip
-    pierre priya rachel rahul rebecca richard robert roberto rosa ryan samantha samuel sandra sara
-    sarah sebastian sergei simon sofia sophia sophie stefan stephanie stephen steve susan sven tanya
-    thomas tim tom tony valentina vera victor victoria vincent vladimir walter wei william yuki
-    yusuf zoe
-    """)
+GIVEN_NAMES = word_set(_TABLES["given_names"])
 
 _LONGEST_WORD = 64  # longer ones are noise, and would make the patterns slow
 _CODE_SHAPE = re.compile(
@@ -171,28 +156,8 @@ _NO_ACRONYM = word_set(
 _SPEAKERS = word_set("i i'm i've i'll i'd im user assistant system")
 _UNNAMED = ENGLISH.union(MONTHS, WEEKDAYS)  # not names, even with a capital
 # Words that are never a topic: parts of dates, words of chats, and forms of verbs.
-_EMPTY = (
-    _UNNAMED
-    | _SPEAKERS
-    | word_set("""
-    jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri sat sun
-    afaik aka approx atm bc bcs bday brb btw cos coz cuz dm dunno eg esp etc excl fwiw fyi gonna
-    gotta hehe hmm hmmm idc idk ie imho imo incl irl jk kinda lemme lmao lmk max min misc mins hrs
-    nah ngl nvm omg omw pic pics plz ppl prob probs rly rn sorta tbd tbh thats tho thru tmr tmrw
-    tomo ty ugh uhh umm ur via vs wanna whatev wtf yay yea yup arent cant couldnt didnt doesnt dont
-    hadnt hasnt havent isnt ive shouldnt theyre wasnt werent wont wouldnt youre currently per recently
-    ate became been began bent blew bought broke broken brought built burnt came caught chose chosen
-    dealt done dreamt drank drew driven drove dug eaten fallen fed felt fled flew forgot forgotten
-    fought froze gave given goes going gone got grew heard held hid hung kept knew known laid learnt
-    led left lent lost made meant met paid put ran rang rode said sang sank sat seen sent shook
-    shown slept slid sold spent spoke stole stood struck stuck swam swept swore taken taught thought
-    threw told took tore tried understood went woke won wore written wrote
-    """)
-)
-_VERBS = word_set("""
-    achieve apply avoid confirm consider create ensure handle improve include involve maintain
-    manage mention provide recommend reduce stick suggest tend verify
-    """)
+_EMPTY = _UNNAMED | _SPEAKERS | word_set(_TABLES["empty"])
+_VERBS = word_set(_TABLES["verbs"])
 
 
 @lru_cache(maxsize=1 << 14)

@@ -1,19 +1,27 @@
-"""The command that measures quality: `eval`, with tasks or with questions of one's own."""
+"""Commands that try memory out: `demo`, and `eval`, with tasks or with questions of one's own."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich import box
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+import memorist
+
 from ...errors import InvalidInput
+from ...types import Recall
 from .. import FAILED, load, plain
+from . import output
 from .app import command
 from .output import Progress
 
@@ -21,10 +29,69 @@ if TYPE_CHECKING:
     from ...evals import Report, SweepReport
     from ...evals.questions import Figures
 
+DEMO = Path(__file__).with_name("demo_conversation.json")
+HITS = 2  # shown for each question of the demo
 CAVEAT = (
     "Without a language model the recalled block itself is judged: "
     "an old value quoted next to the new one fails."
 )
+
+
+@command("demo")
+def demo(progress: Progress) -> object:
+    """Store a sample conversation and answer questions about it. Leaves nothing behind."""
+    script = json.loads(DEMO.read_text("utf-8"))
+    sessions = script["sessions"]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        progress("Listening", len(sessions)) as advance,
+        memorist.open(":memory:", state_dir=folder, **script["settings"]) as memory,
+    ):
+        mine = memory.scope(user="demo")
+        start = time.perf_counter()
+        for done, session in enumerate(sessions, 1):
+            mine.remember(session)
+            advance(done)
+        asked = time.perf_counter()
+        answers = [mine.recall(question, limit=HITS) for question in script["questions"]]
+        end = time.perf_counter()
+    values = []
+    for answer in answers:
+        found = []
+        for hit in answer.hits:
+            about = {"text": hit.memory.text, "speaker": hit.memory.speaker, "score": hit.score}
+            found.append({**about, "parts": dict(hit.parts)})
+        values.append({"question": answer.query.text, "answers": found})
+    messages = sum(map(len, sessions))
+    seconds = {"taking_in": round(asked - start, 3), "asking": round(end - asked, 3)}
+    milliseconds = 1000 * (end - asked) / len(answers)
+    took = f"{asked - start:.1f} s, including loading the model; a question {milliseconds:.0f} ms."
+    shown = [
+        Text.from_markup("\n".join([*script["introduction"], ""])),
+        *_show_answers(answers, script["explained"]),
+        Text("\n".join([f"\n{messages} messages took {took}", *script["end"]])),
+    ]
+    return {"messages": messages, "questions": values, "seconds": seconds}, shown
+
+
+def _show_answers(answers: Sequence[Recall], explained: str) -> list[RenderableType]:
+    """Return the best memories for each question, and the score of one of them."""
+    table = Table(
+        title="Questions and answers", title_justify="left", title_style="bold", show_lines=True
+    )
+    table.add_column("question", width=17)
+    table.add_column("memories")
+    for answer in answers:
+        best = max((hit.score for hit in answer.hits), default=0.0) or 1.0
+        rows = []
+        for hit in answer.hits:
+            score = Text(f"{hit.score:.2f}", style="dim")
+            bar = output.score_bar(hit.score / best, 6)
+            rows.append((Group(bar, score), output.headline(hit.memory)))
+        table.add_row(answer.query.text, output.grid(rows, columns=2))
+    (hit, *_) = next(each.hits for each in answers if each.query.text == explained)
+    title = f"\nWhy this answers {explained!r}: the parts add up to {hit.score:.2f}\n"
+    return [table, Text(title, style="bold"), output.headline(hit.memory), output.score_parts(hit)]
 
 
 @command("eval")

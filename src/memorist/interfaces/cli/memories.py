@@ -2,91 +2,26 @@
 
 from __future__ import annotations
 
-import json
+import re
 import sys
-import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
-
-import memorist
 
 from ... import storage
 from ...errors import InvalidInput
-from ...types import KINDS, NEAREST, STATES, Filter, Labels, Recall
-from .. import Blocking, BlockingScope, Call, load
+from ...types import KINDS, NEAREST, STATES, Filter, Labels
+from .. import Blocking, BlockingScope, Call, load, plain
 from . import output
 from .app import Words, command, complete_id, memory_id, read_metadata
 
 if TYPE_CHECKING:
     from ...storage import HistoryEntry
 
-DEMO = Path(__file__).with_name("demo_conversation.json")
-HITS = 2  # shown for each question of the demo
-
-
-@command("demo")
-def demo(progress: output.Progress) -> object:
-    """Store a sample conversation and answer questions about it. Leaves nothing behind."""
-    script = json.loads(DEMO.read_text("utf-8"))
-    sessions = script["sessions"]
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        progress("Listening", len(sessions)) as advance,
-        memorist.open(":memory:", state_dir=folder, **script["settings"]) as memory,
-    ):
-        mine = memory.scope(user="demo")
-        start = time.perf_counter()
-        for done, session in enumerate(sessions, 1):
-            mine.remember(session)
-            advance(done)
-        asked = time.perf_counter()
-        answers = [mine.recall(question, limit=HITS) for question in script["questions"]]
-        end = time.perf_counter()
-    values = []
-    for answer in answers:
-        found = []
-        for hit in answer.hits:
-            about = {"text": hit.memory.text, "speaker": hit.memory.speaker, "score": hit.score}
-            found.append({**about, "parts": dict(hit.parts)})
-        values.append({"question": answer.query.text, "answers": found})
-    messages = sum(map(len, sessions))
-    seconds = {"taking_in": round(asked - start, 3), "asking": round(end - asked, 3)}
-    milliseconds = 1000 * (end - asked) / len(answers)
-    took = f"{asked - start:.1f} s, including loading the model; a question {milliseconds:.0f} ms."
-    shown = [
-        Text.from_markup("\n".join([*script["introduction"], ""])),
-        *_show_answers(answers, script["explained"]),
-        Text("\n".join([f"\n{messages} messages took {took}", *script["end"]])),
-    ]
-    return {"messages": messages, "questions": values, "seconds": seconds}, shown
-
-
-def _show_answers(answers: Sequence[Recall], explained: str) -> list[RenderableType]:
-    """Return the best memories for each question, and the score of one of them."""
-    table = Table(
-        title="Questions and answers", title_justify="left", title_style="bold", show_lines=True
-    )
-    table.add_column("question", width=17)
-    table.add_column("memories")
-    for answer in answers:
-        best = max((hit.score for hit in answer.hits), default=0.0) or 1.0
-        rows = []
-        for hit in answer.hits:
-            score = Text(f"{hit.score:.2f}", style="dim")
-            bar = output.score_bar(hit.score / best, 6)
-            rows.append((Group(bar, score), output.headline(hit.memory)))
-        table.add_row(answer.query.text, output.grid(rows, columns=2))
-    (hit, *_) = next(each.hits for each in answers if each.query.text == explained)
-    title = f"\nWhy this answers {explained!r}: the parts add up to {hit.score:.2f}\n"
-    return [table, Text(title, style="bold"), output.headline(hit.memory), output.score_parts(hit)]
+_ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 
 @command("recall")
@@ -275,8 +210,27 @@ def history(
     for start in range(0, len(ids), 1000):
         where = Filter(ids=ids[start : start + 1000], states=STATES)
         texts |= {memory.id: memory.text for memory in mine.list(where, limit=1000)}
-    output.history(entries, texts)
+    _print_history(entries, texts)
     return None
+
+
+def _print_history(entries: Iterable[HistoryEntry], texts: Mapping[str, str]) -> None:
+    """Print history entries, each with the text of its memory if that still exists."""
+    for entry in entries:
+        about = ""
+        for name, value in entry.meta.items():
+            if name == "session":
+                about += f" session={output.format_value(value)}"
+            elif name != "before":
+                shortened = _ID.sub(lambda id: output.short(id[0]), output.format_value(value))
+                about += f" {name}={shortened}"
+        by = f" by {plain(entry.actor)}" if entry.actor else ""
+        start = (
+            f"{entry.at:%Y-%m-%d %H:%M:%S}  {entry.event:<12}{output.short(entry.memory_id)}{by}"
+        )
+        output.line(f"{start}  {plain(about)}".rstrip())
+        if text := texts.get(entry.memory_id):
+            output.line(Text(f"  {plain(text)}", style="dim"))
 
 
 @command("forget")

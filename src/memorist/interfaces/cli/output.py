@@ -7,7 +7,6 @@ color nor control the terminal.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -26,12 +25,10 @@ from ...types import NEAREST, NO_ANSWER, Conflict, Evidence, Hit, Memory, Reason
 from .. import OK, plain
 
 if TYPE_CHECKING:
-    from ...storage import HistoryEntry
     from ...storage.accounts import Key
     from ...storage.tasks import Backlog
 
 
-_ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 SHOWN = 8  # last characters of an id: random, and enough for millions of memories
 
 
@@ -226,15 +223,15 @@ def pairs(values: Mapping[str, Any]) -> Table:
     rows = []
     for name, value in values.items():
         label = Text(name.replace("_", " "), style="dim")
-        rows.append((label, _format(value)))
+        rows.append((label, format_value(value)))
     return grid(rows, columns=2, space=2)
 
 
-def _format(value: Any) -> str:
+def format_value(value: Any) -> str:
     if isinstance(value, Mapping):
-        value = [f"{name} {_format(each)}" for name, each in value.items() if each is not None]
+        value = [f"{name} {format_value(each)}" for name, each in value.items() if each is not None]
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(_format, value)) or "none"
+        return ", ".join(map(format_value, value)) or "none"
     if isinstance(value, float):
         return f"{value:.3g}"
     return plain(str(value))
@@ -275,23 +272,6 @@ def answer(recall: Recall, *, explain: bool, texts: Mapping[str, str] | None = N
     for leg, state in recall.legs.items():
         if state != "ok":
             note(f"Without {leg} search: {state}. See `memorist doctor`.")
-
-
-def history(entries: Iterable[HistoryEntry], texts: Mapping[str, str]) -> None:
-    """Print history entries, each with the text of its memory if that still exists."""
-    for entry in entries:
-        about = ""
-        for name, value in entry.meta.items():
-            if name == "session":
-                about += f" session={_format(value)}"
-            elif name != "before":
-                shortened = _ID.sub(lambda id: short(id[0]), _format(value))
-                about += f" {name}={shortened}"
-        by = f" by {plain(entry.actor)}" if entry.actor else ""
-        start = f"{entry.at:%Y-%m-%d %H:%M:%S}  {entry.event:<12}{short(entry.memory_id)}{by}"
-        line(f"{start}  {plain(about)}".rstrip())
-        if text := texts.get(entry.memory_id):
-            line(Text(f"  {plain(text)}", style="dim"))
 
 
 def show(result: Any) -> None:

@@ -174,12 +174,11 @@ async def show_threads(page: PageRequest) -> Response:
     since = page.number("since", 2**31) or 0
     if not name:
         latest = await page.memories.list(limit=RECENT)
-        counts: Counter[str] = Counter()
         titles = defaultdict[str, Counter[str]](Counter)  # a repeated memory has its last one
         for each in latest:
             if thread := each.labels.thread or each.labels.session:
-                counts[thread] += 1
                 titles[thread][str(each.metadata.get(TITLE, ""))] += 1
+        counts = Counter({thread: found.total() for thread, found in titles.items()})
         named = {thread: found.most_common(1)[0][0] for thread, found in titles.items()}
         return await page.render("threads.html", counts=counts, titles=named)
     where = Filter(labels=Labels(thread=name))
@@ -204,21 +203,18 @@ async def show_threads(page: PageRequest) -> Response:
 @route("GET", "/decide", "read")
 async def review(page: PageRequest) -> Response:
     """Show conflicts and proposals that wait for a decision."""
-    consent = page.memories.consent
-    return await page.render(
-        "decide.html",
-        conflicts=await page.memories.conflicts(limit=PAGE_SIZE),
-        proposals=await consent.list(),
-        profile=await consent.about(),
-    )
+    mine = page.memories
+    found = await mine.conflicts(limit=PAGE_SIZE)
+    about = {"proposals": await mine.consent.list(), "profile": await mine.consent.about()}
+    return await page.render("decide.html", conflicts=found, **about)
 
 
 def decide(page: PageRequest, **options: T) -> T:
     """Return the option chosen in the form. Raises InvalidInput."""
     decision = page.value("decision")
-    if decision not in options:
-        raise InvalidInput(f"decision must be {' or '.join(map(repr, options))}")
-    return options[decision]
+    if decision in options:
+        return options[decision]
+    raise InvalidInput(f"decision must be {' or '.join(map(repr, options))}")
 
 
 @route("POST", "/conflicts/{id}", "write")
