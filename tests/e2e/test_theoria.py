@@ -808,9 +808,13 @@ async def test_as_shipped_relevance_recency_and_importance_count_alike(
 ) -> None:
     await persist(theoria, "The heron stands in the lake.")  # the best match, a fortnight old
     later(engine, days=14)
-    await persist(theoria, "A heron flew by.", "I prefer the heron.")
+    await persist(theoria, "A heron chick flew by.", "I prefer the heron.")
     found = await texts(theoria, "Where in the lake does the heron stand?", engine.ctx.clock())
-    assert found == ["I prefer the heron.", "A heron flew by.", "The heron stands in the lake."]
+    assert found == [
+        "I prefer the heron.",
+        "A heron chick flew by.",
+        "The heron stands in the lake.",
+    ]
 
 
 @pytest.mark.spec("THE-62", "THE-112")

@@ -165,6 +165,9 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
         if likely >= LIKELY:  # seldom: only then the values are read
             measures |= measure_values(chunk, memory, measures["similar"])
             likely = repeats.weigh(measures, WEIGHTS)
+            new = read(chunk.text)
+            if new.topics == read(memory.text).topics and CHANGING.isdisjoint(new.cues):
+                likely = 0.0  # one of a list, such as "Room 4 has a bath" after "Room 3 has a bath"
         if likely >= LIKELY and _says_same(chunk, memory, measures["similar"], batch):
             continue
         is_close = measures["similar"] >= CLOSE and chunk.has_same_source(memory)

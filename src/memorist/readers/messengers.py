@@ -60,7 +60,7 @@ _DELETED = re.compile(
     re.I,
 )
 _EDITED = re.compile(
-    r"""\s*(?:<(?:this message was edited|diese nachricht wurde bearbeitet|se editó este mensaje
+    r"""(?:<(?:this message was edited|diese nachricht wurde bearbeitet|se editó este mensaje
 |ce message a été modifié|questo messaggio è stato modificato|esta mensagem foi editada
 |dit bericht is bewerkt)\.?>|(?<=[\s.!?…])(?-i:This message was edited))$""".replace("\n", ""),
     re.I,
@@ -159,7 +159,7 @@ def read_whatsapp(source: Source, how: ImportRun) -> Items:
     seen: Counter[str] = Counter()
     for (stamp, text), date in zip(entries, dates, strict=True):
         name, colon, said = text.partition(": ")
-        said = _EDITED.sub("", said.translate(_MARKS).strip())
+        said = _EDITED.sub("", said.translate(_MARKS).strip()).rstrip()
         if not colon or len(name) > 60:
             yield Skipped(SERVICE)
         elif not said or _OMITTED.fullmatch(said):

@@ -39,7 +39,7 @@ def measure(search: SnapshotSearch, ranked: Sequence[Candidate]) -> dict[str, fl
     is_covered = 0 < len(question.terms) <= shared  # such as "who is Jonas?"
     is_general = question.is_task and not (is_personal or is_covered)
     size = math.log10(max(search.size, 1))
-    few = max(0.0, 1.0 - size)  # 1 for one memory, 0 from ten on
+    few = 0.0 if shared else max(0.0, 1.0 - size)  # 1 for one memory, 0 from ten on
     return {
         "always": 1.0,
         "shared": shared,

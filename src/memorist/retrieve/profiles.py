@@ -101,7 +101,7 @@ OF_ANSWER = {
     "foreign": "1 if the best memory or the question is not in English",
     "size": "logarithm of the number of memories, to base 10",
     "small": "how far `size` is below 2, at most 1, times `meaning` and half of `personal`",
-    "few": "how far `size` is below 1",
+    "few": "how far `size` is below 1, if no word is shared",
     "few_best": "`few`, times the best similarity in meaning",
     "few_personal": "`few`, times `personal`",
 }
@@ -203,9 +203,9 @@ DEFAULT = Profile(
             "foreign": 1.16,
             "size": -0.65,
             "small": 2.61,
-            "few": -4.22,
-            "few_best": 5.81,
-            "few_personal": -2.09,
+            "few": -4.2,
+            "few_best": 6.55,
+            "few_personal": -2.41,
         },
         hit={
             "always": -1.87,
