@@ -125,7 +125,7 @@ class Server:
 @contextmanager
 def running() -> Iterator[Server]:
     """A server on a free port of this machine, for the length of a block."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as http:
+    with _Server(("127.0.0.1", 0), _Handler) as http:
         http.daemon_threads, http.block_on_close = True, False
         server = Server(url=f"http://127.0.0.1:{http.server_address[1]}")
         http.told = server  # type: ignore[attr-defined]
@@ -139,6 +139,10 @@ def running() -> Iterator[Server]:
             server.stopping.set()
             http.shutdown()
             thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # connections at the same time; five by default
 
 
 class _Handler(BaseHTTPRequestHandler):

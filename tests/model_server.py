@@ -61,7 +61,7 @@ class Model:
 @contextmanager
 def running() -> Iterator[Model]:
     """Run the server on a free port of this machine, for the length of a block."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as http:
+    with _Server(("127.0.0.1", 0), _Handler) as http:
         http.daemon_threads, http.block_on_close = True, False
         model = Model(url=f"http://127.0.0.1:{http.server_address[1]}")
         http.model = model  # type: ignore[attr-defined]
@@ -74,6 +74,10 @@ def running() -> Iterator[Model]:
         finally:
             http.shutdown()
             thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # connections at the same time; five by default
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -17,6 +17,7 @@ from .features import SnapshotSearch
 from .score import Candidate
 
 TOP = 3  # candidates whose words are compared with the question
+TINY = 4  # memories of a scope below which the threshold of an answer decreases
 FEW = 5  # candidates whose mean is taken
 DENSE = ("semantic", "multilingual")
 USUAL = 100  # memories of a scope above which the threshold of an answer increases
@@ -148,10 +149,10 @@ def scale_answer_threshold(count: int) -> float:
     two memories seldom contain what is asked for, and cost little if they do not.
 
     >>> [round(scale_answer_threshold(count), 2) for count in (1, 2, 10, 100, 1000, 100_000)]
-    [0.16, 0.58, 1.0, 1.0, 1.75, 1.8]
+    [0.12, 0.3, 1.0, 1.0, 1.75, 1.8]
     """
-    if count < FEW:
-        return 1.0 - 1.4 * max(0.0, 0.6 - math.log10(max(count, 1)))
+    if count < TINY:
+        return max(0.12, 1.0 - 1.4 * (0.8 - math.log10(max(count, 1))))
     share = 1.0 + 0.75 * math.log10(max(count, USUAL) / USUAL)
     return min(1.8, share)
 
