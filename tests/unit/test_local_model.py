@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from memorist.embedders.local import LocalModel
 from memorist.errors import EmbedderUnavailable
+from memorist.providers.onnx import LocalModel
 
 THREADS = 4
 

@@ -6,32 +6,25 @@ scripts), Dutch, English, French, German, Italian, Japanese, Korean, Polish, Por
 Spanish, Thai and Turkish. It is an average over words and short phrases, about ten times as fast as
 MiniLM; the rows of its pieces stay compressed until they are used.
 
-A model is loaded on first use and runs in threads of its own, on up to 4 cores. A large call is cut
-into batches, and a concurrent question waits for one batch, not for all of them.
+A large call is cut into batches, and a concurrent question waits for one batch, not for all of them.
 """
 
-import asyncio
 import json
-import os
 import re
 import zlib
 from array import array
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import lru_cache
 from math import inf
 from operator import attrgetter, itemgetter
 from pathlib import Path
-from threading import Lock
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import EmbedderUnavailable
 from ..ports import Vectors
 from ..providers import onnx
+from ..providers.onnx import LocalModel
 
 MINILM = Path(__file__).parent / "minilm_model"
 MULTILINGUAL = Path(__file__).parent / "use_model"
@@ -51,84 +44,7 @@ BLOCK = 15  # rows that are compressed together
 _KEPT_BLOCKS = 2_048  # unpacked, 8 kB each: a quarter of the table
 _REACH = 2  # pieces before and after each that the model looks at
 
-Result = TypeVar("Result")
-Item = TypeVar("Item")
-Loaded = TypeVar("Loaded")
 Bert = tuple[onnx.WordPiece, Any]  # a tokenizer and a session
-
-
-class LocalModel(Generic[Loaded]):
-    """An embedding model that is loaded on first use and runs in threads of its own.
-
-    A few batches at a time, each on one core, are faster than one batch on all cores. A call has no
-    more batches in the queue than there are threads, so a concurrent question waits for one batch.
-    """
-
-    def __init__(self, name: str, folder: Path, load: Callable[[Path], Loaded]) -> None:
-        cores = os.cpu_count() or 1
-        if hasattr(os, "sched_getaffinity"):
-            cores = len(os.sched_getaffinity(0))
-        self._threads = min(4, cores)
-        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix=name)
-        self._name = name
-        self._folder = folder
-        self._load = load
-        self._lock = Lock()
-        self._loaded: Loaded | None = None
-
-    async def infer(
-        self,
-        split: Callable[[Loaded], list[Item]],
-        run: Callable[[Loaded, Item], Result],
-    ) -> AsyncIterator[tuple[Item, Result]]:
-        """Yield each batch of `split` with its result, in order. Raises EmbedderUnavailable."""
-
-        def begin() -> tuple[list[Item], list[Result]]:
-            with self._lock, self._translate_errors(f"load from {self._folder}"):
-                if self._loaded is None:
-                    self._loaded = self._load(self._folder)
-            batches = split(self._loaded)
-            return batches, [step(batches[0])] if len(batches) == 1 else []
-
-        def step(batch: Item) -> Result:
-            assert self._loaded is not None
-            with self._translate_errors("run"):
-                return run(self._loaded, batch)
-
-        batches, found = await self._start(begin)
-        if found:  # a question needs one switch to a thread
-            yield batches[0], found[0]
-            return
-        running: deque[asyncio.Future[Result]] = deque()
-        try:
-            for place, batch in enumerate(batches):
-                for each in batches[place + len(running) : place + self._threads]:
-                    running.append(self._start(step, each))
-                yield batch, await running.popleft()
-        finally:
-            for future in running:
-                future.cancel()
-
-    async def close(self) -> None:
-        """Wait for running work and release the model. Closing twice is fine."""
-        await asyncio.to_thread(self._pool.shutdown)
-        self._loaded = None
-
-    def _start(self, step: Callable[..., Result], *arguments: object) -> asyncio.Future[Result]:
-        try:
-            return asyncio.wrap_future(self._pool.submit(step, *arguments))
-        except RuntimeError as error:
-            raise EmbedderUnavailable(f"The embedder {self._name} is closed") from error
-
-    @contextmanager
-    def _translate_errors(self, action: str) -> Iterator[None]:
-        """Turn any error of the runtime into ours; they have no common base class."""
-        try:
-            yield
-        except Exception as error:
-            raise EmbedderUnavailable(
-                f"The embedding model {self._name} did not {action}: {error}"
-            ) from error
 
 
 class Window(NamedTuple):

@@ -1,27 +1,30 @@
-"""Local models: onnxruntime, loaded late and without telemetry, a worker thread, and WordPiece.
+"""Local models: onnxruntime, loaded late and without telemetry, worker threads, and WordPiece.
 
-WordPiece works as in BERT's uncased models and returns the same ids as the reference tokenizer. The
-reference uses the combining marks and punctuation of Unicode 8, so their tables are part of this
-module: the tables of the running Python would change the ids with its version.
+WordPiece returns the same ids as the reference tokenizer of BERT's uncased models. That uses the
+marks and punctuation of Unicode 8, so their tables are part of this module.
 """
 
 import asyncio
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from math import ceil
 from pathlib import Path
-from typing import Any, TypeVar
+from threading import Lock
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ProviderFailed
+from ..errors import EmbedderUnavailable, ProviderFailed
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
+Loaded = TypeVar("Loaded")
 
 LONGEST_INPUT = 256  # pieces the model reads, [CLS] and [SEP] included
 _MOST_WINDOWS = 16  # of one text; a longer text is read in this many places, evenly spread
@@ -114,6 +117,85 @@ class WorkerThread:
     async def close(self) -> None:
         """Wait for pending work. Closing twice is fine."""
         await asyncio.to_thread(self._pool.shutdown)
+
+
+class LocalModel(Generic[Loaded]):
+    """A model that is loaded on first use and runs in threads of its own, on up to 4 cores.
+
+    A few batches at a time, each on one core, are faster than one batch on all cores. A call has no
+    more batches in the queue than there are threads, so a concurrent question waits for one batch.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        load: Callable[[Path], Loaded],
+        failure: type[ProviderFailed] = EmbedderUnavailable,
+    ) -> None:
+        cores = os.cpu_count() or 1
+        if hasattr(os, "sched_getaffinity"):
+            cores = len(os.sched_getaffinity(0))
+        self._threads = min(4, cores)
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix=name)
+        self._name = name
+        self._folder = folder
+        self._load = load
+        self._failure = failure
+        self._lock = Lock()
+        self._loaded: Loaded | None = None
+
+    async def infer(
+        self,
+        split: Callable[[Loaded], list[Item]],
+        run: Callable[[Loaded, Item], Result],
+    ) -> AsyncIterator[tuple[Item, Result]]:
+        """Yield each batch of `split` with its result, in order. Raises the `failure`."""
+
+        def begin() -> tuple[list[Item], list[Result]]:
+            with self._lock, self._translate_errors(f"load from {self._folder}"):
+                if self._loaded is None:
+                    self._loaded = self._load(self._folder)
+            batches = split(self._loaded)
+            return batches, [step(batches[0])] if len(batches) == 1 else []
+
+        def step(batch: Item) -> Result:
+            assert self._loaded is not None
+            with self._translate_errors("run"):
+                return run(self._loaded, batch)
+
+        batches, found = await self._start(begin)
+        if found:  # a question needs one switch to a thread
+            yield batches[0], found[0]
+            return
+        running: deque[asyncio.Future[Result]] = deque()
+        try:
+            for place, batch in enumerate(batches):
+                for each in batches[place + len(running) : place + self._threads]:
+                    running.append(self._start(step, each))
+                yield batch, await running.popleft()
+        finally:
+            for future in running:
+                future.cancel()
+
+    async def close(self) -> None:
+        """Wait for running work and release the model. Closing twice is fine."""
+        await asyncio.to_thread(self._pool.shutdown)
+        self._loaded = None
+
+    def _start(self, step: Callable[..., Result], *arguments: object) -> asyncio.Future[Result]:
+        try:
+            return asyncio.wrap_future(self._pool.submit(step, *arguments))
+        except RuntimeError as error:
+            raise self._failure(f"The model {self._name} is closed") from error
+
+    @contextmanager
+    def _translate_errors(self, action: str) -> Iterator[None]:
+        """Turn any error of the runtime into ours; they have no common base class."""
+        try:
+            yield
+        except Exception as error:
+            raise self._failure(f"The model {self._name} did not {action}: {error}") from error
 
 
 def batches(
