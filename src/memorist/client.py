@@ -127,8 +127,8 @@ class Client:
     ) -> Backfilled:
         """Extract facts from the turns of all scopes that were stored before extraction was on.
 
-        If it is interrupted, the next call, or a worker, continues where it stopped. The statements
-        that a fact replaced are returned, and await a decision in `conflicts`.
+        If it is interrupted, the next call or a worker continues where it stopped. Statements that
+        a fact replaced are returned; they await a decision in `conflicts`.
         Raises InvalidInput if extraction is off, StoreUnavailable.
         """
         since = self.ctx.clock()
@@ -199,9 +199,9 @@ class Client:
         """Create an API key and return it with its token, which cannot be shown again.
 
         The key acts for that user: in every space or the named one, as any agent or the named one.
-        With the right `service` it acts for any user of the tenant whom a request names.
-        It expires after `days` or at `until`, whichever is earlier, or never. It is revoked with the
-        key `made_by`. Raises InvalidInput.
+        With the right `service` it acts for any user of the tenant that a request names.
+        It expires after `days` or at `until`, whichever is earlier, or never. Revoking the key
+        `made_by` also revokes it. Raises InvalidInput.
         """
         named = {"name": name, "user": user, "tenant": tenant, "space": space, "agent": agent}
         for what, value in named.items():
@@ -259,11 +259,11 @@ class Client:
         return export(self.ctx.store)
 
     async def erase_user(self, user: str, tenant: str | None = None) -> ErasedUser:
-        """Erase everything of a user, for good: all spaces with their memories, messages, history,
+        """Erase all data of a user for good: all spaces with their memories, messages, history,
         settings and checkpoints, the API keys, spooled writes, and lines of the journal.
 
-        Backups and exports are files of yours: delete them yourself. If it is interrupted, repeat
-        it. Raises InvalidInput, StoreUnavailable.
+        Backups and exports are your own files: delete them yourself. If the call is interrupted,
+        repeat it. Raises InvalidInput, StoreUnavailable.
         """
         owner = self.scope(user, tenant=tenant).scope
         spooled = 0
@@ -275,9 +275,9 @@ class Client:
     async def export_user(
         self, user: str, tenant: str | None = None
     ) -> AsyncIterator[dict[str, Any]]:
-        """Yield everything that is stored of a user: the records of all spaces, as `import_` reads
-        them, then checkpoints, settings, API keys without their secrets, spooled writes, and lines
-        of the journal. Raises InvalidInput.
+        """Yield all data of a user: the records of all spaces, as `import_` reads them, then
+        checkpoints, settings, API keys without their secrets, spooled writes, and lines of the
+        journal. Raises InvalidInput.
         """
         owner = self.scope(user, tenant=tenant).scope
         async for record in export_user(self.ctx, owner.tenant, user):
@@ -295,8 +295,8 @@ class Client:
         """Import exported records, each into its original scope. Importing twice changes nothing.
 
         Records pass the guard and the person's privacy settings like any other write. With
-        `restore`, for an export of your own, they are stored as they were. Raises InvalidInput at
-        the first record that cannot be read; the records before it have been imported.
+        `restore`, for your own export, they are stored as they were. Raises InvalidInput at the
+        first record that cannot be read; the records before it have been imported.
         """
         how = Import(ctx=self.ctx, restore=restore)
         return await import_records(records, how)

@@ -113,10 +113,10 @@ CHECKS: dict[str, Callable[[CustomCall], Awaitable[None]]] = {
 
 async def acheck(setting: str, given: Any) -> None:
     """Check a model; see `check`."""
-    assert setting in CHECKS, f"There is no {setting!r}: choose one of {', '.join(CHECKS)}"
+    assert setting in CHECKS, f"Unknown setting {setting!r}: choose one of {', '.join(CHECKS)}"
     try:
         call = find_call(setting, given)
-        assert call is not None, f"{given!r} is a model of ours, which is checked already"
+        assert call is not None, f"{given!r} is a packaged model, which needs no check"
         try:
             async with _watch_loop(call):
                 await CHECKS[setting](call)

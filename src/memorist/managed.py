@@ -101,7 +101,7 @@ class ManagedScope(Place):
         op: str | None = None,
         limit: int = 100,
     ) -> list[Event]:
-        """Return the events of this scope, newest first: what happened when, without any text."""
+        """Return the events of this scope, newest first: what happened and when, without text."""
         validation.number("limit", limit)
         validation.fields({"node": node, "op": op})
         history = self.ctx.store.history
@@ -196,7 +196,7 @@ class ManagedScope(Place):
     ) -> Forgotten:
         """Erase a memory everywhere, and memories based on it alone; flag those with other sources.
 
-        Automatic writes do not bring it back for a while, or with `never_again` ever. With
+        Automatic writes cannot bring it back for a while; with `never_again`, they never can. With
         `keep_days` it is only hidden, and can be restored for that long. A spooled write is removed
         from its file. Raises NotFound; StoreUnavailable, because a forget is never spooled.
         """
@@ -317,7 +317,7 @@ class ManagedScope(Place):
     ) -> Page:
         """Return a page of memories, newest first; pass its `cursor` for the next one.
 
-        `where` is a Filter or a dict of its fields; `tags` are those of which one is wanted.
+        `where` is a Filter or a dict of its fields; `tags` selects memories with one of these tags.
         Raises InvalidInput.
         """
         validation.number("limit", limit)

@@ -63,11 +63,11 @@ class ScopedClient(ManagedScope):
     ) -> Receipt:
         """Store a text or a list of messages; with `steps`, a workflow whose task is the text.
 
-        `metadata` is JSON of your own, to filter by. From `expires_at` on it is not recalled.
+        `metadata` is your own JSON, to filter by. From `expires_at` on the memory is not recalled.
 
-        When this returns, everything reported as `created` is durable and can be recalled. The same
-        message id again changes nothing and gives the same outcome. What is reported as `pending`
-        is spooled on disk and stored when the database is available again.
+        When this returns, everything reported as `created` is durable and can be recalled. Sending
+        the same message id again changes nothing and returns the same outcome. What is reported as
+        `pending` is spooled on disk and stored when the database is available again.
         Raises InvalidInput, StoreUnavailable.
         """
         common = validation.draft_fields(
@@ -181,15 +181,15 @@ class ScopedClient(ManagedScope):
         profile: str | Profile | None = None,
         min_confidence: float | None = None,
     ) -> TurnContext:
-        """Return what an agent reads before it answers a message, within one budget of tokens.
+        """Return what an agent reads before it answers a message, within one token budget.
 
         It begins with what changed in this thread after the revision `since`, or since the last
         call. Then come the person's profile, pinned memories, whole categories, and what is recalled
-        for the message with related memories: at most `limit` memories in all. With an `agent`, only
+        for the message with related memories: at most `limit` memories in all. An `agent` gets only
         what its allowlist names. `lines` says where each line comes from and `cut` what did not
         fit; `revision` is the `since` of the next call. If the reply is stored in the same
-        session, it is counted whether it used what was recalled. Raises NotAllowed if the agent has
-        no allowlist; InvalidInput.
+        session, it is compared with what was recalled, to count whether recall helped.
+        Raises NotAllowed if the agent has no allowlist; InvalidInput.
         """
         ctx = self.ctx
         caps = turn_context.make_caps(budget, limit, max_chars)
@@ -225,8 +225,8 @@ class ScopedClient(ManagedScope):
     ) -> list[Recall]:
         """Return what the same person's other spaces share with this one: one answer per space.
 
-        Only spaces in which the person turned sharing on, and only memories with the tag `share:`
-        and the name of this space. Raises InvalidInput.
+        This covers only spaces in which the person turned sharing on, and only memories tagged
+        `share:` with the name of this space. Raises InvalidInput.
         """
         options = RecallOptions(
             limit=limit,
@@ -309,11 +309,11 @@ class ScopedClient(ManagedScope):
     ) -> Reply | None:
         """Carry out a command of a person in a chat; None if the text is not a command.
 
-        "What do you remember about …?", "forget my old address", "undo that", "remember this: …",
-        "turn memory off" and the like, in several languages. What is to be forgotten is shown
-        first; "yes", "no" and numbers then refer to the list that was last shown in the session.
-        `about` names the memories or proposals that were mentioned last. Commands of anyone but the
-        person are ignored. Raises InvalidInput, NotAllowed.
+        Commands are "what do you remember about …?", "forget my old address", "undo that",
+        "remember this: …", "turn memory off" and the like, in several languages. What is to be
+        forgotten is shown first; "yes", "no" and numbers then refer to the list that was last shown
+        in the session. `about` names the memories or proposals that were mentioned last. Commands
+        by anyone but the person are ignored. Raises InvalidInput, NotAllowed.
         """
         self.voice.require_owner("A chat command")
         return await obey(
@@ -334,8 +334,8 @@ class ScopedClient(ManagedScope):
         """Import exported records or messages (`content`, `role`, …) into this scope.
 
         Records pass the guard and the person's privacy settings like any other write, and have no
-        more authority than their speaker. With `restore`, for an export of your own, they are
-        stored as they were. Raises InvalidInput.
+        more authority than their speaker. With `restore`, for your own export, they are stored as
+        they were. Raises InvalidInput.
         """
         how = Import(
             ctx=self.ctx,

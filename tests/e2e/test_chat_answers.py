@@ -221,7 +221,7 @@ async def test_a_turn_that_says_what_was_forgotten_is_offered_too(tmp_path: Path
         await say(dana, "what do you know about me?")
         done = await say(dana, "forget the first one")
         assert done.say.splitlines()[1:] == [
-            "You also said it here, with other things:",
+            "You also said it here, among other things:",
             f"1. {turn}",
             'Reply "yes" to forget it, or "no" to keep it.',
         ]
@@ -429,7 +429,7 @@ async def test_a_message_that_asks_not_to_be_stored_is_not_stored(
 async def test_what_must_not_be_stored_and_is_already_may_be_forgotten(ana: ScopedClient) -> None:
     await ana.remember([{"content": CAT}, {"content": "I smoke."}])
     asked = await say(ana, "don't remember that I smoke")
-    assert asked.say.startswith("This message is not stored. This is stored already:\n1. I smoke.")
+    assert asked.say.startswith("This message is not stored. This is already stored:\n1. I smoke.")
     await say(ana, "yes")
     assert await texts(ana) == {CAT}
 

@@ -900,4 +900,4 @@ def test_a_large_import_says_that_it_can_be_asked_before_its_vectors_are_there(
     (place / "chat.json").write_text(json.dumps(chat), "utf-8")
     done = run("import", place / "chat.json")
     assert done.exit_code == 0
-    assert "2 memories are stored and found by their words." in done.stderr
+    assert "2 memories are stored and found by keyword." in done.stderr

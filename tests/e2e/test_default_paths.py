@@ -131,10 +131,9 @@ def test_a_variable_with_the_old_name_is_named(
     settings = load(db=str(tmp_path / "m.db"), state_dir=tmp_path)
     assert (settings.profile, settings.space) == ("default", "new")
     profile, index = notices(caplog)
-    assert "RECOLLECT_PROFILE is not read any more: rename it to MEMORIST_PROFILE" in profile
+    assert "RECOLLECT_PROFILE is no longer read: rename it to MEMORIST_PROFILE" in profile
     assert (
-        "RECOLLECT_INDEX_FROM is not read any more: rename it to MEMORIST_VECTOR_INDEX_FROM"
-        in index
+        "RECOLLECT_INDEX_FROM is no longer read: rename it to MEMORIST_VECTOR_INDEX_FROM" in index
     )
 
 

@@ -207,7 +207,7 @@ async def test_a_finished_copy_is_only_compared(tmp_path: Path) -> None:
     assert (await aio.copy_store(*places)).rows == 0
     async with aio.open(places[1], embedder="none") as memory:
         await memory.scope("ana").remember("Something that only the copy knows")
-    with pytest.raises(RevisionConflict, match="take a new database"):
+    with pytest.raises(RevisionConflict, match="use a new database"):
         await aio.copy_store(*places)
 
 

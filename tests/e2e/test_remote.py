@@ -189,7 +189,7 @@ def test_a_command_that_needs_the_database_says_so(run: Run, words: str) -> None
 
 def test_the_key_decides_the_tenant(run: Run) -> None:
     refused = run("list", "--tenant", "acme")
-    assert (refused.exit_code, "the key of" in refused.stderr) == (USAGE, True)
+    assert (refused.exit_code, "the API key for" in refused.stderr) == (USAGE, True)
 
 
 def test_the_doctor_asks_the_server(run: Run) -> None:

@@ -354,7 +354,7 @@ async def test_a_hint_wins_over_every_rule(vault: Vault, hint: MemoryType) -> No
 
 
 async def test_an_unknown_hint_is_refused(vault: Vault) -> None:
-    with pytest.raises(InvalidInput, match="No memory type 'insight': there are episodic"):
+    with pytest.raises(InvalidInput, match="Unknown memory type 'insight': use one of episodic"):
         await vault.ingest("I prefer tea.", "ana", "s1", "insight")  # type: ignore[arg-type]
 
 

@@ -169,5 +169,5 @@ def _check_type(given: MemoryType | str) -> str:
         return MemoryType(given).value
     except ValueError as error:
         raise InvalidInput(
-            f"No memory type {given!r}: there are {', '.join(MemoryType)}"
+            f"Unknown memory type {given!r}: use one of {', '.join(MemoryType)}"
         ) from error

@@ -77,7 +77,7 @@ def check_vectors(made: object, count: int, embedder: Embedder) -> Vectors:
     try:
         rows = np.asarray(made, np.float32)
     except (TypeError, ValueError) as error:
-        raise WrongDimensions(f"{name} returned something else than {wanted}") from error
+        raise WrongDimensions(f"{name} returned something other than {wanted}") from error
     if rows.shape != (count, embedder.dimensions):
         raise WrongDimensions(f"{name} returned an array of shape {rows.shape}, not {wanted}")
     squares = np.einsum("ij,ij->i", rows, rows)

@@ -32,7 +32,7 @@ Patterns = Mapping[str, re.Pattern[str]]
 LONGEST = {"content": 320, "fact": 190, "evidence": 220, "lore": 180}  # characters
 SHORTEST = {"content": 2, "fact": 4, "evidence": 1, "lore": 4}
 FACT_TYPES = ("preference", "profile", "relationship", "project", "other")
-LOWERED = "stored as a statement by someone else: only the user's own words can be more"
+LOWERED = "stored as a statement by someone else: only the user's own words can become a preference"
 COMMAND = "it is a command to the memory, not something to remember: pass it to `command`"
 _CLAIMS = ("kind", "category", "item_type", "fact_type")  # that only the user's own words may make
 _ON_PURPOSE = "(manually_saved=True, --on-purpose)"

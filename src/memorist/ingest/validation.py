@@ -96,7 +96,9 @@ def options(verb: str, given: Iterable[str], known: type) -> None:
 def days(value: object) -> None:
     """Check how long something is kept."""
     if not _is_number(value, _MOST_DAYS):
-        raise InvalidInput(f"keep_days is a number from 0 to {_MOST_DAYS:,}, not {value!r:.60}")
+        raise InvalidInput(
+            f"keep_days must be a number from 0 to {_MOST_DAYS:,}, not {value!r:.60}"
+        )
 
 
 def day(now: datetime, back: float) -> str:
@@ -112,13 +114,13 @@ def moment(at: datetime | str | None) -> datetime | None:
     try:
         return clock.parse(at)
     except (ValueError, TypeError) as error:
-        raise InvalidInput(f"{at!r} is not a time: write it as in 2026-05-31T14:00:00Z") from error
+        raise InvalidInput(f"{at!r} is not a time: write it like 2026-05-31T14:00:00Z") from error
 
 
 def text(value: object, most: int) -> str:
     """Return the text of a memory, normalized for storage."""
     if not isinstance(value, str):
-        raise InvalidInput(f"A memory is text, not {type(value).__name__}")
+        raise InvalidInput(f"A memory must be text, not {type(value).__name__}")
     if not value.replace("\x00", "").strip():  # NUL cannot be stored
         raise InvalidInput("The text is blank")
     size(value, most)
@@ -210,7 +212,7 @@ def policy(policies: Mapping[str, Policy], name: str, capacity: int | None = Non
 def texts(name: str, value: object) -> None:
     """Check a list of texts or ids."""
     if not isinstance(value, (list, tuple, set, frozenset)) or not _are_texts(value):
-        raise InvalidInput(f"{name} is a list of texts, not {value!r:.60}")
+        raise InvalidInput(f"{name} must be a list of texts, not {value!r:.60}")
 
 
 def _are_texts(values: Sequence[object] | set[object] | frozenset[object]) -> bool:
@@ -227,9 +229,9 @@ def fields(given: Mapping[str, Any], *, optional: Sequence[str] = ()) -> None:
             texts(each, value)
         elif each in _FLAGS:
             if not isinstance(value, bool):
-                raise InvalidInput(f"{each} is True or False, not {value!r:.60}")
+                raise InvalidInput(f"{each} must be True or False, not {value!r:.60}")
         elif value is not None and not isinstance(value, str):
-            raise InvalidInput(f"{each} is text, not {type(value).__name__}")
+            raise InvalidInput(f"{each} must be text, not {type(value).__name__}")
 
 
 def draft_fields(**given: Any) -> dict[str, Any]:
@@ -247,7 +249,7 @@ def metadata(given: object) -> dict[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise InvalidInput(f"metadata is a dict, not {type(given).__name__}")
+        raise InvalidInput(f"metadata must be a dict, not {type(given).__name__}")
     made: dict[str, Any] = _to_plain(given, 0)
     length = len(json.dumps(made, ensure_ascii=False))
     if length > _MOST_METADATA:
@@ -379,7 +381,7 @@ def message(given: object, labels: Labels) -> Message | Skipped:
     for name in ("content", "id", "role", "name", "session"):
         value = getattr(found, name)
         if not isinstance(value, str) and not (value is None and name in _OPTIONAL):
-            raise InvalidInput(f"A message's {name!r} is text, not {type(value).__name__}")
+            raise InvalidInput(f"A message's {name!r} must be text, not {type(value).__name__}")
         if name != "content" and value is not None and value != normalize.storable(value):
             raise InvalidInput(f"A message's {name!r} has characters that cannot be stored")
     if found.role.casefold() not in authority.ROLE_WORDS:

@@ -92,7 +92,9 @@ class Caller:
         """
         if "service" not in self.rights:
             if user != self.user:
-                raise NotAllowed("This key acts for one user: others need the right 'service'")
+                raise NotAllowed(
+                    "This key acts for one user only: acting for others needs the right 'service'"
+                )
             return self
         validation.name("user", user)
         digest = hashlib.sha256(user.encode()).hexdigest()[:16]  # names do not belong in logs
@@ -122,7 +124,9 @@ class Caller:
         """Return user and tenant. Raises NotAllowed for a key of one space or agent."""
         self.require_user()
         if self.space is not None or self.agent is not None:
-            raise NotAllowed("This is about all spaces: use a key without a space and an agent")
+            raise NotAllowed(
+                "This affects all spaces: use a key that is not bound to a space or agent"
+            )
         return self.user, self.tenant
 
     async def find_space(self, engine: Client, id: str) -> str | None:

@@ -93,7 +93,7 @@ def find_project(folder: str | Path) -> Project:
         name = min(given)
         raise Misconfigured(f"{marker}: unknown setting {name!r}; use memory and space")
     if not isinstance(memory, bool | None) or not isinstance(space, str | None):
-        raise Misconfigured(f"{marker}: memory is true or false, and space a name")
+        raise Misconfigured(f"{marker}: memory must be true or false, and space a name")
     name = root.name.strip()[:180]
     digest = hashlib.sha256(str(root).encode("utf-8", "surrogatepass")).hexdigest()
     return Project(space=space or (f"{name}-{digest[:6]}" if name else None), memory=memory)
@@ -104,9 +104,9 @@ def answer(moment: str, call: Call, given: str) -> str:
     try:
         fields = json.loads(given.strip() or "{}")
     except (ValueError, RecursionError) as error:
-        raise InvalidInput("A hook reads a JSON object on stdin: this is not JSON") from error
+        raise InvalidInput("A hook expects a JSON object on stdin: this is not JSON") from error
     if not isinstance(fields, dict):
-        raise InvalidInput("A hook reads a JSON object on stdin")
+        raise InvalidInput("A hook expects a JSON object on stdin")
     texts = {name: value for name, value in fields.items() if isinstance(value, str)}
     event = defaultdict(str, texts)
     session = call.session or event["session_id"][:200]
@@ -150,7 +150,7 @@ def _handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
         return ""
     reply = mine.command(text)
     if reply and (reply.done or reply.ids):  # else it was hardly meant for the memory
-        return f"The memory ran the user's command and says: {reply.say}"
+        return f"Memorist carried out the user's command and replied: {reply.say}"
     limit = settings.memory_context_limit
     max_chars = settings.memory_context_max_chars
     context = ""

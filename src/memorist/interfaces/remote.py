@@ -75,7 +75,9 @@ class Remote:
     ) -> RemoteScope:
         """Return the memory of the owner of the key, or of the user that a service key acts for."""
         if tenant is not None:
-            raise InvalidInput(f"--tenant is not for a server: the key of {self.url} decides it")
+            raise InvalidInput(
+                f"--tenant cannot be used with a server: the API key for {self.url} determines it"
+            )
         if space is None and "space" in self.settings.model_fields_set:
             space = self.settings.space
         return RemoteScope(self, user, space, Labels(**labels))
@@ -270,7 +272,9 @@ class RemoteScope(RemoteVerbs):
 
 def needs_database(url: str) -> InvalidInput:
     """Return the error of a command that a server does not offer."""
-    return InvalidInput(f"This command needs the database: run it there, not through {url}")
+    return InvalidInput(
+        f"This command needs the database itself: run it on that machine, not through {url}"
+    )
 
 
 def _drop_none(values: Mapping[str, Any]) -> Json:

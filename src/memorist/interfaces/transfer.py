@@ -119,9 +119,9 @@ async def import_file(
 ) -> StreamingResponse:
     """Import what another program exported: the body is the file, or a ZIP archive of a folder.
 
-    Needs the right `owner`. The answer is JSON lines: `read` and `total` bytes while it goes on, and
+    Needs the right `owner`. The response is JSON lines: `read` and `total` bytes as progress, and
     finally the counts of what was stored, skipped and refused, with reasons. Importing again
-    changes nothing, and continues an import that was interrupted.
+    changes nothing, and continues an interrupted import.
     """
     events = import_upload(
         access.scope(query),
@@ -201,13 +201,13 @@ async def import_on_page(page: PageRequest) -> Response:
 
 @routes.get("/v1/user/export", **AS_LINES)
 async def export_user(access: Owner) -> StreamingResponse:
-    """Export everything of the user as JSON lines: all spaces, checkpoints, API keys without their
+    """Export all data of the user as JSON lines: all spaces, checkpoints, API keys without their
     secrets, spooled writes, and lines of the journal."""
     return to_lines(access.client.export_user(*access.caller.whole_user()))
 
 
 @routes.delete("/v1/user")
 async def erase_user(access: Owner) -> ErasedUser:
-    """Erase everything of the user for good: all spaces, checkpoints, API keys, also that of this
-    request, spooled writes, and lines of the journal."""
+    """Erase all data of the user for good: all spaces, checkpoints, API keys (also that of this
+    request), spooled writes, and lines of the journal."""
     return await access.client.erase_user(*access.caller.whole_user())

@@ -62,10 +62,12 @@ def limit(
     given = {name: value for name, value in (filters or {}).items() if value is not None}
     for name in given:
         if name not in FILTERS:
-            raise InvalidInput(f"No filter {name!r}: there are {', '.join(FILTERS)}")
+            raise InvalidInput(f"Unknown filter {name!r}: use one of {', '.join(FILTERS)}")
     user = scope.user
     if given.get("user_id", user) != user:
-        raise NotAllowed(f"This is the memory of {user!r}: no other user's can be read here")
+        raise NotAllowed(
+            f"This is the memory of {user!r}: other users' memories cannot be read here"
+        )
     wanted = list(access.allowed(agent, categories))
     if not categories and allowlists.PROCEDURAL in wanted:
         wanted.remove(allowlists.PROCEDURAL)

@@ -166,7 +166,7 @@ class Chat(CorrectingChat):
     async def show(self) -> Reply:
         """Show what is stored about a topic."""
         if await self.is_incognito():
-            return self.reply(f"I look nothing up: {INCOGNITO}.")
+            return self.reply(f"I cannot look anything up: {INCOGNITO}.")
         topic = self.command.topic
         if topic:
             about = await self.find_mentions(topic)
@@ -252,7 +252,7 @@ class Chat(CorrectingChat):
         await self.save_shown(ids_of(sources), asks="forget_topic" if sources else "")
         if sources:
             offer = ONE if len(sources) == 1 else SEVERAL
-            say += f"\nYou also said it here, with other things:\n{number(sources)}\n{offer}"
+            say += f"\nYou also said it here, among other things:\n{number(sources)}\n{offer}"
         return self.reply(say, ids_of(found), done=True)
 
     async def undo(self) -> Reply:
@@ -260,7 +260,7 @@ class Chat(CorrectingChat):
         # "Undo that" may be meant for something else, unless the memory is named or did something.
         if await self.is_incognito():  # what this chat did is not traced
             return self.reply(
-                "This chat is incognito, so I cannot tell what it changed. Look into the trash."
+                "This chat is incognito, so I cannot tell what it changed. Look in the trash."
             )
         if self.command.which == "undone":
             operation = await find_last_undo(self)
@@ -320,7 +320,7 @@ class Chat(CorrectingChat):
         if text:
             outcome = (await self.remember(text, manually_saved=True)).outcomes[0]
             if not outcome.ids:
-                return self.reply(f"It is not saved: {outcome.reason}.")
+                return self.reply(f"Not saved: {outcome.reason}.")
             return await self.end(f"Saved: {normalize.one_line(text)}", outcome.ids)
         found = await self.load(self.about) or await self.find_last_said()
         if len(found) != 1:
@@ -332,7 +332,7 @@ class Chat(CorrectingChat):
         which = self.command.which
         if which == "next":
             started = await self.switch("incognito_on")
-            say = f'{started.say} Say "stop incognito" to go on as usual.'
+            say = f'{started.say} Say "stop incognito" to continue as usual.'
             return replace(started, say=say) if started.done else started
         topic = self.command.topic
         before = await self.find_last_said() if which == "that" else []
@@ -343,7 +343,7 @@ class Chat(CorrectingChat):
         if not topic:
             return asked
         _, _, offer = asked.say.partition("\n")
-        return replace(asked, say=f"{_NOT_STORED} This is stored already:\n{offer}")
+        return replace(asked, say=f"{_NOT_STORED} This is already stored:\n{offer}")
 
     async def switch(self, intent: str = "") -> Reply:
         """Turn memory or incognito on or off."""
@@ -376,10 +376,10 @@ class Chat(CorrectingChat):
         shown = seen if is_clear else waiting
         lines = [f"{field.replace('_', ' ')}: {each.value}" for each in shown]
         if not is_clear:
-            say = "I would keep this, if you allow it:\n" + "\n".join(lines)
+            say = "I would like to keep this, if you allow it:\n" + "\n".join(lines)
         elif self.intent == "deny":
             await consent.deny(seen[0].id, actor=self.actor)
-            say = "It is not stored, and I will not propose it again."
+            say = "It was not stored, and I will not propose it again."
         else:
             await consent.approve(seen[0].id, actor=self.actor)
             say = f"Stored: {lines[0]}"

@@ -53,7 +53,7 @@ class CorrectingChat(ChatList):
         alike = (await self.find_mentions(statement)).alike(ALIKE_IF_REPLACED)
         outcome = (await self.remember(statement, manually_saved=True)).outcomes[0]
         if not outcome.ids:
-            return self.reply(f"It is not saved: {outcome.reason}.")
+            return self.reply(f"Not saved: {outcome.reason}.")
         new = outcome.ids[0]
         say = f"Saved: {statement}"
         if outcome.supersedes:
@@ -90,7 +90,7 @@ class CorrectingChat(ChatList):
         statement = contradictions.respell(old.text, self.command.content)
         outcome = (await self.remember(statement, manually_saved=True)).outcomes[0]
         if not outcome.ids:
-            return self.reply(f"It is not saved: {outcome.reason}.")
+            return self.reply(f"Not saved: {outcome.reason}.")
         if old.id != outcome.supersedes:
             await edit.supersede(self, old.id, by=outcome.ids[0], actor=self.actor)
         return await self.end(f"Corrected. Saved: {statement}", outcome.ids[:1])
@@ -101,7 +101,7 @@ class CorrectingChat(ChatList):
         named = self.about or (self.shown.ids if self.shown.asks == "confirm" else ())
         chosen = [each for each in conflicts if each.new.id in named] or conflicts
         if not conflicts:
-            return self.reply("There is no conflict that awaits a decision.")
+            return self.reply("No conflict awaits a decision.")
         new = chosen[0].new
         old = chosen[0].old
         if len(chosen) > 1:
@@ -112,4 +112,4 @@ class CorrectingChat(ChatList):
         decision = _DECISIONS[self.intent]
         await edit.decide(self, new.id, self.actor, decision=decision)
         kept = {"confirmed": [new], "rejected": [old]}.get(decision, [new, old])
-        return await self.list_done("I keep this:", kept)
+        return await self.list_done("I will keep this:", kept)

@@ -87,7 +87,7 @@ def to_json(data: Mapping[str, Any], most_mb: int) -> str:
     True
     """
     if not isinstance(data, Mapping):
-        raise InvalidInput(f"A checkpoint is a mapping, not {type(data).__name__}")
+        raise InvalidInput(f"A checkpoint must be a mapping, not {type(data).__name__}")
     whole = {part: kind() for part, kind in PARTS.items()} | dict(data)
     for part, kind in PARTS.items():
         if not isinstance(whole[part], kind):
@@ -98,14 +98,14 @@ def to_json(data: Mapping[str, Any], most_mb: int) -> str:
         text = "".join(map(_spell_out, _ENCODER.iterencode(whole)))
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"A checkpoint holds what JSON can hold: {error}") from error
+        raise InvalidInput(f"A checkpoint must be valid JSON: {error}") from error
     if size > most_mb << 20:
         raise InvalidInput(
             f"{size:,} bytes are too many: save less, or raise max_checkpoint_mb ({most_mb})"
         )
     if "\\u0000" in text and _NUL.search(text):
         raise InvalidInput(
-            "A checkpoint holds a NUL character, which not every database can store: remove it"
+            "A checkpoint contains a NUL character, which not every database can store: remove it"
         )
     return text
 

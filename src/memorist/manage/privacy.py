@@ -78,7 +78,7 @@ class Privacy(Place):
         }
         for name, value in given.items():
             if not isinstance(value, bool | None):
-                raise InvalidInput(f"{name} is True or False, not {value!r:.60}")
+                raise InvalidInput(f"{name} must be True or False, not {value!r:.60}")
         validation.fields({"actor": actor})
         now = self.ctx.clock()
         async with self.ctx.store.transaction(self.scope) as tx:

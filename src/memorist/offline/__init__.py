@@ -205,7 +205,7 @@ class Offline:
             folder = self._spool.path_of(pending).parent
             cause = "earlier writes of this scope wait" if is_behind else "the store is down"
             reason = (
-                f"{cause}: spooled in {folder}, stored when it is back"
+                f"{cause}: spooled in {folder}, to be stored later"
                 if is_same
                 else f"message {message!r} is spooled with another text: edit the memory when the"
                 " store is back"
@@ -235,7 +235,7 @@ class Offline:
             return await asyncio.to_thread(self._spool.add, new)
         except OSError as error:
             folder = self._spool.folder
-            raise StoreUnavailable(f"{why} And {folder} cannot be written: {error}") from error
+            raise StoreUnavailable(f"{why} {folder} cannot be written either: {error}") from error
 
     async def forget(self, scope: Scope, ids: Sequence[str], until: datetime | None) -> list[str]:
         """Remove drafts that are spooled or set aside, leaving tombstones; return the ids that are

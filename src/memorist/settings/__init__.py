@@ -95,7 +95,7 @@ class Settings(BaseSettings):
     space: str = "default"
     """Default space of a scope."""
     language: str = "english"
-    """Language of texts in Latin script whose words do not tell it, used for stemming."""
+    """Language for stemming texts in Latin script whose language cannot be detected."""
     embedder: Annotated[str, _model("embedder")] = "minilm"
     """Embedding model: `minilm`, `hashing`, `none`, or `openai:MODEL` (texts are sent to the
     server); `openai` alone is the model of `DEFAULT_MEMORY_EMBEDDING_MODEL`. `open` takes your own
@@ -197,8 +197,8 @@ class Settings(BaseSettings):
     """Days without use after which a job merges memories on one topic, or half the days after which
     they would expire, if that is earlier; 0: off."""
     run_jobs: bool = False
-    """Whether background jobs run in this process, as `memorist jobs worker` runs them in its
-    own."""
+    """Whether background jobs run in this process. `memorist jobs worker` runs them in a separate
+    one."""
     consolidate_pairs: NonNegativeInt = 50
     """Memory pairs per user and day, in all spaces, for which a language model is asked whether
     they say the same."""

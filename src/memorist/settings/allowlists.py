@@ -116,7 +116,7 @@ class Access:
         """
         if agent not in self.allowlists:
             known = ", ".join(sorted(self.allowlists))
-            raise NotAllowed(f"No agent {agent!r} has an allowlist: there are {known}")
+            raise NotAllowed(f"Agent {agent!r} has no allowlist: choose one of {known}")
         own = self.allowlists[agent]
         asked = tuple(dict.fromkeys(map(canonical, wanted or own)))
         if refused := [each for each in asked if each not in own]:

@@ -103,7 +103,7 @@ def warn_of_old_variables(known: Collection[str]) -> None:
         old = f"RECOLLECT_{setting.upper()}"
         new = f"MEMORIST_{_RENAMED.get(setting, setting).upper()}"
         if old in os.environ and new not in os.environ:
-            _warn(f"The environment variable {old} is not read any more: rename it to {new}")
+            _warn(f"The environment variable {old} is no longer read: rename it to {new}")
 
 
 @cache  # one attempt per process: later the database is open

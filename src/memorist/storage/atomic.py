@@ -102,7 +102,7 @@ def _translated(path: Path) -> Iterator[None]:
 def create(path: Path) -> Iterator[TextIO]:
     """Open a new text file. Raises RevisionConflict if it exists."""
     if path.exists():
-        raise RevisionConflict(f"{str(path)!r} exists already: choose another name")
+        raise RevisionConflict(f"{str(path)!r} already exists: choose another name")
     with new_file(path) as draft, open(draft, "w", encoding="utf-8") as file:
         yield file
 

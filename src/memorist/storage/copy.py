@@ -140,7 +140,7 @@ async def copy(
         if sums[table] != await _digest(target.database, table):
             if progress is None:
                 raise RevisionConflict(
-                    f"{table!r} was written to since the copy, in one of them: take a new database"
+                    f"{table!r} was changed in one of the two since the copy: use a new database"
                 )
             await restart(target.database, table, progress)
             raise RevisionConflict(
@@ -227,7 +227,7 @@ async def read_archive(
             f"{str(path)!r} is not an archive of a memory; `memorist import` reads an export"
         )
     if await _meta(database, MARK) is None and await store.scopes():
-        raise RevisionConflict("The target holds memories already: take a new database")
+        raise RevisionConflict("The target already holds memories: use a new database")
     # Terms and flags of an earlier version are computed again when the store is opened.
     await _begin(database, {"secret": secret, "analysis": str(head.get("analysis"))})
     done = 0
@@ -277,7 +277,7 @@ async def begin_copy(source: Store, target: Store) -> Progress | None:
         return None
     if await target.scopes():
         raise RevisionConflict(
-            "The target holds memories: copy into a new database, or `memorist import` into this"
+            "The target already holds memories: use a new database, or `memorist import`"
         )
     await _begin(target.database, {"secret": str(secret)})
     return {}

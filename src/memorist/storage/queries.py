@@ -143,7 +143,7 @@ class Reader:
         before = 2**62
         if cursor:
             if not re.fullmatch(r"r\d{1,18}", str(cursor)):
-                raise InvalidInput(f"{cursor!r} is not a cursor: pass that of the previous page")
+                raise InvalidInput(f"{cursor!r} is not a cursor: pass the previous page's cursor")
             before = int(cursor[1:])
         clause, values = condition(where, self.connection.dialect)
         sql = f"""SELECT row, {_COLUMNS} FROM memories WHERE scope = ? AND row < ?

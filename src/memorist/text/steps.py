@@ -73,7 +73,7 @@ def numbered(steps: Sequence[str]) -> str:
             )
         if not is_order(order):
             raise InvalidInput(
-                f"Step {number} is not an order. Begin it with a verb, as in 'Build the image'"
+                f"Step {number} is not an instruction. Begin with a verb, as in 'Build the image'"
             )
         lines.append(f"{number}. {order}")
     text = "\n".join(lines)

@@ -64,7 +64,7 @@ async def test_a_meeting_moved_in_another_session_is_noticed_and_confirmed_in_th
     assert (found[0], TUESDAY in found) == (FRIDAY, False), "before anybody decided"
     reply = await chat.command("yes, the new one")
     assert reply is not None
-    assert (reply.done, reply.ids, reply.say) == (True, (new,), f"I keep this:\n1. {FRIDAY}")
+    assert (reply.done, reply.ids, reply.say) == (True, (new,), f"I will keep this:\n1. {FRIDAY}")
     assert await ana.conflicts() == []
     replaced = await ana.get(old)
     assert (replaced.text, replaced.valid_from, replaced.valid_to) == (TUESDAY, told, clock.now)

@@ -271,7 +271,7 @@ def test_the_host_goes_on_whatever_it_hands_over(hook: Hook, when: str, given: s
     assert done.exit_code == 0
     assert done.stdout == ""
     assert "unexpected" not in done.stderr
-    assert ("reads a JSON object" in done.stderr) is (given[:1] in ("n", "["))
+    assert ("expects a JSON object" in done.stderr) is (given[:1] in ("n", "["))
 
 
 @pytest.mark.parametrize("when", ["session-start", "prompt", "stop"])

@@ -308,7 +308,7 @@ async def test_a_how_to_is_saved_with_its_steps(ana: httpx.AsyncClient) -> None:
     wrong = await ana.post(f"{V1}/entries", json={**made, "steps": ["Build it", "It is done"]})
     assert (wrong.status_code, wrong.json()["detail"]) == (
         422,
-        "Step 2 is not an order. Begin it with a verb, as in 'Build the image'",
+        "Step 2 is not an instruction. Begin with a verb, as in 'Build the image'",
     )
 
 

@@ -177,8 +177,8 @@ COLUMNS = {  # of the table of questions, by the name of the figure
 LEGEND = """\
 @1, @5, @10: share of the evidence among the first hits, without a threshold
 recall, precision, tokens: of the answers to questions that have evidence
-empty: share of these questions without an answer, which is too much
-silent: share of the other questions without an answer, as it should be"""
+empty: share of these questions that got no answer: lower is better
+silent: share of the other questions that got no answer: higher is better"""
 
 
 def _ask_questions(

@@ -1,4 +1,4 @@
-"""Commands about everything of a user: import, export, privacy settings and erasure."""
+"""Commands about all data of a user: import, export, privacy settings and erasure."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def import_(
 ) -> object:
     """Import your history from another program, or an export of Memorist.
 
-    A file, a folder or a ZIP archive: chats of ChatGPT, Claude, Claude Code, Codex, Slack, Discord,
-    WhatsApp and Telegram, lists of messages, memories of Mem0, Letta, basic-memory, LangGraph and
-    the MCP memory server, Markdown and Obsidian notes. Importing again changes nothing, and
-    continues an import that was interrupted.
-    A file with one JSON object per line is an export, or has messages: content, and perhaps role,
-    name, at, session and id. Exported records return to their scope, or to --user if given.
+    It reads a file, a folder or a ZIP archive: chats of ChatGPT, Claude, Claude Code, Codex, Slack,
+    Discord, WhatsApp and Telegram, lists of messages, memories of Mem0, Letta, basic-memory,
+    LangGraph and the MCP memory server, Markdown and Obsidian notes. Importing again changes
+    nothing, and continues an interrupted import.
+    A file with one JSON object per line is an export, or has messages with content and optionally
+    role, name, at, session and id. Exported records return to their scope, or to --user if given.
     Everything passes the guard like any other write, unless --restore is given.
 
     Args:
@@ -80,10 +80,10 @@ def import_(
 
     if from_ == "auto" and _has_own_lines(path):
         if me or since or dry_run:
-            raise InvalidInput("--me, --since and --dry-run are for files of other programs")
+            raise InvalidInput("--me, --since and --dry-run only apply to files of other programs")
         return _import_lines(call, progress, memory, path, restore=restore)
     if restore:
-        raise InvalidInput("--restore is for an export of Memorist")
+        raise InvalidInput("--restore requires an export of Memorist")
     target = call.scope(memory)
     options: dict[str, Any] = {"from_": from_, "me": me, "since": since, "dry_run": dry_run}
     try:
@@ -93,7 +93,7 @@ def import_(
         if without and not dry_run:
             if without > MANY_VECTORS:
                 note(
-                    f"{without:,} memories are stored and found by their words. Their vectors follow: "
+                    f"{without:,} memories are stored and found by keyword. Their vectors follow: "
                     "you can ask now, or stop with Ctrl-C and run `memorist index` later."
                 )
             with progress("Embedding", without) as advance:
@@ -224,7 +224,7 @@ def export(
     *,
     all: bool = False,
 ) -> object:
-    """Export everything of a user, one JSON object per line, as `import` reads it.
+    """Export all data of a user, one JSON object per line, as `import` reads it.
 
     Without --space that is every space, with checkpoints, API keys, spooled writes and lines of the
     journal, which `import` ignores.
@@ -372,11 +372,11 @@ def incognito(call: Call, action: Literal["start", "end"]) -> object:
 
 @command("privacy erase")
 def erase(call: Call, memory: Blocking, *, yes: bool = False) -> object:
-    """Erase everything of a user for good.
+    """Erase all data of a user for good.
 
-    That is every space, API key, checkpoint, spooled write and line of the journal. It asks for
-    confirmation; without a terminal it needs --yes. Backups and exports are files of yours: delete
-    them yourself.
+    This includes every space, API key, checkpoint, spooled write and line of the journal. It asks
+    for confirmation; without a terminal it needs --yes. Backups and exports are your own files:
+    delete them yourself.
 
     Args:
         yes: Do not ask.
@@ -388,10 +388,10 @@ def erase(call: Call, memory: Blocking, *, yes: bool = False) -> object:
     if not yes:
         if call.json or not sys.stdin.isatty():
             raise InvalidInput(
-                f"Nothing was erased of {scope.user!r} (spaces: {spaces}), because there is no "
+                f"Nothing was erased for {scope.user!r} (spaces: {spaces}), because there is no "
                 "terminal to confirm it. Pass --yes"
             )
-        question = f"Erase everything of {scope.user!r} for good (spaces: {spaces})?"
+        question = f"Erase all data of {scope.user!r} for good (spaces: {spaces})?"
         typer.confirm(question, abort=True, err=True)
     done = memory.erase_user(scope.user, tenant=scope.tenant)
     text = f"erased  memories: {done.memories}, spaces: {len(done.spaces)}, keys: {done.keys}"

@@ -268,7 +268,7 @@ def forget(
     Example: memorist forget --query "my old address" --dry-run
     """
     if all and (id or query or category or tag):
-        raise typer.BadParameter("--all forgets everything: give no ID and no filter with it")
+        raise typer.BadParameter("--all cannot be combined with an ID or a filter")
     if not (all or id or query or category or tag):
         raise InvalidInput("Nothing selected: give an ID, --query, --tag, --category or --all")
     has_terminal = _has_terminal(call)
@@ -312,15 +312,15 @@ def forget(
         notes.append(f"{len(found.flagged)} more kept, but without one of their sources.")
     if found.sources:
         named = ", ".join(map(output.short, found.sources))
-        notes.append(f"It is still said, among other things, in {named}: forget that too?")
+        notes.append(f"{named} says this too, among other things: forget that as well?")
     if found.copies:
         named = ", ".join(map(output.short, found.copies))
-        notes.append(f"The same words stay in {named}: forget that too?")
+        notes.append(f"The same text is also in {named}: forget that as well?")
     return {**asdict(found), "keep_days": keep_days}, text, [] if call.json else notes
 
 
 def _has_terminal(call: Call) -> bool:
-    """Return whether somebody is there who can answer a question."""
+    """Return whether a person can answer questions on a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty() and not call.json
 
 
@@ -373,5 +373,5 @@ def _choose_last(
         raise InvalidInput(problem)
     if asks:
         output.show(mine.undo(last, dry_run=True).memories)
-        typer.confirm("Undo the last operation, so that it is as shown?", abort=True, err=True)
+        typer.confirm("Undo the last operation? The result is shown above.", abort=True, err=True)
     return last

@@ -139,7 +139,7 @@ async def memory_list(
     limit: Limit = 20,
     after: str | None = None,
 ) -> str:
-    """List memories, newest first, when the user wants to see what is stored. `hidden` are those
+    """List memories, newest first, when the user wants to see what is stored. `hidden` lists those
     that were forgotten or expired and can still be restored.
 
     Args:
@@ -183,7 +183,7 @@ async def memory_remember(
         importance: From 0 (trivial) to 1 (vital).
         evidence: Paths or URLs that support it.
         at: When it happened: 2026-05-31 or 2026-05-31T14:00:00Z.
-        steps: How the user does the task that `text` names, each step an order.
+        steps: How the user does the task that `text` names, each step an instruction.
     """
     call = await authorize("remember")
     scope = call.scope(role=None if said_by == "user" else said_by, session=session)
@@ -292,7 +292,7 @@ async def memory_forget(
     line = " ".join(["Forgotten:", *done.ids, *done.derived])
     if done.copies:
         named = ", ".join(done.copies)
-        line += f"\nThe same words stay in {named}: ask the user whether to forget them."
+        line += f"\nThe same text is also in {named}: ask the user whether to forget that as well."
     return line
 
 
@@ -323,7 +323,7 @@ async def memory_history(id: Id) -> str:
 
 @tool("List conflicts", read_only=True)
 async def memory_conflicts(limit: Limit = 10) -> str:
-    """List statements that contradict older ones; until it is decided, the newer one is used. Ask
+    """List statements that contradict older ones; the newer one is used until the user decides. Ask
     the user which is right, then call memory_decide.
     """
     scope = (await authorize("read")).scope()

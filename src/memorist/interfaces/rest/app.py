@@ -69,9 +69,9 @@ _NO_TELEMETRY: Any = dict.fromkeys(
 )
 _DESCRIPTION = (
     "Long-term memory for AI agents. The API key identifies the caller; space, session and other "
-    "labels select a part of their memory. With the right `service` it acts for the user named in "
-    "the header `X-Memorist-User`, or in `user`. Errors are `application/problem+json`. Requests that "
-    "change something accept an `Idempotency-Key`: repeated within a day, they are done once."
+    "labels select a part of their memory. A key with the right `service` acts for the user named "
+    "in the header `X-Memorist-User`, or in `user`. Errors are `application/problem+json`. Requests that "
+    "change something accept an `Idempotency-Key`: repeated within a day, they take effect once."
 )
 discovery = APIRouter()
 memories = APIRouter(route_class=AuthenticatedRoute)
@@ -295,7 +295,7 @@ async def describe_resource(request: Request) -> Json:
     """
     settings: Settings = request.app.state.engine.settings
     if settings.jwt_jwks is None:
-        raise HTTPException(404, "This server accepts API keys, and no tokens of an issuer")
+        raise HTTPException(404, "This server accepts API keys only, no tokens of an issuer")
     address = str(request.base_url).rstrip("/")
     return {
         "resource": address + request.url.path.removeprefix(WELL_KNOWN),

@@ -131,7 +131,7 @@ Where = Annotated[FilterBody, AfterValidator(FilterBody.filter)]
 
 
 class MessageBody(BaseModel, extra="allow", strict=True):
-    """One message of a conversation, also as OpenAI, Anthropic and LangChain have it.
+    """One message of a conversation, also in the formats of OpenAI, Anthropic and LangChain.
 
     Text parts are stored. Tool calls and system prompts are skipped, and further fields ignored.
     """

@@ -117,7 +117,7 @@ async def add(access: Rememberer, body: Mem0Add) -> Json:
     """Remember messages. The results have the memories that hold them now."""
     names: dict[str, str] = {}
     if read_filter(body.filters or {}, names) != Filter():
-        raise InvalidInput("The filters of a new memory are ids, such as user_id")
+        raise InvalidInput("Filters for a new memory can only be ids, such as user_id")
     body.add_names(names)
     mine = find_scope(access, names)
     at = None

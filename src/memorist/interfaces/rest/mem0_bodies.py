@@ -153,7 +153,7 @@ def add_name(names: dict[str, str], name: str, value: Any) -> None:
     if not isinstance(value, str) or not value or value == "*":
         raise InvalidInput(f"`{name}` is one id, not {value!r:.60}: send one request for each")
     if names.setdefault(name, value) != value:
-        raise InvalidInput(f"`{name}` has several values: send one request for each")
+        raise InvalidInput(f"`{name}` has several values: send one request for each of them")
 
 
 def _read_condition(name: str, value: Any) -> Filter:

@@ -56,7 +56,7 @@ async def list_where(
             bound = ""
         if bound != digest:
             raise NotFound(
-                "Unknown cursor: pass the one of the previous page, with the same filters"
+                "Unknown cursor: pass the cursor of the previous page, with the same filters"
             )
     page = await mine.list(where, limit=limit, cursor=start)
     following = None
@@ -92,7 +92,7 @@ async def withdraw(mine: ScopedClient, *, field: str, actor: str) -> bodies.With
 
 
 async def context(mine: ScopedClient, *, agent: str | None, **options: Any) -> TurnContext:
-    """Return what an agent reads before it answers a message, within one budget of tokens.
+    """Return what an agent reads before it answers a message, within one token budget.
 
     The text has what changed in the thread after the revision `since`, the profile of the person,
     pinned memories, whole categories, and what is recalled for the message. `lines` says where

@@ -80,7 +80,7 @@ _ERRORS: tuple[tuple[Any, type[MemoristError], str], ...] = (
     (
         (errors.QueryCanceled, errors.LockNotAvailable),
         Busy,
-        "{place} waited too long for others and canceled the statement: retry ({said})",
+        "{place} waited too long for other transactions and canceled the statement: retry ({said})",
     ),
     (
         errors.ProgramLimitExceeded,
