@@ -33,17 +33,18 @@ def reference() -> str:
     """The reference, as Markdown."""
     parts = [
         "# Reference",
-        "Made from the code by `tools/reference.py`.",
+        "Generated from the code by `tools/reference.py`.",
         "## Verbs of a scope",
-        "`memorist.open(db).scope(user, …)` gives a scope; `memorist.aio.open` the same, async.",
+        "`memorist.open(db).scope(user, …)` returns a scope. `memorist.aio.open` is the async form.",
         *_verbs(ScopedClient),
         "## Verbs for checkpoints",
-        "`checkpoints` of a scope keeps where the threads of an agent stand.",
+        "`checkpoints` of a scope keeps the state of the threads of an agent.",
         *_verbs(Checkpoints),
         "## Verbs of a memory",
         *_verbs(Client),
         "## Settings",
-        "Arguments of `open`, `MEMORIST_…` in the environment, or a TOML file, in that order.",
+        "Arguments of `open`, `MEMORIST_…` in the environment, or a TOML file, in this order of"
+        " precedence.",
         _settings(),
         "## Profiles",
         _profiles(),
@@ -53,7 +54,7 @@ def reference() -> str:
         "`memorist COMMAND --help` shows the options and an example.",
         _commands(),
         "## Errors",
-        "All are `memorist.MemoristError`; those that may work later have `retry = True`.",
+        "All errors are `memorist.MemoristError`. If the same call may work later, `retry` is True.",
         _errors(),
     ]
     return "\n\n".join(parts) + "\n"
@@ -163,7 +164,7 @@ def requirements() -> str:
     total = sum(SEEDS.values())
     parts = [
         "# Requirements",
-        "Made from the marks in the tests by `tools/reference.py`. A requirement that is not listed has no test yet.",
+        "Generated from the marks in the tests by `tools/reference.py`. A requirement that is not listed has no test yet.",
         f"{len(shown)} of {total} have a test.",
         _table(
             ("document", "requirements", "with a test"),

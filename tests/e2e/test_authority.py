@@ -279,7 +279,7 @@ async def test_automatic_extraction_is_guarded_more_strictly_than_a_person(
 ) -> None:
     text = "Ana is a backend developer."
     refused = (await ana.remember(text, policy="clanker")).outcomes[0]
-    assert (refused.status, "save it on purpose" in refused.reason) == ("refused", True)
+    assert (refused.status, "save it explicitly" in refused.reason) == ("refused", True)
     assert (await ana.remember(text, policy="clanker", manually_saved=True)).outcomes[
         0
     ].status == "created"

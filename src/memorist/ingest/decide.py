@@ -27,7 +27,7 @@ from .analyze import (
 from .candidates import Batch, Neighbors
 from .policies import Bands, Policy
 
-FORGOTTEN = "it was forgotten on request: save it on purpose to keep it again"
+FORGOTTEN = "it was forgotten on request: save it explicitly to keep it again"
 SAID_AGAIN = "said again"
 MOST_TAGS = 3  # taken over from near memories
 # Like all tags with a colon, these apply to a single memory.

@@ -245,11 +245,11 @@ def find_refusal(draft: Draft, policy: Policy, *, is_own: bool) -> str:
         return ""
     parts = (text, draft.evidence_text or "", *draft.evidence)
     if kind := find_secret("\n".join(parts)):
-        return f"it seems to contain {kind}: remove it, or save it on purpose {_ON_PURPOSE}"
+        return f"it seems to contain {kind}: remove it, or save it explicitly {_ON_PURPOSE}"
     if policy.guard == "contextual" and is_own:
         return ""
     if order := find_injection(text, policy.guard):
-        return f"it reads like an instruction to the model ({order}): save it on purpose to keep it"
+        return f"it reads like an instruction to the model ({order}): save it explicitly to keep it"
     return find_shortness(draft.text) if policy.guard == "strict" else ""
 
 

@@ -160,7 +160,7 @@ async def roll_up(
     days: float = DAYS,
     dry_run: bool = False,
 ) -> SummaryReport:
-    """Merge what was not used for a number of days, by topic, into one memory each.
+    """Merge memories that were not used for a number of days into one memory per topic.
 
     The originals are archived and can be restored. With `dry_run` nothing is changed.
     Raises InvalidInput.

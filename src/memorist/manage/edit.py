@@ -274,7 +274,7 @@ async def decide(place: Place, id: str, actor: str | None, *, decision: Decision
     """Keep the newer memory of a conflict, make the older one current again, or keep both.
 
     A newer one that is rejected counts as if it had never been valid. Raises NotFound; NotAllowed
-    if the caller may not give up what the person saved on purpose.
+    if the caller may not give up what the person saved explicitly.
     """
     ctx, scope, _ = place.parts
     async with ctx.store.transaction(scope) as tx:
@@ -287,7 +287,7 @@ async def decide(place: Place, id: str, actor: str | None, *, decision: Decision
         old = found[0].old
         given_up = {"confirmed": old, "rejected": new}.get(decision)
         if given_up is not None and given_up.on_purpose:
-            place.voice.require_owner("Giving up what was saved on purpose")
+            place.voice.require_owner("Giving up what was saved explicitly")
         now = ctx.clock()
         meta: dict[str, Any] = {"decision": decision, "between": [new.id, old.id]}
         pair = {"from_id": new.id, "to_id": old.id}

@@ -266,11 +266,11 @@ async def import_files(
 ) -> ImportReport:
     """Import what another program exported: a file, a folder or a ZIP archive.
 
-    The format is recognized, or named by `from_`. Ids come from the files: a second run changes
-    nothing, and continues one that was interrupted. In chats between people, `me` is the person's
-    name there. `dry_run` only counts. `on_progress` is called with the bytes read and their total.
-    Vectors of more than 5 MB are added afterwards, by jobs or `index`: words are found at once.
-    Raises InvalidInput before anything is stored if the format is not known, or if nobody in a chat
+    The format is detected, or named by `from_`. Ids come from the files: a second run changes
+    nothing, and continues an interrupted one. `me` is the name of the person in chats between
+    people. `dry_run` only counts. `on_progress` is called with the bytes read and their total.
+    For files above 5 MB, vectors are added later by jobs or `index`; keyword search works at once.
+    Raises InvalidInput before anything is stored if the format is unknown, or if no one in a chat
     has the name `me`.
     """
     how = ImportRun(me=me, since=validation.moment(since), user=mine.scope.user)

@@ -57,7 +57,7 @@ async def undo_changes(
 ) -> Undone:
     """Undo one operation of the history (`meta` names it), or everything a session did.
 
-    New memories are hidden and can be restored for 30 days; changed ones are as before. An undo is
+    New memories are hidden and can be restored for 30 days; changed ones are reverted. An undo is
     in the history and can itself be undone; an erasure cannot. Raises NotFound; RevisionConflict if
     something was changed later.
     """

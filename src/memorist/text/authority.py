@@ -31,7 +31,7 @@ class Voice:
     def speak(self, draft: Draft) -> Draft:
         """Return a draft in this voice. Raises NotAllowed."""
         if draft.pinned or draft.manually_saved:
-            self.require_owner("Saving on purpose (`pinned`, `manually_saved`)")
+            self.require_owner("Saving explicitly (`pinned`, `manually_saved`)")
         if self.agent is None:
             return draft
         role = "assistant" if is_own_role(draft.labels.role) else draft.labels.role
@@ -43,7 +43,7 @@ class Voice:
         if self.agent not in (None, memory.speaker):
             raise NotAllowed("A caller bound to an agent can only edit what this agent said")
         if memory.on_purpose:
-            self.require_owner("Editing what was saved on purpose")
+            self.require_owner("Editing what was saved explicitly")
 
     def require_owner(self, what: str) -> None:
         """Raise NotAllowed unless the caller may do something on behalf of the user."""
