@@ -164,7 +164,8 @@ def requirements() -> str:
     total = sum(SEEDS.values())
     parts = [
         "# Requirements",
-        "Generated from the marks in the tests by `tools/reference.py`. A requirement that is not listed has no test yet.",
+        "Generated from the marks in the tests by `tools/reference.py`."
+        " A requirement that is not listed has no test yet.",
         f"{len(shown)} of {total} have a test.",
         _table(
             ("document", "requirements", "with a test"),
