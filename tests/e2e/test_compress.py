@@ -512,7 +512,7 @@ async def test_a_worker_rolls_topics_up_each_week_where_the_setting_asks_for_it(
         (summary,) = await everything(ana, compression_source=True)
         assert len((await ana.why(summary.id)).memories) == 4
     async with opened(place) as engine:
-        with pytest.raises(InvalidInput, match="No job 'rollup'"):
+        with pytest.raises(InvalidInput, match="Unknown job 'rollup'"):
             await engine.run_jobs(only=["rollup"])
 
 

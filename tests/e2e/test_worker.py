@@ -96,7 +96,7 @@ async def test_tending_gives_vectors_to_what_has_none(memory: Client) -> None:
     assert told[-1] == (5, 5)
     assert await memory.ctx.store.rows_where(Scope(user="ana"), Filter(needs_embedding=True)) == []
     assert (await memory.run_jobs(only=["embed"])).jobs == {}
-    with pytest.raises(InvalidInput, match="No job 'sweep': choose from embed, purge"):
+    with pytest.raises(InvalidInput, match="Unknown job 'sweep': choose from embed, purge"):
         await memory.run_jobs(only=["sweep"])
 
 

@@ -225,7 +225,9 @@ class Milton:
         """
         is_number = isinstance(cutoff_hours, int | float) and not isinstance(cutoff_hours, bool)
         if not is_number or not cutoff_hours >= 0:
-            raise InvalidInput(f"cutoff_hours is a number of at least 0, not {cutoff_hours!r:.60}")
+            raise InvalidInput(
+                f"cutoff_hours must be a number of at least 0, not {cutoff_hours!r:.60}"
+            )
         now = self._ctx.clock()
         before = now - timedelta(hours=min(cutoff_hours, MAX_HOURS))
         done = await records.promote(
@@ -345,7 +347,7 @@ class Hooks:
     async def after(self, text: str, reply: str | None = None) -> Receipt:
         """Store what the user said, and the reply if the settings say so.
 
-        It is counted whether the reply used what `before` returned.
+        Also count whether the reply used what `before` returned.
         """
         turns = [(text, "user", SAID)]
         if reply is not None:

@@ -243,7 +243,7 @@ class Report:
         """Return one of the runs. Raises NotFound."""
         runs = self._by_name
         if name not in runs:
-            raise NotFound(f"No run {name!r}: choose one of {', '.join(runs)}")
+            raise NotFound(f"Unknown run {name!r}: choose one of {', '.join(runs)}")
         return runs[name]
 
     @property

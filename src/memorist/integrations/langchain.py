@@ -121,7 +121,7 @@ class MemoristChatMessageHistory(Adapter, BaseChatMessageHistory):
 
 class MemoristVectorStore(Adapter, VectorStore):
     """Documents of one scope, found by words and by meaning. They are memories, so `recall` finds
-    them too; this store returns nothing else than its documents.
+    them too; this store returns only its documents.
 
     The memory computes the vectors: for an embedding model of LangChain, open it with
     `embedder=embeddings.embed_documents`. Raises InvalidInput, Refused, StoreUnavailable.

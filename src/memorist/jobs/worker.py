@@ -167,7 +167,7 @@ class Worker:
         known = [EMBED, *self._jobs]
         for name in self.only:
             if name not in known:
-                raise InvalidInput(f"No job {name!r}: choose from {', '.join(known)}")
+                raise InvalidInput(f"Unknown job {name!r}: choose from {', '.join(known)}")
         chosen = self.only or known
         self._jobs = {name: job for name, job in self._jobs.items() if name in chosen}
         self._embeds = self.ctx.embedder is not None and EMBED in chosen

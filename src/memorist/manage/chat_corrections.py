@@ -40,7 +40,7 @@ class CorrectingChat(ChatList):
     actor: str
 
     async def correct(self) -> Reply:
-        """Store how it really is, in place of the memory that is wrong; ask which one that is."""
+        """Store the correct statement in place of the wrong memory; ask which one that is."""
         topic = self.command.topic
         if len(misspelled := await self.find_misspelled()) == 1:
             return await self.respell(misspelled[0])

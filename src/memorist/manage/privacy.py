@@ -197,7 +197,9 @@ class Consent(Place):
             given = await tx.get(scope, evidence)
             signals = {each.id: each for each in given if each.is_active}
             if missing := set(evidence).difference(signals):
-                raise InvalidInput(f"No memory {min(missing)!r} here to infer anything from")
+                raise InvalidInput(
+                    f"No memory {min(missing)!r} in this scope to infer anything from"
+                )
             if not all(map(authority.is_persons, signals.values())):
                 raise NotAllowed(
                     "Only the person's own words are evidence about them, not what others said"
@@ -358,7 +360,7 @@ def _key(field: str, value: str) -> str:
 def _check_field(field: object) -> None:
     if field not in FIELDS:
         known = ", ".join(FIELDS)
-        raise InvalidInput(f"No field {field!r:.60} of a person: there are {known}")
+        raise InvalidInput(f"Unknown field {field!r:.60} of a person: use one of {known}")
 
 
 def _check_value(field: object, value: object) -> str:
@@ -366,7 +368,9 @@ def _check_value(field: object, value: object) -> str:
     _check_field(field)
     text = normalize.compose(value).strip() if isinstance(value, str) else ""
     if not 1 <= len(text) <= LONGEST:
-        raise InvalidInput(f"{field} is a text of 1 to {LONGEST} characters, not {value!r:.60}")
+        raise InvalidInput(
+            f"{field} must be a text of 1 to {LONGEST} characters, not {value!r:.60}"
+        )
     for each in text:
         if unicodedata.category(each) in _HIDDEN and each not in _JOINERS:
             raise InvalidInput(

@@ -32,7 +32,7 @@ from . import edit
 from .records import LISTS
 
 BATCH = 256
-HOW_TO_RESTORE = "if this is an export of your own, restore it (restore=True, --restore)"
+HOW_TO_RESTORE = "if this is your own export, restore it (restore=True, --restore)"
 MESSAGE = "said"  # kind of a message with `content`, which is not an exported record
 _HEADS = ("memorist", "recollect")  # the first record; version 0.1 wrote "recollect"
 # About other records, agreed to elsewhere, or of another place.

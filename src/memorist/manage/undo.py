@@ -159,7 +159,7 @@ async def _plan(
             raise InvalidInput(f"Operation {value!r} belongs to a forget, which cannot be undone")
     if not ids:
         raise NotFound(
-            f"No {name} {value!r} in the history of this scope, or what it did was forgotten since"
+            f"No {name} {value!r} in the history of this scope, or its changes were forgotten since"
         )
     steps = []
     for memory in await reading.get(scope, ids):
@@ -195,7 +195,7 @@ def _go_back(
                         del reverted[name]  # tags follow the text, which was changed later
                     continue
                 raise RevisionConflict(
-                    f"Memory {memory.id!r} was changed again since, or this is undone already:"
+                    f"Memory {memory.id!r} was changed again since, or this was already undone:"
                     " undo the later change first"
                 )
             then = with_fields(then, reverted)

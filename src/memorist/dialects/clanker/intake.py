@@ -126,7 +126,9 @@ class Intake:
     ) -> bool:
         """Ingest a transcript under a new id; `pipeline` is stt or realtime."""
         if pipeline not in VOICE:
-            raise InvalidInput(f"No voice pipeline {pipeline!r}: choose from {', '.join(VOICE)}")
+            raise InvalidInput(
+                f"Unknown voice pipeline {pipeline!r}: choose from {', '.join(VOICE)}"
+            )
         source = VOICE[pipeline]
         said = Message(id=f"{source}:{new_id()}", content=transcript, name=author_name)
         return await self.ingest_message(

@@ -266,7 +266,7 @@ class MemoristStore(Adapter, BaseStore):
             minutes = ops[key].ttl
             if minutes is not None and not 0 <= minutes <= _MOST_MINUTES:
                 raise InvalidInput(
-                    f"ttl is a number of minutes from 0 to {_MOST_MINUTES:,}, not {minutes!r}"
+                    f"ttl must be a number of minutes from 0 to {_MOST_MINUTES:,}, not {minutes!r}"
                 )
             puts.append(Document(*key, value, at, at, minutes))
         vectors: Iterable[Vectors] = [np.empty(0, np.float32)] * len(texts)
