@@ -3,7 +3,7 @@
     python examples/group_bot.py bot.db
 
 Each channel has a memory that all of its members share and that knows who said what. Each person
-also has a private one. What somebody tells the bot in private never turns up in a channel. Connect
+also has a private one. What someone tells the bot in private never turns up in a channel. Connect
 `on_message` to the events of your chat library, and replace `answer` with a call to your model.
 """
 

@@ -1,4 +1,4 @@
-"""Claude with its memory tool, whose files are in the database of a memory, apart for each user."""
+"""Claude with its memory tool. Its files are stored in the database, separately for each user."""
 
 import sys
 

@@ -1,6 +1,6 @@
 """A CrewAI crew with a long-term memory: `python crewai_example.py memory.db`.
 
-The model here only repeats what it was given to read. Put yours in its place.
+The model here only repeats its input. Replace it with yours.
 """
 
 import os

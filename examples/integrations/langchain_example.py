@@ -1,7 +1,7 @@
 """LangChain with a long-term memory: `python langchain_example.py memory.db`.
 
 A chain with a chat history, a retriever over what was said in other conversations, and a vector store for
-documents. The model here only repeats what it was given to read. Put yours in its place.
+documents. The model here only repeats its input. Replace it with yours.
 """
 
 import sys

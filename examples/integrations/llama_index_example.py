@@ -1,6 +1,6 @@
 """A LlamaIndex chat engine with a long-term memory: `python llama_index_example.py memory.db`.
 
-The model here only repeats what it was given to read. Put yours in its place.
+The model here only repeats its input. Replace it with yours.
 """
 
 import asyncio

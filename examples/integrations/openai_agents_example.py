@@ -1,6 +1,6 @@
 """An agent of the OpenAI Agents SDK that remembers between conversations.
 
-The session keeps the transcript of one conversation; `with_memory` tells the agent what is known from all of them.
+The session keeps the transcript of one conversation; `with_memory` adds what is known from all of them to the instructions.
 """
 
 import sys

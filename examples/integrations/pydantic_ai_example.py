@@ -1,4 +1,4 @@
-"""An agent of Pydantic AI that remembers each of its users between conversations."""
+"""A Pydantic AI agent that remembers each of its users between conversations."""
 
 import sys
 
