@@ -198,7 +198,7 @@ async def test_a_category_that_is_not_allowed_is_refused_and_not_left_out(
         NotAllowed, match="'planner' may not read profile: only goals, tasks, projects"
     ):
         await plans.query("deployment plan", agent="planner", categories=["tasks", "profile"])
-    with pytest.raises(NotAllowed, match="No agent 'stranger'"):
+    with pytest.raises(NotAllowed, match="Agent 'stranger' has no"):
         await plans.query("deployment plan", agent="stranger")
 
 

@@ -413,7 +413,7 @@ async def test_an_agent_reads_only_what_its_allowlist_names(ana: ScopedClient) -
     later = await ana.context("What about the shop?", agent="supervisor", since=9)
     assert "- [relationships] She argued with Bo about the shop." in later.text
     assert "Build" not in boss.text + planner.text
-    with pytest.raises(NotAllowed, match="No agent 'nobody' has an allowlist"):
+    with pytest.raises(NotAllowed, match="Agent 'nobody' has no allowlist"):
         await ana.context("shop", agent="nobody")
 
 

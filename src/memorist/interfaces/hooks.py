@@ -150,7 +150,7 @@ def _handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
         return ""
     reply = mine.command(text)
     if reply and (reply.done or reply.ids):  # else it was hardly meant for the memory
-        return f"Memorist carried out the user's command and replied: {reply.say}"
+        return f"The memory carried out the user's command and replied: {reply.say}"
     limit = settings.memory_context_limit
     max_chars = settings.memory_context_max_chars
     context = ""

@@ -80,7 +80,7 @@ async def test_options_say_whose_memory_it_is(tmp_path: Path) -> None:
         }
     assert told == {"default": ["Bo keeps bees."], "acme": ["Bo keeps goats."]}
     async with over_stdio(db, "--agent", "misspelt") as agent:
-        assert "No agent 'misspelt'" in await refused(agent, "memory_query", query="bees")
+        assert "Agent 'misspelt' has no" in await refused(agent, "memory_query", query="bees")
 
 
 async def test_a_memory_that_cannot_be_opened_is_an_error_of_the_tool(tmp_path: Path) -> None:
