@@ -115,7 +115,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"metadata": {"topic": {}}}, "needs one of"),
     ({"metadata": {'a"b': 1}}, "cannot be filtered by"),
     ({"metadata": {"a..b": 1}}, "cannot be filtered by"),
-    ({"metadata": "tea"}, "is a dict"),
+    ({"metadata": "tea"}, "must be a dict"),
     ({"any_of": ["tea"]}, "is a memorist.Filter or a dict"),
     ({"created_after": "soon"}, "is not a time"),
 ]

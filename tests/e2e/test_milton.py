@@ -647,7 +647,7 @@ async def test_a_patch_takes_only_the_three_lists(milton: Milton) -> None:
         InvalidInput, match="cannot set 'evidence_ids': it takes preferences, stable_facts"
     ):
         await milton.upsert_user_profile({"evidence_ids": ["x"]}, [id])
-    with pytest.raises(InvalidInput, match="is a list of texts"):
+    with pytest.raises(InvalidInput, match="must be a list of texts"):
         await milton.upsert_user_profile({"preferences": "tea"}, [id])
 
 

@@ -161,13 +161,15 @@ def where(value: object, depth: int = 0) -> Filter:
         elif each.name == "metadata" and not isinstance(given, Mapping):
             wanted = "dict"
         if wanted:
-            raise InvalidInput(f"{each.name} of a filter is a {wanted}, not {given!r:.60}")
+            raise InvalidInput(f"{each.name} of a filter must be a {wanted}, not {given!r:.60}")
     list(metadata_terms(value.metadata))
     nested: dict[str, Any] = {}
     for name in _NESTED:
         listed = getattr(value, name)
         if not isinstance(listed, (tuple, list)) or len(listed) > _MOST_NESTED:
-            raise InvalidInput(f"{name} of a filter is a list of at most {_MOST_NESTED} filters")
+            raise InvalidInput(
+                f"{name} of a filter must be a list of at most {_MOST_NESTED} filters"
+            )
         if listed and depth == _DEEPEST_FILTER:
             raise InvalidInput(f"Filters are nested at most {_DEEPEST_FILTER} levels deep")
         nested[name] = tuple(where(each, depth + 1) for each in listed)
