@@ -1,6 +1,7 @@
 """An agent of the OpenAI Agents SDK that remembers between conversations.
 
-The session keeps the transcript of one conversation; `with_memory` adds what is known from all of them to the instructions.
+The session keeps the transcript of one conversation; `with_memory` adds memories of all conversations to the
+instructions.
 """
 
 import sys
