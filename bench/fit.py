@@ -1,20 +1,24 @@
 """Fit the confidence of the default profile: how likely an answer, and each hit, has what was asked for.
 
-    python -m bench.fit [--data FOLDER] [--cache FOLDER] [--measure SET …]
+    python -m bench.fit [--data FOLDER] [--cache FOLDER] [--keep] [--measure SET …]
 
 It is fitted only on data that may be shipped: our own conversations in `bench/own`, and from the
 folder with further data personas, languages and iKAT. Sets given with `--measure` are only measured.
 Each set is also measured with weights that were fitted without it. Databases and measures are kept
 in `--cache`.
+
+The confidence after verification is fitted on what the verifier was not trained on: personas,
+languages, and every second conversation of the other sets.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import pickle
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,10 +32,13 @@ from bench.data import Conversation
 from bench.quality import WRONG_PERSON
 from memorist.evals.questions import calibration_error, credited, mean
 from memorist.manage.recall import build_query
+from memorist.rerankers import VERIFIER
 from memorist.retrieve import confidence, pipeline, profiles, score
+from memorist.retrieve.confidence import to_log_odds
 
 OWN = Path(__file__).parent / "own"
 SHIPPED = ("personas", "languages", "ikat")
+UNREAD = ("personas-dev", "languages-dev")  # the verifier was not trained on them
 FOREIGN = 12  # questions of the next conversation that each conversation is asked
 ALIKE = ("languages", "ikat", "preferences", "profiles")  # whose people are asked the same things
 VARIED = ("friends", "weeks", "projects", "personas", "events")
@@ -40,6 +47,10 @@ FORGOTTEN = 0.3  # share of the other questions that are asked
 HITS = 10
 RARE = 0.5
 Array = NDArray[np.float64]
+Models = dict[str, dict[str, float]]  # weights of the measures, by the name in `Confidence`
+WEIGHT = profiles.DEFAULT.weights["verdict"]
+assert profiles.DEFAULT.confidence is not None
+OF_DEFAULT = profiles.DEFAULT.confidence
 
 
 @dataclass(slots=True)
@@ -51,6 +62,8 @@ class Asked:
     measures: dict[str, float]
     hits: list[dict[str, float]]
     useful: list[bool]
+    odds: list[float | None]  # by the verifier; None for what is not verified
+    is_trained: bool = False  # whether the verifier was trained on its conversation
 
     @property
     def importance(self) -> float:
@@ -121,9 +134,12 @@ async def collect(path: Path, cache: Path, variant: str = "") -> list[Asked]:
             if following is not conversation and others and path.stem.split("-")[0] not in ALIKE:
                 few = choose.sample(others, min(FOREIGN, len(others)))
                 asked += [(each, True) for each in few]
+            source = number // (len(FEW_MESSAGES) if variant == "few" else 1)
             for question, foreign in asked:
                 if question.category != WRONG_PERSON:
-                    found += await ask(scope, question, texts, foreign=foreign)
+                    for each in await ask(scope, question, texts, foreign=foreign):
+                        each.is_trained = path.stem not in UNREAD and source % 2 == 0
+                        found.append(each)
     return found
 
 
@@ -137,6 +153,12 @@ async def ask(scope: Any, question: Any, texts: dict[str, str], *, foreign: bool
     if not ranked:
         return []
     evidence = set() if foreign else set(question.evidence)
+    odds: dict[str, float] = {}
+    is_short = len(question.text) <= confidence.LONGEST_ASKED
+    is_known = is_short and search.question.is_english
+    can_verify = is_known and not confidence.is_foreign(search, ranked[0])
+    if ctx.verifier is not None and can_verify:
+        odds = await confidence.find_odds(ctx.verifier, search, ranked)
     best = ranked[0].score
     hits = []
     for rank, each in enumerate(ranked, 1):
@@ -148,6 +170,7 @@ async def ask(scope: Any, question: Any, texts: dict[str, str], *, foreign: bool
             measures=confidence.measure(search, ranked),
             hits=hits,
             useful=[bool(evidence & {*credited(each.memory, texts)}) for each in ranked],
+            odds=[odds.get(each.memory.id) for each in ranked],
         )
     ]
 
@@ -180,7 +203,8 @@ def fit_answers(
     for some in sets:
         for each in some:
             rows.append([each.measures[name] for name in names])
-            labels.append(float(any(returned(each, hits, cut))))
+            _, judged = judge(each, {"answer": {}, "hit": hits})
+            labels.append(float(any(returned(each, judged, cut))))
             importance.append(each.importance / len(some))
     weights = regress(np.array(rows), np.array(labels), np.array(importance) / len(sets))
     return dict(zip(names, weights.tolist(), strict=True))
@@ -217,27 +241,36 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     data.add_fit_options(parser)
-    parser.add_argument("--at", type=float, default=0.24, help="threshold of an answer")
+    parser.add_argument(
+        "--at-verified",
+        type=float,
+        default=OF_DEFAULT.least_verified,
+        help="threshold of an answer that was verified",
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the shipped confidence before verification"
+    )
     parser.add_argument("--cut", type=float, default=0.033, help="threshold of a hit")
     options = parser.parse_args()
     paths, shipped = find_sets(options.data, options.measure)
+    digest = hashlib.sha256((VERIFIER / "model.onnx").read_bytes()).hexdigest()[:8]
     with data.open_cache(options.cache) as cache:
         found: dict[str, list[Asked]] = {}
         for name, path in paths.items():
             for variant in VARIANTS if name in shipped and name in VARIED else ("",):
-                kept = cache / f"{name}{variant}.measures"
+                kept = cache / f"{name}{variant}-{digest}.measures"
                 if not kept.exists():
                     kept.write_bytes(pickle.dumps(asyncio.run(collect(path, cache, variant))))
                 found[f"{name} {variant}".strip()] = pickle.loads(kept.read_bytes())
     rows = []
     everything: list[tuple[float, bool]] = []
     for name, asked in found.items():
-        models = fit(without(found, shipped, name.split()[0]), options.cut)
-        rows.append(evaluate(name, asked, *models, options, everything))
+        models = fit(without(found, shipped, name.split()[0]), options)
+        rows.append(evaluate(name, asked, models, options, everything))
     report.table("Confidence, fitted without the set that is measured", rows)
     print(f"calibration error of all: {calibration_error(everything):.3f}")
-    models = fit(without(found, shipped, ""), options.cut)
-    for title, weights in zip(("answer", "hit"), models, strict=True):
+    models = fit(without(found, shipped, ""), options)
+    for title, weights in models.items():
         print(title, {name: round(weight, 2) for name, weight in weights.items()})
 
 
@@ -251,32 +284,113 @@ def without(found: dict[str, list[Asked]], shipped: list[str], left_out: str) ->
     return chosen
 
 
-def returned(asked: Asked, hits: dict[str, float], cut: float) -> list[bool]:
+def judge(asked: Asked, models: Models) -> tuple[float, list[tuple[float, bool]]]:
+    """Return the confidence of an answer, and that of each hit with whether it is evidence.
+
+    If the models after verification are given, the best candidates are verified, as recall does.
+    """
+    sure = confidence.to_probability(confidence.weigh(models["answer"], asked.measures))
+    weighed = [confidence.weigh(models["hit"], hit) for hit in asked.hits]
+    likely = list(map(confidence.to_probability, weighed))
+    odds = [each for each in asked.odds if each is not None]
+    judged = list(zip(likely, asked.useful, strict=True))
+    if "answer_verified" not in models or not odds or not is_verified(asked, sure):
+        return sure, judged
+    totals = []
+    for place, (hit, each) in enumerate(zip(asked.hits, asked.odds, strict=True)):
+        verdict = min(odds) if each is None else each
+        if each is not None:
+            again = confidence.judge_again(models["hit_verified"], likely[place], each)
+            judged[place] = again, asked.useful[place]
+        totals.append(WEIGHT * confidence.scale_verdict(verdict) - hit["behind"])
+    order = sorted(range(len(totals)), key=lambda place: -totals[place])
+    sure = confidence.judge_again(models["answer_verified"], sure, max(odds))
+    return sure, [judged[place] for place in order]
+
+
+def is_verified(asked: Asked, sure: float) -> bool:
+    """Return whether an answer of this confidence is verified."""
+    share = confidence.scale_answer_threshold(round(10 ** asked.measures["size"]))
+    return asked.odds[0] is not None and OF_DEFAULT.least * share <= sure < OF_DEFAULT.certain
+
+
+def returned(asked: Asked, judged: list[tuple[float, bool]], cut: float) -> list[bool]:
     """Return for each hit that is returned whether it is evidence.
 
     The first is always returned, the others if they reach the threshold.
     """
     cut *= confidence.scale_hit_threshold(round(10 ** asked.measures["size"]))
     found: list[bool] = []
-    for hit, useful in zip(asked.hits, asked.useful, strict=True):
-        sure = confidence.to_probability(confidence.weigh(hits, hit))
+    for sure, useful in judged:
         if not found or sure >= cut:
             found.append(useful)
     return found
 
 
-def fit(sets: list[list[Asked]], cut: float) -> tuple[dict[str, float], dict[str, float]]:
-    """Fit both models; the answer counts what is returned after the cut."""
-    hits = fit_hits(sets, list(profiles.OF_HIT))
-    answers = fit_answers(sets, list(profiles.OF_ANSWER), hits, cut)
-    return answers, hits
+def fit(sets: list[list[Asked]], options: argparse.Namespace) -> Models:
+    """Fit all models, or only those after verification; the answer counts what is returned."""
+    cut = options.cut
+    models: Models = {"hit": dict(OF_DEFAULT.hit), "answer": dict(OF_DEFAULT.answer)}
+    if not options.keep:
+        models["hit"] = fit_hits(sets, list(profiles.OF_HIT))
+        models["answer"] = fit_answers(sets, list(profiles.OF_ANSWER), models["hit"], cut)
+    known = dict(models)
+    models["hit_verified"] = fit_verified_hits(sets, known)
+    models["answer_verified"] = fit_verified_answers(sets, known, models["hit_verified"], cut)
+    return models
+
+
+def find_verified(sets: list[list[Asked]], models: Models) -> Iterator[tuple[Asked, float, float]]:
+    """Yield what is verified and unknown to the verifier, its confidence before, and its importance."""
+    for some in sets:
+        found = []
+        for asked in some:
+            sure, _ = judge(asked, models)
+            if is_verified(asked, sure) and not asked.is_trained and asked.odds[0] is not None:
+                found.append((asked, sure))
+        for asked, sure in found:
+            yield asked, sure, asked.importance / len(found) / len(sets)
+
+
+def fit_verified_hits(sets: list[list[Asked]], models: Models) -> dict[str, float]:
+    """Fit the confidence of a hit after verification."""
+    rows, labels, importance = [], [], []
+    for asked, _, share in find_verified(sets, models):
+        _, judged = judge(asked, models)
+        for (likely, useful), each in zip(judged, asked.odds, strict=True):
+            if each is not None:
+                rows.append([1.0, to_log_odds(likely), each])
+                labels.append(float(useful))
+                importance.append(share / len(judged))
+    return regress_verified(rows, labels, importance)
+
+
+def fit_verified_answers(
+    sets: list[list[Asked]], models: Models, hits: dict[str, float], cut: float
+) -> dict[str, float]:
+    """Fit the confidence of an answer after verification, given that of its hits."""
+    rows, labels, importance = [], [], []
+    after = {**models, "hit_verified": hits, "answer_verified": {}}
+    for asked, sure, share in find_verified(sets, models):
+        _, judged = judge(asked, after)
+        rows.append([1.0, to_log_odds(sure), max(each for each in asked.odds if each is not None)])
+        labels.append(float(any(returned(asked, judged, cut))))
+        importance.append(share)
+    return regress_verified(rows, labels, importance)
+
+
+def regress_verified(
+    rows: list[list[float]], labels: list[float], importance: list[float]
+) -> dict[str, float]:
+    """Return the weights of the measures after verification."""
+    weights = regress(np.array(rows), np.array(labels), np.array(importance))
+    return dict(zip(profiles.AFTER_VERDICT, weights.tolist(), strict=True))
 
 
 def evaluate(
     name: str,
     asked: list[Asked],
-    answers: dict[str, float],
-    hits: dict[str, float],
+    models: Models,
     options: argparse.Namespace,
     everything: list[tuple[float, bool]],
 ) -> dict[str, Any]:
@@ -288,13 +402,17 @@ def evaluate(
     foreign: list[bool] = []
     count = useful = wanted = 0
     for each in asked:
-        sure = confidence.to_probability(confidence.weigh(answers, each.measures))
-        found = returned(each, hits, options.cut)
+        sure, judged = judge(each, models)
+        found = returned(each, judged, options.cut)
         if not each.foreign:
             guesses.append(sure)
             labels.append(any(found))
         share = confidence.scale_answer_threshold(round(10 ** each.measures["size"]))
-        is_empty = sure < options.at * share
+        before = confidence.to_probability(confidence.weigh(models["answer"], each.measures))
+        needed = OF_DEFAULT.least * share
+        if is_verified(each, before):
+            needed = options.at_verified * min(1.0, share)
+        is_empty = sure < needed
         if not each.answerable:
             (foreign if each.foreign else silent).append(is_empty)
             continue

@@ -18,6 +18,7 @@ from . import dialects
 from .client import Client
 from .context import Context
 from .embedders import Cached, Hashing
+from .embedders.local import MINILM, MiniLM, Multilingual
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import validation
@@ -30,6 +31,7 @@ from .offline import Offline
 from .offline.spool import Spool
 from .offline.switch import Down, Switch
 from .ports import Embedder, NearestRows, Reranker
+from .rerankers import CrossEncoder, MaxSim, Verifier
 from .scoped import ScopedClient
 from .settings import MODELS, Options, Settings, allowlists, custom, load
 from .settings.custom import CustomCall, find_call
@@ -82,10 +84,10 @@ async def open_client(
     chosen = chosen.model_copy(update=names)
     embedder = await _embedder(chosen, calls["embedder"])
     multilingual = None
-    if calls["embedder"] is None and chosen.embedder == "minilm" and chosen.multilingual:
-        from .embedders.local import Multilingual
-
-        multilingual = Multilingual()
+    verifier = None
+    if calls["embedder"] is None and chosen.embedder == "minilm":
+        multilingual = Multilingual() if chosen.multilingual else None
+        verifier = Verifier(MINILM) if chosen.verifier else None
     model = language_model(chosen, calls["llm"])
     detector = calls["entities"]
     observers = [span_observer()] if chosen.otel else []
@@ -124,6 +126,7 @@ async def open_client(
         embedder=embedder,
         multilingual=multilingual,
         reranker=_reranker(chosen, embedder, calls["reranker"]),
+        verifier=verifier,
         llm=llm,
         entities=custom.CustomDetector(detector) if detector else None,
         external_index=external_index,
@@ -299,8 +302,6 @@ async def _embedder(settings: Settings, own: CustomCall | None) -> Embedder | No
         case "hashing":
             return Hashing()
         case "minilm":
-            from .embedders.local import MiniLM
-
             model = MiniLM()
         case _:
             from .embedders.openai import MODEL, VARIABLE, OpenAIEmbedder
@@ -347,14 +348,9 @@ def _reranker(
     if own is not None:
         return custom.CustomReranker(own)
     if settings.reranker == "maxsim":
-        from .embedders.local import MiniLM
-        from .rerankers import MaxSim
-
         loaded = getattr(embedder, "inner", embedder)  # below the cache: one model is enough
         return MaxSim(loaded if isinstance(loaded, MiniLM) else MiniLM())
     if settings.reranker == "cross-encoder":
-        from .rerankers import CrossEncoder
-
         if settings.cross_encoder is None:
             raise Misconfigured(
                 "Setting 'cross_encoder': name the folder that holds model.onnx and vocab.txt"

@@ -320,6 +320,7 @@ class Client:
             for part in (
                 ctx.store,
                 ctx.reranker,
+                ctx.verifier,
                 ctx.embedder,
                 ctx.multilingual,
                 ctx.llm,

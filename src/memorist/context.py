@@ -37,6 +37,7 @@ class Context:
     filler: Starter | None = None  # adds vectors of the second model where they are missing
     extractor: IdleWork | None = None  # extracts facts soon after turns were stored
     reranker: Reranker | None = None
+    verifier: Reranker | None = None  # reads the best candidates of uncertain answers
     llm: BudgetedModel | None = None  # None: rules do what a language model would
     entities: EntityDetector | None = None  # None: rules find names
     external_index: NearestRows | None = None

@@ -322,7 +322,7 @@ async def test_a_large_scope_is_searched_in_every_language(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few English memories are compared by the second model there, and all others."""
-    async with aio.open(place) as client:
+    async with aio.open(place, verifier=False) as client:
         ana = client.scope("ana")
         for text in (*TEXTS, "Ich habe eine Katze namens Mimi.", "The pool opens at nine."):
             await ana.remember(text)

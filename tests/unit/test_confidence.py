@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from memorist.errors import InvalidInput
 from memorist.retrieve import confidence
 from memorist.retrieve.profiles import DEFAULT
 from memorist.retrieve.score import Candidate
+from memorist.text.cues import IS_FOREIGN
 from memorist.types import Memory, Scope
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -59,3 +63,52 @@ def test_an_unlikely_answer_is_empty() -> None:
 @pytest.mark.parametrize("more", [{"sure": None}, {"least": 0.0}, {"whole": True}])
 def test_a_list_is_not_shortened(more: dict[str, Any]) -> None:
     assert select(hit(1.0, 0.5), hit(0.1, None), **more) == ["1.0", "0.1"]
+
+
+ADDED = {"always": 0.0, "before": 1.0, "verdict": 1.0}
+
+
+def verify(odds: dict[str, float], *, foreign: int = -1) -> tuple[float, list[Candidate]]:
+    """Return three candidates after verification; their scores are 1.0, 0.9 and 0.5."""
+    assert DEFAULT.confidence is not None
+    model = replace(DEFAULT.confidence, answer_verified=ADDED, hit_verified=ADDED)
+    flags = np.zeros(3, np.int64)
+    if foreign >= 0:
+        flags[foreign] = IS_FOREIGN
+    search: Any = SimpleNamespace(
+        profile=replace(DEFAULT, weights={"verdict": 0.8}, confidence=model),
+        snapshot=SimpleNamespace(flags=flags),
+    )
+    ranked = [
+        replace(hit(score, 0.5), position=place) for place, score in enumerate((1.0, 0.9, 0.5))
+    ]
+    return confidence.judge_verified(search, ranked, 0.5, odds)
+
+
+def test_a_verdict_changes_score_order_and_confidence() -> None:
+    sure, ranked = verify({"1.0": -4.0, "0.9": 2.0, "0.5": 0.0})
+    assert [each.memory.id for each in ranked] == ["0.9", "1.0", "0.5"]
+    assert [each.score for each in ranked] == pytest.approx([0.9 + 0.6, 1.0, 0.5 + 0.4])
+    assert [each.parts["verdict"] for each in ranked] == pytest.approx([0.6, 0.0, 0.4])
+    assert sure == pytest.approx(0.8808, abs=1e-4)
+    assert ranked[1].confidence == pytest.approx(0.018, abs=1e-3)
+
+
+def test_what_is_not_verified_overtakes_nothing_and_keeps_its_confidence() -> None:
+    _, ranked = verify({"1.0": 4.0, "0.9": -2.0})
+    assert ranked[-1].memory.id == "0.5"
+    assert ranked[-1].parts["verdict"] == ranked[1].parts["verdict"] == pytest.approx(0.2)
+    assert ranked[-1].confidence == 0.5
+
+
+def test_what_is_not_in_english_is_neither_raised_nor_lowered() -> None:
+    _, ranked = verify({"1.0": -4.0, "0.5": -4.0}, foreign=1)
+    first = ranked[0]
+    assert (first.memory.id, first.confidence) == ("0.9", 0.5)
+    assert first.parts["verdict"] == pytest.approx(0.4)
+
+
+def test_a_range_without_weights_is_refused() -> None:
+    assert DEFAULT.confidence is not None
+    with pytest.raises(InvalidInput, match="`certain` needs"):
+        replace(DEFAULT.confidence, hit_verified={})

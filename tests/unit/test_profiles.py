@@ -525,7 +525,8 @@ def test_a_name_like_no_feature_is_refused_without_a_guess() -> None:
 
 
 def test_every_feature_that_a_weight_may_name_is_computed() -> None:
-    elsewhere = {"lexical", "related", "fused", "passage"}  # from texts, links and rankings
+    # from texts, links, rankings and a model
+    elsewhere = {"lexical", "related", "fused", "passage", "verdict"}
     assert set(COMPUTED) | elsewhere == set(profiles.FEATURES)
 
 

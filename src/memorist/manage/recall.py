@@ -119,7 +119,7 @@ async def search(
         include_compressed=True,
         min_confidence=min_confidence,
     )
-    ctx = place.ctx
+    ctx = replace(place.ctx, verifier=None)  # a topic is no question
     if await privacy.find_disabled_reason(place) == privacy.INCOGNITO:
         ctx = replace(ctx, embedder=None)
     return await pipeline.recall(ctx, query, profile, ctx.clock())
@@ -158,7 +158,14 @@ async def explain(
         return Reason(id=id, returned=False, reason=why)
     i = int(places[0])
     better = int((total > total[i]).sum())
-    reasons = [cut.reason for cut in answer.cut if cut.id == id]
+    value = float(total[i])
+    shown = {name: float(column[i]) for name, column in parts.items() if column[i]}
+    cuts = [cut for cut in answer.cut if cut.id == id]
+    is_verified = answer.legs.get("verifier") == "ok" and not profile.rerank
+    if cuts and is_verified:  # the only part that needs the whole answer
+        shown["verdict"] = cuts[0].score - value
+        value = cuts[0].score
+    reasons = [cut.reason for cut in cuts]
     if not answer.hits:
         reasons += [cut.reason for cut in answer.cut]
     if better:
@@ -168,8 +175,8 @@ async def explain(
         returned=False,
         reason=[*reasons, "others match the question equally well"][0],
         rank=better + 1,
-        score=float(total[i]),
-        parts={name: float(column[i]) for name, column in parts.items() if column[i]},
+        score=value,
+        parts=shown,
     )
 
 

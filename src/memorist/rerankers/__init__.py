@@ -1,4 +1,6 @@
-"""Rerank with models on this machine: the packaged one, or a cross-encoder that the user provides."""
+"""Models on this machine that compare a question with each text: the packaged verifier, token states of
+MiniLM, or a cross-encoder that the user provides.
+"""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -16,6 +18,12 @@ from ..providers import onnx
 
 LONGEST = 512  # pieces of a pair, the special ones included
 _BATCH_TOKENS = 2048  # padding included
+VERIFIER = Path(__file__).parent / "verifier_model"
+VERIFIER_LONGEST = 112  # pieces of a pair that the packaged verifier reads
+VERIFIER_TOKENS = 128  # of its batches, which run side by side
+# The word table in MiniLM's model.onnx, which the verifier shares: where it begins, and its size.
+WORDS_AT = 14_067
+WORDS = (30_522, 384)
 
 
 class TokenEncoder(Closable, Protocol):
@@ -79,6 +87,56 @@ class EncodedPair(NamedTuple):
     first: int  # how many of the ids belong to the question
 
 
+class VerifierModel(NamedTuple):
+    """All parts of the packaged verifier."""
+
+    tokenizer: onnx.WordPiece
+    words: NDArray[np.float16]  # one row a piece
+    session: Any
+
+
+class Verifier(onnx.LocalModel[VerifierModel]):
+    """The packaged verifier: reads a question together with a text, as a small cross-encoder does.
+
+    It says how likely the text has what the question asks for, and was trained on the examples in
+    `bench/own/verifier`. Vocabulary and word table are MiniLM's, whose folder is given. It reads
+    English. Safe to share between threads and event loops.
+    """
+
+    name = "verifier"
+
+    def __init__(self, minilm: Path, *, folder: Path = VERIFIER) -> None:
+        def load(folder: Path) -> VerifierModel:
+            tokenizer = onnx.WordPiece(minilm / "vocab.txt")
+            words = np.memmap(minilm / "model.onnx", "<f2", "r", WORDS_AT, WORDS)
+            return VerifierModel(tokenizer, words, onnx.load_session(folder, threads=1))
+
+        super().__init__(self.name, folder, load, ProviderFailed)
+
+    async def score(
+        self,
+        question: str,
+        texts: Sequence[str],
+    ) -> NDArray[np.float32]:
+        """Return how likely each text answers, in [0, 1] and in order. Raises ProviderFailed."""
+
+        def split(loaded: VerifierModel) -> list[list[EncodedPair]]:
+            pairs = encode_pairs(loaded.tokenizer, question, texts, VERIFIER_LONGEST)
+            return [*onnx.batches(pairs, attrgetter("ids"), tokens=VERIFIER_TOKENS)]
+
+        def run(loaded: VerifierModel, batch: list[EncodedPair]) -> NDArray[np.float32]:
+            inputs: dict[str, NDArray[Any]] = {**pad(batch)}
+            ids = inputs.pop("input_ids")
+            inputs["words"] = loaded.words[ids].astype(np.float32)
+            found: NDArray[np.float32] = loaded.session.run(["probability"], inputs)[0]
+            return found
+
+        scores = np.zeros(len(texts), np.float32)
+        async for batch, found in self.infer(split, run):
+            scores[[pair.place for pair in batch]] = found
+        return np.round(scores, 4)  # as good as the same, alone and among others
+
+
 class CrossEncoder:
     """An ONNX cross-encoder as a Reranker: a folder with `model.onnx` and `vocab.txt`.
 
@@ -125,15 +183,7 @@ class CrossEncoder:
     ) -> list[EncodedPair]:
         """Return the question with each text as the model reads them."""
         tokenizer, _ = self._load()
-        asked = tokenizer.pieces(question, limit=self._longest)
-        pairs = []
-        for place, text in enumerate(texts):
-            pieces = tokenizer.pieces(text, limit=self._longest)
-            first, second = truncate(asked, pieces, self._longest - 3)
-            head = tokenizer.framed(first)
-            _, *tail = tokenizer.framed(second)
-            pairs.append(EncodedPair(place, head + tail, len(head)))
-        return pairs
+        return encode_pairs(tokenizer, question, texts, self._longest)
 
     def infer(self, batch: Sequence[EncodedPair]) -> NDArray[np.float64]:
         """Return one number for each pair. Raises ProviderFailed."""
@@ -168,6 +218,24 @@ class CrossEncoder:
             raise ProviderFailed(
                 f"The cross-encoder in {self._folder} did not work: {error}. {way_out}"
             ) from error
+
+
+def encode_pairs(
+    tokenizer: onnx.WordPiece,
+    question: str,
+    texts: Sequence[str],
+    longest: int,
+) -> list[EncodedPair]:
+    """Return the question with each text as a model reads them, cut to `longest` pieces."""
+    asked = tokenizer.pieces(question, limit=longest)
+    pairs = []
+    for place, text in enumerate(texts):
+        pieces = tokenizer.pieces(text, limit=longest)
+        first, second = truncate(asked, pieces, longest - 3)
+        head = tokenizer.framed(first)
+        _, *tail = tokenizer.framed(second)
+        pairs.append(EncodedPair(place, head + tail, len(head)))
+    return pairs
 
 
 def truncate(

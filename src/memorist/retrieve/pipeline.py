@@ -29,6 +29,7 @@ from .score import Candidate, Candidates
 
 MEASURED = 10  # candidates by which confidence is judged
 TRUST = 8.0  # how much more an uncertain change reaches, times its probability
+DOUBT = 0.4  # how much worse the verdict on an uncertain change may be
 _TIE = 1e-9  # how far what replaces a memory is above it
 # For a scope whose vectors are in another index:
 PROPOSED = 200  # rows that the index proposes
@@ -52,6 +53,8 @@ async def recall(
     found = await read(candidates, search, query, ctx.store, legs)
     rank = lambda: confidence.judge(search, score.rank(profile, found))  # noqa: E731
     sure, ranked = await compute(ROW * len(found.memories), rank)
+    if ctx.verifier and sure is not None and confidence.is_uncertain(search, ranked, sure):
+        sure, ranked, legs["verifier"] = await confidence.verify(ctx.verifier, search, ranked, sure)
     is_semantic = found.has_semantic
     if profile.rerank and ranked:
         reranked = optional.rerank(query.text, profile, ctx.reranker, ranked, semantic=is_semantic)
@@ -61,7 +64,14 @@ async def recall(
     if profile.current_first and ranked and query.as_of is None:
         ranked, outdated = await _put_current_first(ranked, query, ctx.store)
     least = query.min_confidence
-    ranked, unlikely = confidence.select(search, ranked, sure, least, whole=profile.rerank)
+    ranked, unlikely = confidence.select(
+        search,
+        ranked,
+        sure,
+        least,
+        verified=legs.get("verifier") == "ok",
+        whole=profile.rerank,
+    )
     if profile.diversity is not None:
         ranked = await compute(
             ROW * len(ranked),
@@ -299,7 +309,8 @@ async def _put_current_first(
     confidence of what it replaces, unless the question is about another part of that. A candidate
     that says more than what was replaced stays, unless a fact that was extracted from it and is
     still valid is found, too. A pinned one is always returned with what may replace it. An uncertain
-    change comes first only if it matches the question itself, the better the less likely it is.
+    change comes first only if it matches the question itself, the better the less likely it is, and
+    if the verifier does not clearly prefer the older one.
     """
     by_id = {each.memory.id: each for each in ranked}
     restated: set[str] = set()
@@ -320,8 +331,11 @@ async def _put_current_first(
         if memory is None:
             continue
         is_over = old.memory.valid_to is not None
-        reach = new.score * (1.0 + TRUST * pair.strength) if new is not None else 0.0
-        if reach < old.score and not is_over and not old.memory.pinned:
+        reach = new.unverified * (1.0 + TRUST * pair.strength) if new is not None else 0.0
+        if reach < old.unverified and not is_over and not old.memory.pinned:
+            continue
+        verdict = new.verdict if new is not None else 0.0
+        if old.verdict > verdict + DOUBT and not is_over:
             continue
         if asks_for_another_part(query.text, old.memory.text, memory.text):
             continue

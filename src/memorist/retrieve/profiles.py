@@ -37,6 +37,7 @@ FEATURES = {
     "role": "said by the side of the chat that is not asked about, more so in long messages",
     "passage": "passages of the same message that match better",
     "insight": "inferred, not said",
+    "verdict": "whether the verifier finds in it what is asked for, from 0 to 1",
     "recency": "how new it is, as `recency` of the profile says",
     "importance": "importance, from 0 to 1",
     "level": "importance as one of five levels",
@@ -113,6 +114,12 @@ OF_HIT = {
     "asks": "share of the text that asks",
 }
 
+AFTER_VERDICT = {
+    "always": "1",
+    "before": "log odds of the confidence before",
+    "verdict": "log odds that the verifier gives the hit, or the best one",
+}
+
 
 @frozen
 class Confidence:
@@ -122,10 +129,19 @@ class Confidence:
     hit: Mapping[str, float]
     least: float  # confidence that an answer needs; more in scopes of over a hundred memories
     least_hit: float  # confidence that a hit after the first needs
+    # An answer that has the confidence it needs, but less than `certain`, is verified, and then:
+    certain: float = 0.0
+    least_verified: float = 0.0  # confidence that it needs after that
+    answer_verified: Mapping[str, float] = field(default_factory=dict)
+    hit_verified: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_names("the confidence of answers", self.answer, OF_ANSWER, "Measures")
         _check_names("the confidence of hits", self.hit, OF_HIT, "Measures")
+        after = (*self.answer_verified, *self.hit_verified)
+        _check_names("the confidence after verification", after, AFTER_VERDICT, "Measures")
+        if self.certain and not (self.answer_verified and self.hit_verified):
+            raise InvalidInput("`certain` needs `answer_verified` and `hit_verified`")
 
 
 @frozen
@@ -189,6 +205,7 @@ DEFAULT = Profile(
         "role": -0.7,  # a long reply of the assistant
         "passage": -0.25,  # a better passage of the same message
         "insight": -0.2,  # inferred, not said
+        "verdict": 0.8,  # the verifier says that it has what is asked for
         "recency": 0.01,  # a larger weight hides better matches
     },
     recency=Recency(shape="half_life", scale=30 * DAY),
@@ -214,8 +231,12 @@ DEFAULT = Profile(
             "match": 1.97,
             "asks": -1.14,
         },
-        least=0.24,
-        least_hit=0.033,
+        least=0.2,
+        least_hit=0.035,
+        certain=0.98,
+        least_verified=0.245,
+        answer_verified={"always": 0.24, "before": 0.53, "verdict": 0.5},
+        hit_verified={"always": 0.27, "before": 0.82, "verdict": 0.39},
     ),
     current_first=True,
     sources_only=True,

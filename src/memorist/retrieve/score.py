@@ -67,6 +67,16 @@ class Candidate:
     position: int = -1  # in the snapshot; -1 if it was not found there
     confidence: float | None = None  # probability that it is what was asked for, if judged
 
+    @property
+    def verdict(self) -> float:
+        """The part of the score that the verifier gave, if it was asked."""
+        return self.parts.get("verdict", 0.0)
+
+    @property
+    def unverified(self) -> float:
+        """The score without the verdict."""
+        return self.score - self.verdict
+
     def cut(self, reason: str, *, fits: bool = True) -> Cut:
         """Return why it is left out."""
         return Cut(id=self.memory.id, reason=reason, score=self.score, fits=fits)

@@ -104,6 +104,9 @@ class Settings(BaseSettings):
     multilingual: bool = True
     """Whether the packaged multilingual model is used beside `minilm`, to find memories in other
     languages."""
+    verifier: bool = True
+    """Whether the packaged verifier is used beside `minilm`: it reads the question together with the
+    best memories of an uncertain answer, and leaves out what only looks like an answer."""
     embedder_url: Url | None = None
     """Base URL of an OpenAI-compatible server, for example `http://localhost:11434/v1`."""
     embedder_key: SecretStr | None = None
@@ -335,6 +338,7 @@ class Options(TypedDict, total=False):
     language: str
     embedder: str | Embedder | Callable[..., Any]
     multilingual: bool
+    verifier: bool
     embedder_url: str | None
     embedder_key: str | None
     embedder_dimensions: int | None

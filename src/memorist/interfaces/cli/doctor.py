@@ -144,12 +144,21 @@ def check_model(settings: Settings) -> Findings:
         model = load("embedders.local").MiniLM()
         try:
             milliseconds = 1000 * asyncio.run(_time_encoding(model))
+            if settings.verifier:
+                asyncio.run(_try_verifier())
         except MemoristError as error:
             fix = "reinstall: pip install --force-reinstall memorist"
             yield "model", "bad", str(error), fix
         else:
             size = f"{model.dimensions} dimensions, {milliseconds:.0f} ms per sentence"
             yield "model", "good", f"{model.model}, packaged, {size}"
+
+
+async def _try_verifier() -> None:
+    """Verify one sentence. Raises ProviderFailed."""
+    verifier = load("rerankers").Verifier(load("embedders.local").MINILM)
+    await verifier.score("Does it work?", ["It works."])
+    await verifier.close()
 
 
 async def _time_encoding(model: Embedder) -> float:

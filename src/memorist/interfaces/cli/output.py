@@ -271,7 +271,8 @@ def answer(recall: Recall, *, explain: bool, texts: Mapping[str, str] | None = N
         note("These memories have no confidence, so --min-confidence has no effect.")
     for leg, state in recall.legs.items():
         if state != "ok":
-            note(f"Without {leg} search: {state}. See `memorist doctor`.")
+            what = leg if leg in ("rerank", "store", "verifier") else f"{leg} search"
+            note(f"Without {what}: {state}. See `memorist doctor`.")
 
 
 def show(result: Any) -> None:
