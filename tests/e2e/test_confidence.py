@@ -44,7 +44,7 @@ async def test_a_weak_answer_is_empty_and_says_why(ana: ScopedClient) -> None:
     assert found.confidence is not None
     assert found.confidence < 0.2
     reason = found.cut[0].reason
-    assert reason == f"the confidence of {found.confidence:.2f} is below the required 0.20"
+    assert reason == f"the confidence of {found.confidence:.2f} is below the required 0.21"
     assert f"confidence {found.confidence:.2f}" in found.explain()
 
 

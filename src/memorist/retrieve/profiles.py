@@ -231,7 +231,7 @@ DEFAULT = Profile(
             "match": 1.97,
             "asks": -1.14,
         },
-        least=0.2,
+        least=0.21,
         least_hit=0.035,
         certain=0.98,
         least_verified=0.245,
