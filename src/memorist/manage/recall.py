@@ -119,7 +119,7 @@ async def search(
         include_compressed=True,
         min_confidence=min_confidence,
     )
-    ctx = replace(place.ctx, verifier=None)  # a topic is no question
+    ctx = replace(place.ctx, verifier=None)  # a topic is not a question
     if await privacy.find_disabled_reason(place) == privacy.INCOGNITO:
         ctx = replace(ctx, embedder=None)
     return await pipeline.recall(ctx, query, profile, ctx.clock())

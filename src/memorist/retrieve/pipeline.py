@@ -29,7 +29,7 @@ from .score import Candidate, Candidates
 
 MEASURED = 10  # candidates by which confidence is judged
 TRUST = 8.0  # how much more an uncertain change reaches, times its probability
-DOUBT = 0.4  # how much worse the verdict on an uncertain change may be
+DOUBT = 0.4  # how far the verdict on an uncertain change may be below that on the older statement
 _TIE = 1e-9  # how far what replaces a memory is above it
 # For a scope whose vectors are in another index:
 PROPOSED = 200  # rows that the index proposes
