@@ -158,7 +158,7 @@ async def ask(scope: Any, question: Any, texts: dict[str, str], *, foreign: bool
     is_known = is_short and search.question.is_english
     can_verify = is_known and not confidence.is_foreign(search, ranked[0])
     if ctx.verifier is not None and can_verify:
-        odds = await confidence.find_odds(ctx.verifier, search, ranked)
+        odds = await confidence.find_odds(ctx.verifier, search, ranked, ctx.store)
     best = ranked[0].score
     hits = []
     for rank, each in enumerate(ranked, 1):

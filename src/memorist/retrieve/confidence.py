@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from ..errors import ProviderFailed
 from ..ports import Reranker
+from ..storage.queries import Reader
 from ..text import cues
 from ..text.authority import is_persons
 from ..text.cues import IS_FOREIGN, ONLY_ASKS
@@ -36,6 +37,8 @@ SHARE = 0.25  # of the best score, without verdicts, that every hit needs
 VERIFIED = 5  # candidates that are verified
 LONGEST_ASKED = 160  # characters; longer ones are mostly pasted texts or pieces of a dialog
 PASSAGE = 400  # characters of a memory that the verifier reads
+TERSE = 200  # characters up to which a turn may need the one before it to be understood
+CONTEXT = 120  # characters that the verifier reads of the turn before
 MOST_READ = 20_000  # characters in which the passage is looked for
 CERTAIN = 4.0  # log odds from which a verdict counts fully
 _NEXT_PART = re.compile(r"(?i),? and (?=(?:who|whom|whose|what|which|when|where|why|how)\b)")
@@ -189,13 +192,14 @@ async def verify(
     search: SnapshotSearch,
     ranked: Sequence[Candidate],
     sure: float,
+    store: Reader,
 ) -> tuple[float, list[Candidate], str]:
     """Verify the best candidates. Return the confidence, the candidates in their new order, and "ok".
 
     If the verifier fails, everything stays as it was, and the status says why.
     """
     try:
-        odds = await find_odds(verifier, search, ranked)
+        odds = await find_odds(verifier, search, ranked, store)
     except ProviderFailed as error:
         return sure, list(ranked), str(error)
     sure, verified = judge_verified(search, ranked, sure, odds)
@@ -206,6 +210,7 @@ async def find_odds(
     verifier: Reranker,
     search: SnapshotSearch,
     ranked: Sequence[Candidate],
+    store: Reader,
 ) -> dict[str, float]:
     """Return the log odds that each of the best candidates has what is asked for, by its id.
 
@@ -213,8 +218,7 @@ async def find_odds(
     Raises ProviderFailed.
     """
     best = [each for each in ranked[:VERIFIED] if not is_foreign(search, each)]
-    asked = frozenset(analyze(search.question.text))
-    texts = [write_out(search, each.memory, asked) for each in best]
+    texts = await write_out(search, best, store)
     odds = {each.memory.id: -CERTAIN for each in best}
     for part in _NEXT_PART.split(search.question.text):
         scores = await verifier.score(part, texts)
@@ -272,15 +276,64 @@ def is_foreign(search: SnapshotSearch, candidate: Candidate) -> bool:
     return bool(search.snapshot.flags.item(candidate.position) & IS_FOREIGN)
 
 
-def write_out(search: SnapshotSearch, memory: Memory, asked: frozenset[str]) -> str:
-    """Return a memory as the verifier reads it: who said it, and what.
+async def write_out(
+    search: SnapshotSearch,
+    best: Sequence[Candidate],
+    store: Reader,
+) -> list[str]:
+    """Return candidates as the verifier reads them: who said it, and what.
 
-    The person whose memory it is has a name only where the question names people.
+    A short turn, such as "the 14th, at seven", follows the end of the turn before it.
     """
-    who = memory.speaker or memory.labels.role or "user"
+    earlier = await read_previous(search, best, store)
+    asked = frozenset(analyze(search.question.text))
+    texts = []
+    for each in best:
+        text = f"{name_speaker(search, each.memory)}: {find_passage(each.memory.text, asked)}"
+        previous = earlier.get(each.position)
+        if previous is not None:
+            text = add_context(text, name_speaker(search, previous), previous.text)
+        texts.append(text)
+    return texts
+
+
+async def read_previous(
+    search: SnapshotSearch,
+    best: Sequence[Candidate],
+    store: Reader,
+) -> dict[int, Memory]:
+    """Return the turns before short ones, by the positions of these."""
+    snapshot = search.snapshot
+    rows = {}
+    for each in best:
+        before = int(snapshot.neighbors.before[each.position])
+        if len(each.memory.text) <= TERSE and before < snapshot.n:
+            rows[each.position] = int(snapshot.row[before])
+    if not rows:
+        return {}
+    found = await store.at_rows(best[0].memory.scope, sorted({*rows.values()}))
+    return {position: found[row] for position, row in rows.items() if row in found}
+
+
+def name_speaker(search: SnapshotSearch, memory: Memory) -> str:
+    """Return who said something. The person whose memory it is has a name only where the question
+    names people.
+    """
     if is_persons(memory) and not search.question.speakers:
-        who = "user"
-    return f"{who}: {find_passage(memory.text, asked)}"
+        return "user"
+    return memory.speaker or memory.labels.role or "user"
+
+
+def add_context(text: str, who: str, before: str) -> str:
+    """Put the end of the turn before in front of a text.
+
+    >>> add_context("user: the 14th", "assistant", "Noted. Which day?")
+    '(assistant: Noted. Which day?) user: the 14th'
+    """
+    end = before
+    if len(before) > CONTEXT:
+        end = before[-CONTEXT:].partition(" ")[2]
+    return f"({who}: {end}) {text}"
 
 
 def find_passage(text: str, asked: frozenset[str]) -> str:

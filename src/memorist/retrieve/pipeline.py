@@ -54,7 +54,8 @@ async def recall(
     rank = lambda: confidence.judge(search, score.rank(profile, found))  # noqa: E731
     sure, ranked = await compute(ROW * len(found.memories), rank)
     if ctx.verifier and sure is not None and confidence.is_uncertain(search, ranked, sure):
-        sure, ranked, legs["verifier"] = await confidence.verify(ctx.verifier, search, ranked, sure)
+        verified = confidence.verify(ctx.verifier, search, ranked, sure, ctx.store)
+        sure, ranked, legs["verifier"] = await verified
     is_semantic = found.has_semantic
     if profile.rerank and ranked:
         reranked = optional.rerank(query.text, profile, ctx.reranker, ranked, semantic=is_semantic)
