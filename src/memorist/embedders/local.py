@@ -245,7 +245,7 @@ class Multilingual(LocalModel[UseModel]):
         """
 
         def split(loaded: UseModel) -> list[list[tuple[int, list[int]]]]:
-            encoded = enumerate(map(loaded.tokenizer.encode, texts))
+            encoded = [*enumerate(map(loaded.tokenizer.encode, texts))]
             return [*onnx.batches(encoded, itemgetter(1), tokens=MULTILINGUAL_TOKENS)]
 
         vectors = np.empty((len(texts), self.dimensions), np.float32)

@@ -226,31 +226,20 @@ def encode_pairs(
     texts: Sequence[str],
     longest: int,
 ) -> list[EncodedPair]:
-    """Return the question with each text as a model reads them, cut to `longest` pieces."""
+    """Return the question with each text as a model reads them, cut to `longest` pieces.
+
+    If they are too long together, the longer one is cut first.
+    """
+    room = longest - 3  # [CLS], and a [SEP] after each
     asked = tokenizer.pieces(question, limit=longest)
     pairs = []
     for place, text in enumerate(texts):
         pieces = tokenizer.pieces(text, limit=longest)
-        first, second = truncate(asked, pieces, longest - 3)
+        first = asked[: max(room - len(pieces), room // 2)]
         head = tokenizer.framed(first)
-        _, *tail = tokenizer.framed(second)
+        _, *tail = tokenizer.framed(pieces[: room - len(first)])
         pairs.append(EncodedPair(place, head + tail, len(head)))
     return pairs
-
-
-def truncate(
-    asked: list[int],
-    text: list[int],
-    room: int,
-) -> tuple[list[int], list[int]]:
-    """Cut a question and a text so that they fit together: the longer one is cut first.
-
-    >>> truncate([1, 2], [3, 4, 5, 6], 5), truncate([1, 2, 3, 4], [5, 6, 7], 4)
-    (([1, 2], [3, 4, 5]), ([1, 2], [5, 6]))
-    """
-    free = room - len(text)
-    asked = asked[: max(free, room // 2)]
-    return asked, text[: room - len(asked)]
 
 
 def pad(batch: Sequence[EncodedPair]) -> dict[str, NDArray[np.int64]]:
