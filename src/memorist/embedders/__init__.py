@@ -24,7 +24,6 @@ import numpy as np
 
 from ..errors import EmbedderUnavailable, WrongDimensions
 from ..ports import Embedder, Forgetful, Vectors
-from ..text.offload import compute, length
 
 T = TypeVar("T")
 PATIENCE = 16.0  # seconds until a call times out, and as many again for every sixteen texts
@@ -40,6 +39,7 @@ _BUSY_MS = 2_000
 _NEAR = 1e-3  # how far rounding may move a length from 1
 _WORD = re.compile(r"\w+")
 _TRIGRAM = 0.3  # of a word's weight
+_LONG = 4_000  # characters that are hashed in a thread
 _NEXT = "(SELECT coalesce(max(used), 0) + 1 FROM vectors)"
 _PREPARE = """
     PRAGMA page_size = 16384;
@@ -322,7 +322,10 @@ class Hashing:
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
         """Return one unit-length row per text, in order."""
-        made = await compute(length(texts), lambda: list(map(self._row, texts)))
+        if sum(map(len, texts)) <= _LONG:
+            made = list(map(self._row, texts))
+        else:
+            made = await asyncio.to_thread(lambda: list(map(self._row, texts)))
         rows = np.array(made, np.float32)
         return rows.reshape(len(texts), self.dimensions)
 

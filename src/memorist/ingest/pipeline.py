@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
-from ..context import Context
+from ..context import Context, compute
 from ..embedders import encode
 from ..errors import ProviderFailed
 from ..ports import EntityDetector, FindNames, Forgetful, Vectors
@@ -24,7 +24,6 @@ from ..text import authority, normalize
 from ..text.clock import new_id
 from ..text.cues import read
 from ..text.entities import entities
-from ..text.offload import compute
 from ..types import Draft, Message, Outcome, Scope, Status
 from . import current, guard, links, trim, validation
 from .analyze import Chunk, analyze, split

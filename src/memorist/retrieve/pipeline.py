@@ -10,7 +10,7 @@ from datetime import datetime
 
 import numpy as np
 
-from ..context import Context
+from ..context import ROW, Context, compute
 from ..embedders import encode
 from ..errors import Misconfigured, ProviderFailed, StoreDamaged
 from ..index import WORKING
@@ -18,8 +18,7 @@ from ..ports import Vectors
 from ..storage.queries import Reader
 from ..text import clock
 from ..text.cues import asks_for_another_part, says_more
-from ..text.offload import ROW, compute, length
-from ..types import REPLACES, Cut, Hit, Memory, Query, Recall
+from ..types import REPLACES, Cut, Filter, Hit, Memory, Query, Recall
 from . import confidence, optional, score
 from .features import SnapshotSearch
 from .profiles import Profile
@@ -110,7 +109,7 @@ async def prepare(
 ) -> tuple[SnapshotSearch, dict[str, str]]:
     """Parse the question against the current scope. Return the search and the status of its legs."""
     where = query.where
-    is_plain = where.is_plain
+    is_plain = has_only_states(where)
     snapshot = await ctx.index.current(query.scope, ctx.store, revision)
     states = where.states
     if query.include_compressed:
@@ -165,6 +164,11 @@ async def prepare(
         missing = f"{snapshot.unembedded} of {snapshot.count} memories have no vector yet"
         legs["dense"] = f"{missing}: run `memorist index`"
     return search, legs
+
+
+def has_only_states(where: Filter) -> bool:
+    """Return whether a filter restricts only states, so that the snapshot can answer alone."""
+    return where == Filter(states=where.states)
 
 
 async def _encode_second(
@@ -285,7 +289,7 @@ async def read(
     found = replace(found, memories=loaded)
     features = search.profile.features
     if "lexical" in features:
-        size = length(memory.text for memory in loaded)
+        size = sum(len(memory.text) for memory in loaded)
         shares = await compute(size, score.lexical, search.profile, query.text, loaded)
         found.features["lexical"] = shares
     if "related" in features:
@@ -320,7 +324,7 @@ async def _put_current_first(
     pairs = await store.links(query.scope, list(by_id), REPLACES)
     newer = {pair.from_id for pair in pairs} - by_id.keys()
     added = []
-    if newer and query.where.is_plain:
+    if newer and has_only_states(query.where):
         added = await store.get(query.scope, sorted(newer))
     memories = {memory.id: memory for memory in added}
     cut: dict[str, Cut] = {}
