@@ -88,10 +88,6 @@ class Snapshot(Columns):
             sum=np.zeros(dimensions),
         )
 
-    @property
-    def is_lean(self) -> bool:
-        return self.matrix is None
-
     @cached_property
     def n(self) -> int:
         return len(self.present)
@@ -188,10 +184,10 @@ class Snapshot(Columns):
             yield where, counts
 
     def similarity(self, vector: Vectors) -> Floats:
-        """Return the cosine of every position to a vector, or to each column of several."""
+        """Return the cosine of every position to a vector."""
         if self.matrix is None:
             return self.partial.similarity(vector, self.n)
-        return products(self.matrix.rows[: self.n], vector)
+        return np.asarray(np.vecdot(self.matrix.rows[: self.n], vector))
 
     def second_similarity(self, vector: Vectors, wanted: Bools, other: Floats) -> Floats:
         """Return the cosine to a vector of the second model where it is wanted, else the other."""
@@ -199,9 +195,9 @@ class Snapshot(Columns):
         if self.second is None or not len(positions):
             return other
         if len(positions) > self.n // 4:  # copying many rows takes longer than multiplying all
-            return np.where(wanted, products(self.second.rows[: self.n], vector), other)
+            return np.where(wanted, np.vecdot(self.second.rows[: self.n], vector), other)
         found = other.copy()
-        found[positions] = products(self.second.rows.take(positions, axis=0), vector)
+        found[positions] = np.vecdot(self.second.rows.take(positions, axis=0), vector)
         return found
 
     def similarities(self, vectors: Iterable[Vectors | None], usable: Bools) -> Iterator[Floats]:
@@ -213,9 +209,15 @@ class Snapshot(Columns):
             compared = PartialVectors(positions, self.vectors(positions))
             yield compared.similarity(known[0], self.n)
             return
+        if len(known) == 1:
+            yield self.similarity(known[0])
+            return
         for start in range(0, len(known), TOGETHER):
-            few = known[start : start + TOGETHER]
-            cosines = self.similarity(np.stack(few, axis=1))
+            few = np.stack(known[start : start + TOGETHER], axis=1)
+            if self.matrix is None:
+                cosines = self.partial.similarity(few, self.n)
+            else:
+                cosines = products(self.matrix.rows[: self.n], few)
             yield from np.ascontiguousarray(cosines.T)
 
     def vectors(self, positions: Positions) -> Vectors:
@@ -382,7 +384,7 @@ class SnapshotCache:
             return snapshot
         rows = snapshot.n + delta.total
         lean_from = self.lean_from
-        if lean_from is not None and not snapshot.is_lean and rows >= max(lean_from, 1):
+        if lean_from is not None and snapshot.matrix is not None and rows >= max(lean_from, 1):
             lean = Snapshot.empty(self.model, self.dimensions, lean=True)
             return await self._catch_up(lean, scope, source)  # it is too large now: rebuild
         first = delta.revision

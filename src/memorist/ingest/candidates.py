@@ -227,7 +227,7 @@ def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, fl
     """
     snapshot = batch.snapshot
     said = [chunk for chunk in batch.chunks if chunk.is_turn or _is_note(chunk)]
-    if not said or snapshot.is_lean or not batch.policy.conflicts:
+    if not said or snapshot.matrix is None or not batch.policy.conflicts:
         return []
     stating, asked = _find_changing(said, snapshot)
     second = {text: vector for text, (_, vector) in batch.second.items()}

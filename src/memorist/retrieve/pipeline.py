@@ -158,7 +158,7 @@ async def prepare(
         return search, legs
     search = replace(search, vector=vector, second=second)
     legs["dense"] = "ok"
-    if snapshot.is_lean:
+    if snapshot.matrix is None:
         search, legs["dense"] = await _load_nearest(ctx, query, search, vector)
     if snapshot.unembedded:
         missing = f"{snapshot.unembedded} of {snapshot.count} memories have no vector yet"

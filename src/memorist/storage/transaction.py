@@ -174,7 +174,9 @@ class Transaction(Reader):
             raise InvalidInput("A memory can only be written to its own scope")
         number, changed = await self.next_revision()
         changing = [save.memory.id for save in saves if save.event not in (None, "created")]
-        before = {memory.id: memory for memory in await self.get(self.scope, changing)}
+        before: dict[str, Memory] = {}
+        if changing:
+            before = {memory.id: memory for memory in await self.get(self.scope, changing)}
         stale = []  # a vector belongs to one text, regardless of the model
         vectors = []
         wanted = []
@@ -249,21 +251,21 @@ class Transaction(Reader):
         return LogRow(
             scope=number,
             at=clock.iso(memory.updated_at),
-            memory_id=memory.id,
             id=new_id(),
+            event_id=new_id(),
+            line_id=new_id() if has_line else None,
+            memory_id=memory.id,
             event=word,
             old_ref=save.old_ref,
             new_ref=f"{memory.id}#{memory.revision}",
             actor=save.actor,
             meta=rows.dump_json({**save.meta, **undo}),
-            event_id=new_id(),
             user=self.scope.user,
             thread=thread,
             node="worker" if is_workers else rows.node_of(memory.kind),
             op=op,
             status="ok",
             category=memory.category,
-            line_id=new_id() if has_line else None,
             line_event="updated" if save.event == "superseded" else save.event,
             line_meta=rows.dump_json(save.meta),
         )
