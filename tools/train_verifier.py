@@ -109,7 +109,7 @@ async def collect(path: Path, cache: Path) -> list[dict[str, Any]]:
 async def find(scope: Any, asked: str, evidence: set[str], texts: dict[str, str]) -> dict[str, Any]:
     """Return the candidates of a question as the verifier sees them, with score and confidence."""
     ctx = scope.ctx
-    query, profile = build_query(scope, asked, limit=HITS)
+    query, profile = build_query(scope, asked, {"limit": HITS})
     search, legs = await pipeline.prepare(ctx, query, profile, ctx.clock())
     found = await pipeline.read(pipeline.select(search, query), search, query, ctx.store, legs)
     sure, ranked = confidence.judge(search, score.rank(profile, found)[:HITS])

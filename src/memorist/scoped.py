@@ -164,7 +164,7 @@ class ScopedClient(ManagedScope):
             where=reading.recalled,
             min_confidence=min_confidence,
         )
-        asked, _ = recall.build_query(self, message, **options)
+        asked, _ = recall.build_query(self, message, options)
         found = Recall(query=asked, profile=by.name, hits=(), text="", tokens=0)
         if why := await privacy.find_disabled_reason(self):
             return TurnContext(message=asked.text, text="", tokens=0, legs={"memory": why})
@@ -195,7 +195,7 @@ class ScopedClient(ManagedScope):
             where=Filter(tags=(f"{SHARED}{self.scope.space}",)),
             min_confidence=min_confidence,
         )
-        recall.build_query(self, query, **options)
+        recall.build_query(self, query, options)
         if await self.privacy.disabled_reason():
             return []
         answers = []
@@ -254,8 +254,7 @@ class ScopedClient(ManagedScope):
 
         The options are those of `recall`. Raises NotFound.
         """
-        validation.options("why_not", options, RecallOptions)
-        asked, by = recall.build_query(self, query, **options)
+        asked, by = recall.build_query(self, query, options, verb="why_not")
         await privacy.refuse_incognito(self)
         memory = await self.get(id)
         return await recall.explain(self.ctx, asked, memory, by, self.ctx.clock())

@@ -37,7 +37,7 @@ from .arrays import (
     add_segment,
     products,
     release_memory,
-    to_numbers,
+    to_columns,
     to_vectors,
 )
 
@@ -146,6 +146,11 @@ class Snapshot(Columns):
         return self.second is not None and bool((self.alive & ~self.has_second).any())
 
     @cached_property
+    def has_expiring(self) -> bool:
+        """Whether some memory has an end."""
+        return bool((self.expires < NEVER).any())
+
+    @cached_property
     def message_length(self) -> Floats:
         """The terms of the whole message that each position is a chunk of."""
         return self.neighbors.sum_messages(self.flags >> MESSAGE, self.length)
@@ -153,6 +158,8 @@ class Snapshot(Columns):
     @cached_property
     def without_repeats(self) -> Snapshot:
         """The snapshot in which a fact is not alive if the turn it was extracted from is."""
+        if (self.source < 0).all():
+            return self
         repeats = self.find_repeats(self.alive)
         if not repeats.any():
             return self
@@ -283,14 +290,6 @@ class Snapshot(Columns):
         new = np.ones(len(rows), np.bool_)
         present = np.concatenate([self.present, new])
         present[stale] = False
-        codes = {}
-        for column, held in self.codes.items():
-            known = dict(held)  # a copy, because snapshots are immutable
-            for name in dict.fromkeys(values[column]):
-                if name is not None:
-                    known.setdefault(name, len(known))
-            values[column] = [known.get(name, -1) for name in values[column]]
-            codes[column] = known
         vectors = to_vectors(values["vector"], self.dimensions)
         second = self.second
         if second is not None:
@@ -298,9 +297,8 @@ class Snapshot(Columns):
             second = second.add(self.n, made, expected=expected)
         values["embedded"] = vectors.any(axis=1)
         values["length"] = [sum(packed[len(packed) // 5 * 4 :]) for packed in values["terms"]]
-        columns: dict[str, Any] = {}
-        for name, dtype in DTYPES.items():
-            added = np.array(to_numbers(name, values[name]), dtype)
+        columns, codes = to_columns(values, self.codes)
+        for name, added in columns.items():
             columns[name] = np.concatenate([getattr(self, name), added])
         alive = present & (columns["state"] == ACTIVE)
         matrix = self.matrix

@@ -93,9 +93,9 @@ async def prepare(
         return batch
     texts = list(dict.fromkeys(chunk.text for chunk in batch.chunks))
     try:
-        batch.second, vectors = await asyncio.gather(
-            _encode_second(ctx, texts),
+        vectors, batch.second = await asyncio.gather(
             encode(ctx.embedder, texts),
+            _encode_second(ctx, texts),
         )
     except ProviderFailed as error:
         batch.problem = f"{FAILED}: {error}"

@@ -54,8 +54,7 @@ async def recall_memories(
     `legs` says so. With `since`, the text begins with what changed in this thread after that
     revision, as `delta` returns it. Raises InvalidInput.
     """
-    validation.options("recall", options, RecallOptions)
-    asked, by = build_query(place, query, **options)
+    asked, by = build_query(place, query, options)
     ctx = place.ctx
     session = place.labels.session
     disabled, checks = await ctx.load_disabled(ctx.store, place.scope, [session])
@@ -74,47 +73,38 @@ async def recall_memories(
     return answer if changed is None else updates.add_header(ctx, asked, changed, answer)
 
 
-def check_limits(**limits: int | None) -> None:
-    """Raise InvalidInput for a limit below 1."""
-    for name, most in limits.items():
-        if most is not None:
-            validation.number(name, most)
-
-
 def build_query(
     place: Place,
     text: str,
+    options: RecallOptions,
     *,
-    limit: int | None = None,
-    budget: int | None = None,
-    max_chars: int | None = None,
-    profile: str | Profile | None = None,
-    where: Where | None = None,
-    as_of: datetime | str | None = None,
-    include_compressed: bool = False,
-    rerank: bool | None = None,
-    min_confidence: float | None = None,
+    verb: str = "recall",
 ) -> tuple[Query, Profile]:
     """Return a checked query and the profile that ranks it. Raises InvalidInput."""
-    ctx = place.ctx
+    validation.options(verb, options, RecallOptions)
     if not isinstance(text, str):
         raise InvalidInput(f"A question is text, not {type(text).__name__}")
-    check_limits(limit=limit, budget=budget, max_chars=max_chars)
+    ctx = place.ctx
+    limit, budget = options.get("limit"), options.get("budget")
+    max_chars = options.get("max_chars")
+    validation.limits(limit=limit, budget=budget, max_chars=max_chars)
+    profile = options.get("profile")
     if not isinstance(profile, Profile):
         profile = ctx.profiles[profile or ctx.settings.profile]
+    rerank = options.get("rerank")
     if rerank is not None:
         profile = replace(profile, rerank=rerank)
     query = Query(
-        text=normalize.storable(text[: ctx.settings.max_query_chars]),
         scope=place.scope,
         limit=limit or (profile.limit if budget is None else profile.most),
         budget=budget or profile.budget,
         max_chars=max_chars,
-        where=validation.where(where),
-        as_of=validation.moment(as_of),
+        where=validation.where(options.get("where")),
+        as_of=validation.moment(options.get("as_of")),
         labels=place.labels,
-        include_compressed=include_compressed,
-        min_confidence=validation.share("min_confidence", min_confidence),
+        include_compressed=options.get("include_compressed", False),
+        min_confidence=validation.share("min_confidence", options.get("min_confidence")),
+        text=normalize.storable(text[: ctx.settings.max_query_chars]),
     )
     return query, profile
 
@@ -145,9 +135,7 @@ async def search(
 
     The question of an incognito session is not embedded.
     """
-    query, profile = build_query(
-        place,
-        text,
+    options = RecallOptions(
         limit=limit,
         budget=UNLIMITED,
         where=where,
@@ -155,6 +143,7 @@ async def search(
         include_compressed=True,
         min_confidence=min_confidence,
     )
+    query, profile = build_query(place, text, options)
     ctx = replace(place.ctx, verifier=None)  # a topic is not a question
     if await privacy.find_disabled_reason(place) == privacy.INCOGNITO:
         ctx = replace(ctx, embedder=None)

@@ -14,7 +14,7 @@ from ..context import ROW, Context, compute
 from ..embedders import encode
 from ..errors import Misconfigured, ProviderFailed, StoreDamaged
 from ..index import WORKING
-from ..ports import Vectors
+from ..ports import Embedder, Vectors
 from ..storage.queries import Reader
 from ..text import clock
 from ..text.cues import asks_for_another_part, says_more
@@ -131,6 +131,11 @@ async def prepare(
         session = snapshot.code("session", query.labels.session)
         is_elsewhere = (snapshot.kind == WORKING) & (snapshot.session != session)
         usable = usable & ~is_elsewhere
+    multilingual = ctx.multilingual
+    if snapshot.second is None or "multilingual" not in profile.features:
+        multilingual = None
+    needs_second = multilingual is not None and snapshot.lacks_second
+    unembedded = snapshot.unembedded
     speakers = tuple(snapshot.codes["speaker"])
     search = SnapshotSearch(
         profile=profile,
@@ -149,9 +154,12 @@ async def prepare(
     try:
         if ctx.embedder is None:
             raise ProviderFailed("no embedding model is configured")
-        second, (vector,) = await asyncio.gather(
-            _encode_second(ctx, search, legs),
-            encode(ctx.embedder, [search.question.dense_text]),
+        if needs_second and ctx.filler is not None:
+            ctx.filler.start()  # adds the missing vectors in the background
+        text = search.question.dense_text
+        (vector,), second = await asyncio.gather(
+            encode(ctx.embedder, [text]),
+            _encode_second(multilingual, text, legs),
         )
     except ProviderFailed as error:
         legs["dense"] = str(error)
@@ -160,8 +168,8 @@ async def prepare(
     legs["dense"] = "ok"
     if snapshot.matrix is None:
         search, legs["dense"] = await _load_nearest(ctx, query, search, vector)
-    if snapshot.unembedded:
-        missing = f"{snapshot.unembedded} of {snapshot.count} memories have no vector yet"
+    if unembedded:
+        missing = f"{unembedded} of {snapshot.count} memories have no vector yet"
         legs["dense"] = f"{missing}: run `memorist index`"
     return search, legs
 
@@ -172,22 +180,15 @@ def has_only_states(where: Filter) -> bool:
 
 
 async def _encode_second(
-    ctx: Context,
-    search: SnapshotSearch,
+    embedder: Embedder | None,
+    text: str,
     legs: dict[str, str],
 ) -> Vectors | None:
-    """Return the question's vector by the second model, if the profile and the scope use it.
-
-    Vectors that the scope lacks are added in the background.
-    """
-    snapshot = search.snapshot
-    is_used = snapshot.second is not None and "multilingual" in search.profile.features
-    if ctx.multilingual is None or not is_used:
+    """Return the question's vector by the second model, if it is used and available."""
+    if embedder is None:
         return None
-    if snapshot.lacks_second and ctx.filler is not None:
-        ctx.filler.start()
     try:
-        (vector,) = await encode(ctx.multilingual, [search.question.dense_text])
+        (vector,) = await encode(embedder, [text])
     except ProviderFailed as error:
         legs["multilingual"] = str(error)
         return None
