@@ -44,8 +44,8 @@ import memorist  # noqa: E402
 from memorist.embedders.local import MINILM  # noqa: E402
 from memorist.evals.questions import credited  # noqa: E402
 from memorist.manage.recall import build_query  # noqa: E402
-from memorist.providers.onnx import WordPiece  # noqa: E402
-from memorist.rerankers import VERIFIER_LONGEST, EncodedPair, encode_pairs, pad  # noqa: E402
+from memorist.providers.onnx import EncodedPair, WordPiece, encode_pairs, pad_pairs  # noqa: E402
+from memorist.rerankers import VERIFIER_LONGEST  # noqa: E402
 from memorist.retrieve import confidence, pipeline, score  # noqa: E402
 from memorist.retrieve.confidence import CERTAIN, VERIFIED, scale_verdict, to_log_odds, write_out  # noqa: E402
 from memorist.retrieve.profiles import DEFAULT  # noqa: E402
@@ -286,7 +286,7 @@ def load_minilm(wheel: Path | None) -> tuple[Any, Params]:
 
 def to_inputs(pairs: list[EncodedPair]) -> tuple[Any, Any, Any]:
     """Return ids, mask and types of a batch, padded to a multiple of 16, for fewer compilations."""
-    padded = pad(pairs)
+    padded = pad_pairs(pairs)
     length = padded["input_ids"].shape[1]
     more = ((0, 0), (0, -length % 16))
     ids, mask, kinds = (

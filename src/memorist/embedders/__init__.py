@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import apsw
 import numpy as np
 
-from ..errors import EmbedderUnavailable, WrongDimensions
+from ..errors import EmbedderUnavailable, ProviderFailed, WrongDimensions
 from ..ports import Embedder, Forgetful, Vectors
 
 T = TypeVar("T")
@@ -68,6 +68,28 @@ async def encode(embedder: Embedder, texts: Sequence[str]) -> Vectors:
         name = f"The model {embedder.model!r}"
         raise EmbedderUnavailable(f"{name} did not answer within {seconds:.0f} s") from error
     return check_vectors(made, len(texts), embedder)
+
+
+async def encode_by_both(
+    embedder: Embedder,
+    second: Embedder | None,
+    texts: Sequence[str],
+) -> tuple[Vectors, Vectors | None, str]:
+    """Return the vectors by the first model, those by the second, and why that did not answer.
+
+    Without the second, its vectors are missing. Raises what `encode` raises for the first.
+    """
+
+    async def encode_second() -> tuple[Vectors | None, str]:
+        if second is None:
+            return None, ""
+        try:
+            return await encode(second, texts), ""
+        except ProviderFailed as error:
+            return None, str(error)
+
+    made, (others, problem) = await asyncio.gather(encode(embedder, texts), encode_second())
+    return made, others, problem
 
 
 def check_vectors(made: object, count: int, embedder: Embedder) -> Vectors:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,10 +10,10 @@ from datetime import datetime
 import numpy as np
 
 from ..context import ROW, Context, compute
-from ..embedders import encode
+from ..embedders import encode_by_both
 from ..errors import Misconfigured, ProviderFailed, StoreDamaged
 from ..index import WORKING
-from ..ports import Embedder, Vectors
+from ..ports import Vectors
 from ..storage.queries import Reader
 from ..text import clock
 from ..text.cues import asks_for_another_part, says_more
@@ -157,14 +156,14 @@ async def prepare(
         if needs_second and ctx.filler is not None:
             ctx.filler.start()  # adds the missing vectors in the background
         text = search.question.dense_text
-        (vector,), second = await asyncio.gather(
-            encode(ctx.embedder, [text]),
-            _encode_second(multilingual, text, legs),
-        )
+        made, others, problem = await encode_by_both(ctx.embedder, multilingual, [text])
     except ProviderFailed as error:
         legs["dense"] = str(error)
         return search, legs
-    search = replace(search, vector=vector, second=second)
+    vector = made[0]
+    search = replace(search, vector=vector, second=None if others is None else others[0])
+    if problem:
+        legs["multilingual"] = problem
     legs["dense"] = "ok"
     if snapshot.matrix is None:
         search, legs["dense"] = await _load_nearest(ctx, query, search, vector)
@@ -177,22 +176,6 @@ async def prepare(
 def has_only_states(where: Filter) -> bool:
     """Return whether a filter restricts only states, so that the snapshot can answer alone."""
     return where == Filter(states=where.states)
-
-
-async def _encode_second(
-    embedder: Embedder | None,
-    text: str,
-    legs: dict[str, str],
-) -> Vectors | None:
-    """Return the question's vector by the second model, if it is used and available."""
-    if embedder is None:
-        return None
-    try:
-        (vector,) = await encode(embedder, [text])
-    except ProviderFailed as error:
-        legs["multilingual"] = str(error)
-        return None
-    return np.asarray(vector)
 
 
 async def _load_nearest(
