@@ -64,10 +64,7 @@ class MiniLM(LocalModel[Bert]):
         """
         sums = np.zeros((len(texts), self.dimensions), np.float32)
         async for window, vector in self._windows(texts, "embedding"):
-            weight = max(
-                1, len(window.ids) - 2
-            )  # without [CLS] and [SEP]; a blank text counts as one
-            sums[window.text] += weight * vector
+            sums[window.text] += window.weight * vector
         lengths: Vectors = np.linalg.norm(sums, axis=1, keepdims=True)
         return sums / lengths
 
