@@ -146,7 +146,7 @@ async def collect(path: Path, cache: Path, variant: str = "") -> list[Asked]:
 async def ask(scope: Any, question: Any, texts: dict[str, str], *, foreign: bool) -> list[Asked]:
     """Return the measures of one question, if anything matches it at all."""
     ctx = scope.ctx
-    query, profile = build_query(scope, question.text, limit=HITS)
+    query, profile = build_query(scope, question.text, {"limit": HITS})
     search, legs = await pipeline.prepare(ctx, query, profile, ctx.clock())
     found = await pipeline.read(pipeline.select(search, query), search, query, ctx.store, legs)
     ranked = score.rank(profile, found)[:HITS]

@@ -44,8 +44,8 @@ import memorist  # noqa: E402
 from memorist.embedders.local import MINILM  # noqa: E402
 from memorist.evals.questions import credited  # noqa: E402
 from memorist.manage.recall import build_query  # noqa: E402
-from memorist.providers.onnx import WordPiece  # noqa: E402
-from memorist.rerankers import VERIFIER_LONGEST, EncodedPair, encode_pairs, pad  # noqa: E402
+from memorist.providers.onnx import EncodedPair, WordPiece, encode_pairs, pad_pairs  # noqa: E402
+from memorist.rerankers import VERIFIER_LONGEST  # noqa: E402
 from memorist.retrieve import confidence, pipeline, score  # noqa: E402
 from memorist.retrieve.confidence import (  # noqa: E402
     CERTAIN,
@@ -119,7 +119,7 @@ async def collect(path: Path, cache: Path) -> list[dict[str, Any]]:
 async def find(scope: Any, asked: str, evidence: set[str], texts: dict[str, str]) -> dict[str, Any]:
     """Return the candidates of a question as the verifier sees them, with score and confidence."""
     ctx = scope.ctx
-    query, profile = build_query(scope, asked, limit=HITS)
+    query, profile = build_query(scope, asked, {"limit": HITS})
     search, legs = await pipeline.prepare(ctx, query, profile, ctx.clock())
     found = await pipeline.read(pipeline.select(search, query), search, query, ctx.store, legs)
     sure, ranked = confidence.judge(search, score.rank(profile, found)[:HITS])
@@ -336,7 +336,7 @@ def to_params(arrays: dict[str, Any]) -> Params:
 
 def to_inputs(pairs: list[EncodedPair]) -> dict[str, torch.Tensor]:
     """Return ids, mask and types of a batch."""
-    return {name: torch.tensor(value) for name, value in pad(pairs).items()}
+    return {name: torch.tensor(value) for name, value in pad_pairs(pairs).items()}
 
 
 def train(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Unpack
 
-from .context import Context, Place
+from .context import Context, Place, observed
 from .errors import InvalidInput
 from .extraction import job
 from .extraction.job import Extracted
@@ -28,7 +28,6 @@ from .retrieve import render
 from .storage import Event, HistoryEntry
 from .storage.history import EventCount
 from .storage.scan import export, find_evidence
-from .telemetry import observed
 from .types import Conflict, Evidence, Filter, Labels, Memory, Page, Scope
 
 OVERVIEW = 40  # memories that an overview shows
@@ -40,6 +39,8 @@ def _count_forgotten(done: Forgotten) -> int:
 
 class ManagedScope(Place):
     """What is stored for one user in one space."""
+
+    offline: Offline | None
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..context import Context
+from ..context import Context, compute
 from ..index import Snapshot
 from ..index.arrays import Bools, Floats, products
 from ..ports import Vectors
@@ -23,7 +23,6 @@ from ..storage import Change, Checks, Save, SeenMessage
 from ..storage.transaction import Transaction
 from ..text import authority, cues, normalize, tokens
 from ..text.cues import read
-from ..text.offload import compute
 from ..text.statements import ClauseParts
 from ..types import KINDS, Memory, Scope
 from .analyze import Chunk, is_turn
@@ -228,7 +227,7 @@ def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, fl
     """
     snapshot = batch.snapshot
     said = [chunk for chunk in batch.chunks if chunk.is_turn or _is_note(chunk)]
-    if not said or snapshot.is_lean or not batch.policy.conflicts:
+    if not said or snapshot.matrix is None or not batch.policy.conflicts:
         return []
     stating, asked = _find_changing(said, snapshot)
     second = {text: vector for text, (_, vector) in batch.second.items()}

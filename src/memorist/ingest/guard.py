@@ -8,16 +8,14 @@ placeholder, an id or an ISBN.
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 from unicodedata import category
 from unicodedata import normalize as to_form
 
-from ..context import Context
-from ..errors import Busy, StoreUnavailable
+from ..context import INCOGNITO, Context
 from ..storage import Checks, Event
 from ..storage.queries import Reader
 from ..text import authority, commands, normalize
@@ -36,16 +34,6 @@ LOWERED = "stored as a statement by someone else: only the user's own words can 
 COMMAND = "it is a command to the memory, not something to remember: pass it to `command`"
 _CLAIMS = ("kind", "category", "item_type", "fact_type")  # that only the user's own words may make
 _ON_PURPOSE = "(manually_saved=True, --on-purpose)"
-INCOGNITO = "this session is incognito: nothing is stored and nothing is recalled"
-OFF = "memory is off in this space: `memorist privacy set on` turns it on"
-OFF_EVERYWHERE = (
-    "memory is off: disabled by MEMORIST_MEMORY_ENABLED, MILTON_MEMORY_ENABLED or the setting"
-    " `memory_enabled`"
-)
-_VARIABLES = ("MEMORIST_MEMORY_ENABLED", "MILTON_MEMORY_ENABLED")
-_YES = frozenset("1 true yes on t y".split())
-MOST_KNOWN = 10_000
-Disabled = Mapping[str | None, str]  # sessions in which memory is disabled, with the reason
 _LOOKALIKES = str.maketrans("аеорсухіјѕԁɡᴏ", "aeopcyxijsdgo")
 
 
@@ -96,58 +84,6 @@ def is_on_purpose(draft: Draft) -> bool:
     return draft.pinned or draft.manually_saved
 
 
-async def load_disabled(
-    ctx: Context,
-    reading: Reader,
-    scope: Scope,
-    sessions: Iterable[str | None],
-    hashes: Collection[str] = (),
-) -> tuple[Disabled, Checks | None]:
-    """Return the sessions in which memory is disabled, with the reasons, and the checks read.
-
-    Memory is disabled if it is off everywhere or in the space, or the session is incognito. While
-    the store is unavailable, the last known state applies. Raises StoreUnavailable without a spool.
-    """
-    asked = set(sessions)
-    everywhere = "" if ctx.settings.memory_enabled else OFF_EVERYWHERE
-    for name in _VARIABLES:
-        value = os.environ.get(name, "").strip()
-        if value and value.lower() not in _YES:
-            everywhere = OFF_EVERYWHERE
-    found: dict[str | None, str] = {}
-    checks = None
-    try:
-        checks = await reading.checks(scope, sessions=asked, hashes=hashes)
-    except StoreUnavailable as error:
-        if not ctx.has_spool or isinstance(error, Busy):
-            raise
-    for session in asked:
-        if checks is None:
-            why = ctx.disabled.get((scope, session)) or everywhere
-        else:
-            reason = everywhere or ("" if checks.settings.memory_enabled else OFF)
-            why = INCOGNITO if session in checks.incognito else reason
-            if why or (scope, session) in ctx.disabled:
-                note_disabled(ctx, scope, session, why)
-        if why:
-            found[session] = why
-    return found, checks
-
-
-def note_disabled(
-    ctx: Context,
-    scope: Scope,
-    session: str | None,
-    why: str,
-) -> None:
-    """Cache whether memory is disabled in a session, for use while the store is unavailable."""
-    ctx.disabled.pop((scope, session), None)
-    if why:
-        ctx.disabled[scope, session] = why
-    if len(ctx.disabled) > MOST_KNOWN:
-        del ctx.disabled[next(iter(ctx.disabled))]
-
-
 async def refuse_disabled(
     ctx: Context,
     reading: Reader,
@@ -163,7 +99,7 @@ async def refuse_disabled(
     for item in items:
         sessions.add(item.draft.labels.session)
         hashes.update(chunk.content_hash for chunk in item.chunks)
-    disabled, checks = await load_disabled(ctx, reading, scope, sessions, hashes)
+    disabled, checks = await ctx.load_disabled(reading, scope, sessions, hashes)
     for item in items:
         why = disabled.get(item.draft.labels.session, "")
         is_allowed = not why or (why != INCOGNITO and is_on_purpose(item.draft))

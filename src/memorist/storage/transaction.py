@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,6 @@ from typing import Any
 from ..errors import InvalidInput
 from ..text import clock, cues, tokens
 from ..text.clock import new_id
-from ..text.offload import compute, length
 from ..types import Memory, Op, Scope
 from . import (
     Change,
@@ -31,6 +31,7 @@ from .queries import STATE, Reader
 
 CAPACITY = "capacity"  # reason for hiding a memory of a full scope
 THREAD_CHANGES_KEPT = 1000  # of each thread
+LONG = 4_000  # characters of texts that are analyzed in a thread
 _DELETE_STALE_VECTORS = """DELETE FROM vectors WHERE scope = ? AND memory =
 (SELECT row FROM memories WHERE scope = ? AND id = ? AND text <> ?)"""
 _MESSAGE = """INSERT INTO messages
@@ -173,7 +174,9 @@ class Transaction(Reader):
             raise InvalidInput("A memory can only be written to its own scope")
         number, changed = await self.next_revision()
         changing = [save.memory.id for save in saves if save.event not in (None, "created")]
-        before = {memory.id: memory for memory in await self.get(self.scope, changing)}
+        before: dict[str, Memory] = {}
+        if changing:
+            before = {memory.id: memory for memory in await self.get(self.scope, changing)}
         stale = []  # a vector belongs to one text, regardless of the model
         vectors = []
         wanted = []
@@ -199,10 +202,12 @@ class Transaction(Reader):
         # If there is nothing to report, the log still sets the new revision of the scope.
         log = log or [LogRow(scope=number)]
         log[0] = log[0]._replace(revision=changed)
-        stored = await compute(
-            length(save.memory.text for save in saves),
-            lambda: [self.memory_row(save.memory, number, changed) for save in saves],
-        )
+        size = sum(len(save.memory.text) for save in saves)
+
+        def render() -> list[tuple[Any, ...]]:
+            return [self.memory_row(save.memory, number, changed) for save in saves]
+
+        stored = render() if size <= LONG else await asyncio.to_thread(render)
         await self._write_log(
             log,
             (_DELETE_STALE_VECTORS, stale),
@@ -246,21 +251,21 @@ class Transaction(Reader):
         return LogRow(
             scope=number,
             at=clock.iso(memory.updated_at),
-            memory_id=memory.id,
             id=new_id(),
+            event_id=new_id(),
+            line_id=new_id() if has_line else None,
+            memory_id=memory.id,
             event=word,
             old_ref=save.old_ref,
             new_ref=f"{memory.id}#{memory.revision}",
             actor=save.actor,
             meta=rows.dump_json({**save.meta, **undo}),
-            event_id=new_id(),
             user=self.scope.user,
             thread=thread,
             node="worker" if is_workers else rows.node_of(memory.kind),
             op=op,
             status="ok",
             category=memory.category,
-            line_id=new_id() if has_line else None,
             line_event="updated" if save.event == "superseded" else save.event,
             line_meta=rows.dump_json(save.meta),
         )
