@@ -46,16 +46,16 @@ from memorist.evals.questions import credited  # noqa: E402
 from memorist.manage.recall import build_query  # noqa: E402
 from memorist.providers.onnx import EncodedPair, WordPiece, encode_pairs, pad_pairs  # noqa: E402
 from memorist.rerankers import VERIFIER_LONGEST  # noqa: E402
-from memorist.retrieve import confidence, pipeline, score  # noqa: E402
-from memorist.retrieve.confidence import (  # noqa: E402
+from memorist.retrieve import confidence, pipeline, score, verification  # noqa: E402
+from memorist.retrieve.confidence import to_log_odds  # noqa: E402
+from memorist.retrieve.profiles import DEFAULT  # noqa: E402
+from memorist.retrieve.verification import (  # noqa: E402
     CERTAIN,
     TERSE,
     VERIFIED,
     add_context,
     scale_verdict,
-    to_log_odds,
 )
-from memorist.retrieve.profiles import DEFAULT  # noqa: E402
 
 EXAMPLES = OWN / "verifier"
 HEADS = 12
@@ -124,7 +124,7 @@ async def find(scope: Any, asked: str, evidence: set[str], texts: dict[str, str]
     found = await pipeline.read(pipeline.select(search, query), search, query, ctx.store, legs)
     sure, ranked = confidence.judge(search, score.rank(profile, found)[:HITS])
     hits = []
-    written = await confidence.write_out(search, ranked, ctx.store)
+    written = await verification.write_out(search, ranked, ctx.store)
     for each, text in zip(ranked, written, strict=True):
         hit = {
             "text": text,

@@ -18,7 +18,7 @@ from ..storage.queries import Reader
 from ..text import clock
 from ..text.cues import asks_for_another_part, says_more
 from ..types import REPLACES, Cut, Filter, Hit, Memory, Query, Recall
-from . import confidence, optional, score
+from . import confidence, optional, score, verification
 from .features import SnapshotSearch
 from .profiles import Profile
 from .question import understand
@@ -51,8 +51,8 @@ async def recall(
     found = await read(candidates, search, query, ctx.store, legs)
     rank = lambda: confidence.judge(search, score.rank(profile, found))  # noqa: E731
     sure, ranked = await compute(ROW * len(found.memories), rank)
-    if ctx.verifier and sure is not None and confidence.is_uncertain(search, ranked, sure):
-        verified = confidence.verify(ctx.verifier, search, ranked, sure, ctx.store)
+    if ctx.verifier and sure is not None and verification.is_uncertain(search, ranked, sure):
+        verified = verification.verify(ctx.verifier, search, ranked, sure, ctx.store)
         sure, ranked, legs["verifier"] = await verified
     is_semantic = found.has_semantic
     if profile.rerank and ranked:

@@ -39,6 +39,7 @@ _ASKS_ASSISTANT = re.compile(
 )
 _TOLD_MYSELF = re.compile(rf"\bI (?:\w+ )?{_TOLD}\b|\bdid I (?:\w+ )?{_TELL}\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_][^\W_]*")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _TABLES = load_patterns(__file__)
 _ASKS = {KINDS[kind]: pattern for kind, pattern in compile_all(_TABLES["kinds"]).items()}
 _ABOUT = compile_all(_TABLES["about"])
@@ -70,6 +71,7 @@ class ParsedQuestion:
     asks_assistant: bool = False  # about what the assistant said
     is_personal: bool = False  # about the person, or names a speaker
     is_task: bool = False  # requests something, or asks for general knowledge
+    is_direct: bool = False  # asks for something that was told, not for advice
     is_aside: bool = False  # asks for nothing
 
 
@@ -111,6 +113,7 @@ def understand(
         asks_assistant=bool(_ASKS_ASSISTANT.search(head)) and not _TOLD_MYSELF.search(head),
         is_personal=bool(named) or _ABOUT["person"].search(text) is not None,
         is_task=_ABOUT["task"].match(text.lstrip()) is not None,
+        is_direct=is_direct(head),
         is_aside=has_no_question,
     )
 
@@ -126,6 +129,17 @@ def kinds_asked(question: str) -> int:
         if pattern.search(question):
             asked |= flag
     return asked
+
+
+def is_direct(question: str) -> bool:
+    """Return whether a question asks for something that was told, and not for advice.
+
+    >>> is_direct("It rains. Where did we park?"), is_direct("Where should we park?")
+    (True, False)
+    """
+    *_, last = _SENTENCE_END.split(question.strip())
+    asks = _ABOUT["direct"].match(last)
+    return asks is not None and _ABOUT["advice"].search(question) is None
 
 
 def names_in(question: str) -> list[str]:
