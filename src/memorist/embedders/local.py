@@ -14,7 +14,7 @@ import re
 import zlib
 from array import array
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import inf
 from operator import itemgetter
 from pathlib import Path
@@ -94,8 +94,8 @@ class MiniLM(LocalModel[Bert]):
             found: list[Vectors] = loaded[1].run([output], batch[1])
             return found[0]
 
-        split = lambda loaded: onnx.batch_windows(loaded[0], texts, tokens=MINILM_TOKENS)  # noqa: E731
-        async for (batch, _), rows in self.infer(split, run):
+        encode = partial(onnx.batch_windows, texts=texts, tokens=MINILM_TOKENS)
+        async for (batch, _), rows in self.infer(lambda loaded: encode(loaded[0]), run):
             for each in zip(batch, rows, strict=True):
                 yield each
 

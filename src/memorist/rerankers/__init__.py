@@ -5,6 +5,7 @@ MiniLM, or a cross-encoder that the user provides.
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -112,11 +113,6 @@ class Verifier(onnx.LocalModel[VerifierModel]):
     ) -> NDArray[np.float32]:
         """Return how likely each text answers, in [0, 1] and in order. Raises ProviderFailed."""
 
-        def split(loaded: VerifierModel) -> list[PairBatch]:
-            longest = VERIFIER_LONGEST
-            tokenizer = loaded.tokenizer
-            return onnx.batch_pairs(tokenizer, question, texts, longest, tokens=VERIFIER_TOKENS)
-
         def run(loaded: VerifierModel, batch: PairBatch) -> NDArray[np.float32]:
             _, inputs = batch
             ids = inputs.pop("input_ids")
@@ -124,8 +120,15 @@ class Verifier(onnx.LocalModel[VerifierModel]):
             found: NDArray[np.float32] = loaded.session.run(["probability"], inputs)[0]
             return found
 
+        encode = partial(
+            onnx.batch_pairs,
+            question=question,
+            texts=texts,
+            longest=VERIFIER_LONGEST,
+            tokens=VERIFIER_TOKENS,
+        )
         scores = np.zeros(len(texts), np.float32)
-        async for (pairs, _), found in self.infer(split, run):
+        async for (pairs, _), found in self.infer(lambda loaded: encode(loaded.tokenizer), run):
             scores[[pair.place for pair in pairs]] = found
         return np.round(scores, 4)  # as good as the same, alone and among others
 
