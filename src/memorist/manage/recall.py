@@ -171,7 +171,7 @@ async def explain(
                 parts=hit.parts,
             )
     search, legs = await pipeline.prepare(ctx, query, profile, now)
-    found = pipeline.select(search, query, everything=True)
+    found = score.select(search, query.limit, everything=True)
     if profile.features & {"lexical", "related"}:
         found = await pipeline.read(found, search, query, ctx.store, legs)
     parts, total = score.score_all(profile, found)
