@@ -149,7 +149,8 @@ async def ask(scope: Any, question: Any, texts: dict[str, str], *, foreign: bool
     ctx = scope.ctx
     query, profile = build_query(scope, question.text, {"limit": HITS})
     search, legs = await pipeline.prepare(ctx, query, profile, ctx.clock())
-    found = await pipeline.read(pipeline.select(search, query), search, query, ctx.store, legs)
+    chosen = score.select(search, query.limit)
+    found = await pipeline.read(chosen, search, query, ctx.store, legs)
     ranked = score.rank(profile, found)[:HITS]
     if not ranked:
         return []

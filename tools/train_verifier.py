@@ -121,7 +121,8 @@ async def find(scope: Any, asked: str, evidence: set[str], texts: dict[str, str]
     ctx = scope.ctx
     query, profile = build_query(scope, asked, {"limit": HITS})
     search, legs = await pipeline.prepare(ctx, query, profile, ctx.clock())
-    found = await pipeline.read(pipeline.select(search, query), search, query, ctx.store, legs)
+    chosen = score.select(search, query.limit)
+    found = await pipeline.read(chosen, search, query, ctx.store, legs)
     sure, ranked = confidence.judge(search, score.rank(profile, found)[:HITS])
     hits = []
     written = await verification.write_out(search, ranked, ctx.store)

@@ -7,17 +7,17 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from .errors import Busy, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import validation
 from .ingest.policies import Policy
 from .ports import BudgetedModel, Embedder, EntityDetector, IdleWork, NearestRows, Reranker, Starter
-from .retrieve.profiles import Profile, Profiles
+from .retrieve.profiles import Profiles
 from .settings import Settings
 from .settings.allowlists import Access
 from .storage import Checks
@@ -27,11 +27,12 @@ from .telemetry import Observer, observe
 from .text import tokens
 from .text.authority import Voice
 from .text.clock import utcnow
-from .types import Labels, Query, Recall, Scope
+from .types import Labels, Recall, Scope
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Verb = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
+Recaller = Callable[..., Awaitable[Recall]]  # has the arguments of `retrieve.pipeline.recall`
 Disabled = Mapping[str | None, str]  # sessions in which memory is disabled, with the reason
 INCOGNITO = "this session is incognito: nothing is stored and nothing is recalled"
 OFF = "memory is off in this space: `memorist privacy set on` turns it on"
@@ -131,26 +132,8 @@ class Context:
             del self.disabled[next(iter(self.disabled))]
 
 
-class Fallback(Protocol):
-    """Answers also while the database is down, as `offline.Offline` does."""
-
-    async def recall(
-        self,
-        ctx: Context,
-        query: Query,
-        profile: Profile,
-        now: datetime,
-        *,
-        revision: int | None = None,
-    ) -> Recall:
-        """Return an answer like `retrieve.pipeline.recall`, or one without the database."""
-        ...
-
-
 class Place:
     """One scope of an open memory and the labels of the caller: what the verbs work on."""
-
-    offline: Fallback | None = None
 
     def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
         self.ctx = ctx
@@ -158,6 +141,7 @@ class Place:
         self.labels = labels
         self.parts = ctx, scope, labels
         self.voice = Voice()  # of the caller; a server sets another one
+        self.recall_offline: Recaller | None = None  # recalls also while the database is down
 
 
 def observed(what: str, count: Callable[[Any], int]) -> Callable[[Verb[P, T]], Verb[P, T]]:

@@ -40,8 +40,6 @@ def _count_forgotten(done: Forgotten) -> int:
 class ManagedScope(Place):
     """What is stored for one user in one space."""
 
-    offline: Offline | None
-
     def __init__(
         self,
         ctx: Context,
@@ -51,6 +49,7 @@ class ManagedScope(Place):
     ) -> None:
         super().__init__(ctx, scope, labels)
         self.offline = offline
+        self.recall_offline = None if offline is None else offline.recall
 
     @property
     def checkpoints(self) -> Checkpoints:

@@ -65,9 +65,9 @@ async def recall_memories(
     fitted = asked
     if since is not None:
         changed, fitted = await updates.reserve_header(ctx, asked, since)
-    find = pipeline.recall if place.offline is None else place.offline.recall
     now = ctx.clock()
     revision = None if checks is None else checks.revision
+    find = place.recall_offline or pipeline.recall
     answer = await find(ctx, fitted, by, now, revision=revision)
     await record_use(ctx, asked, by, answer, now)
     return answer if changed is None else updates.add_header(ctx, asked, changed, answer)
@@ -171,7 +171,7 @@ async def explain(
                 parts=hit.parts,
             )
     search, legs = await pipeline.prepare(ctx, query, profile, now)
-    found = pipeline.select(search, query, everything=True)
+    found = score.select(search, query.limit, everything=True)
     if profile.features & {"lexical", "related"}:
         found = await pipeline.read(found, search, query, ctx.store, legs)
     parts, total = score.score_all(profile, found)

@@ -25,7 +25,6 @@ from .question import understand
 from .render import RENDERERS, Caps, fit
 from .score import Candidate, Candidates
 
-MEASURED = 10  # candidates by which confidence is judged
 TRUST = 8.0  # how much more an uncertain change reaches, times its probability
 DOUBT = 0.4  # how far the verdict on an uncertain change may be below that on the older statement
 _TIE = 1e-9  # how far what replaces a memory is above it
@@ -47,7 +46,7 @@ async def recall(
     if not query.text.strip():
         return Recall(query=query, profile=profile.name, hits=(), text="", tokens=0)
     search, legs = await prepare(ctx, query, profile, now, revision)
-    candidates = select(search, query)
+    candidates = score.select(search, query.limit)
     found = await read(candidates, search, query, ctx.store, legs)
     rank = lambda: confidence.judge(search, score.rank(profile, found))  # noqa: E731
     sure, ranked = await compute(ROW * len(found.memories), rank)
@@ -228,22 +227,6 @@ async def _load_nearest(
     vectors = await ctx.store.vectors(query.scope, list(distinct), model=snapshot.model)
     extended = snapshot.with_vectors(vectors)
     return replace(search, snapshot=extended), status
-
-
-def select(search: SnapshotSearch, query: Query, *, everything: bool = False) -> Candidates:
-    """Select candidates: a few more than requested, or everything that matches."""
-    profile = search.profile
-    limit = query.limit
-    pool = max(30, 4 * limit)
-    if everything:
-        pool = search.snapshot.n
-    elif profile.candidates in ("dense", "recent"):
-        pool = 0  # their specifications define the number
-    elif profile.candidates == "blend" and not profile.rerank and profile.diversity is None:
-        pool = max(limit, MEASURED) + 2  # confidence is judged by the same number for any limit
-    if profile.candidates == "blend":
-        return score.select_best(search, pool=pool)
-    return score.select_by_legs(search, limit=limit, pool=pool)
 
 
 async def read(

@@ -1,15 +1,16 @@
-"""Change one scope, in a transaction that holds the scope's write lock."""
+"""Open transactions, and change one scope in a transaction that holds the scope's write lock."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections import ChainMap, defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, RevisionConflict
 from ..text import clock, cues, tokens
 from ..text.clock import new_id
 from ..types import Memory, Op, Scope
@@ -26,7 +27,7 @@ from . import (
     history,
     rows,
 )
-from .database import Batch, Connection, LogRow, Values
+from .database import Batch, Connection, Database, LogRow, Values
 from .queries import STATE, Reader
 
 CAPACITY = "capacity"  # reason for hiding a memory of a full scope
@@ -326,9 +327,7 @@ class Transaction(Reader):
         await self.touch((_MESSAGE, values))
 
     async def record_comparisons(
-        self,
-        pairs: Iterable[tuple[str, str, float]],
-        now: datetime,
+        self, pairs: Iterable[tuple[str, str, float]], now: datetime
     ) -> None:
         """Store which pairs of memories a model compared: two ids, the smaller one first, and
         their cosine, rounded to two decimals."""
@@ -357,6 +356,42 @@ class Transaction(Reader):
             batches.append((f"DELETE FROM {table} WHERE scope = ? AND {column} < ?", old))
         await self.write(batches)
         await self.link_history()
+
+
+class Transactions(Reader):
+    """Reads any scope outside a transaction, and opens transactions on one scope."""
+
+    def __init__(self, database: Database, language: str) -> None:
+        super().__init__(database, {})
+        self.database = database
+        self.language = language
+        self.on_commit: Callable[[Scope, Sequence[Change]], None] | None = None
+
+    @asynccontextmanager
+    async def transaction(self, scope: Scope) -> AsyncIterator[Transaction]:
+        """Run the body in a transaction that holds the scope's write lock.
+
+        Commits durably when the body ends, and rolls back if it raises.
+        """
+        found: dict[Scope, int] = {}  # shared with others only after the commit
+        number = self.numbers.get(scope)
+        async with self.database.transaction(scope, number=number) as connection:
+            tx = Transaction(
+                connection=connection,
+                numbers=ChainMap(found, self.numbers),
+                scope=scope,
+                language=self.language,
+            )
+            try:
+                yield tx
+            except RevisionConflict:  # the scope may have been erased
+                self.numbers.pop(scope, None)
+                raise
+            if tx.failure is not None:
+                raise tx.failure
+        self.numbers.update(found)
+        if self.on_commit is not None:
+            self.on_commit(scope, tx.applied)
 
 
 def _thread_of(memory: Memory) -> str | None:
