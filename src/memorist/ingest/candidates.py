@@ -277,7 +277,7 @@ def _find_changing(said: Sequence[Chunk], snapshot: Snapshot) -> tuple[list[int]
         session = chunk.session
         speaker = chunk.draft.speaker
         if session not in last:
-            last[session] = _read_last(snapshot, session)
+            last[session] = read_last(snapshot, session)
         is_own = authority.is_own_role(chunk.draft.labels.role)
         asks, other = last[session]
         chunk.answers = asks and speaker != other
@@ -292,9 +292,15 @@ def _find_changing(said: Sequence[Chunk], snapshot: Snapshot) -> tuple[list[int]
     return stating, changing
 
 
-def _read_last(snapshot: Snapshot, session: str | None) -> tuple[bool, str | None]:
-    """Return whether the last turn of a session asks, and who said it."""
+def read_last(
+    snapshot: Snapshot,
+    session: str | None,
+    before: int | None = None,
+) -> tuple[bool, str | None]:
+    """Return whether the last turn of a session, or the one before another, asks, and who said it."""
     is_here = snapshot.alive & (snapshot.session == snapshot.code("session", session))
+    if before is not None:
+        is_here &= snapshot.sequence < before
     positions = np.flatnonzero(is_here)
     if not len(positions):
         return False, None
