@@ -327,7 +327,7 @@ def returned(asked: Asked, judged: list[tuple[float, bool]], cut: float) -> list
     cut *= confidence.scale_hit_threshold(round(10 ** asked.measures["size"]))
     if asked.odds[0] is not None and not asked.is_request:
         count = max(confidence.TINY, round(10 ** asked.measures["size"]))
-        share = OF_DEFAULT.share_verified / confidence.scale_answer_threshold(count)
+        share = OF_DEFAULT.share_verified / confidence.scale_answer_threshold(count) ** 2
         cut = max(cut, share * max(sure for sure, _ in judged))
     found: list[bool] = []
     for sure, useful in judged:

@@ -68,7 +68,7 @@ def test_an_unlikely_answer_is_empty() -> None:
 
 
 def test_beside_a_verified_answer_hits_need_a_share_of_its_confidence() -> None:
-    hits = hit(1.0, 0.8), hit(0.9, 0.1), hit(0.8, 0.15)
+    hits = hit(1.0, 0.8), hit(0.9, 0.15), hit(0.8, 0.17)
     assert select(*hits) == ["1.0", "0.9", "0.8"]
     assert select(*hits, verified=True) == ["1.0", "0.8"]
     assert select(*hits, verified=True, count=1000) == ["1.0", "0.9", "0.8"]
@@ -84,7 +84,7 @@ def test_a_request_or_a_question_in_two_parts_may_need_more_than_the_best_answer
 
 
 def test_each_part_of_a_question_has_hits_that_match_it_less() -> None:
-    hits = hit(1.0, 0.5), hit(0.9, 0.02)
+    hits = hit(1.0, 0.5), hit(0.9, 0.026)
     assert select(*hits) == ["1.0"]
     assert select(*hits, asked="Where is the tea and who made it?") == ["1.0", "0.9"]
 

@@ -209,10 +209,10 @@ def select(
         return [], [Cut(id=each.memory.id, reason=reason, score=each.score) for each in ranked]
     needed = model.least_hit * scale_hit_threshold(search.size)
     if NEXT_PART.search(search.question.text):  # what answers one part seldom matches the other
-        needed /= 2
+        needed *= 0.8
     elif verified and search.question.is_direct:
         surest = max((each.confidence or 0.0 for each in ranked), default=0.0)
-        share = model.share_verified / scale_answer_threshold(max(search.size, TINY))
+        share = model.share_verified / scale_answer_threshold(max(search.size, TINY)) ** 2
         needed = max(needed, share * surest)
     best = max((each.unverified for each in ranked), default=0.0)
     kept: list[Candidate] = []
