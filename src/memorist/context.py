@@ -13,6 +13,7 @@ from .ports import BudgetedModel, Embedder, EntityDetector, IdleWork, NearestRow
 from .retrieve.profiles import Profiles
 from .settings import Settings
 from .settings.allowlists import Access
+from .storage.fingerprints import Fingerprints
 from .storage.store import AccessLog, Store
 from .telemetry import Observer
 from .text import tokens
@@ -45,6 +46,8 @@ class Context:
     clock: Callable[[], datetime] = utcnow
     count_tokens: Callable[[str], int] = tokens.count_tokens
     observers: list[Observer] = field(default_factory=list)
+    # Of the scope that is being imported into.
+    fingerprints: dict[Scope, Fingerprints] = field(default_factory=dict)
     # Why memory was last found disabled, by scope and session: used while the store is down.
     disabled: dict[tuple[Scope, str | None], str] = field(default_factory=dict)
     # What was recalled for the last message of each conversation: the reply is compared with it.

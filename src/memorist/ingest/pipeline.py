@@ -28,7 +28,7 @@ from ..text.offload import compute
 from ..types import Draft, Message, Outcome, Scope, Status
 from . import current, guard, links, trim, validation
 from .analyze import Chunk, analyze, split
-from .candidates import Batch, load
+from .candidates import Batch, load, load_scope
 from .decide import FORGOTTEN, decide
 from .guard import Item
 from .policies import Policy
@@ -154,7 +154,7 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     if not items:
         return outcomes(batch.items)
     seen = await load_seen(tx, batch.scope, items)
-    batch.snapshot = await ctx.index.current(batch.scope, tx)
+    await load_scope(tx, batch)
     await load(tx, batch)
     done = await compute(batch.size, lambda: [_decide_item(item, batch, seen) for item in items])
     for item, outcome in zip(items, done, strict=True):

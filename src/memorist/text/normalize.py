@@ -12,6 +12,7 @@ proof: `compare.values_agree` checks what must not differ.
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Iterable
 from itertools import pairwise
 from unicodedata import category, combining, normalize
 
@@ -23,6 +24,7 @@ from .tokens import words
 Range = tuple[int, int]  # start and end in a text
 LONGEST_RUN_OF_MARKS = 30  # as in Unicode's Stream-Safe Text Format; real text needs fewer than ten
 NEAR = 3  # bits that may differ between two fingerprints of one text
+_FEW = 8  # fingerprints that are compared one by one
 _BATCH = 65_536  # features counted at a time: bounds the memory that a long text needs
 
 LINK = re.compile(
@@ -263,15 +265,32 @@ def distance(a: int, b: int) -> int:
     return (a ^ b).bit_count()
 
 
-def find_near(
-    hashes: NDArray[np.uint64],
-    value: int,
-    limit: int = NEAR,
-) -> NDArray[np.intp]:
-    """Return the positions of the fingerprints that differ from a value in at most `limit` bits.
+def find_near(hashes: NDArray[np.uint64], values: Iterable[int]) -> NDArray[np.intp]:
+    """Return the positions of the fingerprints that are near to one of the values, ascending.
 
-    >>> find_near(np.array([0b1111, 0b0000, 0b0111], dtype=np.uint64), 0b0000).tolist()
-    [1, 2]
+    Near ones have one of their four parts in common, so only those with such a part are compared.
+
+    >>> find_near(np.array([0b1111, 0b0000, 0b0111], dtype=np.uint64), [0b0000, 0b1111]).tolist()
+    [0, 1, 2]
     """
-    distances = np.bitwise_count(hashes ^ np.uint64(value))
-    return np.flatnonzero(distances <= limit)
+    wanted = np.array(sorted(set(values)), np.uint64)
+    is_near = np.zeros(len(hashes), np.bool_)
+    if len(wanted) <= _FEW:  # comparing with all of them is faster
+        for value in wanted:
+            is_near |= np.bitwise_count(hashes ^ value) <= NEAR
+        return np.flatnonzero(is_near)
+    parts = np.ascontiguousarray(hashes).view(np.uint16).reshape(-1, 4)
+    for column, part in enumerate(wanted.view(np.uint16).reshape(-1, 4).T):
+        is_asked = np.zeros(1 << 16, np.bool_)
+        is_asked[part] = True
+        positions = np.flatnonzero(is_asked[parts[:, column]])
+        order = np.argsort(part)
+        there = parts[positions, column]
+        first = np.searchsorted(part, there, "left", sorter=order)
+        last = np.searchsorted(part, there, "right", sorter=order)
+        for place in range(int((last - first).max(initial=0))):  # those with the same part
+            left = first + place < last
+            compared = positions[left]
+            partners = wanted[order[first[left] + place]]
+            is_near[compared] |= np.bitwise_count(hashes[compared] ^ partners) <= NEAR
+    return np.flatnonzero(is_near)
