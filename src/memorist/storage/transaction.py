@@ -214,8 +214,9 @@ class Transaction(Reader):
     def memory_row(self, memory: Memory, number: int, changed: int) -> tuple[Any, ...]:
         """Return the values of `rows.UPSERT`."""
         values = rows.values(memory)  # refuses what cannot be stored
-        terms = tokens.terms_of(memory, self.language)
-        return (number, changed, *values, cues.flags_of(memory), terms)
+        spoken = tokens.words(memory.text)
+        terms = tokens.terms_of(memory, self.language, spoken)
+        return (number, changed, *values, cues.flags_of(memory, spoken), terms)
 
     def _save_row(
         self,

@@ -99,12 +99,12 @@ _PART = re.compile(r"(?i)[.!?;,\n。！？]+\s*|\s(?:and|but|und|aber|et|mais|y|
 _LEAST_SAID = 4  # words of a sentence that says something by itself
 
 
-def flags_of(memory: Memory) -> int:
+def flags_of(memory: Memory, spoken: list[str] | None = None) -> int:
     """Return the flags for ranking: speaker, language, kinds of content, and how much asks."""
     text = memory.text[:_MOST_READ]
     voice = memory.labels.role or memory.speaker
     claims: dict[int, object] = {
-        IS_FOREIGN: not is_english(text),
+        IS_FOREIGN: not is_english(text, spoken),
         HAS_TIME: clock.has_time(memory.text),
         ENDS_ASKING: ends_asking(memory.text),
         FROM_USER: voice == "user",
@@ -134,9 +134,8 @@ def is_brief(text: str) -> bool:
     >>> is_brief("lol good one"), is_brief("We met in Rome last year."), is_brief("好的，谢谢！")
     (True, False, True)
     """
-    if len(_SPOKEN.findall(text)) > BRIEF:
-        return False
-    return len(text) <= UNSPACED_BRIEF or " " in text
+    has_few = len(_SPOKEN.findall(text)) <= BRIEF
+    return has_few and (len(text) <= UNSPACED_BRIEF or " " in text)
 
 
 def kinds_asked(question: str) -> int:
@@ -145,11 +144,8 @@ def kinds_asked(question: str) -> int:
     >>> kinds_asked("Where and when was I born?") == HAS_PLACE | HAS_TIME
     True
     """
-    asked = HAS_TIME if clock.asks_when(question) else 0
-    for flag, pattern in _ASKS.items():
-        if pattern.search(question):
-            asked |= flag
-    return asked
+    asked = sum(flag for flag, pattern in _ASKS.items() if pattern.search(question))
+    return asked | HAS_TIME if clock.asks_when(question) else asked
 
 
 def tells_rule(text: str) -> bool:
@@ -188,13 +184,17 @@ def names_in(question: str) -> list[str]:
     return _ABOUT["name"].findall(question)
 
 
-def is_english(text: str) -> bool:
+def is_english(text: str, spoken: list[str] | None = None) -> bool:
     """Return whether a text is in English; short texts without a sign of another language are.
+
+    `spoken` are its words, if they are known.
 
     >>> is_english("Rubber duck"), is_english("Mein Hund heißt Bello"), is_english("我喜欢茶")
     (True, False, False)
     """
-    return detect_language(words(text[:_MOST_CHECKED])) == "english"
+    if spoken is None or len(text) > _MOST_CHECKED:
+        spoken = words(text[:_MOST_CHECKED])
+    return detect_language(spoken) == "english"
 
 
 def asking_share(text: str) -> float:
