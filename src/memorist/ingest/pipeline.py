@@ -24,7 +24,7 @@ from ..text import authority, normalize
 from ..text.clock import new_id
 from ..text.cues import read
 from ..text.entities import entities
-from ..text.offload import compute
+from ..text.offload import compute, compute_each
 from ..types import Draft, Message, Outcome, Scope, Status
 from . import current, guard, links, trim, validation
 from .analyze import Chunk, analyze, split
@@ -79,11 +79,13 @@ async def prepare(
     batch = Batch(ctx=ctx, scope=scope, policy=policy, now=now, items=items, size=size)
     seen = await load_seen(ctx.store, scope, items)
     new = [item for item in items if item.outcome is None and item.draft.message_id not in seen]
-    finders: list[FindNames] = [entities] * len(new)
-    if ctx.entities is not None:
+    drafts = [item.draft for item in new]
+    if ctx.entities is None:
+        analyzed = await compute_each(size, analyze, drafts, policy)
+    else:
         finders = [await _find_names(ctx.entities, item, policy) for item in new]
-    pairs = zip(new, finders, strict=True)
-    analyzed = await compute(size, lambda: [analyze(it.draft, policy, find) for it, find in pairs])
+        pairs = list(zip(drafts, finders, strict=True))
+        analyzed = await compute(size, lambda: [analyze(it, policy, find) for it, find in pairs])
     for item, chunks in zip(new, analyzed, strict=True):
         item.chunks = chunks
         batch.chunks += chunks

@@ -25,7 +25,7 @@ from .database import EVERY, Batch, Database, execute
 from .history import History
 from .queries import Reader
 from .tasks import EmbeddingQueue, Tasks
-from .transaction import Transaction
+from .transaction import Transaction, index_values
 
 PAGE = 500
 MOST_ACCESSES = 256  # buffered before they are written
@@ -257,7 +257,8 @@ async def _update_terms(tx: Transaction) -> None:
                     content_hash=memory.content_hash or normalize.content_hash(memory.text),
                     needs_embedding=memory.needs_embedding or not has_vector,
                 )
-                written.append(tx.memory_row(updated, number, changed))
+                found = index_values(updated, tx.language)
+                written.append((number, changed, *rows.values(updated), *found))
         await tx.touch((rows.UPSERT, written))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import InvalidInput
 from ..text import clock, cues, tokens
 from ..text.clock import new_id
-from ..text.offload import compute, length
+from ..text.offload import compute, compute_each, length
 from ..types import Memory, Op, Scope
 from . import (
     Change,
@@ -199,10 +199,12 @@ class Transaction(Reader):
         # If there is nothing to report, the log still sets the new revision of the scope.
         log = log or [LogRow(scope=number)]
         log[0] = log[0]._replace(revision=changed)
-        stored = await compute(
-            length(save.memory.text for save in saves),
-            lambda: [self.memory_row(save.memory, number, changed) for save in saves],
-        )
+        memories = [save.memory for save in saves]
+        size = length(memory.text for memory in memories)
+        values = await compute(size, lambda: list(map(rows.values, memories)))  # refuses bad ones
+        indexed = await compute_each(size, index_values, memories, self.language)
+        pairs = zip(values, indexed, strict=True)
+        stored = [(number, changed, *each, *found) for each, found in pairs]
         await self._write_log(
             log,
             (_DELETE_STALE_VECTORS, stale),
@@ -210,13 +212,6 @@ class Transaction(Reader):
             (rows.INSERT_VECTOR, vectors),
             ("DELETE FROM tombstones WHERE scope = ? AND digest = ?", wanted),
         )
-
-    def memory_row(self, memory: Memory, number: int, changed: int) -> tuple[Any, ...]:
-        """Return the values of `rows.UPSERT`."""
-        values = rows.values(memory)  # refuses what cannot be stored
-        spoken = tokens.words(memory.text)
-        terms = tokens.terms_of(memory, self.language, spoken)
-        return (number, changed, *values, cues.flags_of(memory, spoken), terms)
 
     def _save_row(
         self,
@@ -353,6 +348,12 @@ class Transaction(Reader):
             batches.append((f"DELETE FROM {table} WHERE scope = ? AND {column} < ?", old))
         await self.write(batches)
         await self.link_history()
+
+
+def index_values(memory: Memory, language: str) -> tuple[int, bytes]:
+    """Return the flags and the terms of a memory."""
+    spoken = tokens.words(memory.text)
+    return cues.flags_of(memory, spoken), tokens.terms_of(memory, language, spoken)
 
 
 def _thread_of(memory: Memory) -> str | None:
