@@ -171,12 +171,8 @@ async def load(tx: Transaction, batch: Batch) -> None:
         for memory in await tx.same_text(scope, same):
             batch.add(memory)
     rows = {row for _, stored, _ in older for row, _ in stored}.union(*near.values())
-    if batch.policy.near and chunks:
-        fingerprints = {chunk.simhash for chunk in chunks if chunk.is_self_contained}
-        positions = normalize.find_near(batch.snapshot.simhash, fingerprints)
-        alive = positions[batch.snapshot.alive[positions]]
-        rows.update(batch.snapshot.row[alive].tolist())
-        rows.update(batch.fingerprints.find_near(fingerprints))
+    if batch.policy.near:
+        rows.update(_find_alike(batch))
     at_rows = await tx.at_rows(scope, sorted(rows)) if rows else {}
     for row, memory in at_rows.items():
         batch.add(memory)
@@ -194,6 +190,18 @@ async def load(tx: Transaction, batch: Batch) -> None:
     if keys := [chunk.key for chunk in chunks if chunk.key is not None]:
         batch.keyed = await tx.by_key(scope, keys)
     batch.places.update(checks.sequences)
+
+
+def _find_alike(batch: Batch) -> list[int]:
+    """Return the rows with a fingerprint near to one of the chunks."""
+    asked = {chunk.simhash for chunk in batch.chunks if chunk.is_self_contained}
+    if batch.has_only_words:
+        return batch.fingerprints.find_near(asked)
+    snapshot = batch.snapshot
+    positions = normalize.find_near(snapshot.simhash, asked)
+    alive = positions[snapshot.alive[positions]]
+    rows: list[int] = snapshot.row[alive].tolist()
+    return rows
 
 
 def _find_near(batch: Batch) -> dict[str, dict[int, float]]:
