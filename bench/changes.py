@@ -302,7 +302,7 @@ def fit_all(options: argparse.Namespace) -> dict[str, float]:
     groups = (
         (stories, 1.0),
         (mix(stories), 0.5),
-        (scatter(stories), 0.3),
+        (scatter(stories), 0.6),
         (read_plain(options.plain, changed), 0.5),
         (read_lives(LIVES), 2.0),
     )

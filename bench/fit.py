@@ -33,7 +33,7 @@ from bench.quality import WRONG_PERSON
 from memorist.evals.questions import calibration_error, credited, mean
 from memorist.manage.recall import build_query
 from memorist.rerankers import VERIFIER
-from memorist.retrieve import confidence, pipeline, profiles, score
+from memorist.retrieve import confidence, pipeline, profiles, score, verification
 from memorist.retrieve.confidence import to_log_odds
 
 OWN = Path(__file__).parent / "own"
@@ -63,6 +63,7 @@ class Asked:
     hits: list[dict[str, float]]
     useful: list[bool]
     odds: list[float | None]  # by the verifier; None for what is not verified
+    is_request: bool
     is_trained: bool = False  # whether the verifier was trained on its conversation
 
     @property
@@ -146,19 +147,20 @@ async def collect(path: Path, cache: Path, variant: str = "") -> list[Asked]:
 async def ask(scope: Any, question: Any, texts: dict[str, str], *, foreign: bool) -> list[Asked]:
     """Return the measures of one question, if anything matches it at all."""
     ctx = scope.ctx
-    query, profile = build_query(scope, question.text, limit=HITS)
+    query, profile = build_query(scope, question.text, {"limit": HITS})
     search, legs = await pipeline.prepare(ctx, query, profile, ctx.clock())
-    found = await pipeline.read(pipeline.select(search, query), search, query, ctx.store, legs)
+    chosen = score.select(search, query.limit)
+    found = await pipeline.read(chosen, search, query, ctx.store, legs)
     ranked = score.rank(profile, found)[:HITS]
     if not ranked:
         return []
     evidence = set() if foreign else set(question.evidence)
     odds: dict[str, float] = {}
-    is_short = len(question.text) <= confidence.LONGEST_ASKED
+    is_short = len(question.text) <= verification.LONGEST_ASKED
     is_known = is_short and search.question.is_english
-    can_verify = is_known and not confidence.is_foreign(search, ranked[0])
+    can_verify = is_known and not verification.is_foreign(search, ranked[0])
     if ctx.verifier is not None and can_verify:
-        odds = await confidence.find_odds(ctx.verifier, search, ranked)
+        odds = await verification.find_odds(ctx.verifier, search, ranked, ctx.store)
     best = ranked[0].score
     hits = []
     for rank, each in enumerate(ranked, 1):
@@ -171,6 +173,7 @@ async def ask(scope: Any, question: Any, texts: dict[str, str], *, foreign: bool
             hits=hits,
             useful=[bool(evidence & {*credited(each.memory, texts)}) for each in ranked],
             odds=[odds.get(each.memory.id) for each in ranked],
+            is_request=not search.question.is_direct,
         )
     ]
 
@@ -300,11 +303,13 @@ def judge(asked: Asked, models: Models) -> tuple[float, list[tuple[float, bool]]
     for place, (hit, each) in enumerate(zip(asked.hits, asked.odds, strict=True)):
         verdict = min(odds) if each is None else each
         if each is not None:
-            again = confidence.judge_again(models["hit_verified"], likely[place], each)
+            again = verification.judge_again(
+                models["hit_verified"], likely[place], each, asked.is_request
+            )
             judged[place] = again, asked.useful[place]
-        totals.append(WEIGHT * confidence.scale_verdict(verdict) - hit["behind"])
+        totals.append(WEIGHT * verification.scale_verdict(verdict) - hit["behind"])
     order = sorted(range(len(totals)), key=lambda place: -totals[place])
-    sure = confidence.judge_again(models["answer_verified"], sure, max(odds))
+    sure = verification.judge_again(models["answer_verified"], sure, max(odds), asked.is_request)
     return sure, [judged[place] for place in order]
 
 
@@ -320,6 +325,10 @@ def returned(asked: Asked, judged: list[tuple[float, bool]], cut: float) -> list
     The first is always returned, the others if they reach the threshold.
     """
     cut *= confidence.scale_hit_threshold(round(10 ** asked.measures["size"]))
+    if asked.odds[0] is not None and not asked.is_request:
+        count = max(confidence.TINY, round(10 ** asked.measures["size"]))
+        share = OF_DEFAULT.share_verified / confidence.scale_answer_threshold(count)
+        cut = max(cut, share * max(sure for sure, _ in judged))
     found: list[bool] = []
     for sure, useful in judged:
         if not found or sure >= cut:
@@ -359,7 +368,7 @@ def fit_verified_hits(sets: list[list[Asked]], models: Models) -> dict[str, floa
         _, judged = judge(asked, models)
         for (likely, useful), each in zip(judged, asked.odds, strict=True):
             if each is not None:
-                rows.append([1.0, to_log_odds(likely), each])
+                rows.append([1.0, to_log_odds(likely), each, float(asked.is_request)])
                 labels.append(float(useful))
                 importance.append(share / len(judged))
     return regress_verified(rows, labels, importance)
@@ -373,7 +382,8 @@ def fit_verified_answers(
     after = {**models, "hit_verified": hits, "answer_verified": {}}
     for asked, sure, share in find_verified(sets, models):
         _, judged = judge(asked, after)
-        rows.append([1.0, to_log_odds(sure), max(each for each in asked.odds if each is not None)])
+        best = max(each for each in asked.odds if each is not None)
+        rows.append([1.0, to_log_odds(sure), best, float(asked.is_request)])
         labels.append(float(any(returned(asked, judged, cut))))
         importance.append(share)
     return regress_verified(rows, labels, importance)

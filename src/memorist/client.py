@@ -127,8 +127,9 @@ class Client:
     ) -> Backfilled:
         """Extract facts from the turns of all scopes that were stored before extraction was on.
 
-        If it is interrupted, the next call or a worker continues where it stopped. Statements that
-        a fact replaced are returned; they await a decision in `conflicts`.
+        If it is interrupted, the next call or a worker continues where it stopped. Turns are also
+        compared with what was said before them. Statements that were replaced, or may be, are
+        returned; they await a decision in `conflicts`.
         Raises InvalidInput if extraction is off, StoreUnavailable.
         """
         since = self.ctx.clock()

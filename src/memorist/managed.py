@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Unpack
 
-from .context import Context, Place
+from .context import Context, Place, observed
 from .errors import InvalidInput
 from .extraction import job
 from .extraction.job import Extracted
@@ -28,7 +28,6 @@ from .retrieve import render
 from .storage import Event, HistoryEntry
 from .storage.history import EventCount
 from .storage.scan import export, find_evidence
-from .telemetry import observed
 from .types import Conflict, Evidence, Filter, Labels, Memory, Page, Scope
 
 OVERVIEW = 40  # memories that an overview shows
@@ -50,6 +49,7 @@ class ManagedScope(Place):
     ) -> None:
         super().__init__(ctx, scope, labels)
         self.offline = offline
+        self.recall_offline = None if offline is None else offline.recall
 
     @property
     def checkpoints(self) -> Checkpoints:

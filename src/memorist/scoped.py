@@ -7,9 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Unpack
 
+from .context import observed
 from .ingest import pipeline as ingest
 from .ingest import validation
-from .ingest.guard import load_disabled, save_on_request
+from .ingest.guard import save_on_request
 from .ingest.transitions import SHARED
 from .manage import (
     agent_query,
@@ -23,15 +24,13 @@ from .manage.chat_commands import obey
 from .manage.chat_list import Reply
 from .manage.feedback import await_reply, compare_replies, record_feedback
 from .manage.import_export import import_files, import_records
-from .manage.recall import RecallOptions
+from .manage.recall import RecallOptions, recall_memories
 from .manage.record_reader import Import
 from .manage.turn_context import BUDGET, TurnContext
 from .manage.updates import read_updates
 from .managed import ManagedScope
-from .retrieve import pipeline as retrieve
 from .retrieve.profiles import Profile
 from .retrieve.render import Caps
-from .telemetry import observed
 from .text.clock import new_id
 from .types import Draft, Filter, Labels, Message, Messages, Outcome, Reason, Recall, Receipt
 
@@ -129,45 +128,7 @@ class ScopedClient(ManagedScope):
             ctx.extractor.start()
         return Receipt(tuple(outcomes))
 
-    @observed("recall", len)
-    async def recall(
-        self,
-        query: str,
-        *,
-        since: int | None = None,
-        **options: Unpack[RecallOptions],
-    ) -> Recall:
-        """Return the memories that answer a question: at most `limit`, within `budget` tokens.
-
-        Other options are `max_chars`, `profile`, `where`, `as_of`, `include_compressed`, `rerank`
-        and `min_confidence`: an answer below this confidence is empty; 0 returns all that matches,
-        and None leaves it to the profile. If a component is unavailable, the others answer and
-        `legs` says so. With `since`, the text begins with what changed in this thread after that
-        revision, as `delta` returns it. Raises InvalidInput.
-        """
-        ctx = self.ctx
-        validation.options("recall", options, RecallOptions)
-        asked, by = recall.build_query(self, query, **options)
-        session = self.labels.session
-        disabled, checks = await load_disabled(ctx, ctx.store, self.scope, [session])
-        if disabled:
-            return Recall(
-                query=asked,
-                profile=by.name,
-                hits=(),
-                text="",
-                tokens=0,
-                legs={"memory": disabled[session]},
-            )
-        changed = None
-        fitted = asked
-        if since is not None:
-            changed, fitted = await updates.reserve_header(ctx, asked, since)
-        find = retrieve.recall if self.offline is None else self.offline.recall
-        revision = None if checks is None else checks.revision
-        answer = await find(ctx, fitted, by, ctx.clock(), revision=revision)
-        await recall.record_use(ctx, asked, by, answer)
-        return answer if changed is None else updates.add_header(ctx, asked, changed, answer)
+    recall = recall_memories
 
     async def context(
         self,
@@ -203,7 +164,7 @@ class ScopedClient(ManagedScope):
             where=reading.recalled,
             min_confidence=min_confidence,
         )
-        asked, _ = recall.build_query(self, message, **options)
+        asked, _ = recall.build_query(self, message, options)
         found = Recall(query=asked, profile=by.name, hits=(), text="", tokens=0)
         if why := await privacy.find_disabled_reason(self):
             return TurnContext(message=asked.text, text="", tokens=0, legs={"memory": why})
@@ -234,7 +195,7 @@ class ScopedClient(ManagedScope):
             where=Filter(tags=(f"{SHARED}{self.scope.space}",)),
             min_confidence=min_confidence,
         )
-        recall.build_query(self, query, **options)
+        recall.build_query(self, query, options)
         if await self.privacy.disabled_reason():
             return []
         answers = []
@@ -293,8 +254,7 @@ class ScopedClient(ManagedScope):
 
         The options are those of `recall`. Raises NotFound.
         """
-        validation.options("why_not", options, RecallOptions)
-        asked, by = recall.build_query(self, query, **options)
+        asked, by = recall.build_query(self, query, options, verb="why_not")
         await privacy.refuse_incognito(self)
         memory = await self.get(id)
         return await recall.explain(self.ctx, asked, memory, by, self.ctx.clock())

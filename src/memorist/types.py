@@ -246,11 +246,6 @@ class Filter:
     any_of: tuple[Filter, ...] = ()
     none_of: tuple[Filter, ...] = ()
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether only states are restricted, so that an index can answer without the store."""
-        return self == Filter(states=self.states)
-
 
 @frozen
 class Query:

@@ -308,3 +308,28 @@ async def test_what_is_known_is_told_once_without_small_talk(place: str, tmp_pat
         reply = await ana.command("what do you know about me?")
         assert reply is not None
         assert reply.say == "This is what I remember:\n1. The user is allergic to peanuts."
+
+
+async def test_backfill_relates_earlier_turns_and_lists_what_they_replace(
+    place: str, tmp_path: Path
+) -> None:
+    lyon = "We live in Lyon, third floor, no lift."
+    said = [
+        turn(lyon, "m1", session="a"),
+        turn("Leeks are in season, any recipe?", "m2", session="b"),
+        turn("We moved to Porto and live in Porto now.", "m3", session="c"),
+    ]
+    async with aio.open(place, state_dir=tmp_path, embedder="none", extract="off") as memory:
+        await memory.scope("ana").remember(said)  # without vectors nothing is compared
+    async with aio.open(place, state_dir=tmp_path) as memory:
+        ana = memory.scope("ana")
+        await memory.run_jobs(only=["embed"])
+        assert not await ana.conflicts()
+        done = await memory.backfill()
+        pairs = [(each.old.text, each.new.text) for each in done.conflicts]
+        assert pairs == [(lyon, said[2]["content"])]
+        assert done.conflicts[0].old.valid_to is not None
+        hits = await ana.recall("Where do we live?")
+        assert hits.memories[0].text != lyon
+        await ana.keep_both(done.conflicts[0].id)
+        assert (await memory.backfill()).conflicts == ()

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 import memorist
 from memorist import aio
 from memorist.client import Client
+from memorist.context import INCOGNITO, OFF
 from memorist.dialects.milton import Milton
 from memorist.dialects.vault import Vault
 from memorist.errors import InvalidInput, Refused, StoreUnavailable
-from memorist.ingest.guard import INCOGNITO, OFF
 from memorist.interfaces.cli import app
 from memorist.scoped import ScopedClient
 from memorist.storage import SpaceSettings

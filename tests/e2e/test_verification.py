@@ -135,3 +135,24 @@ async def test_one_or_two_memories_are_verified_too(tmp_path: Path, count: int) 
         assert found.hits[0].memory.text.startswith("My sister" if count == 2 else "I have")
         usual = await scope.recall("How many cats do I have?")
         assert usual.hits[0].memory.text == "I have two cats."
+
+
+REPLY = "the fourteenth, at seven in the morning"
+WHEN = "When does my wife have surgery on her knee?"
+
+
+async def judge_reply(scope: ScopedClient) -> float:
+    """Return the verdict on the reply to the question about the operation."""
+    found = await scope.recall(WHEN, min_confidence=0)
+    assert found.legs["verifier"] == "ok"
+    [verdict] = [hit.parts["verdict"] for hit in found if hit.memory.text == REPLY]
+    return verdict
+
+
+async def test_a_short_reply_is_read_together_with_the_turn_before_it(ewan: ScopedClient) -> None:
+    dialog = [("assistant", "When is the operation on your wife's knee?"), ("user", REPLY)]
+    messages = [{"role": who, "content": text, "session": "k"} for who, text in dialog]
+    [asked, _] = (await ewan.remember(messages)).ids
+    assert await judge_reply(ewan) > 0.5
+    await ewan.forget(asked)
+    assert await judge_reply(ewan) < 0.4

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from memorist.errors import InvalidInput
-from memorist.retrieve import confidence
+from memorist.retrieve import confidence, verification
 from memorist.retrieve.profiles import DEFAULT
+from memorist.retrieve.question import understand
 from memorist.retrieve.score import Candidate
 from memorist.text.cues import IS_FOREIGN
 from memorist.types import Memory, Scope
@@ -32,8 +33,14 @@ def hit(score: float, sure: float | None) -> Candidate:
     return Candidate(memory=memory, score=score, confidence=sure)
 
 
-def select(*hits: Candidate, sure: float | None = 0.9, count: int = 100, **more: Any) -> list[str]:
-    search: Any = SimpleNamespace(profile=DEFAULT, size=count)
+def select(
+    *hits: Candidate,
+    sure: float | None = 0.9,
+    count: int = 100,
+    asked: str = "Where is the tea?",
+    **more: Any,
+) -> list[str]:
+    search: Any = SimpleNamespace(profile=DEFAULT, size=count, question=understand(asked))
     kept, cut = confidence.select(search, hits, sure, **more)
     assert len(kept) + len(cut) == len(hits)
     return [each.memory.id for each in kept]
@@ -60,15 +67,42 @@ def test_an_unlikely_answer_is_empty() -> None:
     assert select(hit(1.0, 0.5), sure=0.1, least=0.0) == ["1.0"]
 
 
+def test_beside_a_verified_answer_hits_need_a_share_of_its_confidence() -> None:
+    hits = hit(1.0, 0.8), hit(0.9, 0.1), hit(0.8, 0.15)
+    assert select(*hits) == ["1.0", "0.9", "0.8"]
+    assert select(*hits, verified=True) == ["1.0", "0.8"]
+    assert select(*hits, verified=True, count=1000) == ["1.0", "0.9", "0.8"]
+
+
+def test_a_request_or_a_question_in_two_parts_may_need_more_than_the_best_answer() -> None:
+    hits = hit(1.0, 0.8), hit(0.9, 0.1)
+    assert select(*hits, verified=True, asked="Can you suggest a tea?") == ["1.0", "0.9"]
+    assert select(*hits, verified=True, asked="Where is the tea, and who made it?") == [
+        "1.0",
+        "0.9",
+    ]
+
+
+def test_each_part_of_a_question_has_hits_that_match_it_less() -> None:
+    hits = hit(1.0, 0.5), hit(0.9, 0.02)
+    assert select(*hits) == ["1.0"]
+    assert select(*hits, asked="Where is the tea and who made it?") == ["1.0", "0.9"]
+
+
 @pytest.mark.parametrize("more", [{"sure": None}, {"least": 0.0}, {"whole": True}])
 def test_a_list_is_not_shortened(more: dict[str, Any]) -> None:
     assert select(hit(1.0, 0.5), hit(0.1, None), **more) == ["1.0", "0.1"]
 
 
-ADDED = {"always": 0.0, "before": 1.0, "verdict": 1.0}
+ADDED = {"always": 0.0, "before": 1.0, "verdict": 1.0, "request": 2.0}
 
 
-def verify(odds: dict[str, float], *, foreign: int = -1) -> tuple[float, list[Candidate]]:
+def verify(
+    odds: dict[str, float],
+    *,
+    foreign: int = -1,
+    asked: str = "Where is the tea?",
+) -> tuple[float, list[Candidate]]:
     """Return three candidates after verification; their scores are 1.0, 0.9 and 0.5."""
     assert DEFAULT.confidence is not None
     model = replace(DEFAULT.confidence, answer_verified=ADDED, hit_verified=ADDED)
@@ -78,11 +112,12 @@ def verify(odds: dict[str, float], *, foreign: int = -1) -> tuple[float, list[Ca
     search: Any = SimpleNamespace(
         profile=replace(DEFAULT, weights={"verdict": 0.8}, confidence=model),
         snapshot=SimpleNamespace(flags=flags),
+        question=understand(asked),
     )
     ranked = [
         replace(hit(score, 0.5), position=place) for place, score in enumerate((1.0, 0.9, 0.5))
     ]
-    return confidence.judge_verified(search, ranked, 0.5, odds)
+    return verification.judge_verified(search, ranked, 0.5, odds)
 
 
 def test_a_verdict_changes_score_order_and_confidence() -> None:
@@ -92,6 +127,11 @@ def test_a_verdict_changes_score_order_and_confidence() -> None:
     assert [each.parts["verdict"] for each in ranked] == pytest.approx([0.6, 0.0, 0.4])
     assert sure == pytest.approx(0.8808, abs=1e-4)
     assert ranked[1].confidence == pytest.approx(0.018, abs=1e-3)
+
+
+def test_a_request_is_trusted_more_for_the_same_verdict() -> None:
+    sure, _ = verify({"1.0": -1.0}, asked="Can you suggest a tea?")
+    assert sure == pytest.approx(0.7311, abs=1e-4)
 
 
 def test_what_is_not_verified_overtakes_nothing_and_keeps_its_confidence() -> None:

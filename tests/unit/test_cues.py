@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from memorist.retrieve.question import kinds_asked
 from memorist.text import cues
 from memorist.types import Memory, Scope
 
@@ -120,7 +121,7 @@ def test_a_statement_that_begins_like_a_question_asks_nothing(text: str) -> None
     ],
 )
 def test_what_a_question_asks_for(question: str, kinds: int) -> None:
-    assert cues.kinds_asked(question) == kinds
+    assert kinds_asked(question) == kinds
 
 
 @pytest.mark.parametrize(

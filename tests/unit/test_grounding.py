@@ -18,6 +18,8 @@ from memorist.text.grounding import Turn
 AT = datetime(2026, 5, 8, 9, tzinfo=UTC)
 DATA = Path(__file__).parents[1] / "data" / "model_answers.jsonl"
 ANSWERS = [json.loads(line) for line in DATA.read_text("utf-8").splitlines()]
+FREE = DATA.with_name("model_paraphrases.jsonl")  # batch b was not looked at for the rules
+PARAPHRASES = [json.loads(line) for line in FREE.read_text("utf-8").splitlines()]
 ROLES = ("user", "assistant")
 
 
@@ -60,6 +62,42 @@ def test_at_most_one_of_fifty_ungrounded_answers_is_kept() -> None:
     assert share_kept(grounded=False) <= 0.02
     assert share_kept(grounded=False, type="fact") <= 0.02
     assert share_kept(grounded=False, type="summary") <= 0.02
+
+
+@pytest.mark.parametrize("batch", ["a", "b"])
+def test_of_free_paraphrases_hardly_any_ungrounded_one_is_kept(batch: str) -> None:
+    wrong = [each for each in PARAPHRASES if each["batch"] == batch and not each["grounded"]]
+    assert len(wrong) == 93
+    assert sum(map(is_kept, wrong)) <= 1
+
+
+@pytest.mark.parametrize(("batch", "least"), [("a", 6), ("b", 12)])
+def test_only_few_free_paraphrases_are_kept(batch: str, least: int) -> None:
+    right = [each for each in PARAPHRASES if each["batch"] == batch and each["grounded"]]
+    assert len(right) == 93
+    assert sum(map(is_kept, right)) >= least
+
+
+RELATIVES = [
+    ("My sister Petra is getting married in Ghent.", "Ana", "Petra is Ana's sister."),
+    ("My sister Petra is getting married in Ghent.", "The user", "The user's sister is Petra."),
+    ("Mein Sohn Mattis kommt im August in die Schule.", "Ana", "Der Sohn von Ana heißt Mattis."),
+    ("Mon frère Yann a repris la boulangerie.", "Léa", "Le frère de Léa s'appelle Yann."),
+    ("Mi suegra Carmen quiere ayudar.", "Eva", "Carmen es la suegra de Eva."),
+    ("Minha filha Clara mora em Braga.", "Rui", "Rui tem uma filha chamada Clara."),
+]
+
+
+@pytest.mark.parametrize(("source", "who", "text"), RELATIVES)
+def test_a_fact_may_tell_only_what_a_relative_is_called(source: str, who: str, text: str) -> None:
+    assert grounding.find_fault(text, [Turn(source)], who) == ""
+    assert grounding.find_fault(text, [Turn(source.replace("My ", "Tom's "))], "Tim") != ""
+
+
+def test_a_message_about_the_month_of_may_states_something() -> None:
+    moved = "I moved to Porto in May, and my exam is on May 14."
+    assert list(llm.find_statements(moved)) == ["I moved to Porto in May", "my exam is on May 14."]
+    assert list(llm.find_statements("I may move to Porto.")) == []
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,8 @@ from typing import Any, TypeVar
 import apsw
 import numpy as np
 
-from ..errors import EmbedderUnavailable, WrongDimensions
+from ..errors import EmbedderUnavailable, ProviderFailed, WrongDimensions
 from ..ports import Embedder, Forgetful, Vectors
-from ..text.offload import compute, length
 
 T = TypeVar("T")
 PATIENCE = 16.0  # seconds until a call times out, and as many again for every sixteen texts
@@ -40,6 +39,7 @@ _BUSY_MS = 2_000
 _NEAR = 1e-3  # how far rounding may move a length from 1
 _WORD = re.compile(r"\w+")
 _TRIGRAM = 0.3  # of a word's weight
+_LONG = 4_000  # characters that are hashed in a thread
 _NEXT = "(SELECT coalesce(max(used), 0) + 1 FROM vectors)"
 _PREPARE = """
     PRAGMA page_size = 16384;
@@ -68,6 +68,28 @@ async def encode(embedder: Embedder, texts: Sequence[str]) -> Vectors:
         name = f"The model {embedder.model!r}"
         raise EmbedderUnavailable(f"{name} did not answer within {seconds:.0f} s") from error
     return check_vectors(made, len(texts), embedder)
+
+
+async def encode_by_both(
+    embedder: Embedder,
+    second: Embedder | None,
+    texts: Sequence[str],
+) -> tuple[Vectors, Vectors | None, str]:
+    """Return the vectors by the first model, those by the second, and why that did not answer.
+
+    Without the second, its vectors are missing. Raises what `encode` raises for the first.
+    """
+
+    async def encode_second() -> tuple[Vectors | None, str]:
+        if second is None:
+            return None, ""
+        try:
+            return await encode(second, texts), ""
+        except ProviderFailed as error:
+            return None, str(error)
+
+    made, (others, problem) = await asyncio.gather(encode(embedder, texts), encode_second())
+    return made, others, problem
 
 
 def check_vectors(made: object, count: int, embedder: Embedder) -> Vectors:
@@ -322,7 +344,10 @@ class Hashing:
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
         """Return one unit-length row per text, in order."""
-        made = await compute(length(texts), lambda: list(map(self._row, texts)))
+        if sum(map(len, texts)) <= _LONG:
+            made = list(map(self._row, texts))
+        else:
+            made = await asyncio.to_thread(lambda: list(map(self._row, texts)))
         rows = np.array(made, np.float32)
         return rows.reshape(len(texts), self.dimensions)
 

@@ -14,9 +14,9 @@ import re
 import zlib
 from array import array
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import inf
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from ..ports import Vectors
 from ..providers import onnx
-from ..providers.onnx import LocalModel
+from ..providers.onnx import LocalModel, Window
 
 MINILM = Path(__file__).parent / "minilm_model"
 MULTILINGUAL = Path(__file__).parent / "use_model"
@@ -45,19 +45,6 @@ _KEPT_BLOCKS = 2_048  # unpacked, 8 kB each: a quarter of the table
 _REACH = 2  # pieces before and after each that the model looks at
 
 Bert = tuple[onnx.WordPiece, Any]  # a tokenizer and a session
-
-
-class Window(NamedTuple):
-    """As much of a text as the model reads at once."""
-
-    text: int  # its place in the call
-    part: int  # its place in the text
-    ids: list[int]
-
-    @property
-    def weight(self) -> int:
-        """How many pieces it has without [CLS] and [SEP]; a blank text counts as one."""
-        return max(1, len(self.ids) - 2)
 
 
 class MiniLM(LocalModel[Bert]):
@@ -103,19 +90,12 @@ class MiniLM(LocalModel[Bert]):
     ) -> AsyncIterator[tuple[Window, Vectors]]:
         """Yield each window of the texts with the model's output for it."""
 
-        def split(loaded: Bert) -> list[tuple[list[Window], Any]]:
-            windows = []
-            for place, text in enumerate(texts):
-                for part, ids in enumerate(onnx.windows_of(loaded[0], text)):
-                    windows.append(Window(place, part, ids))
-            found = onnx.batches(windows, attrgetter("ids"), tokens=MINILM_TOKENS)
-            return [(batch, onnx.pad([window.ids for window in batch])) for batch in found]
-
-        def run(loaded: Bert, batch: tuple[list[Window], Any]) -> Vectors:
+        def run(loaded: Bert, batch: tuple[list[Window], onnx.Inputs]) -> Vectors:
             found: list[Vectors] = loaded[1].run([output], batch[1])
             return found[0]
 
-        async for (batch, _), rows in self.infer(split, run):
+        encode = partial(onnx.batch_windows, texts=texts, tokens=MINILM_TOKENS)
+        async for (batch, _), rows in self.infer(lambda loaded: encode(loaded[0]), run):
             for each in zip(batch, rows, strict=True):
                 yield each
 
@@ -245,7 +225,7 @@ class Multilingual(LocalModel[UseModel]):
         """
 
         def split(loaded: UseModel) -> list[list[tuple[int, list[int]]]]:
-            encoded = enumerate(map(loaded.tokenizer.encode, texts))
+            encoded = [*enumerate(map(loaded.tokenizer.encode, texts))]
             return [*onnx.batches(encoded, itemgetter(1), tokens=MULTILINGUAL_TOKENS)]
 
         vectors = np.empty((len(texts), self.dimensions), np.float32)

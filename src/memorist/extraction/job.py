@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from ..context import Context
+from ..context import Context, compute
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
 from ..ingest import guard, pipeline, policies, validation
 from ..ingest.policies import Facts, Policy
@@ -24,7 +24,6 @@ from ..storage.tasks import NewTask, Task
 from ..text import authority, compare, normalize
 from ..text.contradictions import ends_fact
 from ..text.cues import read, says_more
-from ..text.offload import compute
 from ..text.repeats import LEAST_SHARED, count_shared
 from ..text.statements import parse
 from ..types import REPLACES, STATES, Draft, Filter, Labels, Memory, Outcome, Receipt, Scope, frozen

@@ -54,7 +54,7 @@ async def compare(
     before, if these still hold. Return each pair with its measures.
     """
     snapshot = await ctx.index.current(scope, ctx.store)
-    if snapshot.is_lean:
+    if snapshot.matrix is None:
         return []
     positions = []
     asked = []

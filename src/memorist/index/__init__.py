@@ -37,7 +37,7 @@ from .arrays import (
     add_segment,
     products,
     release_memory,
-    to_numbers,
+    to_columns,
     to_vectors,
 )
 
@@ -87,10 +87,6 @@ class Snapshot(Columns):
             partial=PartialVectors(np.empty(0, np.intp), no_vectors),
             sum=np.zeros(dimensions),
         )
-
-    @property
-    def is_lean(self) -> bool:
-        return self.matrix is None
 
     @cached_property
     def n(self) -> int:
@@ -150,6 +146,11 @@ class Snapshot(Columns):
         return self.second is not None and bool((self.alive & ~self.has_second).any())
 
     @cached_property
+    def has_expiring(self) -> bool:
+        """Whether some memory has an end."""
+        return bool((self.expires < NEVER).any())
+
+    @cached_property
     def message_length(self) -> Floats:
         """The terms of the whole message that each position is a chunk of."""
         return self.neighbors.sum_messages(self.flags >> MESSAGE, self.length)
@@ -157,6 +158,8 @@ class Snapshot(Columns):
     @cached_property
     def without_repeats(self) -> Snapshot:
         """The snapshot in which a fact is not alive if the turn it was extracted from is."""
+        if (self.source < 0).all():
+            return self
         repeats = self.find_repeats(self.alive)
         if not repeats.any():
             return self
@@ -188,10 +191,10 @@ class Snapshot(Columns):
             yield where, counts
 
     def similarity(self, vector: Vectors) -> Floats:
-        """Return the cosine of every position to a vector, or to each column of several."""
+        """Return the cosine of every position to a vector."""
         if self.matrix is None:
             return self.partial.similarity(vector, self.n)
-        return products(self.matrix.rows[: self.n], vector)
+        return np.asarray(np.vecdot(self.matrix.rows[: self.n], vector))
 
     def second_similarity(self, vector: Vectors, wanted: Bools, other: Floats) -> Floats:
         """Return the cosine to a vector of the second model where it is wanted, else the other."""
@@ -199,9 +202,9 @@ class Snapshot(Columns):
         if self.second is None or not len(positions):
             return other
         if len(positions) > self.n // 4:  # copying many rows takes longer than multiplying all
-            return np.where(wanted, products(self.second.rows[: self.n], vector), other)
+            return np.where(wanted, np.vecdot(self.second.rows[: self.n], vector), other)
         found = other.copy()
-        found[positions] = products(self.second.rows.take(positions, axis=0), vector)
+        found[positions] = np.vecdot(self.second.rows.take(positions, axis=0), vector)
         return found
 
     def similarities(self, vectors: Iterable[Vectors | None], usable: Bools) -> Iterator[Floats]:
@@ -213,9 +216,15 @@ class Snapshot(Columns):
             compared = PartialVectors(positions, self.vectors(positions))
             yield compared.similarity(known[0], self.n)
             return
+        if len(known) == 1:
+            yield self.similarity(known[0])
+            return
         for start in range(0, len(known), TOGETHER):
-            few = known[start : start + TOGETHER]
-            cosines = self.similarity(np.stack(few, axis=1))
+            few = np.stack(known[start : start + TOGETHER], axis=1)
+            if self.matrix is None:
+                cosines = self.partial.similarity(few, self.n)
+            else:
+                cosines = products(self.matrix.rows[: self.n], few)
             yield from np.ascontiguousarray(cosines.T)
 
     def vectors(self, positions: Positions) -> Vectors:
@@ -281,14 +290,6 @@ class Snapshot(Columns):
         new = np.ones(len(rows), np.bool_)
         present = np.concatenate([self.present, new])
         present[stale] = False
-        codes = {}
-        for column, held in self.codes.items():
-            known = dict(held)  # a copy, because snapshots are immutable
-            for name in dict.fromkeys(values[column]):
-                if name is not None:
-                    known.setdefault(name, len(known))
-            values[column] = [known.get(name, -1) for name in values[column]]
-            codes[column] = known
         vectors = to_vectors(values["vector"], self.dimensions)
         second = self.second
         if second is not None:
@@ -296,9 +297,8 @@ class Snapshot(Columns):
             second = second.add(self.n, made, expected=expected)
         values["embedded"] = vectors.any(axis=1)
         values["length"] = [sum(packed[len(packed) // 5 * 4 :]) for packed in values["terms"]]
-        columns: dict[str, Any] = {}
-        for name, dtype in DTYPES.items():
-            added = np.array(to_numbers(name, values[name]), dtype)
+        columns, codes = to_columns(values, self.codes)
+        for name, added in columns.items():
             columns[name] = np.concatenate([getattr(self, name), added])
         alive = present & (columns["state"] == ACTIVE)
         matrix = self.matrix
@@ -382,7 +382,7 @@ class SnapshotCache:
             return snapshot
         rows = snapshot.n + delta.total
         lean_from = self.lean_from
-        if lean_from is not None and not snapshot.is_lean and rows >= max(lean_from, 1):
+        if lean_from is not None and snapshot.matrix is not None and rows >= max(lean_from, 1):
             lean = Snapshot.empty(self.model, self.dimensions, lean=True)
             return await self._catch_up(lean, scope, source)  # it is too large now: rebuild
         first = delta.revision

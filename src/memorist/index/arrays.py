@@ -98,11 +98,6 @@ class Columns:
         return repeats
 
     @cached_property
-    def has_expiring(self) -> bool:
-        """Whether some memory has an end."""
-        return bool((self.expires < NEVER).any())
-
-    @cached_property
     def days(self) -> Floats:
         """When each was said, in days since 1970; minus infinity if unknown."""
         micros = self.occurred.astype(np.float64)
@@ -120,6 +115,25 @@ def _element_type(hint: Any) -> type[np.generic]:
 
 
 DTYPES = {name: _element_type(hint) for name, hint in get_type_hints(Columns).items()}
+
+
+def to_columns(
+    values: Mapping[str, Sequence[Any]],
+    codes: Mapping[str, Mapping[str, int]],
+) -> tuple[dict[str, Any], dict[str, dict[str, int]]]:
+    """Return the values as columns, and the codes with those of new names. Raises StoreDamaged."""
+    columns = {}
+    known = {column: dict(held) for column, held in codes.items()}  # snapshots are immutable
+    for column, dtype in DTYPES.items():
+        found = values[column]
+        if column in known:
+            names = known[column]
+            for name in dict.fromkeys(found):
+                if name is not None:
+                    names.setdefault(name, len(names))
+            found = [names.get(name, -1) for name in found]
+        columns[column] = np.array(to_numbers(column, found), dtype)
+    return columns, known
 
 
 def to_numbers(column: str, values: Sequence[Any]) -> Sequence[Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..context import Context
+from ..context import Context, compute
 from ..index import Snapshot
 from ..index.arrays import Bools, Floats, products
 from ..ports import Vectors
@@ -24,7 +24,6 @@ from ..storage.fingerprints import Fingerprints, load_fingerprints
 from ..storage.transaction import Transaction
 from ..text import authority, cues, normalize, tokens
 from ..text.cues import read
-from ..text.offload import compute
 from ..text.statements import ClauseParts
 from ..types import KINDS, Memory, Scope
 from .analyze import Chunk, is_turn
@@ -261,9 +260,8 @@ def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, fl
     """
     snapshot = batch.snapshot
     said = [chunk for chunk in batch.chunks if chunk.is_turn or _is_note(chunk)]
-    if snapshot.is_lean or not batch.policy.conflicts:
-        return []
-    if all(chunk.vector is None for chunk in said):
+    has_vectors = any(chunk.vector is not None for chunk in said)
+    if not has_vectors or snapshot.matrix is None or not batch.policy.conflicts:
         return []
     stating, asked = _find_changing(said, snapshot)
     second = {text: vector for text, (_, vector) in batch.second.items()}
@@ -313,7 +311,7 @@ def _find_changing(said: Sequence[Chunk], snapshot: Snapshot) -> tuple[list[int]
         session = chunk.session
         speaker = chunk.draft.speaker
         if session not in last:
-            last[session] = _read_last(snapshot, session)
+            last[session] = read_last(snapshot, session)
         is_own = authority.is_own_role(chunk.draft.labels.role)
         asks, other = last[session]
         chunk.answers = asks and speaker != other
@@ -328,9 +326,15 @@ def _find_changing(said: Sequence[Chunk], snapshot: Snapshot) -> tuple[list[int]
     return stating, changing
 
 
-def _read_last(snapshot: Snapshot, session: str | None) -> tuple[bool, str | None]:
-    """Return whether the last turn of a session asks, and who said it."""
+def read_last(
+    snapshot: Snapshot,
+    session: str | None,
+    before: int | None = None,
+) -> tuple[bool, str | None]:
+    """Return whether the last turn of a session, or the one before another, asks, and who said it."""
     is_here = snapshot.alive & (snapshot.session == snapshot.code("session", session))
+    if before is not None:
+        is_here &= snapshot.sequence < before
     positions = np.flatnonzero(is_here)
     if not len(positions):
         return False, None

@@ -27,47 +27,51 @@ from . import transitions
 from .analyze import Chunk
 from .candidates import CHANGING, Batch
 
-LIKELY = 0.15  # from here on the newer statement is recalled first, and the pair is listed
-SURE = 0.42  # from here on a turn supersedes the older statement
+LIKELY = 0.13  # from here on the newer statement is recalled first, and the pair is listed
+SURE = 0.36  # from here on a turn supersedes the older statement
 UNSURE = SURE - 0.01
-NOTE_SURE = 0.5  # … and a note, which has no session around it
+NOTE_SURE = 0.44  # … and a note, which has no session around it
 CERTAIN = 0.95  # if a rule says that the attribute has another value
 CLOSE = 0.2  # similarity from which on the rules are asked
 DISTANT = 0.25  # similarity below which two statements need a word in common
 LONGEST = 40  # words of a statement that can be superseded as a whole
-SHORT = 22  # words
+TERSE = 8  # words
 JUST_BEFORE = 3  # turns
-CUES = "ended moved new now added past hypothetical".split()
+CUES = "ended moved new now corrected kept added past hypothetical".split()
 # Of the measures; most of them are 1 if something holds, and 0 otherwise.
 WEIGHTS = {
-    "always": -7.17,
-    "ended": 1.35,  # the new statement says that something ended
-    "moved": 1.12,  # … that it became another one
-    "new": 0.77,  # … that something began
-    "now": 0.93,  # … since when
-    "added": -0.9,  # … that it is one more
-    "past": -1.2,  # … what was so once
-    "hypothetical": -1.03,  # … what is hypothetical
-    "unchanged": -1.13,  # … none of that, and it has no other number or name
-    "asks": -1.3,  # share of it that asks
-    "answers": 0.5,  # it follows a question of the other side
-    "similar": 1.29,  # mean cosine by the two models, never below 0
-    "other_similar": 1.36,  # the cosine again, if it has another number or name
-    "nearest": 1.53,  # the older statement is the most similar one
-    "unrelated": -1.23,  # the two are not similar, and have no word in common
-    "rare_words": 0.53,  # rare words that both have, at most two
-    "other_number": 0.38,  # both have numbers, times or days, but none in common
+    "always": -5.99,
+    "ended": 1.11,  # the new statement says that something ended
+    "moved": 0.87,  # … that it became another one
+    "new": 0.53,  # … that something began
+    "now": 0.57,  # … since when
+    "corrected": 0.46,  # … that something was wrong, or is to be otherwise
+    "changing": 0.35,  # … any of these
+    "kept": 1.56,  # … that the rest stays as it is
+    "added": 0.0,  # … that it is one more
+    "past": -0.3,  # … what was so once
+    "hypothetical": -0.91,  # … what is hypothetical
+    "unchanged": -0.39,  # … none of that, and it has no other number or name
+    "asks": -1.27,  # share of it that asks
+    "answers": 0.42,  # it follows a question of the other side
+    "similar": 1.19,  # mean cosine by the two models, never below 0
+    "other_similar": 1.29,  # the cosine again, if it has another number or name
+    "nearest": 0.75,  # the older statement is the most similar one
+    "nearest_changing": 0.78,  # … and the new one says that something changed
+    "unrelated": -1.13,  # the two are not similar, and have no word in common
+    "rare_words": 0.56,  # rare words that both have, at most two
+    "other_number": 0.33,  # both have numbers, times or days, but none in common
+    "terse": -1.3,  # the new statement has only a few words
+    "terse_number": 1.32,  # … and another number
     "relative": -0.73,  # it is about a relative or friend whom the older one does not name
-    "same_speaker": 2.56,  # the same person said both
-    "same_session": -0.82,  # in one session
-    "changed_here": 1.05,  # in one session, and something ended, moved or was corrected
-    "just_before": -0.04,  # a few turns before
-    "corrected_before": 1.65,  # a few turns before, and it is corrected
+    "same_speaker": 3.28,  # the same person said both
+    "same_session": -0.43,  # in one session
+    "changed_here": 0.7,  # in one session, and something ended, moved or was corrected
+    "corrected_before": 0.78,  # a few turns before, and it is corrected
     "length": -0.26,  # words of the older statement, at most 40, divided by 10
-    "new_length": 0.02,  # words of the new statement, likewise
-    "short": 1.08,  # the new statement is short
-    "older_asks": -0.88,  # share of the older statement that asks
-    "size": -0.49,  # logarithm of the number of earlier memories, to base 10
+    "new_length": -0.68,  # words of the new statement, likewise
+    "older_asks": -0.92,  # share of the older statement that asks
+    "size": -0.42,  # logarithm of the number of earlier memories, to base 10
 }
 
 
@@ -90,26 +94,30 @@ def measure(
     is_before = is_here and last - (older.sequence or 0) < JUST_BEFORE
     similar = max(0.0, similar)
     has_changed = not new.cues.isdisjoint(("ended", "moved", "corrected"))
+    is_changing = not new.cues.isdisjoint(CHANGING)
+    is_terse = new.length <= TERSE
     measures = {cue: cue in new.cues for cue in CUES} | {
         "always": 1.0,
+        "changing": is_changing,
         "unchanged": False,
         "asks": new.asks,
         "answers": chunk.answers,
         "similar": similar,
         "other_similar": similar,
         "nearest": nearest,
+        "nearest_changing": nearest and is_changing,
         "unrelated": similar < DISTANT and new.topics.isdisjoint(old.topics),
         "rare_words": min(2, len(share_rare_words(new, old))),
         "other_number": True,
+        "terse": is_terse,
+        "terse_number": is_terse,
         "relative": bool(new.relatives - old.relatives),
         "same_speaker": speaker == older.speaker,
         "same_session": is_here,
         "changed_here": is_here and has_changed,
-        "just_before": is_before,
         "corrected_before": is_before and "corrected" in new.cues,
         "length": min(old.length, LONGEST) / 10,
         "new_length": min(new.length, LONGEST) / 10,
-        "short": new.length <= SHORT,
         "older_asks": old.asks,
         "size": math.log10(max(1, chunk.earlier)),
     }
@@ -130,6 +138,7 @@ def measure_values(chunk: Chunk, older: Memory, similar: float) -> dict[str, flo
     has_other = is_other or (new.is_english and bool(old.names and new.names - old.names))
     return {
         "other_number": float(is_other),
+        "terse_number": float(is_other and new.length <= TERSE),
         "other_similar": has_other * similar,
         "unchanged": float(not has_other and CHANGING.isdisjoint(new.cues)),
     }

@@ -188,7 +188,7 @@ def _update(old: Memory, chunk: Chunk, batch: Batch) -> Outcome:
     snapshot = batch.snapshot
     put = batch.puts.get(old.id)
     vector = put.vector if put else None
-    if put is None and old.id in batch.rows and not snapshot.is_lean:
+    if put is None and old.id in batch.rows and snapshot.matrix is not None:
         positions = snapshot.positions([batch.rows[old.id]])
         stored = snapshot.vectors(positions)[0]
         vector = stored if stored.any() else None

@@ -8,16 +8,14 @@ placeholder, an id or an ISBN.
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 from unicodedata import category
 from unicodedata import normalize as to_form
 
-from ..context import Context
-from ..errors import Busy, StoreUnavailable
+from ..context import INCOGNITO, Context
 from ..storage import Checks, Event
 from ..storage.queries import Reader
 from ..text import authority, commands, normalize
@@ -36,16 +34,6 @@ LOWERED = "stored as a statement by someone else: only the user's own words can 
 COMMAND = "it is a command to the memory, not something to remember: pass it to `command`"
 _CLAIMS = ("kind", "category", "item_type", "fact_type")  # that only the user's own words may make
 _ON_PURPOSE = "(manually_saved=True, --on-purpose)"
-INCOGNITO = "this session is incognito: nothing is stored and nothing is recalled"
-OFF = "memory is off in this space: `memorist privacy set on` turns it on"
-OFF_EVERYWHERE = (
-    "memory is off: disabled by MEMORIST_MEMORY_ENABLED, MILTON_MEMORY_ENABLED or the setting"
-    " `memory_enabled`"
-)
-_VARIABLES = ("MEMORIST_MEMORY_ENABLED", "MILTON_MEMORY_ENABLED")
-_YES = frozenset("1 true yes on t y".split())
-MOST_KNOWN = 10_000
-Disabled = Mapping[str | None, str]  # sessions in which memory is disabled, with the reason
 _LOOKALIKES = dict(zip(map(ord, "аеорсухіјѕԁɡᴏ"), "aeopcyxijsdgo", strict=True))
 
 
@@ -67,9 +55,12 @@ _FORGED, _ORDERS, _STRICT = (
 )
 _SHAPES = compile_all(_TABLES["shapes"])
 _SECRETS = compile_all(_TABLES["secrets"])
-# Without one of these in a text, the patterns `password` and `named` cannot match.
-_PASSWORDS = "pass kennwort contraseña пароль pwd 密码 密碼 パスワード".split()
-_KEYS = "key token secret bearer".split()
+# Without one of these in a text, the pattern cannot match: most texts need no search.
+_NEEDED = {
+    "address": ["://"],
+    "password": "pass kennwort contraseña пароль pwd 密码 密碼 パスワード".split(),
+    "named": "key token secret bearer".split(),
+}
 _LEAD_IN = re.compile(
     r"(?:please )?(?:remember|note|fyi|for the record|keep in mind)(?: this"
     r"| that)?\b[\s:,–—-]{0,9}",
@@ -100,58 +91,6 @@ def is_on_purpose(draft: Draft) -> bool:
     return draft.pinned or draft.manually_saved
 
 
-async def load_disabled(
-    ctx: Context,
-    reading: Reader,
-    scope: Scope,
-    sessions: Iterable[str | None],
-    hashes: Collection[str] = (),
-) -> tuple[Disabled, Checks | None]:
-    """Return the sessions in which memory is disabled, with the reasons, and the checks read.
-
-    Memory is disabled if it is off everywhere or in the space, or the session is incognito. While
-    the store is unavailable, the last known state applies. Raises StoreUnavailable without a spool.
-    """
-    asked = set(sessions)
-    everywhere = "" if ctx.settings.memory_enabled else OFF_EVERYWHERE
-    for name in _VARIABLES:
-        value = os.environ.get(name, "").strip()
-        if value and value.lower() not in _YES:
-            everywhere = OFF_EVERYWHERE
-    found: dict[str | None, str] = {}
-    checks = None
-    try:
-        checks = await reading.checks(scope, sessions=asked, hashes=hashes)
-    except StoreUnavailable as error:
-        if not ctx.has_spool or isinstance(error, Busy):
-            raise
-    for session in asked:
-        if checks is None:
-            why = ctx.disabled.get((scope, session)) or everywhere
-        else:
-            reason = everywhere or ("" if checks.settings.memory_enabled else OFF)
-            why = INCOGNITO if session in checks.incognito else reason
-            if why or (scope, session) in ctx.disabled:
-                note_disabled(ctx, scope, session, why)
-        if why:
-            found[session] = why
-    return found, checks
-
-
-def note_disabled(
-    ctx: Context,
-    scope: Scope,
-    session: str | None,
-    why: str,
-) -> None:
-    """Cache whether memory is disabled in a session, for use while the store is unavailable."""
-    ctx.disabled.pop((scope, session), None)
-    if why:
-        ctx.disabled[scope, session] = why
-    if len(ctx.disabled) > MOST_KNOWN:
-        del ctx.disabled[next(iter(ctx.disabled))]
-
-
 async def refuse_disabled(
     ctx: Context,
     reading: Reader,
@@ -167,7 +106,7 @@ async def refuse_disabled(
     for item in items:
         sessions.add(item.draft.labels.session)
         hashes.update(chunk.content_hash for chunk in item.chunks)
-    disabled, checks = await load_disabled(ctx, reading, scope, sessions, hashes)
+    disabled, checks = await ctx.load_disabled(reading, scope, sessions, hashes)
     for item in items:
         why = disabled.get(item.draft.labels.session, "")
         is_allowed = not why or (why != INCOGNITO and is_on_purpose(item.draft))
@@ -316,12 +255,10 @@ def find_secret(text: str) -> str:
     if shape := _first_match(_SHAPES, text):
         return shape
     is_placeholder = _SECRETS["placeholder"].match
-    for found in _SECRETS["address"].finditer(text) if "://" in text else ():
+    for found in find_matches("address", text):
         if not is_placeholder(found["value"]):
             return "a password"
-    lower = text.casefold()
-    names_password = any(word in lower for word in _PASSWORDS)
-    for found in _SECRETS["password"].finditer(text) if names_password else ():
+    for found in find_matches("password", text):
         given = found["cjk"] or found["value"]
         value = given.rstrip(".!?)")
         bare = value.strip("\"'`")
@@ -333,8 +270,7 @@ def find_secret(text: str) -> str:
         is_rare = is_assigned and bare.isalpha() and not is_common(bare.lower())
         if is_rare or bare != value or not _SECRETS["words"].fullmatch(bare):
             return "a password"
-    names_key = any(word in lower for word in _KEYS)
-    for found in _SECRETS["named"].finditer(text) if names_key else ():
+    for found in find_matches("named", text):
         value = found["value"]
         has_digit = any(map(str.isdigit, value))
         has_letter = any(map(str.isalpha, value))
@@ -351,6 +287,17 @@ def find_secret(text: str) -> str:
         if total % 10 == 0 and _SECRETS["issued"].fullmatch(plain):
             return "a card number"
     return ""
+
+
+def find_matches(pattern: str, text: str) -> Iterator[re.Match[str]]:
+    """Yield the matches of a pattern by which secrets are recognized.
+
+    >>> [found["value"] for found in find_matches("password", "PASSWORD=hunter2")]
+    ['hunter2']
+    """
+    lower = text.casefold()
+    if any(word in lower for word in _NEEDED[pattern]):
+        yield from _SECRETS[pattern].finditer(text)
 
 
 def find_shortness(text: str, what: str = "content") -> str:

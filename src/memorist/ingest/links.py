@@ -51,7 +51,7 @@ async def link(
             gone.add(memory.id)
         elif is_new and memory.kind == "semantic" and not is_turn(memory):
             new.append(put)
-    if not new or snapshot.is_lean:
+    if not new or snapshot.matrix is None:
         return
     made: dict[tuple[str, str], Change] = {}
     events: list[Change] = []

@@ -6,17 +6,15 @@ transaction: `prepare` before it, `write` inside it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
-from ..context import Context
-from ..embedders import encode
+from ..context import Context, compute
+from ..embedders import encode_by_both
 from ..errors import ProviderFailed
-from ..ports import EntityDetector, FindNames, Forgetful, Vectors
+from ..ports import EntityDetector, FindNames, Forgetful
 from ..storage import Event, SeenMessage, tasks
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
@@ -24,7 +22,7 @@ from ..text import authority, normalize
 from ..text.clock import new_id
 from ..text.cues import read
 from ..text.entities import entities
-from ..text.offload import compute, compute_each
+from ..text.second_process import compute_each
 from ..types import Draft, Message, Outcome, Scope, Status
 from . import current, guard, links, trim, validation
 from .analyze import Chunk, analyze, split
@@ -103,16 +101,16 @@ async def prepare(
         return batch
     texts = list(dict.fromkeys(chunk.text for chunk in batch.chunks))
     try:
-        batch.second, vectors = await asyncio.gather(
-            _encode_second(ctx, texts),
-            encode(ctx.embedder, texts),
-        )
+        vectors, others, _ = await encode_by_both(ctx.embedder, ctx.multilingual, texts)
     except ProviderFailed as error:
         batch.problem = f"{FAILED}: {error}"
         return batch
     by_text = dict(zip(texts, vectors, strict=True))
     for chunk in batch.chunks:
         chunk.vector = by_text[chunk.text]
+    if ctx.multilingual is not None and others is not None:  # else a job adds them later
+        for text, vector in zip(texts, others, strict=True):
+            batch.second[text] = (ctx.multilingual.model, vector)
     return batch
 
 
@@ -125,17 +123,6 @@ async def _find_names(detector: EntityDetector, item: Item, policy: Policy) -> F
         item.note = item.note or f"names were found by rules: {error}"
         return entities
     return dict(zip(texts, found, strict=True)).__getitem__
-
-
-async def _encode_second(ctx: Context, texts: Sequence[str]) -> dict[str, tuple[str, Vectors]]:
-    """Return the second model and its vector by text; if it fails, a job adds them later."""
-    found = {}
-    if ctx.multilingual is not None:
-        with suppress(ProviderFailed):
-            vectors = await encode(ctx.multilingual, texts)
-            for text, vector in zip(texts, vectors, strict=True):
-                found[text] = (ctx.multilingual.model, vector)
-    return found
 
 
 async def prepare_derived(

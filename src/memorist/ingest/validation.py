@@ -71,6 +71,13 @@ def number(what: str, value: object) -> None:
         raise InvalidInput(f"{what} must be an integer of at least 1, not {value!r:.60}")
 
 
+def limits(**given: int | None) -> None:
+    """Check counts that may be missing."""
+    for what, value in given.items():
+        if value is not None:
+            number(what, value)
+
+
 def _is_number(value: object, most: float = 1) -> TypeGuard[float]:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
@@ -311,20 +318,13 @@ def drafts(
     and time are kept.
     """
     if isinstance(what, str):
-        draft = Draft(
-            text=text(what, longest),
-            labels=labels,
-            speaker=labels.role,
-            at=at,
-            **common,
-        )
-        return [draft]
+        plain = text(what, longest)
+        return [Draft(text=plain, labels=labels, speaker=labels.role, at=at, **common)]
     is_one = isinstance(what, (Message, Mapping)) or hasattr(what, "model_dump")
     given = [what] if is_one else what
     if not isinstance(given, Sequence) or isinstance(given, (bytes, bytearray)):
-        raise InvalidInput(
-            f"remember takes a text or a list of messages, not {type(what).__name__}"
-        )
+        kind = type(what).__name__
+        raise InvalidInput(f"remember takes a text or a list of messages, not {kind}")
     turns = _drop_prompt([message(each, labels) for each in given])
     together = None
     if len(turns) > 1:

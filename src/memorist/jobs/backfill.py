@@ -1,4 +1,4 @@
-"""Extract facts from turns that were stored before extraction was on.
+"""Extract facts from turns that were stored before extraction was on, and relate what replaces what.
 
 Each run processes some turns of a scope, oldest first, and stores their facts together with the
 place where the next run continues. So an interrupted backfill continues where it stopped.
@@ -16,6 +16,7 @@ from ..context import Context
 from ..errors import InvalidInput
 from ..extraction import job
 from ..index import Snapshot
+from ..ingest import relate
 from ..manage import edit
 from ..storage import tasks
 from ..storage.tasks import NewTask, Task
@@ -34,7 +35,7 @@ class Backfilled:
     """What a backfill did."""
 
     facts: int  # created or changed
-    conflicts: tuple[Conflict, ...] = ()  # statements that it replaced, for a decision
+    conflicts: tuple[Conflict, ...] = ()  # what it replaced, or may be replaced, for a decision
 
 
 async def queue(ctx: Context) -> list[Scope]:
@@ -68,6 +69,9 @@ async def run(ctx: Context, task: Task) -> int:
         memories = [read[row] for row in chunks]
         if authority.is_own_role(memories[0].labels.role):
             said.append([memory.id for memory in memories])
+    stated = {row: read[row] for chunks in turns for row in chunks}
+    async with ctx.store.transaction(scope) as tx:
+        await relate.relate_stored(tx, ctx, scope, stated, ctx.clock())
     rest = _continue(ctx, max(turns[-1])) if len(rows) > most else None
     found = await job.draw(said, scope, ctx, policy=ctx.policy, task=task, rest=rest)
     return len(found.ids)

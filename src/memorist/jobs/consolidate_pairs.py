@@ -84,7 +84,7 @@ async def find_near(
     out.
     """
     snapshot = await ctx.index.current(scope, ctx.store)
-    if snapshot.is_lean:
+    if snapshot.matrix is None:
         return []
     frequent = await ctx.store.most_recalled(scope, one_in=FREQUENT)
     is_turn = (snapshot.session >= 0) & (snapshot.speaker >= 0)

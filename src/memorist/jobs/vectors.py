@@ -200,7 +200,7 @@ async def _add_tags(ctx: Context, tx: Transaction, new: Sequence[tuple[Memory, V
     """
     taking = [each for each in new if "heuristics" in each[0].importance_parts]
     snapshot = await ctx.index.current(tx.scope, tx) if taking else None
-    if snapshot is None or snapshot.is_lean:
+    if snapshot is None or snapshot.matrix is None:
         return
     saves = []
     vectors = [vector for _, vector in taking]

@@ -21,7 +21,6 @@ from ..text import authority, commands, normalize
 from ..text.commands import Command, parse, parse_assuming
 from ..types import Filter, Memory
 from . import edit, forget
-from .chat_corrections import CorrectingChat, Remember
 from .chat_list import (
     ALIKE_IF_SHOWN,
     CHOICES,
@@ -29,6 +28,8 @@ from .chat_list import (
     ONE,
     SEVERAL,
     SHOWN,
+    CorrectingChat,
+    Remember,
     Reply,
     choose,
     ids_of,

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from .. import embedders
-from ..context import Context, Place
+from ..context import Context, Place, compute, observed
 from ..errors import InvalidInput, NotFound, ProviderFailed, RevisionConflict
 from ..ingest import links, pipeline, transitions, validation
 from ..ingest.analyze import is_turn
@@ -19,11 +19,9 @@ from ..ports import Vectors
 from ..storage import Change, Relation, Save, Unrelated
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
-from ..telemetry import observed
 from ..text import normalize
 from ..text.clock import new_id
 from ..text.cues import says_more
-from ..text.offload import compute
 from ..types import (
     CONTRADICTS,
     REPLACES,

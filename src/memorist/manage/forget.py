@@ -18,6 +18,7 @@ from ..ingest.validation import Where
 from ..jobs import vectors
 from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful
+from ..retrieve.pipeline import has_only_states
 from ..storage import Change, Forget, Save, erase
 from ..storage.atomic import lock, new_file
 from ..storage.queries import Reader
@@ -189,7 +190,7 @@ async def find(place: Place, query: str | None, where: Where | None) -> list[str
     found: Sequence[Memory]
     if query:
         found = await recall.look_up(place, query, MOST_FOUND, where)
-    elif wanted.is_plain:
+    elif has_only_states(wanted):
         raise InvalidInput(
             "Nothing selected: give a query, or a filter that names more than states"
         )

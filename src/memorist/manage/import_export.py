@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID, uuid5
 
-from ..context import Context
+from ..context import INCOGNITO, Context
 from ..errors import InvalidInput
 from ..ingest import guard, validation
 from ..ingest.decide import FORGOTTEN
@@ -27,7 +27,7 @@ from ..storage import HistoryEntry, SeenMessage
 from ..storage.person import Summary
 from ..storage.transaction import Transaction
 from ..text import authority
-from ..text.offload import share_work
+from ..text.second_process import share_work
 from ..types import Draft, HistoryEvent, Labels, Memory, Outcome, Receipt, Scope
 from . import edit
 from .record_reader import HOW_TO_RESTORE, IGNORED, MESSAGE, Import, Record, Value, read_batches
@@ -102,7 +102,7 @@ async def admit(values: Sequence[Value], scope: Scope, how: Import) -> Admitted:
     ctx = how.ctx
     drafts = list(map(_to_draft, values))
     sessions = {draft.labels.session for draft in drafts}
-    disabled, _ = await guard.load_disabled(ctx, ctx.store, scope, sessions)
+    disabled, _ = await ctx.load_disabled(ctx.store, scope, sessions)
     policy = ctx.policy
     admitted: Admitted = []
     for value, draft in zip(values, drafts, strict=True):
@@ -110,8 +110,8 @@ async def admit(values: Sequence[Value], scope: Scope, how: Import) -> Admitted:
         why = disabled.get(labels.session, "")
         is_own = authority.is_own(labels.role, draft.speaker, scope.user)
         if how.restore:
-            why = why if why == guard.INCOGNITO else ""
-        elif why != guard.INCOGNITO:
+            why = why if why == INCOGNITO else ""
+        elif why != INCOGNITO:
             if draft.text and not why:
                 why = guard.find_refusal(draft, policy, is_own=is_own)
             if why:

@@ -17,11 +17,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from ..context import INCOGNITO as INCOGNITO
 from ..context import Context, Place
 from ..errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused
 from ..ingest import validation
-from ..ingest.guard import INCOGNITO as INCOGNITO
-from ..ingest.guard import load_disabled, note_disabled
 from ..ingest.transitions import union
 from ..storage import SpaceSettings, person
 from ..storage.person import Proposal
@@ -47,7 +46,7 @@ _JOINERS = "\u200c\u200d"  # not visible either, but part of how some languages 
 async def find_disabled_reason(place: Place, session: str | None = None) -> str:
     """Return why memory is off in this or another session; empty if it is on."""
     asked = place.labels.session if session is None else session
-    disabled, _ = await load_disabled(place.ctx, place.ctx.store, place.scope, [asked])
+    disabled, _ = await place.ctx.load_disabled(place.ctx.store, place.scope, [asked])
     return disabled.get(asked, "")
 
 
@@ -106,11 +105,11 @@ class Privacy(Place):
             raise InvalidInput("No session: pass its name, or open the scope with `session`")
         session = validation.name("session", named)
         if is_on:  # from this moment on, whether the store is available or not
-            note_disabled(self.ctx, self.scope, session, INCOGNITO)
+            self.ctx.note_disabled(self.scope, session, INCOGNITO)
         async with self.ctx.store.transaction(self.scope) as tx:
             await person.set_incognito(tx, session, is_on, at=self.ctx.clock())
         if not is_on:
-            note_disabled(self.ctx, self.scope, session, "")
+            self.ctx.note_disabled(self.scope, session, "")
 
 
 async def is_incognito(place: Place) -> bool:

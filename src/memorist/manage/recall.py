@@ -1,15 +1,15 @@
-"""What surrounds one recall: the query, why a memory was left out, and the record of its use."""
+"""Recall, and what surrounds it: the query, why a memory was left out, and the record of its use."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import TypedDict
+from typing import TypedDict, Unpack
 
 import numpy as np
 
-from ..context import Context, Place
+from ..context import Context, Place, observed
 from ..errors import InvalidInput, ProviderFailed
 from ..ingest import validation
 from ..ingest.validation import Where
@@ -19,7 +19,7 @@ from ..storage import Event
 from ..storage.store import MemoryAccess, access_scores, record_access
 from ..text import normalize
 from ..types import Filter, Memory, Query, Reason, Recall
-from . import privacy
+from . import privacy, updates
 
 UNLIMITED = 1 << 20  # tokens: more than any look-up returns
 
@@ -38,47 +38,73 @@ class RecallOptions(TypedDict, total=False):
     min_confidence: float | None  # below it, nothing is returned; at 0, everything that matches
 
 
-def check_limits(**limits: int | None) -> None:
-    """Raise InvalidInput for a limit below 1."""
-    for name, most in limits.items():
-        if most is not None:
-            validation.number(name, most)
+@observed("recall", len)
+async def recall_memories(
+    place: Place,
+    query: str,
+    *,
+    since: int | None = None,
+    **options: Unpack[RecallOptions],
+) -> Recall:
+    """Return the memories that answer a question: at most `limit`, within `budget` tokens.
+
+    Other options are `max_chars`, `profile`, `where`, `as_of`, `include_compressed`, `rerank`
+    and `min_confidence`: an answer below this confidence is empty; 0 returns all that matches,
+    and None leaves it to the profile. If a component is unavailable, the others answer and
+    `legs` says so. With `since`, the text begins with what changed in this thread after that
+    revision, as `delta` returns it. Raises InvalidInput.
+    """
+    asked, by = build_query(place, query, options)
+    ctx = place.ctx
+    session = place.labels.session
+    disabled, checks = await ctx.load_disabled(ctx.store, place.scope, [session])
+    if disabled:
+        legs = {"memory": disabled[session]}
+        return Recall(query=asked, profile=by.name, hits=(), text="", tokens=0, legs=legs)
+    changed = None
+    fitted = asked
+    if since is not None:
+        changed, fitted = await updates.reserve_header(ctx, asked, since)
+    now = ctx.clock()
+    revision = None if checks is None else checks.revision
+    find = place.recall_offline or pipeline.recall
+    answer = await find(ctx, fitted, by, now, revision=revision)
+    await record_use(ctx, asked, by, answer, now)
+    return answer if changed is None else updates.add_header(ctx, asked, changed, answer)
 
 
 def build_query(
     place: Place,
     text: str,
+    options: RecallOptions,
     *,
-    limit: int | None = None,
-    budget: int | None = None,
-    max_chars: int | None = None,
-    profile: str | Profile | None = None,
-    where: Where | None = None,
-    as_of: datetime | str | None = None,
-    include_compressed: bool = False,
-    rerank: bool | None = None,
-    min_confidence: float | None = None,
+    verb: str = "recall",
 ) -> tuple[Query, Profile]:
     """Return a checked query and the profile that ranks it. Raises InvalidInput."""
-    ctx = place.ctx
+    validation.options(verb, options, RecallOptions)
     if not isinstance(text, str):
         raise InvalidInput(f"A question is text, not {type(text).__name__}")
-    check_limits(limit=limit, budget=budget, max_chars=max_chars)
+    ctx = place.ctx
+    limit, budget = options.get("limit"), options.get("budget")
+    max_chars = options.get("max_chars")
+    validation.limits(limit=limit, budget=budget, max_chars=max_chars)
+    profile = options.get("profile")
     if not isinstance(profile, Profile):
         profile = ctx.profiles[profile or ctx.settings.profile]
+    rerank = options.get("rerank")
     if rerank is not None:
         profile = replace(profile, rerank=rerank)
     query = Query(
-        text=normalize.storable(text[: ctx.settings.max_query_chars]),
         scope=place.scope,
         limit=limit or (profile.limit if budget is None else profile.most),
         budget=budget or profile.budget,
         max_chars=max_chars,
-        where=validation.where(where),
-        as_of=validation.moment(as_of),
+        where=validation.where(options.get("where")),
+        as_of=validation.moment(options.get("as_of")),
         labels=place.labels,
-        include_compressed=include_compressed,
-        min_confidence=validation.share("min_confidence", min_confidence),
+        include_compressed=options.get("include_compressed", False),
+        min_confidence=validation.share("min_confidence", options.get("min_confidence")),
+        text=normalize.storable(text[: ctx.settings.max_query_chars]),
     )
     return query, profile
 
@@ -109,9 +135,7 @@ async def search(
 
     The question of an incognito session is not embedded.
     """
-    query, profile = build_query(
-        place,
-        text,
+    options = RecallOptions(
         limit=limit,
         budget=UNLIMITED,
         where=where,
@@ -119,6 +143,7 @@ async def search(
         include_compressed=True,
         min_confidence=min_confidence,
     )
+    query, profile = build_query(place, text, options)
     ctx = replace(place.ctx, verifier=None)  # a topic is not a question
     if await privacy.find_disabled_reason(place) == privacy.INCOGNITO:
         ctx = replace(ctx, embedder=None)
@@ -146,7 +171,7 @@ async def explain(
                 parts=hit.parts,
             )
     search, legs = await pipeline.prepare(ctx, query, profile, now)
-    found = pipeline.select(search, query, everything=True)
+    found = score.select(search, query.limit, everything=True)
     if profile.features & {"lexical", "related"}:
         found = await pipeline.read(found, search, query, ctx.store, legs)
     parts, total = score.score_all(profile, found)
@@ -190,7 +215,7 @@ def _why_absent(memory: Memory, query: Query, *, sources_only: bool) -> str:
             return f"it was not valid at {then.isoformat()}"
     elif states and memory.state not in states:
         return f"it is {memory.state}; only {', '.join(states)} memories were requested"
-    if not query.where.is_plain:
+    if not pipeline.has_only_states(query.where):
         return "it does not pass the filter"
     if memory.evidence_text and memory.evidence_ids and sources_only:
         return f"it was extracted from {memory.evidence_ids[0]}, which is searched in its place"
@@ -202,12 +227,12 @@ async def record_use(
     query: Query,
     profile: Profile,
     answer: Recall,
+    now: datetime,
 ) -> None:
     """Record a search and which memories it returned.
 
     The caller waits until the scores are stored only if the profile says so.
     """
-    now = ctx.clock()
     scope = query.scope
     uses = []
     for hit in answer.hits:
@@ -222,11 +247,5 @@ async def record_use(
         ctx.access_log.note(scope, uses)
     best = max([hit.relevance for hit in answer.hits], default=None)
     thread = query.labels.thread or query.labels.session
-    event = Event(
-        node="context",
-        op="search",
-        at=now,
-        thread=thread,
-        sim=best,
-    )
+    event = Event(node="context", op="search", at=now, thread=thread, sim=best)
     ctx.access_log.note(scope, [event])

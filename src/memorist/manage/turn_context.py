@@ -14,6 +14,7 @@ from typing import Literal, TypeVar, get_args
 
 from ..context import Context, Place
 from ..errors import StoreDamaged, StoreUnavailable
+from ..ingest import validation
 from ..retrieve import render
 from ..retrieve.profiles import Profile
 from ..retrieve.render import Caps, fit
@@ -23,7 +24,6 @@ from ..storage.history import Updates
 from ..types import NO_ANSWER, Cut, Filter, Memory, Recall, frozen
 from . import agent_query, records, updates
 from .privacy import Consent
-from .recall import check_limits
 
 T = TypeVar("T")
 Source = Literal["change", "profile", "pinned", "category", "recalled", "related"]
@@ -199,7 +199,7 @@ def _join(lines: Sequence[ContextLine]) -> str:
 
 def make_caps(budget: int, limit: int | None, max_chars: int | None) -> Caps:
     """Return the caps of a context. Raises InvalidInput."""
-    check_limits(budget=budget, limit=limit, max_chars=max_chars)
+    validation.limits(budget=budget, limit=limit, max_chars=max_chars)
     return Caps(limit=limit, tokens=budget, chars=max_chars)
 
 

@@ -344,7 +344,7 @@ class Offline:
         recall = partial(retrieve.recall, ctx, query, profile, now, revision=revision)
         answer = await self._attempt("reading", recall)
         if answer is not None:
-            self._recent.note_read(answer.memories)
+            self._recent.note_read(hit.memory for hit in answer.hits)
         spooled = await self._waiting(query.scope)
         if answer is not None and not spooled:
             return answer

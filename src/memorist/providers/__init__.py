@@ -1,5 +1,5 @@
-"""Find models that other packages provide, and call model servers over HTTP through their client
-libraries, with a size limit and a circuit breaker.
+"""Find models that other packages provide, run them in a thread, and call model servers over HTTP
+through their client libraries, with a size limit and a circuit breaker.
 
 The text of a server's error may quote the request, so no part of it appears in our messages.
 """
@@ -11,12 +11,15 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib.metadata import EntryPoint, entry_points
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
-from ..errors import Misconfigured
+from ..errors import Misconfigured, ProviderFailed
+
+T = TypeVar("T")
 
 # The entry points that provide a model, by the setting that names it.
 GROUPS = {
@@ -52,6 +55,26 @@ class Failed(Exception):
 def list_plugins(setting: str) -> dict[str, EntryPoint]:
     """Return the installed entry points that provide a model for a setting, by name."""
     return {each.name: each for each in entry_points(group=GROUPS[setting])}
+
+
+class WorkerThread:
+    """A thread that runs functions one after the other, for any event loop."""
+
+    def __init__(self, name: str, closed: ProviderFailed) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._closed = closed  # raised by `run` after `close`
+
+    async def run(self, step: Callable[..., T], *arguments: object) -> T:
+        """Run a function and return its result."""
+        try:
+            future = self._pool.submit(step, *arguments)
+        except RuntimeError as error:
+            raise self._closed from error
+        return await asyncio.wrap_future(future)
+
+    async def close(self) -> None:
+        """Wait for pending work. Closing twice is fine."""
+        await asyncio.to_thread(self._pool.shutdown)
 
 
 class ModelServer:

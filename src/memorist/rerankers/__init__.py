@@ -5,7 +5,7 @@ MiniLM, or a cross-encoder that the user provides.
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from operator import attrgetter
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..errors import BadModelAnswer, ProviderFailed
 from ..ports import Closable, Vectors
-from ..providers import onnx
+from ..providers import WorkerThread, onnx
 
 LONGEST = 512  # pieces of a pair, the special ones included
 _BATCH_TOKENS = 2048  # padding included
@@ -24,6 +24,7 @@ VERIFIER_TOKENS = 128  # of its batches, which run side by side
 # The word table in MiniLM's model.onnx, which the verifier shares: where it begins, and its size.
 WORDS_AT = 14_067
 WORDS = (30_522, 384)
+PairBatch = tuple[list[onnx.EncodedPair], onnx.Inputs]
 
 
 class TokenEncoder(Closable, Protocol):
@@ -79,14 +80,6 @@ def likeness(asked: Vectors, text: Vectors) -> float:
     return float(np.clip(mean, 0.0, 1.0))
 
 
-class EncodedPair(NamedTuple):
-    """A question and a text as the model reads them."""
-
-    place: int  # of the text in the call
-    ids: list[int]
-    first: int  # how many of the ids belong to the question
-
-
 class VerifierModel(NamedTuple):
     """All parts of the packaged verifier."""
 
@@ -120,20 +113,23 @@ class Verifier(onnx.LocalModel[VerifierModel]):
     ) -> NDArray[np.float32]:
         """Return how likely each text answers, in [0, 1] and in order. Raises ProviderFailed."""
 
-        def split(loaded: VerifierModel) -> list[list[EncodedPair]]:
-            pairs = encode_pairs(loaded.tokenizer, question, texts, VERIFIER_LONGEST)
-            return [*onnx.batches(pairs, attrgetter("ids"), tokens=VERIFIER_TOKENS)]
-
-        def run(loaded: VerifierModel, batch: list[EncodedPair]) -> NDArray[np.float32]:
-            inputs: dict[str, NDArray[Any]] = {**pad(batch)}
+        def run(loaded: VerifierModel, batch: PairBatch) -> NDArray[np.float32]:
+            _, inputs = batch
             ids = inputs.pop("input_ids")
             inputs["words"] = loaded.words[ids].astype(np.float32)
             found: NDArray[np.float32] = loaded.session.run(["probability"], inputs)[0]
             return found
 
+        encode = partial(
+            onnx.batch_pairs,
+            question=question,
+            texts=texts,
+            longest=VERIFIER_LONGEST,
+            tokens=VERIFIER_TOKENS,
+        )
         scores = np.zeros(len(texts), np.float32)
-        async for batch, found in self.infer(split, run):
-            scores[[pair.place for pair in batch]] = found
+        async for (pairs, _), found in self.infer(lambda loaded: encode(loaded.tokenizer), run):
+            scores[[pair.place for pair in pairs]] = found
         return np.round(scores, 4)  # as good as the same, alone and among others
 
 
@@ -154,7 +150,7 @@ class CrossEncoder:
         self._longest = longest
         self.name = f"cross-encoder:{self._folder.name}"
         closed = ProviderFailed(f"The cross-encoder {self.name} is closed")
-        self._thread = onnx.WorkerThread("cross-encoder", closed)
+        self._thread = WorkerThread("cross-encoder", closed)
         self._loaded: tuple[onnx.WordPiece, Any] | None = None  # used in that thread only
 
     async def score(
@@ -164,10 +160,9 @@ class CrossEncoder:
     ) -> NDArray[np.float32]:
         """Return how well each text answers, in [0, 1] and in order. Raises ProviderFailed."""
         scores = np.zeros(len(texts), np.float32)
-        pairs = await self._thread.run(self.encode, question, texts)
-        for batch in onnx.batches(pairs, attrgetter("ids"), tokens=_BATCH_TOKENS):
-            logits = await self._thread.run(self.infer, batch)
-            places = [pair.place for pair in batch]
+        for pairs, inputs in await self._thread.run(self.encode, question, texts):
+            logits = await self._thread.run(self.infer, inputs, len(pairs))
+            places = [pair.place for pair in pairs]
             scores[places] = squash(logits)
         return scores
 
@@ -180,15 +175,14 @@ class CrossEncoder:
         self,
         question: str,
         texts: Sequence[str],
-    ) -> list[EncodedPair]:
-        """Return the question with each text as the model reads them."""
+    ) -> list[PairBatch]:
+        """Return the question with each text as the model reads them, in batches."""
         tokenizer, _ = self._load()
-        return encode_pairs(tokenizer, question, texts, self._longest)
+        return onnx.batch_pairs(tokenizer, question, texts, self._longest, tokens=_BATCH_TOKENS)
 
-    def infer(self, batch: Sequence[EncodedPair]) -> NDArray[np.float64]:
-        """Return one number for each pair. Raises ProviderFailed."""
+    def infer(self, given: onnx.Inputs, count: int) -> NDArray[np.float64]:
+        """Return one number for each of so many pairs. Raises ProviderFailed."""
         _, session = self._load()
-        given = pad(batch)
         inputs = {}
         for each in session.get_inputs():
             if each.name in given:
@@ -196,7 +190,7 @@ class CrossEncoder:
         with self._translate_errors():
             output, *_ = session.run(None, inputs)
             found = np.asarray(output, np.float64)
-        if found.size != len(batch) or not np.isfinite(found).all():
+        if found.size != count or not np.isfinite(found).all():
             raise BadModelAnswer(
                 f"The cross-encoder in {self._folder} has to return one number for each pair"
             )
@@ -218,53 +212,6 @@ class CrossEncoder:
             raise ProviderFailed(
                 f"The cross-encoder in {self._folder} did not work: {error}. {way_out}"
             ) from error
-
-
-def encode_pairs(
-    tokenizer: onnx.WordPiece,
-    question: str,
-    texts: Sequence[str],
-    longest: int,
-) -> list[EncodedPair]:
-    """Return the question with each text as a model reads them, cut to `longest` pieces."""
-    asked = tokenizer.pieces(question, limit=longest)
-    pairs = []
-    for place, text in enumerate(texts):
-        pieces = tokenizer.pieces(text, limit=longest)
-        first, second = truncate(asked, pieces, longest - 3)
-        head = tokenizer.framed(first)
-        _, *tail = tokenizer.framed(second)
-        pairs.append(EncodedPair(place, head + tail, len(head)))
-    return pairs
-
-
-def truncate(
-    asked: list[int],
-    text: list[int],
-    room: int,
-) -> tuple[list[int], list[int]]:
-    """Cut a question and a text so that they fit together: the longer one is cut first.
-
-    >>> truncate([1, 2], [3, 4, 5, 6], 5), truncate([1, 2, 3, 4], [5, 6, 7], 4)
-    (([1, 2], [3, 4, 5]), ([1, 2], [5, 6]))
-    """
-    free = room - len(text)
-    asked = asked[: max(free, room // 2)]
-    return asked, text[: room - len(asked)]
-
-
-def pad(batch: Sequence[EncodedPair]) -> dict[str, NDArray[np.int64]]:
-    """Return the inputs that a BERT-like model takes.
-
-    >>> pairs = [EncodedPair(0, [1, 7, 2, 8, 2], 3), EncodedPair(1, [1, 2, 2], 2)]
-    >>> pad(pairs)["token_type_ids"].tolist()
-    [[0, 0, 0, 1, 1], [0, 0, 1, 0, 0]]
-    """
-    inputs = onnx.pad([pair.ids for pair in batch])
-    kinds = np.zeros_like(inputs["input_ids"])
-    for row, pair in enumerate(batch):
-        kinds[row, pair.first : len(pair.ids)] = 1
-    return {**inputs, "token_type_ids": kinds}
 
 
 def squash(logits: NDArray[np.float64]) -> NDArray[np.float64]:

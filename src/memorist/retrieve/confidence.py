@@ -3,9 +3,7 @@
 Both are logistic models over a few readable measures. Their weights are part of the profile;
 `bench/fit.py` fits them for the packaged models.
 
-Words and vectors tell what a memory is about. Whether it has what is asked for, such as a last name
-and not just the person, only a model that reads both texts together can tell. That takes longer than
-everything else, so the verifier reads a few candidates, and only if the answer is uncertain.
+`verification.py` corrects both where they are uncertain.
 """
 
 from __future__ import annotations
@@ -15,13 +13,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..errors import ProviderFailed
-from ..ports import Reranker
 from ..text import cues
-from ..text.authority import is_persons
-from ..text.cues import IS_FOREIGN, ONLY_ASKS
-from ..text.tokens import analyze
-from ..types import Cut, Memory
+from ..text.cues import ONLY_ASKS
+from ..types import Cut
 from .features import SnapshotSearch
 from .score import Candidate
 
@@ -33,12 +27,7 @@ USUAL = 100  # memories of a scope above which the threshold of an answer increa
 SMALL = 30  # memories of a scope below which the threshold of a hit decreases
 LARGE = 300  # and above which it increases
 SHARE = 0.25  # of the best score, without verdicts, that every hit needs
-VERIFIED = 5  # candidates that are verified
-LONGEST_ASKED = 160  # characters; longer ones are mostly pasted texts or pieces of a dialog
-PASSAGE = 400  # characters of a memory that the verifier reads
-MOST_READ = 20_000  # characters in which the passage is looked for
-CERTAIN = 4.0  # log odds from which a verdict counts fully
-_NEXT_PART = re.compile(r"(?i),? and (?=(?:who|whom|whose|what|which|when|where|why|how)\b)")
+NEXT_PART = re.compile(r"(?i),? and (?=(?:who|whom|whose|what|which|when|where|why|how)\b)")
 
 
 def measure(search: SnapshotSearch, ranked: Sequence[Candidate]) -> dict[str, float]:
@@ -167,139 +156,6 @@ def judge(
     return to_probability(weigh(model.answer, measure(search, ranked))), judged
 
 
-# Verification
-
-
-def is_uncertain(search: SnapshotSearch, ranked: Sequence[Candidate], sure: float) -> bool:
-    """Return whether an answer that has the confidence it needs is worth verifying.
-
-    The verifier knows short questions in English: nothing is verified if the question is long, or if
-    it or the best match is in another language.
-    """
-    model = search.profile.confidence
-    question = search.question
-    is_known = question.is_english and len(question.text) <= LONGEST_ASKED
-    if model is None or not is_known or is_foreign(search, ranked[0]):
-        return False
-    return model.least * scale_answer_threshold(search.size) <= sure < model.certain
-
-
-async def verify(
-    verifier: Reranker,
-    search: SnapshotSearch,
-    ranked: Sequence[Candidate],
-    sure: float,
-) -> tuple[float, list[Candidate], str]:
-    """Verify the best candidates. Return the confidence, the candidates in their new order, and "ok".
-
-    If the verifier fails, everything stays as it was, and the status says why.
-    """
-    try:
-        odds = await find_odds(verifier, search, ranked)
-    except ProviderFailed as error:
-        return sure, list(ranked), str(error)
-    sure, verified = judge_verified(search, ranked, sure, odds)
-    return sure, verified, "ok"
-
-
-async def find_odds(
-    verifier: Reranker,
-    search: SnapshotSearch,
-    ranked: Sequence[Candidate],
-) -> dict[str, float]:
-    """Return the log odds that each of the best candidates has what is asked for, by its id.
-
-    Of a question with several parts, one is enough. Candidates that are not in English are left out.
-    Raises ProviderFailed.
-    """
-    best = [each for each in ranked[:VERIFIED] if not is_foreign(search, each)]
-    asked = frozenset(analyze(search.question.text))
-    texts = [write_out(search, each.memory, asked) for each in best]
-    odds = {each.memory.id: -CERTAIN for each in best}
-    for part in _NEXT_PART.split(search.question.text):
-        scores = await verifier.score(part, texts)
-        for each, score in zip(best, scores.tolist(), strict=True):
-            likely = min(CERTAIN, to_log_odds(score))
-            odds[each.memory.id] = max(odds[each.memory.id], likely)
-    return odds
-
-
-def judge_verified(
-    search: SnapshotSearch,
-    ranked: Sequence[Candidate],
-    sure: float,
-    odds: Mapping[str, float],
-) -> tuple[float, list[Candidate]]:
-    """Return the confidence and the candidates after verification, best first.
-
-    What was not verified gets the least verdict, so that it overtakes nothing, and keeps its
-    confidence. What is not in English gets a neutral one.
-    """
-    model = search.profile.confidence
-    assert model is not None
-    weight = search.profile.weights.get("verdict", 0.0)
-    least = min(odds.values())
-    changed = []
-    for each in ranked:
-        mine = odds.get(each.memory.id, 0.0 if is_foreign(search, each) else least)
-        likely = each.confidence
-        if each.memory.id in odds and likely is not None:
-            likely = judge_again(model.hit_verified, likely, mine)
-        part = weight * scale_verdict(mine)
-        parts = {**each.parts, "verdict": part}
-        changed.append(replace(each, score=each.score + part, parts=parts, confidence=likely))
-    changed.sort(key=lambda each: -round(each.score, 7))
-    return judge_again(model.answer_verified, sure, max(odds.values())), changed
-
-
-def scale_verdict(odds: float) -> float:
-    """Return log odds as a feature, from 0 to 1.
-
-    >>> scale_verdict(-4.0), scale_verdict(0.0), scale_verdict(4.0)
-    (0.0, 0.5, 1.0)
-    """
-    return 0.5 + odds / (2 * CERTAIN)
-
-
-def judge_again(weights: Mapping[str, float], before: float, odds: float) -> float:
-    """Return the confidence after a verdict, given the confidence before it."""
-    measures = {"always": 1.0, "before": to_log_odds(before), "verdict": odds}
-    return to_probability(weigh(weights, measures))
-
-
-def is_foreign(search: SnapshotSearch, candidate: Candidate) -> bool:
-    """Return whether a memory is not in English."""
-    return bool(search.snapshot.flags.item(candidate.position) & IS_FOREIGN)
-
-
-def write_out(search: SnapshotSearch, memory: Memory, asked: frozenset[str]) -> str:
-    """Return a memory as the verifier reads it: who said it, and what.
-
-    The person whose memory it is has a name only where the question names people.
-    """
-    who = memory.speaker or memory.labels.role or "user"
-    if is_persons(memory) and not search.question.speakers:
-        who = "user"
-    return f"{who}: {find_passage(memory.text, asked)}"
-
-
-def find_passage(text: str, asked: frozenset[str]) -> str:
-    """Return the passage of a long text with the most terms of a question; a short text as it is.
-
-    >>> find_passage("She came at two. " * 40 + "Her name is Ines.", frozenset({"name"}))[-17:]
-    'Her name is Ines.'
-    """
-    if len(text) <= PASSAGE:
-        return text
-    step = PASSAGE // 2
-    starts = range(0, min(len(text), MOST_READ) - step, step)
-    passages = [text[start : start + PASSAGE] for start in starts]
-    return max(passages, key=lambda passage: len(asked.intersection(analyze(passage))))
-
-
-# Selecting
-
-
 def scale_answer_threshold(count: int) -> float:
     """Return the factor for the threshold of an answer from `count` memories.
 
@@ -352,6 +208,12 @@ def select(
         reason = f"the confidence of {sure:.2f} is below the required {needed:.2f}"
         return [], [Cut(id=each.memory.id, reason=reason, score=each.score) for each in ranked]
     needed = model.least_hit * scale_hit_threshold(search.size)
+    if NEXT_PART.search(search.question.text):  # what answers one part seldom matches the other
+        needed /= 2
+    elif verified and search.question.is_direct:
+        surest = max((each.confidence or 0.0 for each in ranked), default=0.0)
+        share = model.share_verified / scale_answer_threshold(max(search.size, TINY))
+        needed = max(needed, share * surest)
     best = max((each.unverified for each in ranked), default=0.0)
     kept: list[Candidate] = []
     cut: list[Cut] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -10,24 +9,22 @@ from datetime import datetime
 
 import numpy as np
 
-from ..context import Context
-from ..embedders import encode
+from ..context import ROW, Context, compute
+from ..embedders import encode_by_both
 from ..errors import Misconfigured, ProviderFailed, StoreDamaged
 from ..index import WORKING
 from ..ports import Vectors
 from ..storage.queries import Reader
 from ..text import clock
 from ..text.cues import asks_for_another_part, says_more
-from ..text.offload import ROW, compute, length
-from ..types import REPLACES, Cut, Hit, Memory, Query, Recall
-from . import confidence, optional, score
+from ..types import REPLACES, Cut, Filter, Hit, Memory, Query, Recall
+from . import confidence, optional, score, verification
 from .features import SnapshotSearch
 from .profiles import Profile
 from .question import understand
 from .render import RENDERERS, Caps, fit
 from .score import Candidate, Candidates
 
-MEASURED = 10  # candidates by which confidence is judged
 TRUST = 8.0  # how much more an uncertain change reaches, times its probability
 DOUBT = 0.4  # how far the verdict on an uncertain change may be below that on the older statement
 _TIE = 1e-9  # how far what replaces a memory is above it
@@ -49,12 +46,13 @@ async def recall(
     if not query.text.strip():
         return Recall(query=query, profile=profile.name, hits=(), text="", tokens=0)
     search, legs = await prepare(ctx, query, profile, now, revision)
-    candidates = select(search, query)
+    candidates = score.select(search, query.limit)
     found = await read(candidates, search, query, ctx.store, legs)
     rank = lambda: confidence.judge(search, score.rank(profile, found))  # noqa: E731
     sure, ranked = await compute(ROW * len(found.memories), rank)
-    if ctx.verifier and sure is not None and confidence.is_uncertain(search, ranked, sure):
-        sure, ranked, legs["verifier"] = await confidence.verify(ctx.verifier, search, ranked, sure)
+    if ctx.verifier and sure is not None and verification.is_uncertain(search, ranked, sure):
+        verified = verification.verify(ctx.verifier, search, ranked, sure, ctx.store)
+        sure, ranked, legs["verifier"] = await verified
     is_semantic = found.has_semantic
     if profile.rerank and ranked:
         reranked = optional.rerank(query.text, profile, ctx.reranker, ranked, semantic=is_semantic)
@@ -110,7 +108,7 @@ async def prepare(
 ) -> tuple[SnapshotSearch, dict[str, str]]:
     """Parse the question against the current scope. Return the search and the status of its legs."""
     where = query.where
-    is_plain = where.is_plain
+    is_plain = has_only_states(where)
     snapshot = await ctx.index.current(query.scope, ctx.store, revision)
     states = where.states
     if query.include_compressed:
@@ -132,6 +130,11 @@ async def prepare(
         session = snapshot.code("session", query.labels.session)
         is_elsewhere = (snapshot.kind == WORKING) & (snapshot.session != session)
         usable = usable & ~is_elsewhere
+    multilingual = ctx.multilingual
+    if snapshot.second is None or "multilingual" not in profile.features:
+        multilingual = None
+    needs_second = multilingual is not None and snapshot.lacks_second
+    unembedded = snapshot.unembedded
     speakers = tuple(snapshot.codes["speaker"])
     search = SnapshotSearch(
         profile=profile,
@@ -150,44 +153,29 @@ async def prepare(
     try:
         if ctx.embedder is None:
             raise ProviderFailed("no embedding model is configured")
-        second, (vector,) = await asyncio.gather(
-            _encode_second(ctx, search, legs),
-            encode(ctx.embedder, [search.question.dense_text]),
-        )
+        if needs_second and ctx.filler is not None:
+            ctx.filler.start()  # adds the missing vectors in the background
+        text = search.question.dense_text
+        made, others, problem = await encode_by_both(ctx.embedder, multilingual, [text])
     except ProviderFailed as error:
         legs["dense"] = str(error)
         return search, legs
-    search = replace(search, vector=vector, second=second)
+    vector = made[0]
+    search = replace(search, vector=vector, second=None if others is None else others[0])
+    if problem:
+        legs["multilingual"] = problem
     legs["dense"] = "ok"
-    if snapshot.is_lean:
+    if snapshot.matrix is None:
         search, legs["dense"] = await _load_nearest(ctx, query, search, vector)
-    if snapshot.unembedded:
-        missing = f"{snapshot.unembedded} of {snapshot.count} memories have no vector yet"
+    if unembedded:
+        missing = f"{unembedded} of {snapshot.count} memories have no vector yet"
         legs["dense"] = f"{missing}: run `memorist index`"
     return search, legs
 
 
-async def _encode_second(
-    ctx: Context,
-    search: SnapshotSearch,
-    legs: dict[str, str],
-) -> Vectors | None:
-    """Return the question's vector by the second model, if the profile and the scope use it.
-
-    Vectors that the scope lacks are added in the background.
-    """
-    snapshot = search.snapshot
-    is_used = snapshot.second is not None and "multilingual" in search.profile.features
-    if ctx.multilingual is None or not is_used:
-        return None
-    if snapshot.lacks_second and ctx.filler is not None:
-        ctx.filler.start()
-    try:
-        (vector,) = await encode(ctx.multilingual, [search.question.dense_text])
-    except ProviderFailed as error:
-        legs["multilingual"] = str(error)
-        return None
-    return np.asarray(vector)
+def has_only_states(where: Filter) -> bool:
+    """Return whether a filter restricts only states, so that the snapshot can answer alone."""
+    return where == Filter(states=where.states)
 
 
 async def _load_nearest(
@@ -241,22 +229,6 @@ async def _load_nearest(
     return replace(search, snapshot=extended), status
 
 
-def select(search: SnapshotSearch, query: Query, *, everything: bool = False) -> Candidates:
-    """Select candidates: a few more than requested, or everything that matches."""
-    profile = search.profile
-    limit = query.limit
-    pool = max(30, 4 * limit)
-    if everything:
-        pool = search.snapshot.n
-    elif profile.candidates in ("dense", "recent"):
-        pool = 0  # their specifications define the number
-    elif profile.candidates == "blend" and not profile.rerank and profile.diversity is None:
-        pool = max(limit, MEASURED) + 2  # confidence is judged by the same number for any limit
-    if profile.candidates == "blend":
-        return score.select_best(search, pool=pool)
-    return score.select_by_legs(search, limit=limit, pool=pool)
-
-
 async def read(
     found: Candidates,
     search: SnapshotSearch,
@@ -285,7 +257,7 @@ async def read(
     found = replace(found, memories=loaded)
     features = search.profile.features
     if "lexical" in features:
-        size = length(memory.text for memory in loaded)
+        size = sum(len(memory.text) for memory in loaded)
         shares = await compute(size, score.lexical, search.profile, query.text, loaded)
         found.features["lexical"] = shares
     if "related" in features:
@@ -320,7 +292,7 @@ async def _put_current_first(
     pairs = await store.links(query.scope, list(by_id), REPLACES)
     newer = {pair.from_id for pair in pairs} - by_id.keys()
     added = []
-    if newer and query.where.is_plain:
+    if newer and has_only_states(query.where):
         added = await store.get(query.scope, sorted(newer))
     memories = {memory.id: memory for memory in added}
     cut: dict[str, Cut] = {}

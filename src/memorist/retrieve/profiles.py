@@ -118,6 +118,7 @@ AFTER_VERDICT = {
     "always": "1",
     "before": "log odds of the confidence before",
     "verdict": "log odds that the verifier gives the hit, or the best one",
+    "request": "1 if the question asks for advice or a task, not for something that was told",
 }
 
 
@@ -134,6 +135,9 @@ class Confidence:
     least_verified: float = 0.0  # confidence that it needs after that
     answer_verified: Mapping[str, float] = field(default_factory=dict)
     hit_verified: Mapping[str, float] = field(default_factory=dict)
+    # Share of the best hit's confidence that the others need then, unless the question is a request;
+    # less in scopes of over a hundred memories.
+    share_verified: float = 0.0
 
     def __post_init__(self) -> None:
         _check_names("the confidence of answers", self.answer, OF_ANSWER, "Measures")
@@ -233,10 +237,11 @@ DEFAULT = Profile(
         },
         least=0.21,
         least_hit=0.035,
-        certain=0.98,
+        certain=0.95,
         least_verified=0.245,
-        answer_verified={"always": 0.24, "before": 0.53, "verdict": 0.5},
-        hit_verified={"always": 0.27, "before": 0.82, "verdict": 0.39},
+        answer_verified={"always": -0.03, "before": 0.45, "verdict": 0.56, "request": 0.66},
+        hit_verified={"always": 0.1, "before": 0.81, "verdict": 0.42, "request": 0.31},
+        share_verified=0.15,
     ),
     current_first=True,
     sources_only=True,

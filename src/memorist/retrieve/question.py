@@ -1,4 +1,6 @@
-"""Parsing of questions: their terms, the people and times they name, and the text to embed."""
+"""Parsing of questions: their terms, what they ask for, the people and times they name, and the text
+to embed.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,18 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
 
-from ..text import clock, cues, tokens
+from ..text import clock, tokens
 from ..text.clock import Interval
+from ..text.cues import (
+    CHATTER,
+    HAS_TIME,
+    KINDS,
+    LONGEST_CHATTER,
+    MOST_CHATTER,
+    UNSPACED_CHATTER,
+)
 from ..text.entities import is_common
-from ..text.tokens import detect_language
+from ..text.tokens import compile_all, detect_language, load_patterns, word_set
 from ..types import frozen
 
 _TOLD = (  # in the past: "can you suggest …" is a request, not a question about what was suggested
@@ -29,6 +39,18 @@ _ASKS_ASSISTANT = re.compile(
 )
 _TOLD_MYSELF = re.compile(rf"\bI (?:\w+ )?{_TOLD}\b|\bdid I (?:\w+ )?{_TELL}\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_][^\W_]*")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+_TABLES = load_patterns(__file__)
+_ASKS = {KINDS[kind]: pattern for kind, pattern in compile_all(_TABLES["kinds"]).items()}
+_ABOUT = compile_all(_TABLES["about"])
+_ANSWER = word_set("yes yeah yep yup no nope nah sure")
+_ASIDE = CHATTER | word_set("""
+    continue go on keep again more else try retry rephrase repeat explain shorter longer that this
+    can could would you do sounds next step me dir dank vielen mal bien beaucoup muchas muy genial
+    parfait muito bem molto bene mille super prima gut guten morgen tag abend alles klar weiter
+    buenos días buenas tardes noches bom dia boa tarde noite buongiorno buonasera bonsoir vale
+    d'accord
+    """)
 
 MOST_TERMS = 512
 MOST_READ = 2000  # characters searched for names and dates: a pasted document is not a question
@@ -49,6 +71,7 @@ class ParsedQuestion:
     asks_assistant: bool = False  # about what the assistant said
     is_personal: bool = False  # about the person, or names a speaker
     is_task: bool = False  # requests something, or asks for general knowledge
+    is_direct: bool = False  # asks for something that was told, not for advice
     is_aside: bool = False  # asks for nothing
 
 
@@ -61,17 +84,21 @@ def understand(
     """Parse a question, given the speakers of its scope.
 
     >>> question = understand("When did Caroline's dog run away?", ["Melanie", "Caroline"])
-    >>> question.dense_text, question.speakers, question.kinds == cues.HAS_TIME
+    >>> question.dense_text, question.speakers, question.kinds == HAS_TIME
     ('When did my dog run away?', (1,), True)
+    >>> question = understand("Where did we park?")
+    >>> question.is_personal, question.is_task
+    (True, False)
+    >>> question = understand("Translate 'good morning' into Finnish")
+    >>> question.is_personal, question.is_task
+    (False, True)
     """
     head = text[:MOST_READ]
     named = named_speakers(head, speakers)
-    is_personal = bool(named) or cues.is_personal(text)
-    is_task = cues.is_task(text)
-    names = " ".join(cues.names_in(head))
-    kinds = cues.kinds_asked(head)
+    names = " ".join(names_in(head))
+    kinds = kinds_asked(head)
     intervals = clock.intervals(head, now)
-    is_aside = cues.is_aside(text)
+    has_no_question = is_aside(text)
     spoken = detect_language(tokens.words(head), language)
     terms = dict.fromkeys(map(tokens.term_id, tokens.analyze(text, spoken)))
     return ParsedQuestion(
@@ -84,10 +111,63 @@ def understand(
         is_english=spoken == "english",
         names=tuple(map(tokens.term_id, tokens.analyze(names, spoken))),
         asks_assistant=bool(_ASKS_ASSISTANT.search(head)) and not _TOLD_MYSELF.search(head),
-        is_personal=is_personal,
-        is_task=is_task,
-        is_aside=is_aside,
+        is_personal=bool(named) or _ABOUT["person"].search(text) is not None,
+        is_task=_ABOUT["task"].match(text.lstrip()) is not None,
+        is_direct=is_direct(head),
+        is_aside=has_no_question,
     )
+
+
+def kinds_asked(question: str) -> int:
+    """Return flags for what a question asks for: a number, a time, a decision, …
+
+    >>> kinds_asked("Where and when was I born?") == KINDS["place"] | HAS_TIME
+    True
+    """
+    asked = HAS_TIME if clock.asks_when(question) else 0
+    for flag, pattern in _ASKS.items():
+        if pattern.search(question):
+            asked |= flag
+    return asked
+
+
+def is_direct(question: str) -> bool:
+    """Return whether a question asks for something that was told, and not for advice.
+
+    >>> is_direct("It rains. Where did we park?"), is_direct("Where should we park?")
+    (True, False)
+    """
+    *_, last = _SENTENCE_END.split(question.strip())
+    asks = _ABOUT["direct"].match(last)
+    return asks is not None and _ABOUT["advice"].search(question) is None
+
+
+def names_in(question: str) -> list[str]:
+    """Return the words of a question that are capitalized within a sentence.
+
+    >>> names_in("Who told Ana about Porto?")
+    ['Ana', 'Porto']
+    """
+    return _ABOUT["name"].findall(question)
+
+
+def is_aside(text: str) -> bool:
+    """Return whether a message asks for nothing but that the conversation goes on.
+
+    An answer such as "yes, please" is about what was asked before it.
+
+    >>> [is_aside(text) for text in ("ok, go on", "Can you rephrase that?", "Yes.", "Can you cook?")]
+    [True, True, False, False]
+    >>> is_aside("👍"), is_aside("好的！")
+    (True, True)
+    """
+    line = " ".join(text.split())
+    if line.strip(" !.。！~") in UNSPACED_CHATTER:
+        return True
+    found = tokens.words(line[: 2 * LONGEST_CHATTER])
+    if len(found) > MOST_CHATTER or not _ANSWER.isdisjoint(found):
+        return False
+    return _ASIDE.issuperset(found) and (bool(found) or len(line) <= LONGEST_CHATTER)
 
 
 def named_speakers(text: str, speakers: Sequence[str]) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ from .features import COMPUTED, Column, Scores, SnapshotSearch, compute, lower_b
 from .profiles import Gate, Profile
 
 T = TypeVar("T")
+MEASURED = 10  # candidates by which confidence is judged
 PER_LEG = 100  # of each leg's ranking, where rankings are fused
 PASSAGES = 4  # of one message that are looked at for each result
 _EVERYTHING = slice(None)
@@ -93,6 +94,21 @@ _TIE_BREAKERS: dict[str, Callable[[Candidate], Any]] = {
 }
 
 # Selecting candidates
+
+
+def select(search: SnapshotSearch, limit: int, *, everything: bool = False) -> Candidates:
+    """Select candidates: a few more than requested, or everything that matches."""
+    profile = search.profile
+    pool = max(30, 4 * limit)
+    if everything:
+        pool = search.snapshot.n
+    elif profile.candidates in ("dense", "recent"):
+        pool = 0  # their specifications define the number
+    elif profile.candidates == "blend" and not profile.rerank and profile.diversity is None:
+        pool = max(limit, MEASURED) + 2  # confidence is judged by the same number for any limit
+    if profile.candidates == "blend":
+        return select_best(search, pool=pool)
+    return select_by_legs(search, limit=limit, pool=pool)
 
 
 def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:

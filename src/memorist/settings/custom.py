@@ -29,8 +29,7 @@ from ..errors import (
 )
 from ..llms import CheckedModel, ModelReply, Tries, likely_cost, max_cost, with_schema
 from ..ports import Embedder, Vectors
-from ..providers import list_plugins
-from ..providers.onnx import WorkerThread
+from ..providers import WorkerThread, list_plugins
 from ..text.entities import Entity
 from ..text.prompts import ModelAnswer, Prompt
 from . import MODELS

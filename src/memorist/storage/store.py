@@ -8,24 +8,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-from collections import ChainMap
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
-from ..errors import MemoristError, RevisionConflict, StoreDamaged
+from ..errors import MemoristError, StoreDamaged
 from ..ports import Vectors
 from ..text import clock, normalize, tokens
 from ..types import Memory, Scope, frozen
-from . import Change, Event, erase, rows
+from . import Event, erase, rows
 from .accounts import Keys, Requests, UsageLedger
 from .database import EVERY, Batch, Database, execute
 from .history import History
-from .queries import Reader
 from .tasks import EmbeddingQueue, Tasks
-from .transaction import Transaction, index_values
+from .transaction import Transaction, Transactions, row_values
 
 PAGE = 500
 MOST_ACCESSES = 256  # buffered before they are written
@@ -45,7 +43,7 @@ _ACCESSED = """UPDATE memories SET last_scores = ?, access_count = access_count 
 last_accessed = CASE WHEN ? THEN ? ELSE last_accessed END WHERE scope = ? AND id = ?"""
 
 
-class Store(Reader):
+class Store(Transactions):
     """Stores memories. Reads any scope outside a transaction, and opens transactions on one scope.
 
     Raises StoreUnavailable if the database cannot be reached, StoreFull if the disk is full,
@@ -54,16 +52,13 @@ class Store(Reader):
     """
 
     def __init__(self, database: Database, *, language: str = "english") -> None:
-        super().__init__(database, {})
-        self.database = database
-        self.language = language
+        super().__init__(database, language)
         self.tasks = Tasks(database, self)
         self.keys = Keys(database, self)
         self.requests = Requests(database, self)
         self.llm_usage = UsageLedger(database, self)
         self.embeddings = EmbeddingQueue(database)
         self.history = History(self)
-        self.on_commit: Callable[[Scope, Sequence[Change]], None] | None = None
 
     @classmethod
     async def open(cls, database: Database, *, language: str = "english") -> Store:
@@ -76,32 +71,6 @@ class Store(Reader):
             await database.close()
             raise
         return store
-
-    @asynccontextmanager
-    async def transaction(self, scope: Scope) -> AsyncIterator[Transaction]:
-        """Run the body in a transaction that holds the scope's write lock.
-
-        Commits durably when the body ends, and rolls back if it raises.
-        """
-        found: dict[Scope, int] = {}  # shared with others only after the commit
-        number = self.numbers.get(scope)
-        async with self.database.transaction(scope, number=number) as connection:
-            tx = Transaction(
-                connection=connection,
-                numbers=ChainMap(found, self.numbers),
-                scope=scope,
-                language=self.language,
-            )
-            try:
-                yield tx
-            except RevisionConflict:  # the scope may have been erased
-                self.numbers.pop(scope, None)
-                raise
-            if tx.failure is not None:
-                raise tx.failure
-        self.numbers.update(found)
-        if self.on_commit is not None:
-            self.on_commit(scope, tx.applied)
 
     async def name(self) -> str:
         """Return a short unique name of this store, for data derived from it."""
@@ -257,8 +226,7 @@ async def _update_terms(tx: Transaction) -> None:
                     content_hash=memory.content_hash or normalize.content_hash(memory.text),
                     needs_embedding=memory.needs_embedding or not has_vector,
                 )
-                found = index_values(updated, tx.language)
-                written.append((number, changed, *rows.values(updated), *found))
+                written.append((number, changed, *row_values(updated, tx.language)))
         await tx.touch((rows.UPSERT, written))
 
 

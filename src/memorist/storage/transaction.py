@@ -1,17 +1,18 @@
-"""Change one scope, in a transaction that holds the scope's write lock."""
+"""Open transactions, and change one scope in a transaction that holds the scope's write lock."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections import ChainMap, defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, RevisionConflict
 from ..text import clock, cues, tokens
 from ..text.clock import new_id
-from ..text.offload import compute, compute_each, length
+from ..text.second_process import compute_each
 from ..types import Memory, Op, Scope
 from . import (
     Change,
@@ -26,7 +27,7 @@ from . import (
     history,
     rows,
 )
-from .database import Batch, Connection, LogRow, Values
+from .database import Batch, Connection, Database, LogRow, Values
 from .queries import STATE, Reader
 
 CAPACITY = "capacity"  # reason for hiding a memory of a full scope
@@ -173,7 +174,9 @@ class Transaction(Reader):
             raise InvalidInput("A memory can only be written to its own scope")
         number, changed = await self.next_revision()
         changing = [save.memory.id for save in saves if save.event not in (None, "created")]
-        before = {memory.id: memory for memory in await self.get(self.scope, changing)}
+        before: dict[str, Memory] = {}
+        if changing:
+            before = {memory.id: memory for memory in await self.get(self.scope, changing)}
         stale = []  # a vector belongs to one text, regardless of the model
         vectors = []
         wanted = []
@@ -200,11 +203,9 @@ class Transaction(Reader):
         log = log or [LogRow(scope=number)]
         log[0] = log[0]._replace(revision=changed)
         memories = [save.memory for save in saves]
-        size = length(memory.text for memory in memories)
-        values = await compute(size, lambda: list(map(rows.values, memories)))  # refuses bad ones
-        indexed = await compute_each(size, index_values, memories, self.language)
-        pairs = zip(values, indexed, strict=True)
-        stored = [(number, changed, *each, *found) for each, found in pairs]
+        size = sum(len(memory.text) for memory in memories)
+        values = await compute_each(size, row_values, memories, self.language)
+        stored = [(number, changed, *each) for each in values]
         await self._write_log(
             log,
             (_DELETE_STALE_VECTORS, stale),
@@ -242,21 +243,21 @@ class Transaction(Reader):
         return LogRow(
             scope=number,
             at=clock.iso(memory.updated_at),
-            memory_id=memory.id,
             id=new_id(),
+            event_id=new_id(),
+            line_id=new_id() if has_line else None,
+            memory_id=memory.id,
             event=word,
             old_ref=save.old_ref,
             new_ref=f"{memory.id}#{memory.revision}",
             actor=save.actor,
             meta=rows.dump_json({**save.meta, **undo}),
-            event_id=new_id(),
             user=self.scope.user,
             thread=thread,
             node="worker" if is_workers else rows.node_of(memory.kind),
             op=op,
             status="ok",
             category=memory.category,
-            line_id=new_id() if has_line else None,
             line_event="updated" if save.event == "superseded" else save.event,
             line_meta=rows.dump_json(save.meta),
         )
@@ -317,9 +318,7 @@ class Transaction(Reader):
         await self.touch((_MESSAGE, values))
 
     async def record_comparisons(
-        self,
-        pairs: Iterable[tuple[str, str, float]],
-        now: datetime,
+        self, pairs: Iterable[tuple[str, str, float]], now: datetime
     ) -> None:
         """Store which pairs of memories a model compared: two ids, the smaller one first, and
         their cosine, rounded to two decimals."""
@@ -350,10 +349,48 @@ class Transaction(Reader):
         await self.link_history()
 
 
-def index_values(memory: Memory, language: str) -> tuple[int, bytes]:
-    """Return the flags and the terms of a memory."""
+class Transactions(Reader):
+    """Reads any scope outside a transaction, and opens transactions on one scope."""
+
+    def __init__(self, database: Database, language: str) -> None:
+        super().__init__(database, {})
+        self.database = database
+        self.language = language
+        self.on_commit: Callable[[Scope, Sequence[Change]], None] | None = None
+
+    @asynccontextmanager
+    async def transaction(self, scope: Scope) -> AsyncIterator[Transaction]:
+        """Run the body in a transaction that holds the scope's write lock.
+
+        Commits durably when the body ends, and rolls back if it raises.
+        """
+        found: dict[Scope, int] = {}  # shared with others only after the commit
+        number = self.numbers.get(scope)
+        async with self.database.transaction(scope, number=number) as connection:
+            tx = Transaction(
+                connection=connection,
+                numbers=ChainMap(found, self.numbers),
+                scope=scope,
+                language=self.language,
+            )
+            try:
+                yield tx
+            except RevisionConflict:  # the scope may have been erased
+                self.numbers.pop(scope, None)
+                raise
+            if tx.failure is not None:
+                raise tx.failure
+        self.numbers.update(found)
+        if self.on_commit is not None:
+            self.on_commit(scope, tx.applied)
+
+
+def row_values(memory: Memory, language: str) -> tuple[Any, ...]:
+    """Return the values of `rows.UPSERT` after the scope and its revision. Raises InvalidInput."""
+    values = rows.values(memory)  # refuses what cannot be stored
     spoken = tokens.words(memory.text)
-    return cues.flags_of(memory, spoken), tokens.terms_of(memory, language, spoken)
+    terms = tokens.terms_of(memory, language, spoken)
+    return (*values, cues.flags_of(memory, spoken), terms)
 
 
 def _thread_of(memory: Memory) -> str | None:

@@ -8,25 +8,20 @@ server are a third.
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from ..errors import Misconfigured
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 ReportCount = Callable[[int], None]  # of the memories concerned
 Observer = Callable[[str], AbstractContextManager[ReportCount]]  # takes the name of what runs
-Verb = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 JOB = "job "  # before the name of a job
 SPANS = {  # names of the OpenTelemetry conventions for memory
     "remember": "upsert_memory",
@@ -49,26 +44,6 @@ def observe(observers: Sequence[Observer], what: str) -> Iterator[ReportCount]:
                 report(count)
 
         yield report_count
-
-
-def observed(what: str, count: Callable[[Any], int]) -> Callable[[Verb[P, T]], Verb[P, T]]:
-    """Decorate a verb of a scope so that it is observed; `count` returns how many memories a result
-    concerns.
-    """
-
-    def wrap(method: Verb[P, T]) -> Verb[P, T]:
-        @functools.wraps(method)
-        async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            if not self.ctx.observers:
-                return await method(self, *args, **kwargs)
-            with observe(self.ctx.observers, what) as report_count:
-                result = await method(self, *args, **kwargs)
-                report_count(count(result))
-                return result
-
-        return call
-
-    return wrap
 
 
 class LineFormatter(logging.Formatter):

@@ -11,6 +11,7 @@ import time
 import uuid
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HALF_YEAR = timedelta(days=183)
 _MICROSECOND = timedelta(microseconds=1)
 _numbers = count()  # of ids
+utcnow = partial(datetime.now, UTC)
 MONTHS = tuple(
     "january february march april may june july august september october november december".split()
 )
@@ -135,11 +137,6 @@ _WHEN = re.compile(
     r"\b(?:what|which) (?:date|day|month|year|time|week|season)\b|\bhow long\b|\bsince when\b|"
     r"\bwhen\W*$|\b(?:know|remember|tell me) when\b"
 )
-
-
-def utcnow() -> datetime:
-    """Return the current time in UTC."""
-    return datetime.now(UTC)
 
 
 def utc(at: datetime) -> datetime:

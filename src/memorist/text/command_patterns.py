@@ -18,8 +18,6 @@ LOOSE = "en_loose"  # the group of freer wordings, which are tried last
 ASSUMING = "en_assuming"  # the group of those that are commands only in the right situation
 MOST_FILLERS = 6
 MOST_REQUESTS = 3
-_MARKS = ".,;:!?…()"
-_APOSTROPHE = re.compile(r"(?<=\w)['’´](?=\w)")
 
 
 @cache
@@ -32,11 +30,6 @@ def load_tables() -> dict[str, Any]:
 def compile_pattern(expression: str) -> re.Pattern[str]:
     """Compile an expression once."""
     return re.compile(expression)
-
-
-def has_cue(name: str, text: str) -> bool:
-    """Return whether a text has what surrounds a command, or speaks against one."""
-    return compile_pattern(load_tables()["cues"][name]).search(text) is not None
 
 
 @cache
@@ -111,20 +104,3 @@ def is_filler(sentence: str) -> bool:
         if min((end - start for start, end in spans), default=0) <= 1:
             return True
     return False
-
-
-def fold(text: str) -> str:
-    """Return a message in lower case, without apostrophes, with typos of important words corrected.
-
-    It has the same words in the same order, with one space or line break between them.
-    """
-    typos = load_pairs("typos")
-    lines: list[str] = []
-    for line in _APOSTROPHE.sub("", text.lower()).splitlines():
-        words = line.split()
-        for i, word in enumerate(words):
-            core = word.strip(_MARKS)
-            if core in typos:
-                words[i] = word.replace(core, typos[core], 1)
-        lines.append(" ".join(words))
-    return "\n".join(lines)

@@ -19,8 +19,6 @@ from .command_patterns import (
     LOOSE,
     compile_group,
     compile_pattern,
-    fold,
-    has_cue,
     is_filler,
     load_pairs,
     load_tables,
@@ -69,6 +67,8 @@ _SENTENCE_END = re.compile(r"[.!?]\s+\w")
 _CLAUSE = re.compile(r"[^.!?…;,\n–—]+[.!?…;,]*")
 _POLITE = ("ok?", "okay?", "please?", "will you?", "would you?", "can you?", "could you?")
 _QUOTES = ('"', "“", "«", "„", "`")
+_MARKS = ".,;:!?…()"
+_APOSTROPHE = re.compile(r"(?<=\w)['’´](?=\w)")
 
 
 @frozen
@@ -180,6 +180,28 @@ def names_old(topic: str) -> bool:
     (True, True, False)
     """
     return not _OLD.isdisjoint(fold(topic).split())
+
+
+def fold(text: str) -> str:
+    """Return a message in lower case, without apostrophes, with typos of important words corrected.
+
+    It has the same words in the same order, with one space or line break between them.
+    """
+    typos = load_pairs("typos")
+    lines: list[str] = []
+    for line in _APOSTROPHE.sub("", text.lower()).splitlines():
+        words = line.split()
+        for i, word in enumerate(words):
+            core = word.strip(_MARKS)
+            if core in typos:
+                words[i] = word.replace(core, typos[core], 1)
+        lines.append(" ".join(words))
+    return "\n".join(lines)
+
+
+def has_cue(name: str, text: str) -> bool:
+    """Return whether a text has what surrounds a command, or speaks against one."""
+    return compile_pattern(load_tables()["cues"][name]).search(text) is not None
 
 
 def _match_parts(line: _Folded, part: re.Pattern[str]) -> Command | None:

@@ -20,7 +20,7 @@ from ..types import Memory
 from . import clock
 from .compare import RELATIVES
 from .statements import Clause, parse_clause
-from .tokens import analyze_spoken, compile_all, detect_language, load_patterns, word_set, words
+from .tokens import analyze_spoken, detect_language, load_patterns, word_set, words
 from .values import Values, read_values
 
 FLAGS = tuple(1 << bit for bit in range(14))
@@ -44,7 +44,7 @@ ASKING = 14  # the three bits from here on hold how much of the text asks
 MOST_ASKING = 7
 MESSAGE = 17  # the bits from here on are the same in all chunks of one message; 0 if unknown
 _MESSAGES = 2**14 - 1
-_CHATTER = word_set("""
+CHATTER = word_set("""
     hi hello hey hiya yo sup morning evening afternoon night good bye goodbye cya later see you
     soon thanks thank thx ty much very so many ok okay k kk yes yeah yep yup no nope nah sure
     right cool nice great awesome perfect lol lmao haha hahaha hehe rofl wow oh ah hm hmm hmmm
@@ -53,17 +53,9 @@ _CHATTER = word_set("""
     understood agreed true hallo danke bitte tschüss hola gracias adiós merci bonjour salut ciao
     grazie olá obrigado obrigada спасибо привет
     """)
-_MOST_CHATTER = 8  # words
-_LONGEST_CHATTER = 200  # characters
-_UNSPACED_CHATTER = word_set("你好 谢谢 好的 再见 ありがとう こんにちは 안녕 감사합니다")
-_ANSWER = word_set("yes yeah yep yup no nope nah sure")
-_ASIDE = _CHATTER | word_set("""
-    continue go on keep again more else try retry rephrase repeat explain shorter longer that this
-    can could would you do sounds next step me dir dank vielen mal bien beaucoup muchas muy genial
-    parfait muito bem molto bene mille super prima gut guten morgen tag abend alles klar weiter
-    buenos días buenas tardes noches bom dia boa tarde noite buongiorno buonasera bonsoir vale
-    d'accord
-    """)
+MOST_CHATTER = 8  # words
+LONGEST_CHATTER = 200  # characters
+UNSPACED_CHATTER = word_set("你好 谢谢 好的 再见 ありがとう こんにちは 안녕 감사합니다")
 KINDS = {
     "number": HAS_NUMBER,
     "reason": HAS_REASON,
@@ -81,8 +73,6 @@ _MOST_CHECKED = 600  # characters that tell the language
 _TABLES = load_patterns(__file__)
 _OPENING = re.compile(_TABLES["asking"]["opening"])
 _TELLS = {KINDS[name]: re.compile(kind["tells"]) for name, kind in _TABLES["kinds"].items()}
-_ASKS = {KINDS[name]: re.compile(kind["asks"]) for name, kind in _TABLES["kinds"].items()}
-_ABOUT = compile_all(_TABLES["about"])
 _SENTENCE = re.compile(r"[^.!?\n。！？…؟\u037e]*+[.!?\n。！？…؟\u037e]*+")
 _ASKING_MARKS = ("?", "？", "؟", "\u037e")
 # A smiley or a quotation mark may follow the question mark.
@@ -134,18 +124,9 @@ def is_brief(text: str) -> bool:
     >>> is_brief("lol good one"), is_brief("We met in Rome last year."), is_brief("好的，谢谢！")
     (True, False, True)
     """
-    has_few = len(_SPOKEN.findall(text)) <= BRIEF
-    return has_few and (len(text) <= UNSPACED_BRIEF or " " in text)
-
-
-def kinds_asked(question: str) -> int:
-    """Return flags for what a question asks for: a number, a time, a decision, …
-
-    >>> kinds_asked("Where and when was I born?") == HAS_PLACE | HAS_TIME
-    True
-    """
-    asked = sum(flag for flag, pattern in _ASKS.items() if pattern.search(question))
-    return asked | HAS_TIME if clock.asks_when(question) else asked
+    if len(_SPOKEN.findall(text)) > BRIEF:
+        return False
+    return len(text) <= UNSPACED_BRIEF or " " in text
 
 
 def tells_rule(text: str) -> bool:
@@ -155,33 +136,6 @@ def tells_rule(text: str) -> bool:
     (True, False)
     """
     return _TELLS[HAS_RULE].search(text) is not None
-
-
-def is_personal(question: str) -> bool:
-    """Return whether a question is about the person or the assistant.
-
-    >>> is_personal("Where did we park?"), is_personal("Who wrote Hamlet?")
-    (True, False)
-    """
-    return _ABOUT["person"].search(question) is not None
-
-
-def is_task(question: str) -> bool:
-    """Return whether a question requests something, or asks for general knowledge.
-
-    >>> is_task("Translate 'good morning' into Finnish"), is_task("Where did we park?")
-    (True, False)
-    """
-    return _ABOUT["task"].match(question.lstrip()) is not None
-
-
-def names_in(question: str) -> list[str]:
-    """Return the words of a question that are capitalized within a sentence.
-
-    >>> names_in("Who told Ana about Porto?")
-    ['Ana', 'Porto']
-    """
-    return _ABOUT["name"].findall(question)
 
 
 def is_english(text: str, spoken: list[str] | None = None) -> bool:
@@ -236,26 +190,12 @@ def is_chit_chat(text: str) -> bool:
     [True, True, False]
     """
     line = " ".join(text.split())
-    if line.strip(" !.。！~") in _UNSPACED_CHATTER:
+    if line.strip(" !.。！~") in UNSPACED_CHATTER:
         return True
-    if len(line) > _LONGEST_CHATTER:
+    if len(line) > LONGEST_CHATTER:
         return False
     found = words(line)
-    return len(found) <= _MOST_CHATTER and _CHATTER.issuperset(found)
-
-
-def is_aside(text: str) -> bool:
-    """Return whether a message asks for nothing but that the conversation goes on.
-
-    An answer such as "yes, please" is about what was asked before it.
-
-    >>> [is_aside(text) for text in ("ok, go on", "Can you rephrase that?", "Yes.", "Can you cook?")]
-    [True, True, False, False]
-    """
-    found = words(text[: 2 * _LONGEST_CHATTER])
-    if not _ANSWER.isdisjoint(found):
-        return False
-    return is_chit_chat(text) or (0 < len(found) <= _MOST_CHATTER and _ASIDE.issuperset(found))
+    return len(found) <= MOST_CHATTER and CHATTER.issuperset(found)
 
 
 @cache

@@ -8,6 +8,7 @@ English, German, French, Spanish and Portuguese.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -31,10 +32,27 @@ from .tokens import detect_language
 
 _VALUES = "numbers units times dates weekdays months days".split()
 LONGEST_NAME = 40
+LONGEST_SOURCE = 4000  # characters in which relatives are looked for
 MOST_TURNS = 2  # that one clause of a summary is based on
 OTHER_WORDS = "its words do not match the source"
 OTHER_MEANING = "it changes the meaning of the source"
 OTHER_PERSON = "it is about someone else"
+_OWN_RELATIVE = re.compile(
+    r"(?i:\b(?:my|our|meine?|mein(?:e[nm]|er)|unsere?|mon|ma|notre|mi|nuestr[oa]|meu|minha|noss[oa]|mio|mia"
+    r"|nostr[oa])) (?P<relation>[^\W\d_]{2,30}),? (?P<name>[^\W\d_][^\W\d_-]{1,30})\b"
+)
+_ARTICLE = r"(?:(?:the|an?|der|die|das|eine?n?|une?|l[ea]|el|un[oa]?|uma?|[oa]|il|lo) |l')?"
+_OF = r"(?:de la|des|der|von|de l'|de|del|d[ao]|di|dell'|della) ?"
+# How a fact tells what a relative or friend of a person is called.
+_RELATIVE_FACTS = (
+    "{who}'s {relation} is (?:called |named )?{name}",
+    "{name} is {who}'s {relation}",
+    "{article}{relation} {of}{who} (?:is|heißt|ist|s'appelle|est|se llama|es|(?:se )?chama(?:-se)?|é"
+    "|si chiama|è) {name}",
+    "{name} (?:is|ist|est|es|é|è) {article}{relation} {of}{who}",
+    "{who} (?:has|hat|a|tiene|tem|ha) {article}{relation} (?:named|called|namens|nommée?|appelée?"
+    "|llamad[oa]|chamad[oa]|di nome|de nombre) {name}",
+)
 
 
 class Turn(NamedTuple):
@@ -79,6 +97,8 @@ def find_fault(
     if by_words:
         has_names = set(claimed.names).issubset({*stated.names, *(who or "").split()})
         return "" if has_names and is_supported(text, everything) else OTHER_WORDS
+    if who is not None and _tells_relative(text, source, who):
+        return ""
     language = detect_language(tokens.words(everything))
     parts: list[ClausePart] = []
     for each in source:
@@ -100,6 +120,29 @@ def find_fault(
         if why := _compare(claim, found, parts, language, words if who else None):
             return why
     return "" if has_content else OTHER_WORDS
+
+
+def _tells_relative(text: str, source: Sequence[Turn], who: str) -> bool:
+    """Return whether a fact only tells what a relative or friend of the speaker is called.
+
+    >>> _tells_relative("Ana's sister is called Ida.", [Turn("My sister Ida is a nurse")], "Ana")
+    True
+    >>> _tells_relative("Ida's sister is Ana.", [Turn("My sister Ida is a nurse")], "Ana")
+    False
+    """
+    plain = one_line(text).strip(" .").replace("’", "'")
+    last = re.escape(who.split()[-1].removeprefix("L'").removeprefix("l'")) if who.split() else ""
+    speaker = rf"(?:(?:the|der|die|el|la|[oa]) |l')?{last}s?"
+    for turn in source:
+        for found in _OWN_RELATIVE.finditer(turn.text[:LONGEST_SOURCE]):
+            if not found["name"][0].isupper() or not last:
+                continue
+            named = {name: re.escape(value) for name, value in found.groupdict().items()}
+            for fact in _RELATIVE_FACTS:
+                pattern = fact.format(**named, who=speaker, article=_ARTICLE, of=_OF)
+                if re.fullmatch(pattern, plain, re.IGNORECASE):
+                    return True
+    return False
 
 
 def _index(parts: Sequence[ClausePart]) -> Mapping[str, list[tuple[Word, int]]]:

@@ -240,6 +240,16 @@ async def test_the_person_is_asked_before_something_is_known_of_them(
         assert ("[PROFILE] city: Lisbon" in context) is bool(known)
 
 
+async def test_a_query_begins_once_with_what_changed_in_its_session(client: Client) -> None:
+    await call(client, "memory_remember", text="Ana drinks green tea.", session="work")
+    found = await call(client, "memory_query", query="green tea", session="work")
+    assert "+created: " in found.splitlines()[1]
+    again = await call(client, "memory_query", query="green tea", session="work")
+    assert "+created: " not in again
+    assert "Ana drinks green tea." in again
+    assert "+created: " not in await call(client, "memory_query", query="green tea", session="b")
+
+
 async def test_every_tool_says_what_it_does_in_few_tokens(client: Client) -> None:
     listed = (await client.list_tools()).tools
     tools = {tool.name: tool for tool in listed}

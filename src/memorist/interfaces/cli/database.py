@@ -212,18 +212,28 @@ def run(
 def backfill(call: Call, progress: Progress, memory: Blocking) -> object:
     """Extract facts from conversations that were stored before extraction was on.
 
-    Run it again to continue after an interruption. Statements that a fact replaced are listed, and
-    `memorist conflicts` decides on them.
+    Run it again to continue after an interruption. Earlier statements that a later one replaced, or
+    may replace, are listed, and `memorist conflicts` decides on them.
 
     Example: memorist jobs backfill
     """
     with progress("Reading") as advance:
         done = memory.backfill(progress=advance)
-    replaced = [{"new": each.new.text, "old": each.old.text} for each in done.conflicts]
+    listed: dict[bool, list[dict[str, str]]] = {True: [], False: []}
+    for each in done.conflicts:
+        is_over = each.old.valid_to is not None or not each.old.is_active
+        listed[is_over].append({"new": each.new.text, "old": each.old.text})
+    replaced = listed[True]
+    uncertain = listed[False]
     lines = [f"{done.facts} facts extracted, {len(replaced)} earlier statements replaced"]
     lines += [f"- {plain(each['old'])} → {plain(each['new'])}" for each in replaced]
-    notes = ["Decide on them: `memorist conflicts`."] if replaced and not call.json else []
-    return {"facts": done.facts, "replaced": replaced}, "\n".join(lines), notes
+    if uncertain:
+        lines.append(f"{len(uncertain)} earlier statements may be outdated")
+        lines += [f"- {plain(each['old'])} → {plain(each['new'])}?" for each in uncertain]
+    has_pairs = bool(done.conflicts) and not call.json
+    notes = ["Decide on them: `memorist conflicts`."] if has_pairs else []
+    answer = {"facts": done.facts, "replaced": replaced, "uncertain": uncertain}
+    return answer, "\n".join(lines), notes
 
 
 @command("jobs worker")

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from memorist.text.offload import LONG, compute_each, share_work
+from memorist.text.second_process import LONG, compute_each, share_work
 from memorist.text.tokens import count_tokens
 
 TEXTS = ["I like tea.", "", "我喜欢茶", "Where is the key?", "x" * 100]

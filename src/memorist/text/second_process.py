@@ -1,5 +1,5 @@
-"""Keep the event loop free: long computations run in a thread, and while much is imported, a share
-of them in a second process, because Python's threads share one processor."""
+"""Share long computations with a second process while much is imported, because Python's threads
+share one processor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -18,15 +18,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Item = TypeVar("Item")
 LONG = 4_000  # characters; what takes longer than some 50 ms is worth the way into a thread
-ROW = 16  # characters that take as long as a row of a table
-_BEGIN = "import sys; sys.path[:] = {!r}; from memorist.text.offload import serve; serve()"
-
-
-async def compute(size: int, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
-    """Call a function that works on so many characters, in a thread if that takes long."""
-    if size <= LONG:
-        return work(*args, **named)
-    return await asyncio.to_thread(work, *args, **named)
+_BEGIN = "import sys; sys.path[:] = {!r}; from memorist.text.second_process import serve; serve()"
 
 
 async def compute_each(
@@ -38,15 +30,18 @@ async def compute_each(
 ) -> list[T]:
     """Call a pure function for each item, all of them with so many characters.
 
-    While `share_work` is open, a second process does half of it. If that fails, it is done here.
+    If that takes long, it is done in a thread, and while `share_work` is open, half of it in a
+    second process. If that fails, it is done here.
     """
 
     def compute_some(some: Sequence[Item]) -> list[T]:
         return [work(item, *args, **named) for item in some]
 
+    if size <= LONG:
+        return compute_some(items)
     second = _second
-    if second is None or size <= LONG:
-        return await compute(size, compute_some, items)
+    if second is None:
+        return await asyncio.to_thread(compute_some, items)
     mine, theirs = await asyncio.gather(
         asyncio.to_thread(compute_some, items[::2]),
         asyncio.to_thread(second.compute, work, items[1::2], args, named),
@@ -84,7 +79,7 @@ class _SecondProcess:
             sent.write(pickle.dumps((work, items, args, named), pickle.HIGHEST_PROTOCOL))
             sent.flush()
             done: list[Any] | None = pickle.load(received)
-        except (OSError, ValueError, EOFError, pickle.PickleError):
+        except Exception:  # whatever failed, the caller can do it
             self.end()
             return None
         finally:
@@ -135,12 +130,3 @@ def serve() -> None:
             done = None
         pickle.dump(done, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
         sys.stdout.buffer.flush()
-
-
-def length(texts: Iterable[str]) -> int:
-    """Return the characters of all texts.
-
-    >>> length(["tea", "milk"])
-    7
-    """
-    return sum(map(len, texts))

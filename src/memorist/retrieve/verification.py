@@ -1,0 +1,219 @@
+"""Verification: a small model reads the question together with the best candidates.
+
+Words and vectors tell what a memory is about. Whether it has what is asked for, such as a last name
+and not just the person, only a model that reads both texts together can tell. That takes longer than
+everything else, so the verifier reads a few candidates, and only if the answer is uncertain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ..errors import ProviderFailed
+from ..ports import Reranker
+from ..storage.queries import Reader
+from ..text.authority import is_persons
+from ..text.cues import IS_FOREIGN
+from ..text.tokens import analyze
+from ..types import Memory
+from .confidence import NEXT_PART, scale_answer_threshold, to_log_odds, to_probability, weigh
+from .features import SnapshotSearch
+from .score import Candidate
+
+VERIFIED = 5  # candidates that are verified
+LONGEST_ASKED = 160  # characters; longer ones are mostly pasted texts or pieces of a dialog
+PASSAGE = 400  # characters of a memory that the verifier reads
+TERSE = 200  # characters up to which a turn may need the one before it to be understood
+CONTEXT = 120  # characters that the verifier reads of the turn before
+MOST_READ = 20_000  # characters in which the passage is looked for
+CERTAIN = 4.0  # log odds from which a verdict counts fully
+
+
+def is_uncertain(search: SnapshotSearch, ranked: Sequence[Candidate], sure: float) -> bool:
+    """Return whether an answer that has the confidence it needs is worth verifying.
+
+    The verifier knows short questions in English: nothing is verified if the question is long, or if
+    it or the best match is in another language.
+    """
+    model = search.profile.confidence
+    question = search.question
+    is_known = question.is_english and len(question.text) <= LONGEST_ASKED
+    if model is None or not is_known or is_foreign(search, ranked[0]):
+        return False
+    return model.least * scale_answer_threshold(search.size) <= sure < model.certain
+
+
+async def verify(
+    verifier: Reranker,
+    search: SnapshotSearch,
+    ranked: Sequence[Candidate],
+    sure: float,
+    store: Reader,
+) -> tuple[float, list[Candidate], str]:
+    """Verify the best candidates. Return the confidence, the candidates in their new order, and "ok".
+
+    If the verifier fails, everything stays as it was, and the status says why.
+    """
+    try:
+        odds = await find_odds(verifier, search, ranked, store)
+    except ProviderFailed as error:
+        return sure, list(ranked), str(error)
+    sure, verified = judge_verified(search, ranked, sure, odds)
+    return sure, verified, "ok"
+
+
+async def find_odds(
+    verifier: Reranker,
+    search: SnapshotSearch,
+    ranked: Sequence[Candidate],
+    store: Reader,
+) -> dict[str, float]:
+    """Return the log odds that each of the best candidates has what is asked for, by its id.
+
+    Of a question with several parts, one is enough. Candidates that are not in English are left out.
+    Raises ProviderFailed.
+    """
+    best = [each for each in ranked[:VERIFIED] if not is_foreign(search, each)]
+    texts = await write_out(search, best, store)
+    odds = {each.memory.id: -CERTAIN for each in best}
+    for part in NEXT_PART.split(search.question.text):
+        scores = await verifier.score(part, texts)
+        for each, score in zip(best, scores.tolist(), strict=True):
+            likely = min(CERTAIN, to_log_odds(score))
+            odds[each.memory.id] = max(odds[each.memory.id], likely)
+    return odds
+
+
+def judge_verified(
+    search: SnapshotSearch,
+    ranked: Sequence[Candidate],
+    sure: float,
+    odds: Mapping[str, float],
+) -> tuple[float, list[Candidate]]:
+    """Return the confidence and the candidates after verification, best first.
+
+    What was not verified gets the least verdict, so that it overtakes nothing, and keeps its
+    confidence. What is not in English gets a neutral one.
+    """
+    model = search.profile.confidence
+    assert model is not None
+    is_request = not search.question.is_direct
+    weight = search.profile.weights.get("verdict", 0.0)
+    least = min(odds.values())
+    changed = []
+    for each in ranked:
+        mine = odds.get(each.memory.id, 0.0 if is_foreign(search, each) else least)
+        likely = each.confidence
+        if each.memory.id in odds and likely is not None:
+            likely = judge_again(model.hit_verified, likely, mine, is_request)
+        part = weight * scale_verdict(mine)
+        parts = {**each.parts, "verdict": part}
+        changed.append(replace(each, score=each.score + part, parts=parts, confidence=likely))
+    changed.sort(key=lambda each: -round(each.score, 7))
+    best = max(odds.values())
+    return judge_again(model.answer_verified, sure, best, is_request), changed
+
+
+def scale_verdict(odds: float) -> float:
+    """Return log odds as a feature, from 0 to 1.
+
+    >>> scale_verdict(-4.0), scale_verdict(0.0), scale_verdict(4.0)
+    (0.0, 0.5, 1.0)
+    """
+    return 0.5 + odds / (2 * CERTAIN)
+
+
+def judge_again(
+    weights: Mapping[str, float],
+    before: float,
+    odds: float,
+    is_request: bool,
+) -> float:
+    """Return the confidence after a verdict, given the confidence before it."""
+    measures = {
+        "always": 1.0,
+        "before": to_log_odds(before),
+        "verdict": odds,
+        "request": float(is_request),
+    }
+    return to_probability(weigh(weights, measures))
+
+
+def is_foreign(search: SnapshotSearch, candidate: Candidate) -> bool:
+    """Return whether a memory is not in English."""
+    return bool(search.snapshot.flags.item(candidate.position) & IS_FOREIGN)
+
+
+async def write_out(
+    search: SnapshotSearch,
+    best: Sequence[Candidate],
+    store: Reader,
+) -> list[str]:
+    """Return candidates as the verifier reads them: who said it, and what.
+
+    A short turn, such as "the 14th, at seven", follows the end of the turn before it.
+    """
+    earlier = await read_previous(search, best, store)
+    asked = frozenset(analyze(search.question.text))
+    texts = []
+    for each in best:
+        text = f"{name_speaker(search, each.memory)}: {find_passage(each.memory.text, asked)}"
+        previous = earlier.get(each.position)
+        if previous is not None:
+            text = add_context(text, name_speaker(search, previous), previous.text)
+        texts.append(text)
+    return texts
+
+
+async def read_previous(
+    search: SnapshotSearch,
+    best: Sequence[Candidate],
+    store: Reader,
+) -> dict[int, Memory]:
+    """Return the turns before short ones, by the positions of these."""
+    snapshot = search.snapshot
+    rows = {}
+    for each in best:
+        before = int(snapshot.neighbors.before[each.position])
+        if len(each.memory.text) <= TERSE and before < snapshot.n:
+            rows[each.position] = int(snapshot.row[before])
+    if not rows:
+        return {}
+    found = await store.at_rows(best[0].memory.scope, sorted({*rows.values()}))
+    return {position: found[row] for position, row in rows.items() if row in found}
+
+
+def name_speaker(search: SnapshotSearch, memory: Memory) -> str:
+    """Return who said something. The person whose memory it is has a name only where the question
+    names people.
+    """
+    if is_persons(memory) and not search.question.speakers:
+        return "user"
+    return memory.speaker or memory.labels.role or "user"
+
+
+def add_context(text: str, who: str, before: str) -> str:
+    """Put the end of the turn before in front of a text.
+
+    >>> add_context("user: the 14th", "assistant", "Noted. Which day?")
+    '(assistant: Noted. Which day?) user: the 14th'
+    """
+    end = before
+    if len(before) > CONTEXT:
+        end = before[-CONTEXT:].partition(" ")[2]
+    return f"({who}: {end}) {text}"
+
+
+def find_passage(text: str, asked: frozenset[str]) -> str:
+    """Return the passage of a long text with the most terms of a question; a short text as it is.
+
+    >>> find_passage("She came at two. " * 40 + "Her name is Ines.", frozenset({"name"}))[-17:]
+    'Her name is Ines.'
+    """
+    if len(text) <= PASSAGE:
+        return text
+    step = PASSAGE // 2
+    starts = range(0, min(len(text), MOST_READ) - step, step)
+    passages = [text[start : start + PASSAGE] for start in starts]
+    return max(passages, key=lambda passage: len(asked.intersection(analyze(passage))))
