@@ -35,7 +35,7 @@ async def relate_stored(
     """
     batch = Batch(ctx=ctx, scope=scope, policy=ctx.policy, now=now, items=(), size=0)
     batch.snapshot = await ctx.index.current(scope, tx)
-    if batch.snapshot.is_lean or not ctx.policy.conflicts:
+    if batch.snapshot.matrix is None or not ctx.policy.conflicts:
         return
     told = {row: turn for row, turn in turns.items() if _may_replace(turn)}
     if not told:
