@@ -21,12 +21,14 @@ from .retrieve.profiles import Profiles
 from .settings import Settings
 from .settings.allowlists import Access
 from .storage import Checks
+from .storage.fingerprints import Fingerprints
 from .storage.queries import Reader
 from .storage.store import AccessLog, Store
 from .telemetry import Observer, observe
 from .text import tokens
 from .text.authority import Voice
 from .text.clock import utcnow
+from .text.second_process import LONG
 from .types import Labels, Recall, Scope
 
 P = ParamSpec("P")
@@ -43,7 +45,6 @@ OFF_EVERYWHERE = (
 MOST_KNOWN = 10_000  # sessions in which memory was found disabled
 _VARIABLES = ("MEMORIST_MEMORY_ENABLED", "MILTON_MEMORY_ENABLED")
 _YES = frozenset("1 true yes on t y".split())
-LONG = 4_000  # characters; what takes longer than some 50 ms is worth the way into a thread
 ROW = 16  # characters that take as long as a row of a table
 
 
@@ -71,6 +72,8 @@ class Context:
     clock: Callable[[], datetime] = utcnow
     count_tokens: Callable[[str], int] = tokens.count_tokens
     observers: list[Observer] = field(default_factory=list)
+    # Of the scope that is being imported into.
+    fingerprints: dict[Scope, Fingerprints] = field(default_factory=dict)
     # Why memory was last found disabled, by scope and session: used while the store is down.
     disabled: dict[tuple[Scope, str | None], str] = field(default_factory=dict)
     # What was recalled for the last message of each conversation: the reply is compared with it.

@@ -34,6 +34,7 @@ from memorist.storage import (
     Unrelated,
     person,
 )
+from memorist.storage.fingerprints import Fingerprints, load_fingerprints
 from memorist.storage.person import Proposal, Summary
 from memorist.storage.scan import check, export, read_messages
 from memorist.storage.store import MemoryAccess, Store
@@ -699,6 +700,21 @@ async def test_changed_since_comes_in_pages_by_row(store: Store) -> None:
     rows = [row.row for page in (first, second, third) for row in page.rows]
     assert rows == sorted(set(rows))
     assert (len(rows), third.next) == (5, None)
+
+
+async def test_fingerprints_of_active_memories_are_found_and_kept_up_to_date(store: Store) -> None:
+    tea, milk, water = await keep(store, "tea", "milk", "water", simhash=0xFFFF_0000_0000_0000)
+    fingerprints = await load_fingerprints(store, ANA, Fingerprints())
+    start = fingerprints.find_near([0xFFFF_0000_0000_0007])
+    assert start == [row.row for row in (await delta(store)).rows]
+    await apply(store, put(replace(tea, simhash=0), "updated"), forget(milk))
+    await apply(store, put(replace(water, state="soft_deleted"), "soft_deleted"))
+    await keep(store, "juice", simhash=0xFFFF_0000_0000_0001)
+    fingerprints = await load_fingerprints(store, ANA, fingerprints)
+    assert fingerprints.find_near([0b111]) == start[:1]
+    (juice,) = fingerprints.find_near([0xFFFF_0000_0000_0007])
+    assert juice > start[-1]
+    assert (await load_fingerprints(store, BOB, Fingerprints())).find_near([0]) == []
 
 
 async def test_what_changes_while_pages_are_read_is_read_now_or_next_time(store: Store) -> None:

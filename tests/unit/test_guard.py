@@ -3,13 +3,14 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memorist.ingest import guard
 from memorist.ingest.policies import Policy
 from memorist.text import authority
 from memorist.text.compare import is_supported
+from memorist.text.tokens import load_patterns
 from memorist.types import Draft, Labels
 
 CONTEXTUAL, STRICT, NONE = (
@@ -153,6 +154,15 @@ def test_strict_looks_at_whole_words(text: str) -> None:
 @pytest.mark.parametrize(("text", "kind"), SECRETS.items())
 def test_a_secret_is_known_by_its_shape(text: str, kind: str) -> None:
     assert guard.find_secret(text) == kind
+
+
+@pytest.mark.parametrize("name", ["address", "password", "named"])
+@settings(max_examples=500)  # each alternative of a pattern several times
+@given(data=st.data())
+def test_a_pattern_is_tried_wherever_it_can_match(name: str, data: st.DataObject) -> None:
+    pattern = load_patterns(guard.__file__)["secrets"][name]
+    text = data.draw(st.from_regex(pattern))
+    assert list(guard.find_matches(name, text))
 
 
 @pytest.mark.parametrize("text", NO_SECRETS)

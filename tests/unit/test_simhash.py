@@ -42,9 +42,9 @@ def test_texts_without_words_still_differ(a: str, b: str) -> None:
 @pytest.mark.spec("THE-30")
 def test_three_bits_are_near_and_four_are_not() -> None:
     hashes = np.array([0b0111, 0b1111, 2**64 - 1, 0], dtype=np.uint64)
-    assert find_near(hashes, 0).tolist() == [0, 3]
-    assert find_near(hashes, 2**64 - 1).tolist() == [2]
-    assert find_near(np.array([], dtype=np.uint64), 5).tolist() == []
+    assert find_near(hashes, [0]).tolist() == [0, 3]
+    assert find_near(hashes, [2**64 - 1]).tolist() == [2]
+    assert find_near(np.array([], dtype=np.uint64), [5]).tolist() == []
 
 
 @pytest.mark.spec("THE-13")
@@ -65,8 +65,17 @@ def test_unrelated_short_texts_are_far_apart() -> None:
         [simhash64(f"{WORDS[i % 70]} {WORDS[i * 7 % 69]} note {i}") for i in range(500)],
         dtype=np.uint64,
     )
-    assert all(len(find_near(hashes, int(value))) == 1 for value in hashes)
+    assert all(len(find_near(hashes, [int(value)])) == 1 for value in hashes)
 
 
 def test_a_text_larger_than_one_batch_has_a_fingerprint() -> None:
     assert simhash64(" ".join(f"w{n}" for n in range(70_000))) > 0
+
+
+def test_near_fingerprints_of_many_are_those_of_each() -> None:
+    rng = np.random.default_rng(7)
+    hashes = rng.integers(0, 2**64, 5000, dtype=np.uint64)
+    asked = [int(value) ^ flips for value in hashes[:50] for flips in (0b1011, 0b1111, 1 << 63)]
+    near = {position for value in asked for position in find_near(hashes, [value]).tolist()}
+    assert find_near(hashes, asked).tolist() == sorted(near) == list(range(50))
+    assert find_near(hashes, []).tolist() == []

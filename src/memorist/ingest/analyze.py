@@ -78,6 +78,11 @@ class Chunk:
     def statement(self) -> Statement:
         return parse(self.text)
 
+    @cached_property
+    def is_self_contained(self) -> bool:
+        """Whether it can repeat something: a short turn depends on the one before it."""
+        return self.session is None or len(self.text.split()) >= SELF_CONTAINED
+
     def has_same_source(self, memory: Memory) -> bool:
         """Return whether both have the same speaker, role, subject and form."""
         draft = self.draft
@@ -95,7 +100,7 @@ class Chunk:
         """
         if not self.has_same_source(memory):
             return False
-        if self.session is not None and len(self.text.split()) < SELF_CONTAINED:
+        if not self.is_self_contained:
             return False
         said = self.draft.at
         other = memory.occurred_at

@@ -20,6 +20,7 @@ from ..index import Snapshot
 from ..index.arrays import Bools, Floats, products
 from ..ports import Vectors
 from ..storage import Change, Checks, Save, SeenMessage
+from ..storage.fingerprints import Fingerprints, load_fingerprints
 from ..storage.transaction import Transaction
 from ..text import authority, cues, normalize, tokens
 from ..text.cues import read
@@ -57,13 +58,15 @@ class Batch:
     problem: str = ""  # why there are no vectors
     second: dict[str, tuple[str, Any]] = field(default_factory=dict)  # model and vector, by text
     checks: Checks | None = None  # read under the write lock
-    snapshot: Snapshot = field(init=False)  # of the scope before the write
+    # Of the scope before the write; empty if nothing is compared by its meaning.
+    snapshot: Snapshot = field(init=False)
     memories: dict[str, Memory] = field(default_factory=dict)  # by id: what a chunk may repeat
     rows: dict[str, int] = field(default_factory=dict)  # of those, by id
     near: dict[str, dict[str, float]] = field(default_factory=dict)  # cosines by text and id
     forgotten: frozenset[str] = frozenset()  # texts that must not be stored again
     keyed: dict[str, Memory] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)  # the last sequence number in each session
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)  # if there is no snapshot
     # Turns and what they replace.
     replaced: list[tuple[Chunk, Memory]] = field(default_factory=list)
     alike: dict[object, set[str]] = field(default_factory=dict)  # ids of memories, by form
@@ -72,6 +75,11 @@ class Batch:
     vectors: Vectors = field(init=False)  # of what is written
     others: list[Change] = field(default_factory=list)
     messages: list[SeenMessage] = field(default_factory=list)
+
+    @property
+    def has_only_words(self) -> bool:
+        """Whether memories are compared only by their words: turns whose vectors come later."""
+        return self.policy.embed == "deferred" and all(chunk.is_turn for chunk in self.chunks)
 
     def add(self, memory: Memory) -> None:
         """Add a memory, or a new version of it, that chunks may repeat."""
@@ -132,6 +140,21 @@ def _forms(of: Chunk | Memory) -> Iterator[object]:
     yield from enumerate(struct.unpack("<4H", struct.pack("<Q", of.simhash)))
 
 
+async def load_scope(tx: Transaction, batch: Batch) -> None:
+    """Read what has to be known of the whole scope: its snapshot, or fingerprints alone."""
+    ctx = batch.ctx
+    scope = batch.scope
+    if not batch.has_only_words:
+        batch.snapshot = await ctx.index.current(scope, tx)
+        return
+    batch.snapshot = Snapshot.empty(ctx.index.model, ctx.index.dimensions)
+    if batch.chunks:
+        known = ctx.fingerprints.get(scope, Fingerprints())
+        batch.fingerprints = await load_fingerprints(tx, scope, known)
+        ctx.fingerprints.clear()  # one is enough: an import writes to one scope
+        ctx.fingerprints[scope] = batch.fingerprints
+
+
 async def load(tx: Transaction, batch: Batch) -> None:
     """Read everything that the chunks are compared with, in a few queries."""
     scope = batch.scope
@@ -142,15 +165,13 @@ async def load(tx: Transaction, batch: Batch) -> None:
         sessions = {chunk.session for chunk in chunks}
         checks = await tx.checks(scope, sessions=sessions, hashes=hashes)
     near, older = await compute(batch.size, lambda: (_find_near(batch), _find_older(batch)))
-    same = checks.same & hashes
+    same = checks.same & {chunk.content_hash for chunk in chunks if chunk.is_self_contained}
     if batch.policy.exact and same:
         for memory in await tx.same_text(scope, same):
             batch.add(memory)
     rows = {row for _, stored, _ in older for row, _ in stored}.union(*near.values())
-    for chunk in chunks if batch.policy.near else ():
-        positions = normalize.find_near(batch.snapshot.simhash, chunk.simhash)
-        alive = positions[batch.snapshot.alive[positions]]
-        rows.update(batch.snapshot.row[alive].tolist())
+    if batch.policy.near:
+        rows.update(_find_alike(batch))
     at_rows = await tx.at_rows(scope, sorted(rows)) if rows else {}
     for row, memory in at_rows.items():
         batch.add(memory)
@@ -168,6 +189,18 @@ async def load(tx: Transaction, batch: Batch) -> None:
     if keys := [chunk.key for chunk in chunks if chunk.key is not None]:
         batch.keyed = await tx.by_key(scope, keys)
     batch.places.update(checks.sequences)
+
+
+def _find_alike(batch: Batch) -> list[int]:
+    """Return the rows with a fingerprint near to one of the chunks."""
+    asked = {chunk.simhash for chunk in batch.chunks if chunk.is_self_contained}
+    if batch.has_only_words:
+        return batch.fingerprints.find_near(asked)
+    snapshot = batch.snapshot
+    positions = normalize.find_near(snapshot.simhash, asked)
+    alive = positions[snapshot.alive[positions]]
+    rows: list[int] = snapshot.row[alive].tolist()
+    return rows
 
 
 def _find_near(batch: Batch) -> dict[str, dict[int, float]]:
@@ -227,7 +260,8 @@ def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, fl
     """
     snapshot = batch.snapshot
     said = [chunk for chunk in batch.chunks if chunk.is_turn or _is_note(chunk)]
-    if not said or snapshot.matrix is None or not batch.policy.conflicts:
+    has_vectors = any(chunk.vector is not None for chunk in said)
+    if not has_vectors or snapshot.matrix is None or not batch.policy.conflicts:
         return []
     stating, asked = _find_changing(said, snapshot)
     second = {text: vector for text, (_, vector) in batch.second.items()}

@@ -9,7 +9,7 @@ placeholder, an id or an ISBN.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 from unicodedata import category
@@ -34,17 +34,18 @@ LOWERED = "stored as a statement by someone else: only the user's own words can 
 COMMAND = "it is a command to the memory, not something to remember: pass it to `command`"
 _CLAIMS = ("kind", "category", "item_type", "fact_type")  # that only the user's own words may make
 _ON_PURPOSE = "(manually_saved=True, --on-purpose)"
-_LOOKALIKES = str.maketrans("аеорсухіјѕԁɡᴏ", "aeopcyxijsdgo")
+_LOOKALIKES = dict(zip(map(ord, "аеорсухіјѕԁɡᴏ"), "aeopcyxijsdgo", strict=True))
 
 
 def _fold(text: str) -> str:
     """Return the text as a reader sees it: lowercase, plain letters, nothing invisible."""
     if text.isascii():
         return text.lower()
-    decomposed = to_form("NFKD", normalize.compose(text))
-    plain = decomposed.lower().translate(_LOOKALIKES)
-    hidden = [mark for mark in set(plain) if category(mark) in ("Mn", "Me", "Cf")]
-    return plain.translate(str.maketrans("", "", "".join(hidden)))
+    plain = to_form("NFKD", normalize.compose(text)).lower()
+    marks = set(plain)
+    changed = {ord(mark): "" for mark in marks if category(mark) in ("Mn", "Me", "Cf")}
+    changed |= {code: _LOOKALIKES[code] for code in map(ord, marks) if code in _LOOKALIKES}
+    return plain.translate(changed) if changed else plain
 
 
 _TABLES = load_patterns(__file__)
@@ -54,6 +55,12 @@ _FORGED, _ORDERS, _STRICT = (
 )
 _SHAPES = compile_all(_TABLES["shapes"])
 _SECRETS = compile_all(_TABLES["secrets"])
+# Without one of these in a text, the pattern cannot match: most texts need no search.
+_NEEDED = {
+    "address": ["://"],
+    "password": "pass kennwort contraseña пароль pwd 密码 密碼 パスワード".split(),
+    "named": "key token secret bearer".split(),
+}
 _LEAD_IN = re.compile(
     r"(?:please )?(?:remember|note|fyi|for the record|keep in mind)(?: this"
     r"| that)?\b[\s:,–—-]{0,9}",
@@ -175,7 +182,8 @@ def find_refusal(draft: Draft, policy: Policy, *, is_own: bool) -> str:
     if policy.guard == "none":
         return ""
     text = "\n".join(filter(None, (draft.text, draft.steps_text)))
-    if mark := find_forgery(text):
+    folded = _fold(text)
+    if mark := _first_match(_FORGED, folded):
         return f"it contains {mark}, which only the application may write: rephrase it"
     if is_on_purpose(draft):
         return ""
@@ -184,7 +192,7 @@ def find_refusal(draft: Draft, policy: Policy, *, is_own: bool) -> str:
         return f"it seems to contain {kind}: remove it, or save it explicitly {_ON_PURPOSE}"
     if policy.guard == "contextual" and is_own:
         return ""
-    if order := find_injection(text, policy.guard):
+    if order := _find_order(folded, policy.guard):
         return f"it reads like an instruction to the model ({order}): save it explicitly to keep it"
     return find_shortness(draft.text) if policy.guard == "strict" else ""
 
@@ -219,7 +227,11 @@ def find_injection(text: str, mode: Literal["contextual", "strict"]) -> str:
     ['', 'a word about the model']
     """
     folded = _fold(text)
-    found = _first_match(_FORGED, folded) or _first_match(_ORDERS, folded)
+    return _first_match(_FORGED, folded) or _find_order(folded, mode)
+
+
+def _find_order(folded: str, mode: Literal["contextual", "strict"]) -> str:
+    found = _first_match(_ORDERS, folded)
     if found or mode == "contextual":
         return found
     return _first_match(_STRICT, folded)
@@ -243,10 +255,10 @@ def find_secret(text: str) -> str:
     if shape := _first_match(_SHAPES, text):
         return shape
     is_placeholder = _SECRETS["placeholder"].match
-    for found in _SECRETS["address"].finditer(text):
+    for found in find_matches("address", text):
         if not is_placeholder(found["value"]):
             return "a password"
-    for found in _SECRETS["password"].finditer(text):
+    for found in find_matches("password", text):
         given = found["cjk"] or found["value"]
         value = given.rstrip(".!?)")
         bare = value.strip("\"'`")
@@ -258,7 +270,7 @@ def find_secret(text: str) -> str:
         is_rare = is_assigned and bare.isalpha() and not is_common(bare.lower())
         if is_rare or bare != value or not _SECRETS["words"].fullmatch(bare):
             return "a password"
-    for found in _SECRETS["named"].finditer(text):
+    for found in find_matches("named", text):
         value = found["value"]
         has_digit = any(map(str.isdigit, value))
         has_letter = any(map(str.isalpha, value))
@@ -275,6 +287,17 @@ def find_secret(text: str) -> str:
         if total % 10 == 0 and _SECRETS["issued"].fullmatch(plain):
             return "a card number"
     return ""
+
+
+def find_matches(pattern: str, text: str) -> Iterator[re.Match[str]]:
+    """Yield the matches of a pattern by which secrets are recognized.
+
+    >>> [found["value"] for found in find_matches("password", "PASSWORD=hunter2")]
+    ['hunter2']
+    """
+    lower = text.casefold()
+    if any(word in lower for word in _NEEDED[pattern]):
+        yield from _SECRETS[pattern].finditer(text)
 
 
 def find_shortness(text: str, what: str = "content") -> str:

@@ -22,10 +22,11 @@ from ..text import authority, normalize
 from ..text.clock import new_id
 from ..text.cues import read
 from ..text.entities import entities
+from ..text.second_process import compute_each
 from ..types import Draft, Message, Outcome, Scope, Status
 from . import current, guard, links, trim, validation
 from .analyze import Chunk, analyze, split
-from .candidates import Batch, load
+from .candidates import Batch, load, load_scope
 from .decide import FORGOTTEN, decide
 from .guard import Item
 from .policies import Policy
@@ -52,7 +53,9 @@ async def remember(
     items = [Item(draft) for draft in drafts]
     await guard.refuse_disabled(ctx, ctx.store, scope, items)
     size = sum(len(draft.text) for draft in drafts)
-    refusals = await compute(size, guard.refuse, items, policy, scope.user)
+    checked = await compute_each(size, check, items, policy, scope.user)
+    items = [item for item, _ in checked]
+    refusals = [event for _, events in checked for event in events]
     batch = await prepare(ctx, scope, items, policy, now)
     done = outcomes(items)
     if len(done) < len(items):
@@ -62,6 +65,11 @@ async def remember(
     if refusals:
         ctx.access_log.note(scope, refusals)
     return done
+
+
+def check(item: Item, policy: Policy, user: str) -> tuple[Item, list[Event]]:
+    """Refuse an item that may not be stored. Return it, and the event of its refusal."""
+    return item, guard.refuse([item], policy, user)
 
 
 async def prepare(
@@ -76,11 +84,13 @@ async def prepare(
     batch = Batch(ctx=ctx, scope=scope, policy=policy, now=now, items=items, size=size)
     seen = await load_seen(ctx.store, scope, items)
     new = [item for item in items if item.outcome is None and item.draft.message_id not in seen]
-    finders: list[FindNames] = [entities] * len(new)
-    if ctx.entities is not None:
+    drafts = [item.draft for item in new]
+    if ctx.entities is None:
+        analyzed = await compute_each(size, analyze, drafts, policy)
+    else:
         finders = [await _find_names(ctx.entities, item, policy) for item in new]
-    pairs = zip(new, finders, strict=True)
-    analyzed = await compute(size, lambda: [analyze(it.draft, policy, find) for it, find in pairs])
+        pairs = list(zip(drafts, finders, strict=True))
+        analyzed = await compute(size, lambda: [analyze(it, policy, find) for it, find in pairs])
     for item, chunks in zip(new, analyzed, strict=True):
         item.chunks = chunks
         batch.chunks += chunks
@@ -140,7 +150,7 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     if not items:
         return outcomes(batch.items)
     seen = await load_seen(tx, batch.scope, items)
-    batch.snapshot = await ctx.index.current(batch.scope, tx)
+    await load_scope(tx, batch)
     await load(tx, batch)
     done = await compute(batch.size, lambda: [_decide_item(item, batch, seen) for item in items])
     for item, outcome in zip(items, done, strict=True):

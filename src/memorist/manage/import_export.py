@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from itertools import chain, islice
@@ -26,6 +27,7 @@ from ..storage import HistoryEntry, SeenMessage
 from ..storage.person import Summary
 from ..storage.transaction import Transaction
 from ..text import authority
+from ..text.second_process import share_work
 from ..types import Draft, HistoryEvent, Labels, Memory, Outcome, Receipt, Scope
 from . import edit
 from .record_reader import HOW_TO_RESTORE, IGNORED, MESSAGE, Import, Record, Value, read_batches
@@ -242,6 +244,14 @@ class ImportReport:
                 samples.append(f"{item.speaker}: {item.text}" if item.speaker else item.text)
             yield item
 
+    def count(self, receipt: Receipt) -> None:
+        """Count the outcomes, and the reasons of those that were not stored."""
+        for outcome in receipt.outcomes:
+            self.outcomes[outcome.status] += 1
+            if outcome.status in ("refused", "conflict"):
+                # Not what to do about it, which is advice for a single text.
+                self.refused[outcome.reason.partition(": ")[0]] += 1
+
 
 class Writable(Protocol):
     """A scope in which drafts can be stored."""
@@ -281,17 +291,14 @@ async def import_files(
     report = ImportReport()
     before = await _count_memories(mine)
     items = read(found, how)
-    while batch := await asyncio.to_thread(lambda: list(islice(items, BATCH))):
-        drafts = list(report.select(batch, longest))
-        if drafts and not dry_run:
-            receipt = await mine.remember_drafts(drafts, defer_vectors=found.size > LARGE)
-            for outcome in receipt.outcomes:
-                report.outcomes[outcome.status] += 1
-                if outcome.status in ("refused", "conflict"):
-                    # Not what to do about it, which is advice for a single text.
-                    report.refused[outcome.reason.partition(": ")[0]] += 1
-        if on_progress is not None:
-            on_progress(how.read, found.size)
+    is_large = found.size > LARGE
+    with share_work() if is_large and not dry_run else nullcontext():
+        while batch := await asyncio.to_thread(lambda: list(islice(items, BATCH))):
+            drafts = list(report.select(batch, longest))
+            if drafts and not dry_run:
+                report.count(await mine.remember_drafts(drafts, defer_vectors=is_large))
+            if on_progress is not None:
+                on_progress(how.read, found.size)
     report.new_memories = await _count_memories(mine) - before
     return report
 

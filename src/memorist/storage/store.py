@@ -23,7 +23,7 @@ from .accounts import Keys, Requests, UsageLedger
 from .database import EVERY, Batch, Database, execute
 from .history import History
 from .tasks import EmbeddingQueue, Tasks
-from .transaction import Transaction, Transactions
+from .transaction import Transaction, Transactions, row_values
 
 PAGE = 500
 MOST_ACCESSES = 256  # buffered before they are written
@@ -226,7 +226,7 @@ async def _update_terms(tx: Transaction) -> None:
                     content_hash=memory.content_hash or normalize.content_hash(memory.text),
                     needs_embedding=memory.needs_embedding or not has_vector,
                 )
-                written.append(tx.memory_row(updated, number, changed))
+                written.append((number, changed, *row_values(updated, tx.language)))
         await tx.touch((rows.UPSERT, written))
 
 

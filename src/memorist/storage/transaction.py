@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import ChainMap, defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ from typing import Any
 from ..errors import InvalidInput, RevisionConflict
 from ..text import clock, cues, tokens
 from ..text.clock import new_id
+from ..text.second_process import compute_each
 from ..types import Memory, Op, Scope
 from . import (
     Change,
@@ -32,7 +32,6 @@ from .queries import STATE, Reader
 
 CAPACITY = "capacity"  # reason for hiding a memory of a full scope
 THREAD_CHANGES_KEPT = 1000  # of each thread
-LONG = 4_000  # characters of texts that are analyzed in a thread
 _DELETE_STALE_VECTORS = """DELETE FROM vectors WHERE scope = ? AND memory =
 (SELECT row FROM memories WHERE scope = ? AND id = ? AND text <> ?)"""
 _MESSAGE = """INSERT INTO messages
@@ -203,12 +202,10 @@ class Transaction(Reader):
         # If there is nothing to report, the log still sets the new revision of the scope.
         log = log or [LogRow(scope=number)]
         log[0] = log[0]._replace(revision=changed)
-        size = sum(len(save.memory.text) for save in saves)
-
-        def render() -> list[tuple[Any, ...]]:
-            return [self.memory_row(save.memory, number, changed) for save in saves]
-
-        stored = render() if size <= LONG else await asyncio.to_thread(render)
+        memories = [save.memory for save in saves]
+        size = sum(len(memory.text) for memory in memories)
+        values = await compute_each(size, row_values, memories, self.language)
+        stored = [(number, changed, *each) for each in values]
         await self._write_log(
             log,
             (_DELETE_STALE_VECTORS, stale),
@@ -216,12 +213,6 @@ class Transaction(Reader):
             (rows.INSERT_VECTOR, vectors),
             ("DELETE FROM tombstones WHERE scope = ? AND digest = ?", wanted),
         )
-
-    def memory_row(self, memory: Memory, number: int, changed: int) -> tuple[Any, ...]:
-        """Return the values of `rows.UPSERT`."""
-        values = rows.values(memory)  # refuses what cannot be stored
-        terms = tokens.terms_of(memory, self.language)
-        return (number, changed, *values, cues.flags_of(memory), terms)
 
     def _save_row(
         self,
@@ -392,6 +383,14 @@ class Transactions(Reader):
         self.numbers.update(found)
         if self.on_commit is not None:
             self.on_commit(scope, tx.applied)
+
+
+def row_values(memory: Memory, language: str) -> tuple[Any, ...]:
+    """Return the values of `rows.UPSERT` after the scope and its revision. Raises InvalidInput."""
+    values = rows.values(memory)  # refuses what cannot be stored
+    spoken = tokens.words(memory.text)
+    terms = tokens.terms_of(memory, language, spoken)
+    return (*values, cues.flags_of(memory, spoken), terms)
 
 
 def _thread_of(memory: Memory) -> str | None:

@@ -89,12 +89,12 @@ _PART = re.compile(r"(?i)[.!?;,\n。！？]+\s*|\s(?:and|but|und|aber|et|mais|y|
 _LEAST_SAID = 4  # words of a sentence that says something by itself
 
 
-def flags_of(memory: Memory) -> int:
+def flags_of(memory: Memory, spoken: list[str] | None = None) -> int:
     """Return the flags for ranking: speaker, language, kinds of content, and how much asks."""
     text = memory.text[:_MOST_READ]
     voice = memory.labels.role or memory.speaker
     claims: dict[int, object] = {
-        IS_FOREIGN: not is_english(text),
+        IS_FOREIGN: not is_english(text, spoken),
         HAS_TIME: clock.has_time(memory.text),
         ENDS_ASKING: ends_asking(memory.text),
         FROM_USER: voice == "user",
@@ -138,13 +138,17 @@ def tells_rule(text: str) -> bool:
     return _TELLS[HAS_RULE].search(text) is not None
 
 
-def is_english(text: str) -> bool:
+def is_english(text: str, spoken: list[str] | None = None) -> bool:
     """Return whether a text is in English; short texts without a sign of another language are.
+
+    `spoken` are its words, if they are known.
 
     >>> is_english("Rubber duck"), is_english("Mein Hund heißt Bello"), is_english("我喜欢茶")
     (True, False, False)
     """
-    return detect_language(words(text[:_MOST_CHECKED])) == "english"
+    if spoken is None or len(text) > _MOST_CHECKED:
+        spoken = words(text[:_MOST_CHECKED])
+    return detect_language(spoken) == "english"
 
 
 def asking_share(text: str) -> float:

@@ -12,6 +12,8 @@ proof: `compare.values_agree` checks what must not differ.
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
 from itertools import pairwise
 from unicodedata import category, combining, normalize
 
@@ -23,6 +25,7 @@ from .tokens import words
 Range = tuple[int, int]  # start and end in a text
 LONGEST_RUN_OF_MARKS = 30  # as in Unicode's Stream-Safe Text Format; real text needs fewer than ten
 NEAR = 3  # bits that may differ between two fingerprints of one text
+_FEW = 8  # fingerprints that are compared one by one
 _BATCH = 65_536  # features counted at a time: bounds the memory that a long text needs
 
 LINK = re.compile(
@@ -43,6 +46,7 @@ _NUMBERED = re.compile(
     | \ue200cite[^\ue201]{1,200}\ue201   # the private-use marks some chat products leave behind""",
     re.VERBOSE,
 )
+_CITING = ("[", "(", "【", "\\", "\ue200")  # every citation has one of them
 _CUSTOM_EMOJI = re.compile(r"<a?:\w{1,64}:\d{1,24}>")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)", re.MULTILINE)
 _EMPHASIS = re.compile(r"\*\*+|\*(?=[^\W\d])|(?<=[^\W\d])\*")
@@ -109,9 +113,20 @@ def for_hash(text: str) -> str:
     >>> for_hash("Tea  [12] is GOOD (Smith, 2020), see https://tea.example/x?y=1")
     'tea is good , see'
     """
-    linkless = LINK.sub(" ", compose(text))
+    linkless = remove_links(compose(text))
     bare = remove_citations(linkless)
     return one_line(bare).lower()
+
+
+def remove_links(text: str) -> str:
+    """Replace web addresses by a blank.
+
+    >>> remove_links("see https://a.example/b and www.b.example.")
+    'see   and  '
+    """
+    if "://" not in text and "www." not in text.lower():
+        return text
+    return LINK.sub(" ", text)
 
 
 def find_links(text: str) -> list[str]:
@@ -151,6 +166,8 @@ def remove_citations(text: str) -> str:
     >>> remove_citations("So it is[12]【3†source】, but x[1] = 2.")
     'So it is  , but x[1] = 2.'
     """
+    if not any(mark in text for mark in _CITING):
+        return text
     unnumbered = _NUMBERED.sub(" ", text)
     return AUTHOR_YEAR.sub(" ", unnumbered)
 
@@ -161,7 +178,7 @@ def compact(text: str) -> str:
     >>> compact("Ça va? <:wave:42> https://a.example C++ & नमस्ते!")
     'ça va c नमस्ते'
     """
-    linkless = LINK.sub(" ", compose(text))
+    linkless = remove_links(compose(text))
     bare = _CUSTOM_EMOJI.sub(" ", linkless).lower()
     gaps = {}
     for character in set(bare):
@@ -233,25 +250,29 @@ def simhash64(text: str) -> int:
     True
     """
     found = words(for_hash(text))
-    features = Counter(found)
-    features.update(map(" ".join, pairwise(found)))
+    single = Counter(found)
     if not found:  # an emoji or a bare link still has to differ from the next one
-        features[one_line(text).lower()] = 1
-    every = list(features)
+        single[one_line(text).lower()] = 1
+    pairs = Counter(map(" ".join, pairwise(found)))
+    digests = [*map(_hash_word, single), *map(_hash, pairs)]
+    counts = [*single.values(), *pairs.values()]
     votes = np.zeros(64, dtype=np.int64)
-    for start in range(0, len(every), _BATCH):
-        digests = bytearray()
-        counts = []
-        for feature in every[start : start + _BATCH]:
-            encoded = feature.encode("utf-8", "surrogatepass")
-            digests += hashlib.blake2b(encoded, digest_size=8).digest()
-            counts.append(features[feature])
-        rows = np.frombuffer(digests, np.uint8).reshape(-1, 8)
+    for start in range(0, len(counts), _BATCH):
+        few = slice(start, start + _BATCH)
+        rows = np.frombuffer(b"".join(digests[few]), np.uint8).reshape(-1, 8)
         bits = np.unpackbits(rows, axis=1)
-        weights = np.array(counts, dtype=np.int64)
+        weights = np.array(counts[few])
         votes += 2 * (weights @ bits) - weights.sum()
     fingerprint = np.packbits(votes > 0).tobytes()
     return int.from_bytes(fingerprint, "big")
+
+
+def _hash(feature: str) -> bytes:
+    encoded = feature.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(encoded, digest_size=8).digest()
+
+
+_hash_word = lru_cache(maxsize=1 << 14)(_hash)  # most pairs of words are new
 
 
 def distance(a: int, b: int) -> int:
@@ -263,15 +284,32 @@ def distance(a: int, b: int) -> int:
     return (a ^ b).bit_count()
 
 
-def find_near(
-    hashes: NDArray[np.uint64],
-    value: int,
-    limit: int = NEAR,
-) -> NDArray[np.intp]:
-    """Return the positions of the fingerprints that differ from a value in at most `limit` bits.
+def find_near(hashes: NDArray[np.uint64], values: Iterable[int]) -> NDArray[np.intp]:
+    """Return the positions of the fingerprints that are near to one of the values, ascending.
 
-    >>> find_near(np.array([0b1111, 0b0000, 0b0111], dtype=np.uint64), 0b0000).tolist()
-    [1, 2]
+    Near ones have one of their four parts in common, so only those with such a part are compared.
+
+    >>> find_near(np.array([0b1111, 0b0000, 0b0111], dtype=np.uint64), [0b0000, 0b1111]).tolist()
+    [0, 1, 2]
     """
-    distances = np.bitwise_count(hashes ^ np.uint64(value))
-    return np.flatnonzero(distances <= limit)
+    wanted = np.array(sorted(set(values)), np.uint64)
+    is_near = np.zeros(len(hashes), np.bool_)
+    if len(wanted) <= _FEW:  # comparing with all of them is faster
+        for value in wanted:
+            is_near |= np.bitwise_count(hashes ^ value) <= NEAR
+        return np.flatnonzero(is_near)
+    parts = np.ascontiguousarray(hashes).view(np.uint16).reshape(-1, 4)
+    for column, part in enumerate(wanted.view(np.uint16).reshape(-1, 4).T):
+        is_asked = np.zeros(1 << 16, np.bool_)
+        is_asked[part] = True
+        positions = np.flatnonzero(is_asked[parts[:, column]])
+        order = np.argsort(part)
+        there = parts[positions, column]
+        first = np.searchsorted(part, there, "left", sorter=order)
+        last = np.searchsorted(part, there, "right", sorter=order)
+        for place in range(int((last - first).max(initial=0))):  # those with the same part
+            left = first + place < last
+            compared = positions[left]
+            partners = wanted[order[first[left] + place]]
+            is_near[compared] |= np.bitwise_count(hashes[compared] ^ partners) <= NEAR
+    return np.flatnonzero(is_near)

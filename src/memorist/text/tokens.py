@@ -10,6 +10,7 @@ terms and flags are part of the index: raise `ANALYSIS` when they have to be com
 import importlib
 import math
 import re
+import struct
 import threading
 import tomllib
 import unicodedata
@@ -216,18 +217,18 @@ def find_script(word: str) -> str:
 
 
 @lru_cache(maxsize=1 << 14)
-def _spoken_in(word: str) -> dict[str, float]:
+def _spoken_in(word: str) -> tuple[tuple[str, float], ...]:
     """Return the languages that a word speaks for, and how much."""
     if word[0] > "\u024f":
-        return {find_script(word): 1.0}
+        return ((find_script(word), 1.0),)
     found = {name: 1.0 for name, words in STOP_WORDS.items() if word in words}
     if word in _ENGLISH_WORDS:
         found["english"] = 1.0
     if not found and not word.isascii():
         for letter in word:
             found |= dict.fromkeys(_LETTERS.get(letter, ()), _LETTER)
-        return found or {OTHER: _LETTER}
-    return found
+        found = found or {OTHER: _LETTER}
+    return tuple(found.items())
 
 
 def detect_language(words: Sequence[str], default: str = "english") -> str:
@@ -239,8 +240,8 @@ def detect_language(words: Sequence[str], default: str = "english") -> str:
     'english'
     """
     votes: defaultdict[str, float] = defaultdict(float)
-    for word in words[:_MOST_READ]:
-        for name, weight in _spoken_in(word).items():
+    for languages in map(_spoken_in, words[:_MOST_READ]):
+        for name, weight in languages:
             votes[name] += weight
     most = max(votes.values(), default=0.0)
     if most < max(1.0, _LEAST * min(len(words), _MOST_READ)):
@@ -267,7 +268,11 @@ def analyze_spoken(text: str, default: str = "english") -> list[str]:
     >>> analyze_spoken("Wo wohnen meine Schwestern?"), analyze_spoken("Where do my sisters live?")
     (['wohn', 'schwest'], ['sister', 'live'])
     """
-    spoken = words(text)
+    return reduce_spoken(words(text), default)
+
+
+def reduce_spoken(spoken: list[str], default: str) -> list[str]:
+    """Return the terms of the words of a text."""
     return _reduce(spoken, detect_language(spoken, default))
 
 
@@ -307,6 +312,7 @@ def _term(word: str, language: str) -> str:
     return _ACCENT.sub("", decomposed)
 
 
+@lru_cache(maxsize=1 << 16)
 def term_id(stem: str) -> int:
     """Return a stable 32-bit number for a term.
 
@@ -349,10 +355,14 @@ def sparse_text(
     return text
 
 
-def terms_of(memory: Memory, language: str) -> bytes:
-    """Pack the terms of everything that a question may name: words, tags, speaker, date."""
+def terms_of(memory: Memory, language: str, spoken: list[str] | None = None) -> bytes:
+    """Pack the terms of everything that a question may name: words, tags, speaker, date.
+
+    `spoken` are the words of its text, if they are known.
+    """
     about = sparse_text("", memory.speaker, memory.occurred_at)
-    terms = analyze(about, language) + analyze_spoken(memory.text, language)
+    terms = analyze(about, language)
+    terms += reduce_spoken(words(memory.text) if spoken is None else spoken, language)
     if memory.tags:
         tags = " ".join(memory.tags)
         terms += set(analyze(tags, language)).difference(terms)
@@ -368,7 +378,7 @@ def pack(terms: Iterable[int]) -> bytes:
     counts = Counter(terms)
     ids = sorted(counts)
     frequencies = [min(counts[id], _MOST_COUNTED) for id in ids]
-    return np.array(ids, dtype="<u4").tobytes() + bytes(frequencies)
+    return struct.pack(f"<{len(ids)}I", *ids) + bytes(frequencies)
 
 
 def unpack(packed: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
