@@ -152,9 +152,9 @@ async def write_out(
 ) -> list[str]:
     """Return candidates as the verifier reads them: who said it, and what.
 
-    A short turn, such as "the 14th, at seven", follows the end of the turn before it.
+    A short reply, such as "the 14th, at seven", follows the end of the question before it.
     """
-    earlier = await read_previous(search, best, store)
+    earlier = await read_asked(search, best, store)
     asked = frozenset(analyze(search.question.text))
     texts = []
     for each in best:
@@ -166,12 +166,12 @@ async def write_out(
     return texts
 
 
-async def read_previous(
+async def read_asked(
     search: SnapshotSearch,
     best: Sequence[Candidate],
     store: Reader,
 ) -> dict[int, Memory]:
-    """Return the turns before short ones, by the positions of these."""
+    """Return the questions right before short turns, by the positions of these."""
     snapshot = search.snapshot
     rows = {}
     for each in best:
@@ -181,7 +181,8 @@ async def read_previous(
     if not rows:
         return {}
     found = await store.at_rows(best[0].memory.scope, sorted({*rows.values()}))
-    return {position: found[row] for position, row in rows.items() if row in found}
+    asked = {row: turn for row, turn in found.items() if turn.text.rstrip().endswith("?")}
+    return {position: asked[row] for position, row in rows.items() if row in asked}
 
 
 def name_speaker(search: SnapshotSearch, memory: Memory) -> str:
