@@ -26,7 +26,7 @@ from .render import RENDERERS, Caps, fit
 from .score import Candidate, Candidates
 
 TRUST = 8.0  # how much more an uncertain change reaches, times its probability
-DOUBT = 0.4  # how far the verdict on an uncertain change may be below that on the older statement
+DOUBT = 0.25  # how far the verdict on an uncertain change may be below that on the older statement
 _TIE = 1e-9  # how far what replaces a memory is above it
 # For a scope whose vectors are in another index:
 PROPOSED = 200  # rows that the index proposes
