@@ -212,11 +212,7 @@ async def test_without_its_index_recall_answers_by_words_and_says_so(
     answer = await ana.recall("When does the ferry leave?", limit=1)
     assert texts(answer) == ["The ferry leaves at nine"]
     assert answer.degraded
-    assert answer.legs == {
-        "sparse": "ok",
-        "dense": "the shelf does not answer",
-        "verifier": "ok",
-    }
+    assert answer.legs == {"sparse": "ok", "dense": "the shelf does not answer"}
     shelf.is_away = False
     assert (await ana.recall("When does the ferry leave?")).degraded  # it is left alone for a while
     await asyncio.sleep(vectors.REST_SECONDS)

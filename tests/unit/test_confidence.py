@@ -68,7 +68,7 @@ def test_an_unlikely_answer_is_empty() -> None:
 
 
 def test_beside_a_verified_answer_hits_need_a_share_of_its_confidence() -> None:
-    hits = hit(1.0, 0.8), hit(0.9, 0.15), hit(0.8, 0.17)
+    hits = hit(1.0, 0.8), hit(0.9, 0.1), hit(0.8, 0.12)
     assert select(*hits) == ["1.0", "0.9", "0.8"]
     assert select(*hits, verified=True) == ["1.0", "0.8"]
     assert select(*hits, verified=True, count=1000) == ["1.0", "0.9", "0.8"]
