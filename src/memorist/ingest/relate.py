@@ -37,16 +37,16 @@ async def relate_stored(
     batch.snapshot = await ctx.index.current(scope, tx)
     if batch.snapshot.matrix is None or not ctx.policy.conflicts:
         return
-    told = {row: turn for row, turn in turns.items() if _may_replace(turn)}
-    if not told:
+    stating = {row: turn for row, turn in turns.items() if _may_replace(turn)}
+    if not stating:
         return
-    for row, similar in zip(told, _compare(batch, told), strict=True):
-        chunk = await _find_older(tx, batch, told[row], row, similar)
+    for row, similar in zip(stating, _compare(batch, stating), strict=True):
+        chunk = await _find_older(tx, batch, stating[row], row, similar)
         if not chunk.older or current.find_replaced(chunk, batch) is None:
             continue
-        if await tx.relations(scope, REPLACES, limit=1, from_id=told[row].id):
+        if await tx.relations(scope, REPLACES, limit=1, from_id=stating[row].id):
             continue
-        current.replace_older(chunk, batch, told[row].id)
+        current.replace_older(chunk, batch, stating[row].id)
     if batch.replaced:
         await current.end_repeats(tx, batch)
     read.cache_clear()
