@@ -24,6 +24,7 @@ import numpy as np
 
 from ..errors import EmbedderUnavailable, ProviderFailed, WrongDimensions
 from ..ports import Embedder, Forgetful, Vectors
+from ..text.second_process import LONG
 
 T = TypeVar("T")
 PATIENCE = 16.0  # seconds until a call times out, and as many again for every sixteen texts
@@ -39,7 +40,6 @@ _BUSY_MS = 2_000
 _NEAR = 1e-3  # how far rounding may move a length from 1
 _WORD = re.compile(r"\w+")
 _TRIGRAM = 0.3  # of a word's weight
-_LONG = 4_000  # characters that are hashed in a thread
 _NEXT = "(SELECT coalesce(max(used), 0) + 1 FROM vectors)"
 _PREPARE = """
     PRAGMA page_size = 16384;
@@ -344,7 +344,7 @@ class Hashing:
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
         """Return one unit-length row per text, in order."""
-        if sum(map(len, texts)) <= _LONG:
+        if sum(map(len, texts)) <= LONG:
             made = list(map(self._row, texts))
         else:
             made = await asyncio.to_thread(lambda: list(map(self._row, texts)))

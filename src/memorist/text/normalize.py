@@ -26,6 +26,7 @@ Range = tuple[int, int]  # start and end in a text
 LONGEST_RUN_OF_MARKS = 30  # as in Unicode's Stream-Safe Text Format; real text needs fewer than ten
 NEAR = 3  # bits that may differ between two fingerprints of one text
 _FEW = 8  # fingerprints that are compared one by one
+_LONGEST_KEPT = 24  # characters of a word whose hash is cached; a link or a key is not
 _BATCH = 65_536  # features counted at a time: bounds the memory that a long text needs
 
 LINK = re.compile(
@@ -254,7 +255,8 @@ def simhash64(text: str) -> int:
     if not found:  # an emoji or a bare link still has to differ from the next one
         single[one_line(text).lower()] = 1
     pairs = Counter(map(" ".join, pairwise(found)))
-    digests = [*map(_hash_word, single), *map(_hash, pairs)]
+    digests = [(_hash_word if len(word) <= _LONGEST_KEPT else _hash)(word) for word in single]
+    digests += map(_hash, pairs)
     counts = [*single.values(), *pairs.values()]
     votes = np.zeros(64, dtype=np.int64)
     for start in range(0, len(counts), _BATCH):

@@ -219,12 +219,12 @@ def backfill(call: Call, progress: Progress, memory: Blocking) -> object:
     """
     with progress("Reading") as advance:
         done = memory.backfill(progress=advance)
-    listed: dict[bool, list[dict[str, str]]] = {True: [], False: []}
+    replaced: list[dict[str, str]] = []
+    uncertain: list[dict[str, str]] = []
     for each in done.conflicts:
         is_over = each.old.valid_to is not None or not each.old.is_active
-        listed[is_over].append({"new": each.new.text, "old": each.old.text})
-    replaced = listed[True]
-    uncertain = listed[False]
+        pairs = replaced if is_over else uncertain
+        pairs.append({"new": each.new.text, "old": each.old.text})
     lines = [f"{done.facts} facts extracted, {len(replaced)} earlier statements replaced"]
     lines += [f"- {plain(each['old'])} → {plain(each['new'])}" for each in replaced]
     if uncertain:
