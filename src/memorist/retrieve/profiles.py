@@ -118,7 +118,7 @@ AFTER_VERDICT = {
     "always": "1",
     "before": "log odds of the confidence before",
     "verdict": "log odds that the verifier gives the hit, or the best one",
-    "request": "1 if the question asks for advice or a task, not for something that was told",
+    "request": "1 if the question asks for advice or a task, not for something said before",
 }
 
 

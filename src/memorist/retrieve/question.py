@@ -71,7 +71,7 @@ class ParsedQuestion:
     asks_assistant: bool = False  # about what the assistant said
     is_personal: bool = False  # about the person, or names a speaker
     is_task: bool = False  # requests something, or asks for general knowledge
-    is_direct: bool = False  # asks for something that was told, not for advice
+    is_direct: bool = False  # asks for something said before, not for advice
     is_aside: bool = False  # asks for nothing
 
 
@@ -132,7 +132,7 @@ def kinds_asked(question: str) -> int:
 
 
 def is_direct(question: str) -> bool:
-    """Return whether a question asks for something that was told, and not for advice.
+    """Return whether a question asks for something said before, and not for advice.
 
     >>> is_direct("It rains. Where did we park?"), is_direct("Where should we park?")
     (True, False)
