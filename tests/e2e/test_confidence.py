@@ -64,6 +64,26 @@ async def test_a_message_that_asks_nothing_brings_nothing(ana: ScopedClient, sai
     assert (found.hits, found.confidence) == ((), 0.0)
 
 
+@pytest.mark.parametrize("asked", [
+    'translate "I moved to Lisbon" into Thai', "how do you spell kettle?", "give me a regex for green",
+    "write a haiku about tea", "Can you give me another synonym for broken?",
+])  # fmt: skip
+async def test_a_request_that_is_the_same_for_everyone_brings_nothing(
+    ana: ScopedClient, asked: str
+) -> None:
+    found = await ana.recall(asked)
+    assert (found.hits, found.confidence) == ((), 0.0)
+
+
+@pytest.mark.parametrize(
+    "asked", ["Write a poem about my move to Lisbon", "what does my build server mean for cores?"]
+)
+async def test_a_request_about_the_person_needs_the_memory(ana: ScopedClient, asked: str) -> None:
+    found = await ana.recall(asked)
+    assert found.confidence is not None
+    assert found.confidence > 0.1
+
+
 @pytest.mark.parametrize("asked", ["Where did I move?", "What do you know about the kettle?"])
 async def test_a_short_question_is_answered(ana: ScopedClient, asked: str) -> None:
     assert (await ana.recall(asked)).hits

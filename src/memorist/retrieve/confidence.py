@@ -151,7 +151,7 @@ def judge(
         sure = to_probability(weigh(model.hit, of_hit))
         judged.append(replace(each, confidence=sure))
     matches = any(score_match(search, each) for each in ranked[: 2 * FEW])
-    if not matches or search.question.is_aside:
+    if not matches or not search.question.needs_memory:
         return 0.0, judged
     return to_probability(weigh(model.answer, measure(search, ranked))), judged
 

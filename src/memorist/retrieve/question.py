@@ -72,7 +72,7 @@ class ParsedQuestion:
     is_personal: bool = False  # about the person, or names a speaker
     is_task: bool = False  # requests something, or asks for general knowledge
     is_direct: bool = False  # asks for something said before, not for advice
-    is_aside: bool = False  # asks for nothing
+    needs_memory: bool = True  # False: asks for nothing, or for what is the same for everyone
 
 
 def understand(
@@ -98,7 +98,6 @@ def understand(
     names = " ".join(names_in(head))
     kinds = kinds_asked(head)
     intervals = clock.intervals(head, now)
-    has_no_question = is_aside(text)
     spoken = detect_language(tokens.words(head), language)
     terms = dict.fromkeys(map(tokens.term_id, tokens.analyze(text, spoken)))
     return ParsedQuestion(
@@ -114,7 +113,7 @@ def understand(
         is_personal=bool(named) or _ABOUT["person"].search(text) is not None,
         is_task=_ABOUT["task"].match(text.lstrip()) is not None,
         is_direct=is_direct(head),
-        is_aside=has_no_question,
+        needs_memory=not (is_aside(text) or is_self_contained(head)),
     )
 
 
@@ -168,6 +167,20 @@ def is_aside(text: str) -> bool:
     if len(found) > MOST_CHATTER or not _ANSWER.isdisjoint(found):
         return False
     return _ASIDE.issuperset(found) and (bool(found) or len(line) <= LONGEST_CHATTER)
+
+
+def is_self_contained(request: str) -> bool:
+    """Return whether a request is the same for everyone, so that no memory can help with it.
+
+    >>> is_self_contained('Translate "my dog" into Thai'), is_self_contained("Translate my letter")
+    (True, False)
+    >>> is_self_contained("Give me a regex for dates"), is_self_contained("Give me our regex")
+    (True, False)
+    """
+    if _ABOUT["self_contained"].match(request.lstrip()) is None:
+        return False
+    plain = _ABOUT["impersonal"].sub(" ", request)
+    return _ABOUT["person"].search(plain) is None
 
 
 def named_speakers(text: str, speakers: Sequence[str]) -> tuple[int, ...]:
