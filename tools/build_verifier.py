@@ -17,12 +17,14 @@ import numpy as np
 from build_model import FORMATS, WIDTH, Graph, Weights, encoder_layer
 from onnx import ModelProto, TensorProto, helper
 
+from memorist.ports import Verdicts
+
 PACKAGED = Path(__file__).resolve().parent.parent / "src/memorist/rerankers/verifier_model"
 EPSILON = 1e-12
 
 
 def build(weights: Weights, format: str = "rows8") -> ModelProto:
-    """Return the model: rows of words, mask and types in, one probability per pair out."""
+    """Return the model: rows of words, mask and types in, the log odds of each judgment out."""
     graph = Graph()
     form = FORMATS[format]
     graph.node("Cast", ["attention_mask"], "mask", to=TensorProto.INT32)
@@ -37,7 +39,7 @@ def build(weights: Weights, format: str = "rows8") -> ModelProto:
         value("attention_mask", TensorProto.INT64, ["batch", "length"]),
         value("token_type_ids", TensorProto.INT64, ["batch", "length"]),
     ]
-    outputs = [value("probability", TensorProto.FLOAT, ["batch"])]
+    outputs = [value("odds", TensorProto.FLOAT, ["batch", len(Verdicts._fields)])]
     proto = helper.make_graph(graph.nodes, "verifier", inputs, outputs, graph.constants)
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(proto, opset_imports=opsets, ir_version=10, producer_name="memorist")
@@ -61,7 +63,7 @@ def embed(graph: Graph, weights: Weights) -> str:
 
 
 def answer(graph: Graph, weights: Weights, x: str) -> None:
-    """Compare the means of both texts, with the first state, and return a probability."""
+    """Compare the means of both texts, with the first state, and return log odds."""
     one = graph.constant("one", np.array([1], dtype=np.int64))
     mask = graph.node("Cast", ["attention_mask"], "mask.float", to=TensorProto.FLOAT)
     kinds = graph.node("Cast", ["token_type_ids"], "kinds.float", to=TensorProto.FLOAT)
@@ -79,16 +81,21 @@ def answer(graph: Graph, weights: Weights, x: str) -> None:
     scaled = graph.node("Mul", [product, eight], "both.scaled")
     apart = graph.node("Abs", [graph.node("Sub", means, "difference")], "apart")
     joined = graph.node("Concat", [start, *means, scaled, apart], "joined", axis=-1)
-    half = graph.constant("head.w1.half", weights["head.w1"].astype(np.float16))
-    wide = graph.node("Cast", [half], "head.w1", to=TensorProto.FLOAT)
-    hidden = graph.node("MatMul", [joined, wide], "hidden.product")
-    bias = graph.constant("head.b1", weights["head.b1"])
-    active = graph.node(
-        "Gelu", [graph.node("Add", [hidden, bias], "hidden")], "active", approximate="tanh"
-    )
-    last = graph.node("MatMul", [active, graph.constant("head.w2", weights["head.w2"])], "last")
-    logits = graph.node("Add", [last, graph.constant("head.b2", weights["head.b2"])], "logits")
-    graph.node("Squeeze", [graph.node("Sigmoid", [logits], "sigmoid"), one], "probability")
+    odds = [add_head(graph, weights, head, joined) for head in Verdicts._fields]
+    graph.node("Concat", odds, "odds", axis=-1)
+
+
+def add_head(graph: Graph, weights: Weights, head: str, joined: str) -> str:
+    """Add the two products of one judgment."""
+    half = graph.constant(f"{head}.w1.half", weights[f"{head}.w1"].astype(np.float16))
+    wide = graph.node("Cast", [half], f"{head}.w1", to=TensorProto.FLOAT)
+    product = graph.node("MatMul", [joined, wide], f"{head}.product")
+    bias = graph.constant(f"{head}.b1", weights[f"{head}.b1"])
+    hidden = graph.node("Add", [product, bias], f"{head}.hidden")
+    active = graph.node("Gelu", [hidden], f"{head}.active", approximate="tanh")
+    last = graph.constant(f"{head}.w2", weights[f"{head}.w2"])
+    total = graph.node("MatMul", [active, last], f"{head}.total")
+    return graph.node("Add", [total, graph.constant(f"{head}.b2", weights[f"{head}.b2"])], head)
 
 
 def main() -> None:

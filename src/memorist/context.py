@@ -16,7 +16,16 @@ from .errors import Busy, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import validation
 from .ingest.policies import Policy
-from .ports import BudgetedModel, Embedder, EntityDetector, IdleWork, NearestRows, Reranker, Starter
+from .ports import (
+    BudgetedModel,
+    Embedder,
+    EntityDetector,
+    IdleWork,
+    NearestRows,
+    PairReader,
+    Reranker,
+    Starter,
+)
 from .retrieve.profiles import Profiles
 from .settings import Settings
 from .settings.allowlists import Access
@@ -64,7 +73,7 @@ class Context:
     filler: Starter | None = None  # adds vectors of the second model where they are missing
     extractor: IdleWork | None = None  # extracts facts soon after turns were stored
     reranker: Reranker | None = None
-    verifier: Reranker | None = None  # reads the best candidates of uncertain answers
+    verifier: PairReader | None = None  # reads a question with an answer, or two statements
     llm: BudgetedModel | None = None  # None: rules do what a language model would
     entities: EntityDetector | None = None  # None: rules find names
     external_index: NearestRows | None = None

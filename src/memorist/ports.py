@@ -79,6 +79,24 @@ class Reranker(Closable, Protocol):
         ...
 
 
+class Verdicts(NamedTuple):
+    """What a `PairReader` says of pairs of texts, as log odds: one number for each pair."""
+
+    answers: NDArray[np.float32]  # the second text has what the first, a question, asks for
+    supports: NDArray[np.float32]  # the second text says what the first, a statement, claims
+
+
+class PairReader(Closable, Protocol):
+    """Reads two texts together and says how they are related. It reads English."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> Verdicts:
+        """Return what it says of each pair, in order. Raises ProviderFailed."""
+        ...
+
+
 class LanguageModel(Closable, Protocol):
     """Answers prompts with values that fit a schema."""
 

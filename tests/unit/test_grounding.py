@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memorist.embedders.local import MINILM
 from memorist.extraction import llm
+from memorist.rerankers import Verifier
 from memorist.text import grounding, summarize
 from memorist.text.grounding import Turn
 
@@ -107,3 +111,51 @@ def test_a_long_source_is_compared_in_time_in_proportion_to_its_length(text: str
     started = time.perf_counter()
     grounding.find_fault("Ana likes green tea and milk.", [Turn(text, "Ana")], "Ana")
     assert time.perf_counter() - started < 5
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Iterator[Verifier]:
+    model = Verifier(MINILM)
+    yield model
+    asyncio.run(model.close())
+
+
+async def count_kept(verifier: Verifier, answers: list[dict[str, Any]]) -> int:
+    """Return how many facts are kept if the verifier reads them with their source."""
+    kept = 0
+    for answer in answers:
+        item = {"fact": answer["text"], "type": "profile", "evidence": answer["evidence"]}
+        item |= {"confidence": 0.9, "importance": 0.7}
+        who, source = answer["who"], answer["source"]
+        verified = await llm.verify(verifier, [answer["text"]], Turn(source, who))
+        found, _ = llm.check({"facts": [item]}, source, who=who, at=AT, verified=verified)
+        kept += bool(found)
+    return kept
+
+
+async def test_the_verifier_keeps_more_english_paraphrases_and_hardly_any_wrong_one(
+    verifier: Verifier,
+) -> None:
+    english = [each for each in PARAPHRASES if each["language"] == "en" and each["type"] == "fact"]
+    right = [each for each in english if each["grounded"]]
+    wrong = [each for each in english if not each["grounded"]]
+    assert (len(right), len(wrong)) == (57, 57)
+    assert sum(map(is_kept, right)) == 3
+    assert await count_kept(verifier, right) >= 11
+    assert await count_kept(verifier, wrong) <= 1
+
+
+async def test_the_verifier_keeps_hardly_any_of_the_labeled_ungrounded_facts(
+    verifier: Verifier,
+) -> None:
+    facts = [each for each in ANSWERS if each["language"] == "en" and each["type"] == "fact"]
+    assert await count_kept(verifier, [each for each in facts if not each["grounded"]]) <= 1
+
+
+async def test_a_verifier_that_fails_changes_nothing(tmp_path: Path) -> None:
+    gone = Verifier(MINILM, folder=tmp_path / "nothing")
+    assert (
+        await llm.verify(gone, ["Ana lives in Porto."], Turn("Porto is my home now", "Ana"))
+        == frozenset()
+    )
+    await gone.close()

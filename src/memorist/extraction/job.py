@@ -257,6 +257,7 @@ async def _read(
             at=at,
             most=most,
             by_words=limits.trusts_model,
+            verifier=ctx.verifier,
         )
     except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
         return Extracted(by="rules", why=type(error).__name__), facts, ()

@@ -1,7 +1,7 @@
 """Facts that a language model finds in a turn of a conversation, checked against the turn.
 
 A model invents facts, mixes them up and obeys instructions in its input. So a fact is kept only if
-it quotes the source and `grounding` finds what it says in a clause of the source. Questions,
+it quotes the source, and the verifier or `grounding` finds what it says in the source. Questions,
 guesses and what others are said to have said are no source. For each dropped fact there is a
 reason that does not quote it.
 """
@@ -9,18 +9,20 @@ reason that does not quote it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ..errors import ProviderFailed
 from ..ingest import guard
-from ..ports import BudgetedModel
+from ..ports import BudgetedModel, PairReader
 from ..text import compare, grounding, normalize, prompts, tokens
 from ..text.grounding import Turn
 from ..text.prompts import Prompt, object_schema
 from ..text.statements import parse
+from ..text.tokens import detect_language
 from ..text.values import read_values
 from ..types import Scope
 from .durable import TYPES
@@ -30,6 +32,8 @@ from .third_person import TIME, date
 LONGEST_SOURCE = 900  # characters that a model is shown
 MOST_TOKENS = 320  # of its answer
 MOST = 4  # facts of one message
+PASSAGE = 400  # characters that the verifier reads
+SUPPORTED = 1.6  # log odds from which the source supports a statement
 LONGEST_EVIDENCE = guard.LONGEST["evidence"]
 
 SYSTEM = f"""\
@@ -86,6 +90,7 @@ async def find_facts(
     at: datetime,
     most: int = MOST,
     by_words: bool = False,
+    verifier: PairReader | None = None,
 ) -> tuple[list[Fact], list[str]]:
     """Return the facts of the model that the source supports, and why the others are dropped.
 
@@ -95,7 +100,47 @@ async def find_facts(
     if not any(find_statements(shown)):
         return [], []
     answer = await llm.answer(scope, build_prompt(shown, who, most))
-    return check(answer, shown, who=who, at=at, most=most, by_words=by_words)
+    verified = await verify(verifier, read_claims(answer), Turn(shown, who))
+    return check(answer, shown, who=who, at=at, most=most, by_words=by_words, verified=verified)
+
+
+def read_claims(answer: Mapping[str, Any]) -> list[str]:
+    """Return the facts of an answer as they are, before they are checked."""
+    given = answer.get("facts") if isinstance(answer, Mapping) else None
+    items = given if isinstance(given, list) else []
+    claims = [item.get("fact") for item in items if isinstance(item, dict)]
+    return [claim for claim in claims if isinstance(claim, str)]
+
+
+async def verify(
+    verifier: PairReader | None,
+    statements: Sequence[str],
+    source: Turn,
+) -> frozenset[str]:
+    """Return the statements that the verifier finds in the source. It reads English."""
+    spoken = detect_language(tokens.words(f"{source.text} {' '.join(statements)}"))
+    if verifier is None or spoken != "english" or not statements:
+        return frozenset()
+    pairs = [(each, find_passage(each, source)) for each in statements]
+    try:
+        verdicts = await verifier.read_pairs(pairs)
+    except ProviderFailed:
+        return frozenset()
+    odds = zip(statements, verdicts.supports.tolist(), strict=True)
+    return frozenset(each for each, likely in odds if likely >= SUPPORTED)
+
+
+def find_passage(statement: str, source: Turn) -> str:
+    """Return the passage that has most words of a statement, as the verifier reads it.
+
+    >>> find_passage("Ana no longer drinks tea.", Turn("I gave up tea.", "Ana"))
+    'Ana: I gave up tea.'
+    """
+    words = set(tokens.analyze(statement))
+    starts = range(0, max(1, len(source.text) - PASSAGE // 2), PASSAGE // 2)
+    passages = [source.text[start : start + PASSAGE] for start in starts]
+    best = max(passages, key=lambda each: len(words.intersection(tokens.analyze(each))))
+    return f"{source.lead}{best}"
 
 
 def build_prompt(source: str, who: str, most: int) -> Prompt:
@@ -119,10 +164,12 @@ def check(
     at: datetime,
     most: int = MOST,
     by_words: bool = False,
+    verified: Container[str] = (),
 ) -> tuple[list[Fact], list[str]]:
     """Return the facts of an answer that the source supports, and why the others are dropped.
 
-    With `by_words`, nearly half of the words of a fact are enough.
+    With `by_words`, nearly half of the words of a fact are enough. `verified` are those that a model
+    found in the source.
 
     >>> at, source = datetime(2026, 5, 8), "I live in Porto"
     >>> claim = {"type": "profile", "confidence": 1, "evidence": source, "importance": 0.8}
@@ -137,7 +184,7 @@ def check(
     found: list[Fact] = []
     dropped: list[str] = []
     for item in given:
-        fact = _check_claim(item, source, who, at, by_words)
+        fact = _check_claim(item, source, who, at, by_words, verified)
         if isinstance(fact, str):
             dropped.append(fact)
             continue
@@ -158,6 +205,7 @@ def _check_claim(
     who: str,
     said_at: datetime,
     by_words: bool,
+    verified: Container[str],
 ) -> Fact | str:
     """Return one fact of the answer, or why it is dropped."""
     try:
@@ -191,7 +239,10 @@ def _check_claim(
     if by_words and bool(read_values(text).negations) != bool(read_values(quote).negations):
         return grounding.OTHER_MEANING
     statement = [Turn(". ".join(stated))]
-    if why := grounding.find_fault(text, statement, who, by_words=by_words):
+    is_verified = claim.fact in verified
+    if why := grounding.find_fault(
+        text, statement, who, by_words=by_words, is_verified=is_verified
+    ):
         return why
     text = date(text, said_at)
     if TIME.search(text):

@@ -351,30 +351,29 @@ def batch_windows(
 
 
 class EncodedPair(NamedTuple):
-    """A question and a text as the model reads them."""
+    """Two texts as the model reads them."""
 
-    place: int  # of the text in the call
+    place: int  # of the pair in the call
     ids: list[int]
-    first: int  # how many of the ids belong to the question
+    first: int  # how many of the ids belong to the first text
 
 
 def encode_pairs(
-    tokenizer: WordPiece, question: str, texts: Sequence[str], longest: int
+    tokenizer: WordPiece, pairs: Sequence[tuple[str, str]], longest: int
 ) -> list[EncodedPair]:
-    """Return the question with each text as a model reads them, cut to `longest` pieces.
+    """Return pairs of texts as a model reads them, cut to `longest` pieces.
 
     If they are too long together, the longer one is cut first.
     """
     room = longest - 3  # [CLS], and a [SEP] after each
-    asked = tokenizer.pieces(question, limit=longest)
-    pairs = []
-    for place, text in enumerate(texts):
-        pieces = tokenizer.pieces(text, limit=longest)
-        first = asked[: max(room - len(pieces), room // 2)]
+    encoded = []
+    for place, texts in enumerate(pairs):
+        first, second = [tokenizer.pieces(text, limit=longest) for text in texts]
+        first = first[: max(room - len(second), room // 2)]
         head = tokenizer.framed(first)
-        _, *tail = tokenizer.framed(pieces[: room - len(first)])
-        pairs.append(EncodedPair(place, head + tail, len(head)))
-    return pairs
+        _, *tail = tokenizer.framed(second[: room - len(first)])
+        encoded.append(EncodedPair(place, head + tail, len(head)))
+    return encoded
 
 
 def pad_pairs(batch: Sequence[EncodedPair]) -> Inputs:
@@ -392,9 +391,9 @@ def pad_pairs(batch: Sequence[EncodedPair]) -> Inputs:
 
 
 def batch_pairs(
-    tokenizer: WordPiece, question: str, texts: Sequence[str], longest: int, *, tokens: int
+    tokenizer: WordPiece, pairs: Sequence[tuple[str, str]], longest: int, *, tokens: int
 ) -> list[tuple[list[EncodedPair], Inputs]]:
-    """Return the pairs of a question and each text in batches, with the inputs for each."""
-    pairs = encode_pairs(tokenizer, question, texts, longest)
-    found = batches(pairs, attrgetter("ids"), tokens=tokens)
+    """Return pairs of texts in batches, with the inputs of the model for each."""
+    encoded = encode_pairs(tokenizer, pairs, longest)
+    found = batches(encoded, attrgetter("ids"), tokens=tokens)
     return [(batch, pad_pairs(batch)) for batch in found]

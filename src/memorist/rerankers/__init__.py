@@ -1,11 +1,10 @@
-"""Models on this machine that compare a question with each text: the packaged verifier, token states of
-MiniLM, or a cross-encoder that the user provides.
+"""Models on this machine that read two texts together: the packaged verifier, token states of MiniLM,
+or a cross-encoder that the user provides.
 """
 
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadModelAnswer, ProviderFailed
-from ..ports import Closable, Vectors
+from ..ports import Closable, Vectors, Verdicts
 from ..providers import WorkerThread, onnx
 
 LONGEST = 512  # pieces of a pair, the special ones included
@@ -89,11 +88,10 @@ class VerifierModel(NamedTuple):
 
 
 class Verifier(onnx.LocalModel[VerifierModel]):
-    """The packaged verifier: reads a question together with a text, as a small cross-encoder does.
+    """The packaged verifier, a PairReader: a small cross-encoder with one head for each judgment.
 
-    It says how likely the text has what the question asks for, and was trained on the examples in
-    `bench/own/verifier`. Vocabulary and word table are MiniLM's, whose folder is given. It reads
-    English. Safe to share between threads and event loops.
+    It was trained on the examples in `bench/own`. Vocabulary and word table are MiniLM's, whose
+    folder is given. It reads English. Safe to share between threads and event loops.
     """
 
     name = "verifier"
@@ -106,31 +104,27 @@ class Verifier(onnx.LocalModel[VerifierModel]):
 
         super().__init__(self.name, folder, load, ProviderFailed)
 
-    async def score(
-        self,
-        question: str,
-        texts: Sequence[str],
-    ) -> NDArray[np.float32]:
-        """Return how likely each text answers, in [0, 1] and in order. Raises ProviderFailed."""
+    async def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> Verdicts:
+        """Return what it says of each pair, in order. Raises ProviderFailed."""
+
+        def split(loaded: VerifierModel) -> list[PairBatch]:
+            return onnx.batch_pairs(
+                loaded.tokenizer, pairs, VERIFIER_LONGEST, tokens=VERIFIER_TOKENS
+            )
 
         def run(loaded: VerifierModel, batch: PairBatch) -> NDArray[np.float32]:
             _, inputs = batch
             ids = inputs.pop("input_ids")
             inputs["words"] = loaded.words[ids].astype(np.float32)
-            found: NDArray[np.float32] = loaded.session.run(["probability"], inputs)[0]
+            found: NDArray[np.float32] = loaded.session.run(["odds"], inputs)[0]
             return found
 
-        encode = partial(
-            onnx.batch_pairs,
-            question=question,
-            texts=texts,
-            longest=VERIFIER_LONGEST,
-            tokens=VERIFIER_TOKENS,
-        )
-        scores = np.zeros(len(texts), np.float32)
-        async for (pairs, _), found in self.infer(lambda loaded: encode(loaded.tokenizer), run):
-            scores[[pair.place for pair in pairs]] = found
-        return np.round(scores, 4)  # as good as the same, alone and among others
+        odds = np.zeros((len(pairs), len(Verdicts._fields)), np.float32)
+        if len(pairs):
+            async for (encoded, _), found in self.infer(split, run):
+                odds[[pair.place for pair in encoded]] = found
+        # Rounded, they are the same alone and among others.
+        return Verdicts(*np.round(odds, 2).T)
 
 
 class CrossEncoder:
@@ -178,7 +172,8 @@ class CrossEncoder:
     ) -> list[PairBatch]:
         """Return the question with each text as the model reads them, in batches."""
         tokenizer, _ = self._load()
-        return onnx.batch_pairs(tokenizer, question, texts, self._longest, tokens=_BATCH_TOKENS)
+        pairs = [(question, text) for text in texts]
+        return onnx.batch_pairs(tokenizer, pairs, self._longest, tokens=_BATCH_TOKENS)
 
     def infer(self, given: onnx.Inputs, count: int) -> NDArray[np.float64]:
         """Return one number for each of so many pairs. Raises ProviderFailed."""

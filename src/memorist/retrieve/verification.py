@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import ProviderFailed
-from ..ports import Reranker
+from ..ports import PairReader
 from ..storage.queries import Reader
 from ..text.authority import is_persons
 from ..text.cues import IS_FOREIGN
@@ -45,7 +45,7 @@ def is_uncertain(search: SnapshotSearch, ranked: Sequence[Candidate], sure: floa
 
 
 async def verify(
-    verifier: Reranker,
+    verifier: PairReader,
     search: SnapshotSearch,
     ranked: Sequence[Candidate],
     sure: float,
@@ -64,7 +64,7 @@ async def verify(
 
 
 async def find_odds(
-    verifier: Reranker,
+    verifier: PairReader,
     search: SnapshotSearch,
     ranked: Sequence[Candidate],
     store: Reader,
@@ -78,10 +78,9 @@ async def find_odds(
     texts = await write_out(search, best, store)
     odds = {each.memory.id: -CERTAIN for each in best}
     for part in NEXT_PART.split(search.question.text):
-        scores = await verifier.score(part, texts)
-        for each, score in zip(best, scores.tolist(), strict=True):
-            likely = min(CERTAIN, to_log_odds(score))
-            odds[each.memory.id] = max(odds[each.memory.id], likely)
+        verdicts = await verifier.read_pairs([(part, text) for text in texts])
+        for each, likely in zip(best, verdicts.answers.tolist(), strict=True):
+            odds[each.memory.id] = max(odds[each.memory.id], min(CERTAIN, likely))
     return odds
 
 

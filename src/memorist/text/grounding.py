@@ -75,12 +75,15 @@ def find_fault(
     who: str | None = None,
     *,
     by_words: bool = False,
+    is_verified: bool = False,
 ) -> str:
     """Return why the source does not support a text; empty if it does.
 
     With `who`, the text is a fact about that person, who is the speaker of the source: it may not
     leave out what restricts a statement. Without, it is a summary of what several people said. With
-    `by_words`, nearly half of its words have to be in the source, and its names and numbers.
+    `by_words`, nearly half of its words have to be in the source, and its names and numbers. If a
+    model verified that the source supports it, it may have other words, but no other names and no
+    other negation.
 
     >>> source = [Turn("I don't eat meat on Fridays, but I love fish.")]
     >>> find_fault("Ana loves fish.", source, "Ana"), find_fault("Ana eats meat.", source, "Ana")
@@ -108,18 +111,33 @@ def find_fault(
     words = [word for claim in claims for word in claim.content]
     if language not in NEGATIONS and bool(claimed.negations) != bool(stated.negations):
         return OTHER_MEANING
+    is_as_negative = bool(claimed.negations) == bool(stated.negations)
+    has_names = all(_is_mentioned(name, everything, who) for name in claimed.names)
+    may_reword = is_verified and is_as_negative and has_names
     index = _index(parts)
     has_content = False
     for claim in claims:
         found, is_known = _align(claim, parts, index, names, is_fact=who is not None)
-        if not is_known:
+        if not is_known and not may_reword:
             return OTHER_WORDS
-        if not found:
+        if not found or not is_known:
             continue
         has_content = True
         if why := _compare(claim, found, parts, language, words if who else None):
             return why
-    return "" if has_content else OTHER_WORDS
+    return "" if has_content or may_reword else OTHER_WORDS
+
+
+def _is_mentioned(name: str, source: str, who: str | None) -> bool:
+    """Return whether a source mentions a name, perhaps in another form.
+
+    >>> _is_mentioned("Petras", "My sister Petra", None), _is_mentioned("Bo", "My boss", None)
+    (True, False)
+    """
+    stem = name.casefold().removesuffix("s")
+    mentioned = tokens.words(f"{source} {who or ''}".casefold())
+    same = [word for word in mentioned if word.startswith(stem)]
+    return any(len(word) - len(stem) < len(stem) // 2 for word in same)
 
 
 def _tells_relative(text: str, source: Sequence[Turn], who: str) -> bool:

@@ -152,6 +152,11 @@ _TOKEN = re.compile(
 _SHORTENED = re.compile(r"(?i)['’](?:d|ll)$")  # "we'd" is not Wednesday
 _APOSTROPHE = re.compile("['’]")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
+# "She may come", and not "in may", "may 3rd" or "since last may".
+_MODAL_MAY = re.compile(
+    r"\b(?:i|he|she|it|we|you|they|user|who|which) may(?= [a-z]{2})"
+    r"|\bmay(?= (?:not|be|have|also|only|even|still|well)\b)"
+)
 _LEADING_ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
 
 
@@ -175,6 +180,7 @@ def read_values(text: str) -> Values:
             hour += 12
         times.append(60 * hour + minute)
     lower = _CLOCK.sub(" ", lower)
+    lower = _MODAL_MAY.sub(" ", lower)
     dates = [_LEADING_ZEROS.sub("", match[0]) for match in _DATE.finditer(lower)]
     lower = _DATE.sub(" ", lower)
     words = _tokens(lower)

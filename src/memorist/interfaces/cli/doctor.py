@@ -157,7 +157,7 @@ def check_model(settings: Settings) -> Findings:
 async def _try_verifier() -> None:
     """Verify one sentence. Raises ProviderFailed."""
     verifier = load("rerankers").Verifier(load("embedders.local").MINILM)
-    await verifier.score("Does it work?", ["It works."])
+    await verifier.read_pairs([("Does it work?", "It works.")])
     await verifier.close()
 
 
