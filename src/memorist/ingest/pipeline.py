@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
-from ..context import Context, compute
+from ..context import Context, compute, compute_each
 from ..embedders import encode_by_both
 from ..errors import ProviderFailed
 from ..ports import EntityDetector, FindNames, Forgetful
@@ -22,7 +22,6 @@ from ..text import authority, normalize
 from ..text.clock import new_id
 from ..text.cues import read
 from ..text.entities import entities
-from ..text.second_process import compute_each
 from ..types import Draft, Message, Outcome, Scope, Status
 from . import current, guard, links, trim, validation
 from .analyze import Chunk, analyze, split
