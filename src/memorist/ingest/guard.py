@@ -117,6 +117,11 @@ async def refuse_disabled(
     return checks
 
 
+def check(item: Item, policy: Policy, user: str) -> tuple[Item, list[Event]]:
+    """Refuse an item that may not be stored. Return it, and the event of its refusal."""
+    return item, refuse([item], policy, user)
+
+
 def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
     """Refuse what may not be stored, and limit the rest to its speaker's authority.
 
