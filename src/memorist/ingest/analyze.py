@@ -22,7 +22,8 @@ from ..ports import FindNames, Vectors
 from ..text import clock, entities, normalize
 from ..text.cues import CHATTER, LONGEST_CHATTER, MOST_CHATTER, UNSPACED_CHATTER
 from ..text.entities import Entity
-from ..text.statements import ClauseParts, Statement, parse, split_clause
+from ..text.normalize import ClauseParts, split_clause
+from ..text.statements import Statement, parse
 from ..text.tokens import compile_all, count_tokens, load_patterns, word_table, words
 from ..types import ITEM_TYPES, KINDS, Draft, Kind, Memory
 from .chunk import by_meaning
