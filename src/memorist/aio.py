@@ -27,8 +27,8 @@ from .jobs.vectors import BackgroundFill, IndexSync
 from .jobs.worker import Worker
 from .llms import Breaker, MeteredModel
 from .offline import Offline
+from .offline.replay import Down, Switch
 from .offline.spool import Spool
-from .offline.switch import Down, Switch
 from .ports import Embedder, NearestRows, Reranker
 from .rerankers import CrossEncoder, MaxSim, Verifier
 from .scoped import ScopedClient
