@@ -41,8 +41,8 @@ Places = Positions | slice  # positions for which a feature is wanted
 TOLD_WITHIN = timedelta(days=31)  # events are often mentioned some weeks later
 _INSIGHT = KINDS.index("insight")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)
+_DAY = 86_400_000_000  # microseconds
 _NOTHING = np.float32(0.0)
 K1, B = 1.2, 0.9  # of BM25
 FOREIGN = 2.0  # weight of the second model where the first one cannot compare
@@ -322,16 +322,16 @@ def recency(search: SnapshotSearch, at: Places) -> NDArray[Any] | None:
     fading = search.profile.recency
     if fading is None:
         return None
-    now = search.now - _EPOCH
+    now = (search.now - _EPOCH) // _MICROSECOND
     if fading.shape == "half_life":
         said = search.snapshot.occurred[at]
-        said_on = said / (_DAY // _MICROSECOND)
+        said_on = said / _DAY
         said_on[said == clock.NO_TIME] = -np.inf
         passed = np.float32(now / _DAY) - said_on.astype(np.float32)
         days = np.maximum(passed, _NOTHING)
         half_life = np.float32(fading.scale / 86_400)
         return np.asarray(np.exp2(-days / half_life))
-    micros = np.maximum(now // _MICROSECOND - search.snapshot.created[at], 0)
+    micros = np.maximum(now - search.snapshot.created[at], 0)
     age = micros / 1e6 / fading.scale
     if fading.shape == "hyperbolic":
         return np.asarray(1.0 / (1.0 + age))
