@@ -16,20 +16,19 @@ from pydantic import SecretStr
 
 from . import dialects
 from .client import Client
-from .context import Context
+from .context import AccessLog, Context, IdleRunner
 from .embedders import Cached, Hashing
 from .embedders.local import MINILM, MiniLM, Multilingual
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import validation
 from .ingest.pipeline import EXTRACT
-from .jobs import IdleRunner
 from .jobs.vectors import BackgroundFill, IndexSync
 from .jobs.worker import Worker
 from .llms import Breaker, MeteredModel
 from .offline import Offline
+from .offline.replay import Down, Switch
 from .offline.spool import Spool
-from .offline.switch import Down, Switch
 from .ports import Embedder, NearestRows, Reranker
 from .rerankers import CrossEncoder, MaxSim, Verifier
 from .scoped import ScopedClient
@@ -38,7 +37,7 @@ from .settings.custom import CustomCall, find_call
 from .storage import copy as copying
 from .storage.database import Database
 from .storage.sqlite import SqliteDatabase
-from .storage.store import AccessLog, Store
+from .storage.store import Store
 from .telemetry import span_observer
 from .text import tokens
 from .text.clock import utcnow

@@ -1,18 +1,22 @@
-"""What every feature function receives: the parts of an open memory, whether it is on, and a thread
-for what takes long.
+"""What every feature function receives: the parts of an open memory, and whether it is on.
+
+Also what runs beside a call: long computations in a thread, accesses that are written later, and
+work that waits until nothing is stored.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import math
 import os
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from datetime import datetime, timedelta
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
-from .errors import Busy, StoreUnavailable
+from .errors import Busy, MemoristError, NotAllowed, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import validation
 from .ingest.policies import Policy
@@ -20,7 +24,6 @@ from .ports import (
     BudgetedModel,
     Embedder,
     EntityDetector,
-    IdleWork,
     NearestRows,
     PairReader,
     Reranker,
@@ -29,21 +32,23 @@ from .ports import (
 from .retrieve.profiles import Profiles
 from .settings import Settings
 from .settings.allowlists import Access
-from .storage import Checks
+from .storage import Checks, Event
 from .storage.fingerprints import Fingerprints
 from .storage.queries import Reader
-from .storage.store import AccessLog, Store
+from .storage.store import MemoryAccess, Store, record_access
 from .telemetry import Observer, observe
 from .text import tokens
-from .text.authority import Voice
+from .text.authority import is_own_role, speaker_of
 from .text.clock import utcnow
-from .text.second_process import LONG
-from .types import Labels, Recall, Scope
+from .text.second_process import LONG, compute_shared
+from .types import Draft, Labels, Memory, Recall, Scope, frozen
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Given = TypeVar("Given")
 Verb = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 Recaller = Callable[..., Awaitable[Recall]]  # has the arguments of `retrieve.pipeline.recall`
+Use: TypeAlias = MemoryAccess | Event | Callable[[], Event]
 Disabled = Mapping[str | None, str]  # sessions in which memory is disabled, with the reason
 INCOGNITO = "this session is incognito: nothing is stored and nothing is recalled"
 OFF = "memory is off in this space: `memorist privacy set on` turns it on"
@@ -55,6 +60,11 @@ MOST_KNOWN = 10_000  # sessions in which memory was found disabled
 _VARIABLES = ("MEMORIST_MEMORY_ENABLED", "MILTON_MEMORY_ENABLED")
 _YES = frozenset("1 true yes on t y".split())
 ROW = 16  # characters that take as long as a row of a table
+RECENCY_TAU = timedelta(days=7)  # the recency of a memory falls to 1/e in this time
+MOST_ACCESSES = 256  # buffered before they are written
+FLUSH_SECONDS = 1.0
+IDLE_SECONDS = 3.0  # after the last write
+CLOSING_SECONDS = 2.0  # how long closing waits; what is left then is done by the next process
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,7 +81,7 @@ class Context:
     embedder: Embedder | None = None
     multilingual: Embedder | None = None  # a second model, used by recall alone
     filler: Starter | None = None  # adds vectors of the second model where they are missing
-    extractor: IdleWork | None = None  # extracts facts soon after turns were stored
+    extractor: IdleRunner | None = None  # extracts facts soon after turns were stored
     reranker: Reranker | None = None
     verifier: PairReader | None = None  # reads a question with an answer, or two statements
     llm: BudgetedModel | None = None  # None: rules do what a language model would
@@ -144,6 +154,36 @@ class Context:
             del self.disabled[next(iter(self.disabled))]
 
 
+@frozen
+class Voice:
+    """On whose behalf a caller speaks. Without an agent, the application names the speakers."""
+
+    agent: str | None = None  # the only one whose words the caller can store
+    is_owner: bool = True  # whether the caller may save on purpose and give commands for the user
+
+    def speak(self, draft: Draft) -> Draft:
+        """Return a draft in this voice. Raises NotAllowed."""
+        if draft.pinned or draft.manually_saved:
+            self.require_owner("Saving explicitly (`pinned`, `manually_saved`)")
+        if self.agent is None:
+            return draft
+        role = "assistant" if is_own_role(draft.labels.role) else draft.labels.role
+        labels = replace(draft.labels, role=role, agent=self.agent)
+        return replace(draft, labels=labels, speaker=speaker_of(role, self.agent))
+
+    def require_rewording(self, memory: Memory) -> None:
+        """Raise NotAllowed unless the caller may change the words of a memory."""
+        if self.agent not in (None, memory.speaker):
+            raise NotAllowed("A caller bound to an agent can only edit what this agent said")
+        if memory.on_purpose:
+            self.require_owner("Editing what was saved explicitly")
+
+    def require_owner(self, what: str) -> None:
+        """Raise NotAllowed unless the caller may do something on behalf of the user."""
+        if not self.is_owner:
+            raise NotAllowed(f"{what} needs a key with the right 'owner', which is not for agents")
+
+
 class Place:
     """One scope of an open memory and the labels of the caller: what the verbs work on."""
 
@@ -181,3 +221,129 @@ async def compute(size: int, work: Callable[P, T], *args: P.args, **named: P.kwa
     if size <= LONG:
         return work(*args, **named)
     return await asyncio.to_thread(work, *args, **named)
+
+
+async def compute_each(
+    size: int,
+    work: Callable[Concatenate[Given, P], T],
+    items: Sequence[Given],
+    *args: P.args,
+    **named: P.kwargs,
+) -> list[T]:
+    """Call a pure function for each item, all of them with so many characters.
+
+    If that takes long, it is done in a thread or shared with a second process.
+    """
+    if size <= LONG:
+        return [work(item, *args, **named) for item in items]
+    return await compute_shared(work, items, *args, **named)
+
+
+def access_scores(memory: Memory, relevance: float, now: datetime) -> dict[str, Any]:
+    """Return relevance, recency and importance, unweighted, and their sum."""
+    age = max(0.0, (now - memory.created_at).total_seconds())
+    recency = math.exp(-age / RECENCY_TAU.total_seconds())
+    return {
+        "relevance": relevance,
+        "recency": recency,
+        "importance": memory.importance,
+        "total": relevance + recency + memory.importance,
+    }
+
+
+class AccessLog:
+    """Buffers accesses and events and writes them shortly after; `flush` writes them now.
+
+    An event that takes time to find out is given as a function, which is called then.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[Scope, list[Use]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+
+    def note(self, scope: Scope, uses: Sequence[Use]) -> None:
+        """Buffer accesses or events to be written later."""
+        if not uses:
+            return
+        self._waiting.setdefault(scope, []).extend(uses)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._flush_later())
+        if sum(map(len, self._waiting.values())) >= MOST_ACCESSES:
+            self._hurry.set()
+
+    async def flush(self) -> None:
+        """Write the buffer. A failure loses statistics, never a memory."""
+        waiting = self._waiting
+        self._waiting = {}
+        for scope, uses in waiting.items():
+            with suppress(MemoristError):
+                accesses = [use for use in uses if isinstance(use, MemoryAccess)]
+                events = [use for use in uses if isinstance(use, Event)]
+                events += [use() for use in uses if callable(use)]
+                async with self._store.transaction(scope) as tx:
+                    await tx.apply(events)
+                    await record_access(tx, accesses)
+
+    async def close(self) -> None:
+        """Write the buffer and stop. A write in progress is not interrupted."""
+        self._hurry.set()
+        if self._task is not None:
+            await self._task
+        await self.flush()
+
+    async def _flush_later(self) -> None:
+        while self._waiting:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), FLUSH_SECONDS)
+            self._hurry.clear()
+            await self.flush()
+
+
+class IdleRunner:
+    """Runs a step until it finds no work when nothing was stored for a moment, and before closing,
+    for a process without a worker.
+    """
+
+    def __init__(self, step: Callable[[], Awaitable[bool]]) -> None:
+        self._step = step
+        self._has_news = False  # something was stored since the last run began
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def pause(self) -> None:
+        """Stop after the current step, because something is being stored."""
+        self._has_news = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def start(self) -> None:
+        """Begin when nothing is stored for a moment."""
+        self.pause()
+        self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._begin)
+
+    async def close(self) -> None:
+        """Do what is due, as far as there is time."""
+        if self._timer is not None:
+            self._timer.cancel()
+        is_due = self._has_news
+        if self._task is not None and not self._task.done():
+            is_due = True
+            self._task.cancel()  # its step is given back
+            await asyncio.gather(self._task, return_exceptions=True)
+        if is_due:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING_SECONDS):
+                    await self._run()
+
+    def _begin(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        """Run steps until there is no work, or something is stored again."""
+        self._has_news = False
+        with suppress(MemoristError, OSError):  # the next run tries again
+            while not self._has_news and await self._step():
+                pass

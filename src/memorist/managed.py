@@ -9,8 +9,7 @@ from typing import Any, Unpack
 
 from .context import Context, Place, observed
 from .errors import InvalidInput
-from .extraction import job
-from .extraction.job import Extracted
+from .extraction import Extracted, draw
 from .ingest import links, validation
 from .ingest.links import Related
 from .ingest.validation import Where
@@ -277,7 +276,7 @@ class ManagedScope(Place):
         if ctx.extractor is not None:
             ctx.extractor.pause()  # otherwise a model could be asked twice
         try:
-            return await job.draw([[id]], self.scope, ctx, policy=ctx.policy)
+            return await draw([[id]], self.scope, ctx, policy=ctx.policy)
         finally:
             if ctx.extractor is not None:
                 ctx.extractor.start()

@@ -51,14 +51,6 @@ class Starter(Closable, Protocol):
         ...
 
 
-class IdleWork(Starter, Protocol):
-    """Work that waits while something is being stored."""
-
-    def pause(self) -> None:
-        """Stop soon, until the next `start`."""
-        ...
-
-
 @runtime_checkable
 class Forgetful(Protocol):
     """An embedder that caches texts or their vectors, and can delete them."""

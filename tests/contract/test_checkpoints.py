@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memorist.context import Context
+from memorist.context import AccessLog, Context
 from memorist.errors import InvalidInput, NotFound, RevisionConflict, StoreDamaged
 from memorist.index import SnapshotCache
 from memorist.manage.checkpoints import Checkpoints
@@ -25,7 +25,7 @@ from memorist.storage.graph_checkpoints import (
     StoredCheckpoint,
     TaskWrite,
 )
-from memorist.storage.store import AccessLog, Store
+from memorist.storage.store import Store
 from memorist.text import clock
 from memorist.types import Labels, Scope
 

@@ -18,7 +18,7 @@ from memorist.dialects.supervisor import Supervisor
 from memorist.errors import InvalidInput, NotAllowed
 from memorist.interfaces.cli import app
 from memorist.manage.turn_context import NO_OTHER
-from memorist.offline.switch import Switch
+from memorist.offline.replay import Switch
 from memorist.retrieve.profiles import DEFAULT
 from memorist.scoped import ScopedClient
 from memorist.sync import Blocking, BlockingScope

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import memorist
 from memorist.dialects.supervisor import Supervisor
 from memorist.errors import InvalidInput
-from memorist.offline.switch import Switch
+from memorist.offline.replay import Switch
 from memorist.storage.history import thread_changes
 from memorist.sync import Blocking, BlockingScope
 

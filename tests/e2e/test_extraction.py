@@ -17,11 +17,10 @@ from typer.testing import CliRunner
 
 import hostile_answers as hostile
 from llm_server import Request, Server
-from memorist import aio
+from memorist import aio, extraction
 from memorist.client import Client
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
-from memorist.extraction import job, rules
-from memorist.extraction.job import Extracted
+from memorist.extraction import Extracted, rules
 from memorist.interfaces.cli import app
 from memorist.scoped import ScopedClient
 from memorist.storage.tasks import Task
@@ -31,7 +30,7 @@ from memorist.types import STATES, Draft, Filter, Labels, Memory, Scope
 NOW = datetime(2026, 5, 8, 9, tzinfo=UTC)
 TOLD = "I'm allergic to peanuts."
 FACT = "The user is allergic to peanuts."
-FACTS = Filter(tags=(job.TAG,))
+FACTS = Filter(tags=(extraction.TAG,))
 
 
 class Scripted:
@@ -522,9 +521,9 @@ async def test_the_same_twice_over_a_worker_is_the_same_once(place: str) -> None
         await ana.remember([turn(TOLD)])
         (old,) = await engine.ctx.store.tasks.claim(["extract"], now=NOW, limit=1, lease_seconds=0)
         (new,) = await engine.ctx.store.tasks.claim(["extract"], now=NOW, limit=1, lease_seconds=60)
-        assert await job.run(engine.ctx, new) == 1
+        assert await extraction.run(engine.ctx, new) == 1
         with pytest.raises(RevisionConflict, match="in the meantime"):
-            await job.run(engine.ctx, old)
+            await extraction.run(engine.ctx, old)
         (fact,) = await facts(ana)
         assert fact.repeat_count == 0
 
@@ -535,7 +534,7 @@ async def test_where_memory_is_off_nothing_is_drawn(tmp_path: Path) -> None:
         (id,) = (await ana.remember([turn(TOLD)])).ids
         await ana.privacy.start_incognito("s1")
         await tended(engine)
-        assert await facts(ana, Filter(states=STATES, tags=(job.TAG,))) == []
+        assert await facts(ana, Filter(states=STATES, tags=(extraction.TAG,))) == []
         assert (await ana.extract(id)).by == "none"
 
 
@@ -657,7 +656,7 @@ async def drawn(engine: Client, task: Task) -> Extracted:
     policy = engine.ctx.policies[task.payload["policy"]]
     settings = engine.settings.model_copy(update={"extract": "model"})
     ctx = replace(engine.ctx, settings=settings)
-    return await job.draw(task.payload["turns"], task.scope, ctx, policy=policy, task=task)
+    return await extraction.draw(task.payload["turns"], task.scope, ctx, policy=policy, task=task)
 
 
 async def test_hostile_answers_over_a_real_client_leave_only_what_rules_find(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import memorist
-from memorist import aio, jobs
+from memorist import aio, context
 from memorist.errors import InvalidInput
 from memorist.scoped import ScopedClient
 from memorist.types import Filter, Memory
@@ -57,7 +57,7 @@ async def test_an_idle_client_extracts_by_itself(tmp_path: Path) -> None:
 async def test_extraction_waits_until_a_long_call_has_stored_its_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "IDLE_SECONDS", 0.01)  # far less than the call takes
+    monkeypatch.setattr(context, "IDLE_SECONDS", 0.01)  # far less than the call takes
     async with aio.open(tmp_path / "m.db", state_dir=tmp_path, embedder="hashing") as memory:
         ana = memory.scope("ana")
         await ana.remember([turn("I own a boat.", "m1")])

@@ -13,9 +13,9 @@ import pytest
 from clocks import Clock
 from memorist import Filter, aio
 from memorist.client import Client
+from memorist.context import Voice
 from memorist.errors import InvalidInput, NotAllowed
 from memorist.scoped import ScopedClient
-from memorist.text.authority import Voice
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 TEA = {"topic": "tea", "rank": 1, "user": {"level": 3, "access-level": "high"}, "open": True}

@@ -15,8 +15,8 @@ import pytest
 import memorist
 from faults.disk import built
 from faults.witness import CHILDREN, whole_lines
+from memorist.context import access_scores
 from memorist.ingest import trim
-from memorist.storage.store import access_scores
 from memorist.text.clock import iso, parse
 from memorist.types import Memory, Scope
 

@@ -20,7 +20,8 @@ import apsw
 
 import memorist
 from golden.stage import QUESTION, build, fixed
-from memorist.storage import sqlite, store
+from memorist import context
+from memorist.storage import sqlite
 
 ROOT = str(Path(memorist.__file__).parent) + "/"
 # A second reader may open its connection during any verb: that depends on the timing of threads.
@@ -87,7 +88,7 @@ class Trace:
 def main(folder: Path) -> None:
     trace = Trace()
     apsw.connection_hooks.append(trace.connected)
-    store.FLUSH_SECONDS = (
+    context.FLUSH_SECONDS = (
         3600.0  # uses are written when the memory is closed, and not while another verb is traced
     )
     sqlite.READERS = 1  # a second one would open its connection at any time

@@ -126,7 +126,6 @@ RULES: dict[str, Callable[[str], Any]] = {
     "secret": guard.find_secret,
     "intervals": lambda text: clock.intervals(text, NOW),
     "has_time": clock.has_time,
-    "asks_when": clock.asks_when,
     "entities": entities.entities,
     "about": lambda text: entities.about(text, entities.entities(text)),
     "values": read_values,

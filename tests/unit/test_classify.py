@@ -4,7 +4,6 @@ import pytest
 
 from memorist.errors import InvalidInput
 from memorist.ingest import analyze
-from memorist.text import cues
 from memorist.types import ITEM_TYPES, KINDS
 
 
@@ -170,7 +169,7 @@ def test_the_category_is_the_type_or_follows_the_kind() -> None:
     "text", ["hi", "Thanks so much!", "👍👍", "good morning", "lol ok", "谢谢！", "brb one sec", ""]
 )
 def test_chit_chat_is_recognised(text: str) -> None:
-    assert cues.is_chit_chat(text)
+    assert analyze.is_chit_chat(text)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +182,7 @@ def test_chit_chat_is_recognised(text: str) -> None:
     ],
 )
 def test_what_carries_something_is_no_chit_chat(text: str) -> None:
-    assert not cues.is_chit_chat(text)
+    assert not analyze.is_chit_chat(text)
 
 
 @pytest.mark.parametrize(

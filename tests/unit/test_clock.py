@@ -5,7 +5,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from memorist.retrieve.question import kinds_asked
 from memorist.text import clock
+from memorist.text.cues import HAS_TIME
 
 NOW = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)  # a Monday
 
@@ -112,14 +114,14 @@ def test_a_turn_may_speak_of_no_time(text: str) -> None:
     "text", ["When did he go?", "What year was it?", "How long ago was that?", "Do you know when?"]
 )
 def test_a_question_may_ask_for_a_time(text: str) -> None:
-    assert clock.asks_when(text)
+    assert kinds_asked(text) & HAS_TIME
 
 
 @pytest.mark.parametrize(
     "text", ["When I was sad, what helped?", "Where did he go?", "What did he do when it rained?"]
 )
 def test_a_question_may_ask_for_something_else(text: str) -> None:
-    assert not clock.asks_when(text)
+    assert not kinds_asked(text) & HAS_TIME
 
 
 def test_a_time_without_a_zone_is_utc_wherever_the_machine_is(

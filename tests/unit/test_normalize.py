@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorist.text.normalize import clean, compact, find_links, for_hash, one_line, storable
+from memorist.text.normalize import clean, compact, for_hash, one_line, storable
+from memorist.text.values import find_links
 
 
 def test_nul_and_broken_surrogates_cannot_stay() -> None:

@@ -17,7 +17,6 @@ from memorist.retrieve.profiles import DEFAULT
 from memorist.retrieve.question import understand
 from memorist.retrieve.score import reciprocal_rank, score_all, select_best
 from memorist.text import clock, cues, tokens
-from memorist.text.clock import NO_TIME
 
 MAY, JUNE = datetime(2023, 5, 8, tzinfo=UTC), datetime(2023, 6, 8, tzinfo=UTC)
 NOW = datetime(2023, 9, 1, tzinfo=UTC)
@@ -54,9 +53,7 @@ class TinySnapshot:
             int(self.alive.sum()),
             float(self.length[self.alive].mean()) if said else 0.0,
         )
-        self.length_norm = 1.2 * (0.1 + 0.9 * self.length / max(self.mean_length, 1e-9))
         self.vectors = np.zeros((self.n, 2), np.float32)
-        self.asking = np.array([cues.asking_share(text) for *_, text in said], np.float32)
         self.message_length = self.length
 
     def postings(
@@ -82,19 +79,10 @@ class TinySnapshot:
     def marked(self) -> dict[int, NDArray[np.bool_]]:
         return {flag: self.flags & flag != 0 for flag in cues.FLAGS}
 
-    @property
-    def replies(self) -> NDArray[np.intp]:
-        asking = np.append(self.marked[cues.ENDS_ASKING], False)
-        return np.flatnonzero(asking[self.neighbors.before])
-
-    @property
-    def days(self) -> NDArray[np.float32]:
-        known = np.where(self.occurred == NO_TIME, -np.inf, self.occurred.astype(np.float64))
-        return (known / 86_400_000_000).astype(np.float32)
-
 
 def _flags(text: str, speaker: str) -> int:
     marks = 2 * clock.has_time(text) | 16 * cues.ends_asking(text)
+    marks |= round(cues.asking_share(text) * cues.MOST_ASKING) << cues.ASKING
     return marks | {"user": 4, "assistant": 8}.get(speaker, 0)
 
 

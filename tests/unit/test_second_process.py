@@ -8,7 +8,8 @@ import signal
 
 import pytest
 
-from memorist.text.second_process import LONG, compute_each, share_work
+from memorist.context import compute_each
+from memorist.text.second_process import LONG, share_work
 from memorist.text.tokens import count_tokens
 
 TEXTS = ["I like tea.", "", "我喜欢茶", "Where is the key?", "x" * 100]

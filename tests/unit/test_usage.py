@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from memorist import context
+from memorist.context import AccessLog
 from memorist.storage import Save
-from memorist.storage import store as stores
-from memorist.storage.store import AccessLog, MemoryAccess, Store
+from memorist.storage.store import MemoryAccess, Store
 from memorist.types import Memory, Scope
 from stores import open_sqlite
 
@@ -44,7 +45,7 @@ async def test_closing_writes_what_is_waiting(store: Store) -> None:
 async def test_closing_interrupts_no_write(
     store: Store, monkeypatch: pytest.MonkeyPatch, moment: int
 ) -> None:
-    monkeypatch.setattr(stores, "FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(context, "FLUSH_SECONDS", 0.0)
     uses = AccessLog(store)
     uses.note(ANA, [USED] * 5)
     await asyncio.sleep(moment * 0.0005)
@@ -55,13 +56,13 @@ async def test_closing_interrupts_no_write(
 async def test_many_uses_are_written_without_waiting(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stores, "FLUSH_SECONDS", 60.0)
+    monkeypatch.setattr(context, "FLUSH_SECONDS", 60.0)
     uses = AccessLog(store)
-    for _ in range(stores.MOST_ACCESSES):
+    for _ in range(context.MOST_ACCESSES):
         uses.note(ANA, [USED])
     assert uses._task is not None
     await asyncio.wait_for(uses._task, timeout=5)
-    assert await times(store) == stores.MOST_ACCESSES
+    assert await times(store) == context.MOST_ACCESSES
 
 
 async def test_a_store_that_is_away_loses_statistics_and_nothing_else(store: Store) -> None:

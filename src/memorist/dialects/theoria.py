@@ -9,7 +9,8 @@ from ..errors import Refused
 from ..ingest import trim, validation
 from ..retrieve import render
 from ..retrieve.profiles import Profile
-from ..text import clock, normalize
+from ..text import clock
+from ..text.values import find_links
 from ..types import Memory
 from . import THEORIA
 
@@ -60,7 +61,7 @@ class Theoria:
             text,
             policy=self._policy.name,
             manually_saved=manually_saved,
-            source_ids=normalize.find_links(text),
+            source_ids=find_links(text),
         )
         if not receipt.ids:
             raise Refused(receipt.outcomes[0].reason)

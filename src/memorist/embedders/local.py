@@ -64,7 +64,7 @@ class MiniLM(LocalModel[Bert]):
         """
         sums = np.zeros((len(texts), self.dimensions), np.float32)
         async for window, vector in self._windows(texts, "embedding"):
-            sums[window.text] += window.weight * vector
+            sums[window.text] += count_pieces(window) * vector
         lengths: Vectors = np.linalg.norm(sums, axis=1, keepdims=True)
         return sums / lengths
 
@@ -98,6 +98,11 @@ class MiniLM(LocalModel[Bert]):
         async for (batch, _), rows in self.infer(lambda loaded: encode(loaded[0]), run):
             for each in zip(batch, rows, strict=True):
                 yield each
+
+
+def count_pieces(window: Window) -> int:
+    """Return how many pieces it has without [CLS] and [SEP]; a blank text counts as one."""
+    return max(1, len(window.ids) - 2)
 
 
 class Unigram:

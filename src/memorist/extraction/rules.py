@@ -17,8 +17,7 @@ from typing import NamedTuple
 from ..ingest import guard
 from ..text import clock, prompts
 from ..text.authority import ROLE_WORDS, poses
-from ..text.normalize import LINK, one_line
-from ..text.statements import strip_preface
+from ..text.normalize import LINK, one_line, strip_preface
 from ..text.tokens import compile_all, detect_language, load_patterns, words
 from ..types import frozen
 from . import durable

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..ports import ChangeSource, IndexRow, Vectors
 from ..text import clock
-from ..text.cues import ENDS_ASKING, IS_FOREIGN, MESSAGE
+from ..text.cues import FLAGS, IS_FOREIGN, MESSAGE
 from ..types import KINDS, STATES, Scope
 from .arrays import (
     DTYPES,
@@ -47,7 +47,6 @@ COMPRESSED = STATES.index("compressed")
 SUPERSEDED = STATES.index("superseded")
 WORKING = KINDS.index("working")
 TOGETHER = 32  # vectors compared at a time, to limit the memory needed
-K1, B = 1.2, 0.9  # of BM25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,15 +100,14 @@ class Snapshot(Columns):
         """Number of memories alive without a vector."""
         return int((self.alive & ~self.embedded).sum())
 
-    @property
+    @cached_property
     def mean_length(self) -> float:
         return float(self.length[self.alive].mean()) if self.count else 0.0
 
     @cached_property
-    def length_norm(self) -> Floats:
-        """How much the length of each text lowers its BM25."""
-        share = self.length / max(self.mean_length, 1e-9)
-        return K1 * (1.0 - B + B * share)
+    def marked(self) -> Mapping[int, Bools]:
+        """Which positions have each flag."""
+        return {flag: self.flags & flag != 0 for flag in FLAGS}
 
     @cached_property
     def size(self) -> int:
@@ -120,12 +118,6 @@ class Snapshot(Columns):
             arrays += [segment.terms, segment.positions, segment.counts]
         arrays += [matrix.rows for matrix in (self.matrix, self.second) if matrix is not None]
         return sum(array.nbytes for array in arrays)
-
-    @cached_property
-    def replies(self) -> Positions:
-        """The positions of turns whose previous turn ends with a question."""
-        asking = np.append(self.marked[ENDS_ASKING], False)
-        return np.flatnonzero(asking[self.neighbors.before])
 
     @cached_property
     def has_second(self) -> Bools:

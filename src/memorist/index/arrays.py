@@ -7,7 +7,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 from ..errors import StoreDamaged
 from ..ports import Vectors
 from ..text import clock
-from ..text.cues import ASKING, FLAGS, MOST_ASKING
 from ..types import KINDS, STATES
 
 Bools = NDArray[np.bool_]
@@ -41,7 +39,6 @@ _MISSING = {
     "expires": NEVER,
     "source": -1,
 }
-_MICROS_A_DAY = 86_400_000_000
 _UNIT = 0.01  # tolerance of the squared length of a vector, which should be 1
 _SPARE = 0.125  # spare room for more rows, as a share of the existing rows
 
@@ -72,17 +69,6 @@ class Columns:
     length: Floats  # terms of the text
     source: Longs  # row of the turn that a fact was extracted from; -1 if there is none
 
-    @cached_property
-    def marked(self) -> Mapping[int, Bools]:
-        """Which positions have each flag."""
-        return {flag: self.flags & flag != 0 for flag in FLAGS}
-
-    @cached_property
-    def asking(self) -> Floats:
-        """The share of each text that asks."""
-        share = self.flags >> ASKING & MOST_ASKING
-        return share.astype(np.float32) / np.float32(MOST_ASKING)
-
     def find_repeats(self, usable: Bools) -> Bools:
         """Mark the facts that were extracted from one of the usable turns.
 
@@ -96,14 +82,6 @@ class Columns:
             outlives = np.isin(sources, ended) & (self.valid_to[facts] == NEVER)
             repeats[facts] = np.isin(sources, self.row[usable]) & ~outlives
         return repeats
-
-    @cached_property
-    def days(self) -> Floats:
-        """When each was said, in days since 1970; minus infinity if unknown."""
-        micros = self.occurred.astype(np.float64)
-        micros[self.occurred == clock.NO_TIME] = -np.inf
-        days = micros / _MICROS_A_DAY
-        return days.astype(np.float32)
 
 
 def _element_type(hint: Any) -> type[np.generic]:

@@ -20,10 +20,11 @@ import numpy as np
 from ..errors import InvalidInput
 from ..ports import FindNames, Vectors
 from ..text import clock, entities, normalize
-from ..text.cues import is_chit_chat
+from ..text.cues import CHATTER, LONGEST_CHATTER, MOST_CHATTER, UNSPACED_CHATTER
 from ..text.entities import Entity
-from ..text.statements import ClauseParts, Statement, parse, split_clause
-from ..text.tokens import compile_all, count_tokens, load_patterns, word_table
+from ..text.normalize import ClauseParts, split_clause
+from ..text.statements import Statement, parse
+from ..text.tokens import compile_all, count_tokens, load_patterns, word_table, words
 from ..types import ITEM_TYPES, KINDS, Draft, Kind, Memory
 from .chunk import by_meaning
 from .policies import Policy
@@ -121,6 +122,7 @@ def analyze(draft: Draft, policy: Policy, find: FindNames = entities.entities) -
     for text in split(draft.text, policy):
         content_hash = normalize.content_hash(text)
         simhash = normalize.simhash64(text)
+        linkless = normalize.remove_links(text)
         clause = split_clause(text) if policy.conflicts and not is_said else None
         names: list[Entity] = []
         about: list[Entity] = []
@@ -128,9 +130,9 @@ def analyze(draft: Draft, policy: Policy, find: FindNames = entities.entities) -
         has_salience = policy.score not in ("given", "heuristic")
         if policy.score != "given":
             names = find(text)
-            about = entities.about(text, names) if takes_tags else []
+            about = entities.about(linkless, names) if takes_tags else []
         tags, confidence = entities.tags(about)
-        is_technical = has_salience and entities.is_technical(text)
+        is_technical = has_salience and entities.is_technical(linkless)
         item_type = draft.item_type
         kind: str | None = draft.kind
         if policy.route == "item_type":
@@ -218,6 +220,21 @@ def is_fact(text: str) -> bool:
     """
     line = " ".join(text.split())
     return _has("fact", line) and not _has("question", line)
+
+
+def is_chit_chat(text: str) -> bool:
+    """Return whether a text is only a greeting, thanks, a filler or an emoji.
+
+    >>> [is_chit_chat(text) for text in ("haha ok, thanks!", "👍", "Thanks, my flight is at 9")]
+    [True, True, False]
+    """
+    line = " ".join(text.split())
+    if line.strip(" !.。！~") in UNSPACED_CHATTER:
+        return True
+    if len(line) > LONGEST_CHATTER:
+        return False
+    found = words(line)
+    return len(found) <= MOST_CHATTER and CHATTER.issuperset(found)
 
 
 def choose_kind(text: str, hint: str | None = None) -> str:

@@ -24,7 +24,7 @@ from ..storage.fingerprints import Fingerprints, load_fingerprints
 from ..storage.transaction import Transaction
 from ..text import authority, cues, normalize, tokens
 from ..text.cues import read
-from ..text.statements import ClauseParts
+from ..text.normalize import ClauseParts
 from ..types import KINDS, Memory, Scope
 from .analyze import Chunk, is_turn
 from .guard import Item

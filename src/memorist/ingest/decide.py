@@ -12,13 +12,13 @@ from typing import Any
 from ..storage import Event, Relation, Save
 from ..text import compare, contradictions, entities, normalize
 from ..text.clock import new_id
-from ..text.cues import is_chit_chat
 from ..text.statements import parse
 from ..types import CONTRADICTS, Memory, Outcome
 from . import current, transitions
 from .analyze import (
     CHIT_CHAT,
     Chunk,
+    is_chit_chat,
     is_kept,
     novelty,
     novelty_importance,

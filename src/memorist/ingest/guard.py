@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 from unicodedata import category
 from unicodedata import normalize as to_form
 
@@ -33,6 +33,8 @@ FACT_TYPES = ("preference", "profile", "relationship", "project", "other")
 LOWERED = "stored as a statement by someone else: only the user's own words can become a preference"
 COMMAND = "it is a command to the memory, not something to remember: pass it to `command`"
 _CLAIMS = ("kind", "category", "item_type", "fact_type")  # that only the user's own words may make
+_TIMELESS = (None, "procedural", "insight")  # kinds of a draft that becomes an episode
+_CLAIMING = "preference preferences procedural profile instruction instructions".split()
 _ON_PURPOSE = "(manually_saved=True, --on-purpose)"
 _LOOKALIKES = dict(zip(map(ord, "аеорсухіјѕԁɡᴏ"), "aeopcyxijsdgo", strict=True))
 
@@ -113,6 +115,11 @@ async def refuse_disabled(
         if item.outcome is None and not is_allowed:
             item.refuse(why)
     return checks
+
+
+def check(item: Item, policy: Policy, user: str) -> tuple[Item, list[Event]]:
+    """Refuse an item that may not be stored. Return it, and the event of its refusal."""
+    return item, refuse([item], policy, user)
 
 
 def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
@@ -206,7 +213,28 @@ def lower_authority(draft: Draft, policy: Policy, *, is_own: bool) -> Draft:
         is_named = draft.kind or draft.category or draft.item_type
         if is_named or policy.guard == "none" or not find_injection(draft.text, "contextual"):
             return draft
-    return authority.as_episode(draft, typed=policy.route == "item_type")
+    return to_episode(draft, typed=policy.route == "item_type")
+
+
+def to_episode(draft: Draft, *, typed: bool) -> Draft:
+    """Return a draft as an episode: the fact that someone said this. Its topic stays unless it
+    makes a claim.
+
+    With `typed`, a draft without a type gets one, so that it is not derived from the text. The
+    steps of a how-to become part of the text.
+    """
+    changes: dict[str, Any] = {"steps_text": None}
+    if draft.steps_text:
+        changes["text"] = f"{draft.text}: {draft.steps_text}"
+    if draft.kind in _TIMELESS:
+        changes["kind"] = "episodic"
+    if normalize.one_line(draft.category or "").casefold() in _CLAIMING:
+        changes["category"] = None
+    if draft.item_type == "preference" or (typed and draft.item_type is None):
+        changes["item_type"] = "crumb"
+    if draft.fact_type in _CLAIMING:
+        changes["fact_type"] = "other"
+    return replace(draft, **changes)
 
 
 def find_forgery(text: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
-from ..context import Context, compute
+from ..context import Context, compute, compute_each
 from ..embedders import encode_by_both
 from ..errors import ProviderFailed
 from ..ports import EntityDetector, FindNames, Forgetful
@@ -22,7 +22,6 @@ from ..text import authority, normalize
 from ..text.clock import new_id
 from ..text.cues import read
 from ..text.entities import entities
-from ..text.second_process import compute_each
 from ..types import Draft, Message, Outcome, Scope, Status
 from . import current, guard, links, trim, validation
 from .analyze import Chunk, analyze, split
@@ -53,7 +52,7 @@ async def remember(
     items = [Item(draft) for draft in drafts]
     await guard.refuse_disabled(ctx, ctx.store, scope, items)
     size = sum(len(draft.text) for draft in drafts)
-    checked = await compute_each(size, check, items, policy, scope.user)
+    checked = await compute_each(size, guard.check, items, policy, scope.user)
     items = [item for item, _ in checked]
     refusals = [event for _, events in checked for event in events]
     batch = await prepare(ctx, scope, items, policy, now)
@@ -65,11 +64,6 @@ async def remember(
     if refusals:
         ctx.access_log.note(scope, refusals)
     return done
-
-
-def check(item: Item, policy: Policy, user: str) -> tuple[Item, list[Event]]:
-    """Refuse an item that may not be stored. Return it, and the event of its refusal."""
-    return item, guard.refuse([item], policy, user)
 
 
 async def prepare(

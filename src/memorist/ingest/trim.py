@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 from heapq import nsmallest
 from typing import Any
 
+from ..context import access_scores
 from ..storage import Change, Event, Save
-from ..storage.store import MemoryAccess, access_scores, record_access
+from ..storage.store import MemoryAccess, record_access
 from ..storage.transaction import Transaction
 from ..text import clock
 from ..types import Filter, Memory, Scope

@@ -27,6 +27,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
 from ..client import Client
+from ..context import Voice
 from ..errors import (
     InvalidInput,
     KeyRefused,
@@ -38,7 +39,6 @@ from ..errors import (
 from ..ingest import validation
 from ..scoped import ScopedClient
 from ..storage.accounts import OF_USER, RIGHTS
-from ..text.authority import Voice
 from ..types import frozen
 from .remote import NoRedirects, is_loopback
 

@@ -1,5 +1,5 @@
 """Schedule background work: each job of a scope at its own offset in the period, with backoff after
-a failure; debounced work shortly after it was requested; idle work when nothing is being stored.
+a failure; debounced work shortly after it was requested.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ HOURLY = timedelta(hours=1)
 DAILY = timedelta(days=1)
 WEEKLY = timedelta(days=7)
 AHEAD = 8  # a single run also does what is due within this part of its period
-IDLE_SECONDS = 3.0  # after the last write
-CLOSING_SECONDS = 2.0  # how long closing waits; what is left then is done by the next process
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -138,50 +136,3 @@ class Debounced:
             self._requested.clear()
             with suppress(MemoristError, OSError):  # the next run tries again
                 await self._work()
-
-
-class IdleRunner:
-    """Runs a step until it finds no work when nothing was stored for a moment, and before closing,
-    for a process without a worker.
-    """
-
-    def __init__(self, step: Callable[[], Awaitable[bool]]) -> None:
-        self._step = step
-        self._has_news = False  # something was stored since the last run began
-        self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    def pause(self) -> None:
-        """Stop after the current step, because something is being stored."""
-        self._has_news = True
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def start(self) -> None:
-        """Begin when nothing is stored for a moment."""
-        self.pause()
-        self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._begin)
-
-    async def close(self) -> None:
-        """Do what is due, as far as there is time."""
-        if self._timer is not None:
-            self._timer.cancel()
-        is_due = self._has_news
-        if self._task is not None and not self._task.done():
-            is_due = True
-            await cancel(self._task)  # its step is given back
-        if is_due:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CLOSING_SECONDS):
-                    await self._run()
-
-    def _begin(self) -> None:
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run())
-
-    async def _run(self) -> None:
-        """Run steps until there is no work, or something is stored again."""
-        self._has_news = False
-        with suppress(MemoristError, OSError):  # the next run tries again
-            while not self._has_news and await self._step():
-                pass

@@ -12,9 +12,9 @@ from itertools import groupby
 
 import numpy as np
 
+from .. import extraction
 from ..context import Context
 from ..errors import InvalidInput
-from ..extraction import job
 from ..index import Snapshot
 from ..ingest import relate
 from ..manage import edit
@@ -73,7 +73,7 @@ async def run(ctx: Context, task: Task) -> int:
     async with ctx.store.transaction(scope) as tx:
         await relate.relate_stored(tx, ctx, scope, stated, ctx.clock())
     rest = _continue(ctx, max(turns[-1])) if len(rows) > most else None
-    found = await job.draw(said, scope, ctx, policy=ctx.policy, task=task, rest=rest)
+    found = await extraction.draw(said, scope, ctx, policy=ctx.policy, task=task, rest=rest)
     return len(found.ids)
 
 

@@ -30,8 +30,7 @@ from ..storage import Event, Save, tasks
 from ..storage.store import Store
 from ..storage.tasks import Embedding
 from ..storage.transaction import Transaction
-from ..text import entities, tokens
-from ..text.clock import new_id
+from ..text import clock, entities, normalize, tokens
 from ..types import Memory, Scope, frozen
 
 LEASE_SECONDS = 120.0  # longer than a model may take for a batch
@@ -81,7 +80,7 @@ async def backfill(
         found = await queue.count(embedder.model, everything=force, dimensions=dimensions)
         progress(found)
         return IndexReport(found=found, embedded=0, batches=-(-found // batch_size))
-    worker = new_id()
+    worker = clock.new_id()
     found = 0
     embedded = 0
     batches = 0
@@ -219,7 +218,8 @@ async def _add_tags(ctx: Context, tx: Transaction, new: Sequence[tuple[Memory, V
                 near.append((other, float(cosines[place])))
         proposed = decide.vote(near[:MOST])
         if proposed:
-            about = entities.about(memory.text, entities.entities(memory.text))
+            linkless = normalize.remove_links(memory.text)
+            about = entities.about(linkless, entities.entities(linkless))
             if ctx.entities is not None:  # its names are tags already
                 about = [entities.Entity(tag, memory.metadata_confidence) for tag in memory.tags]
             tags, confidence = entities.tags([*about, *proposed])

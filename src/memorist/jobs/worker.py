@@ -18,9 +18,9 @@ from functools import partial
 from time import monotonic
 from typing import cast
 
+from .. import extraction
 from ..context import Context
 from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreUnavailable
-from ..extraction import job as extraction
 from ..ingest import trim
 from ..manage import journal, privacy, records
 from ..storage import Event, tasks

@@ -9,14 +9,14 @@ from typing import TypedDict, Unpack
 
 import numpy as np
 
-from ..context import Context, Place, observed
+from ..context import Context, Place, access_scores, observed
 from ..errors import InvalidInput, ProviderFailed
 from ..ingest import validation
 from ..ingest.validation import Where
 from ..retrieve import pipeline, score
 from ..retrieve.profiles import Profile
 from ..storage import Event
-from ..storage.store import MemoryAccess, access_scores, record_access
+from ..storage.store import MemoryAccess, record_access
 from ..text import normalize
 from ..types import Filter, Memory, Query, Reason, Recall
 from . import privacy, updates

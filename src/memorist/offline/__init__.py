@@ -39,9 +39,8 @@ from ..storage.store import Store
 from ..text import clock, tokens
 from ..text.clock import new_id
 from ..types import Draft, Memory, Outcome, Query, Recall, Scope
-from .replay import Replay, StandIn
+from .replay import Down, Replay, StandIn, Switch, Way
 from .spool import ASIDE, Pending, Spool
-from .switch import Down, Switch, Way
 
 T = TypeVar("T")
 OPENING = 5.0  # seconds that opening waits for the replay of what an earlier outage left behind

@@ -332,11 +332,6 @@ class Window(NamedTuple):
     part: int  # its place in the text
     ids: list[int]
 
-    @property
-    def weight(self) -> int:
-        """How many pieces it has without [CLS] and [SEP]; a blank text counts as one."""
-        return max(1, len(self.ids) - 2)
-
 
 def batch_windows(
     tokenizer: WordPiece, texts: Sequence[str], *, tokens: int

@@ -17,11 +17,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index import K1, Snapshot
+from ..index import Snapshot
 from ..index.arrays import Bools, Floats, Ints, Positions
 from ..ports import Vectors
 from ..text import clock, cues
-from ..text.cues import FROM_ASSISTANT, FROM_USER, IS_BRIEF, IS_SUMMARY, ONLY_ASKS
+from ..text.cues import (
+    ASKING,
+    ENDS_ASKING,
+    FROM_ASSISTANT,
+    FROM_USER,
+    IS_BRIEF,
+    IS_SUMMARY,
+    MOST_ASKING,
+    ONLY_ASKS,
+)
 from ..types import KINDS
 from .profiles import Profile
 from .question import ParsedQuestion
@@ -32,7 +41,10 @@ Places = Positions | slice  # positions for which a feature is wanted
 TOLD_WITHIN = timedelta(days=31)  # events are often mentioned some weeks later
 _INSIGHT = KINDS.index("insight")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_DAY = 86_400_000_000  # microseconds
 _NOTHING = np.float32(0.0)
+K1, B = 1.2, 0.9  # of BM25
 FOREIGN = 2.0  # weight of the second model where the first one cannot compare
 WHOLE = 5_000  # memories of a scope that the second model compares all
 LIKELY = 1_000  # best matches by words and the first model that it compares in a larger scope
@@ -88,7 +100,8 @@ class SnapshotSearch:
         for where, counts, rarity in self.postings:
             total += rarity
             if len(where):
-                norm = self.snapshot.length_norm[where]
+                share = self.snapshot.length[where] / max(self.snapshot.mean_length, 1e-9)
+                norm = K1 * (1.0 - B + B * share)  # long texts score less
                 most = np.float32(rarity * (K1 + 1.0))
                 scores[where] += most * counts / (counts + norm)
         return scores, 0.6 * (K1 + 1.0) * total
@@ -188,7 +201,8 @@ class SnapshotSearch:
         about the assistant.
         """
         snapshot = self.snapshot
-        replies = snapshot.replies
+        asking = np.append(snapshot.marked[ENDS_ASKING], False)
+        replies = np.flatnonzero(asking[snapshot.neighbors.before])
         if not self.question.asks_assistant:
             is_assistant = snapshot.marked[FROM_ASSISTANT]
             replies = replies[~is_assistant[replies]]
@@ -251,7 +265,8 @@ def question(search: SnapshotSearch, at: Places) -> Scores:
 
     It repeats what is asked and does not answer it.
     """
-    asking = search.snapshot.asking[at]
+    share = search.snapshot.flags[at] >> ASKING & MOST_ASKING
+    asking = share.astype(np.float32) / np.float32(MOST_ASKING)
     only_asks = flagged(search, ONLY_ASKS, at)
     if only_asks is None:
         return asking
@@ -305,12 +320,14 @@ def time(search: SnapshotSearch, at: Places) -> Scores | None:
 def recency(search: SnapshotSearch, at: Places) -> NDArray[Any] | None:
     """Return how recent each memory is, from 1 for now towards 0; a future date counts as now."""
     fading = search.profile.recency
-    now = clock.micros(search.now)
     if fading is None:
         return None
+    now = (search.now - _EPOCH) // _MICROSECOND
     if fading.shape == "half_life":
-        today = np.float32(now / 86_400_000_000)
-        passed = today - search.snapshot.days[at]
+        said = search.snapshot.occurred[at]
+        said_on = said / _DAY
+        said_on[said == clock.NO_TIME] = -np.inf
+        passed = np.float32(now / _DAY) - said_on.astype(np.float32)
         days = np.maximum(passed, _NOTHING)
         half_life = np.float32(fading.scale / 86_400)
         return np.asarray(np.exp2(-days / half_life))

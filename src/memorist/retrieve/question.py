@@ -38,6 +38,12 @@ _ASKS_ASSISTANT = re.compile(
     re.IGNORECASE,
 )
 _TOLD_MYSELF = re.compile(rf"\bI (?:\w+ )?{_TOLD}\b|\bdid I (?:\w+ )?{_TELL}\b", re.IGNORECASE)
+_WHEN = re.compile(
+    r"(?i)(?:^|[,;.!?] |\band )when (?:did|do|does|is|are|was|were|will|has|have|had|can|could|should"
+    r"|would|exactly)\b|"
+    r"\b(?:what|which) (?:date|day|month|year|time|week|season)\b|\bhow long\b|\bsince when\b|"
+    r"\bwhen\W*$|\b(?:know|remember|tell me) when\b"
+)
 _WORD = re.compile(r"[^\W\d_][^\W_]*")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _TABLES = load_patterns(__file__)
@@ -97,23 +103,25 @@ def understand(
     named = named_speakers(head, speakers)
     names = " ".join(names_in(head))
     kinds = kinds_asked(head)
-    intervals = clock.intervals(head, now)
+    asks_directly = is_direct(head)
+    needs_memory = not (is_self_contained(head) or is_aside(text))
     spoken = detect_language(tokens.words(head), language)
     terms = dict.fromkeys(map(tokens.term_id, tokens.analyze(text, spoken)))
+    name_terms = map(tokens.term_id, tokens.analyze(names, spoken))
     return ParsedQuestion(
         text=text,
         terms=tuple(terms)[:MOST_TERMS],
         dense_text=as_told(text, speakers[named[0]]) if named else text,
         speakers=named,
-        intervals=tuple(intervals),
+        intervals=tuple(clock.intervals(head, now)),
         kinds=kinds,
         is_english=spoken == "english",
-        names=tuple(map(tokens.term_id, tokens.analyze(names, spoken))),
+        names=tuple(name_terms),
         asks_assistant=bool(_ASKS_ASSISTANT.search(head)) and not _TOLD_MYSELF.search(head),
         is_personal=bool(named) or _ABOUT["person"].search(text) is not None,
         is_task=_ABOUT["task"].match(text.lstrip()) is not None,
-        is_direct=is_direct(head),
-        needs_memory=not (is_aside(text) or is_self_contained(head)),
+        is_direct=asks_directly,
+        needs_memory=needs_memory,
     )
 
 
@@ -123,7 +131,7 @@ def kinds_asked(question: str) -> int:
     >>> kinds_asked("Where and when was I born?") == KINDS["place"] | HAS_TIME
     True
     """
-    asked = HAS_TIME if clock.asks_when(question) else 0
+    asked = HAS_TIME if _WHEN.search(question) else 0
     for flag, pattern in _ASKS.items():
         if pattern.search(question):
             asked |= flag

@@ -1,24 +1,19 @@
-"""The store: memories and related data, in any database that implements the port.
-
-Accesses are recorded off the hot path: a recall does not wait for the disk.
-"""
+"""The store: memories and related data, in any database that implements the port."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from datetime import datetime
+from typing import Any
 
-from ..errors import MemoristError, StoreDamaged
+from ..errors import StoreDamaged
 from ..ports import Vectors
 from ..text import clock, normalize, tokens
-from ..types import Memory, Scope, frozen
-from . import Event, erase, rows
+from ..types import Scope, frozen
+from . import erase, rows
 from .accounts import Keys, Requests, UsageLedger
 from .database import EVERY, Batch, Database, execute
 from .history import History
@@ -26,9 +21,6 @@ from .tasks import EmbeddingQueue, Tasks
 from .transaction import Transaction, Transactions, row_values
 
 PAGE = 500
-MOST_ACCESSES = 256  # buffered before they are written
-FLUSH_SECONDS = 1.0
-RECENCY_TAU = timedelta(days=7)  # the recency of a memory falls to 1/e in this time
 _TERMS = f"""SELECT row, EXISTS (SELECT 1 FROM vectors v WHERE v.scope = m.scope
 AND v.memory = m.row), {", ".join(rows.COLUMNS)} FROM memories m WHERE scope = ? AND row > ?
 ORDER BY row LIMIT {PAGE}"""
@@ -238,71 +230,6 @@ class MemoryAccess:
     at: datetime
     scores: Mapping[str, Any]
     accessed: bool = True
-
-
-def access_scores(memory: Memory, relevance: float, now: datetime) -> dict[str, Any]:
-    """Return relevance, recency and importance, unweighted, and their sum."""
-    age = max(0.0, (now - memory.created_at).total_seconds())
-    recency = math.exp(-age / RECENCY_TAU.total_seconds())
-    return {
-        "relevance": relevance,
-        "recency": recency,
-        "importance": memory.importance,
-        "total": relevance + recency + memory.importance,
-    }
-
-
-Use: TypeAlias = MemoryAccess | Event | Callable[[], Event]
-
-
-class AccessLog:
-    """Buffers accesses and events and writes them shortly after; `flush` writes them now.
-
-    An event that takes time to find out is given as a function, which is called then.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._waiting: dict[Scope, list[Use]] = {}
-        self._task: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()
-
-    def note(self, scope: Scope, uses: Sequence[Use]) -> None:
-        """Buffer accesses or events to be written later."""
-        if not uses:
-            return
-        self._waiting.setdefault(scope, []).extend(uses)
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._flush_later())
-        if sum(map(len, self._waiting.values())) >= MOST_ACCESSES:
-            self._hurry.set()
-
-    async def flush(self) -> None:
-        """Write the buffer. A failure loses statistics, never a memory."""
-        waiting = self._waiting
-        self._waiting = {}
-        for scope, uses in waiting.items():
-            with suppress(MemoristError):
-                accesses = [use for use in uses if isinstance(use, MemoryAccess)]
-                events = [use for use in uses if isinstance(use, Event)]
-                events += [use() for use in uses if callable(use)]
-                async with self._store.transaction(scope) as tx:
-                    await tx.apply(events)
-                    await record_access(tx, accesses)
-
-    async def close(self) -> None:
-        """Write the buffer and stop. A write in progress is not interrupted."""
-        self._hurry.set()
-        if self._task is not None:
-            await self._task
-        await self.flush()
-
-    async def _flush_later(self) -> None:
-        while self._waiting:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), FLUSH_SECONDS)
-            self._hurry.clear()
-            await self.flush()
 
 
 async def record_access(tx: Transaction, uses: Sequence[MemoryAccess]) -> None:

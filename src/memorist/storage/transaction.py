@@ -11,8 +11,7 @@ from typing import Any
 
 from ..errors import InvalidInput, RevisionConflict
 from ..text import clock, cues, tokens
-from ..text.clock import new_id
-from ..text.second_process import compute_each
+from ..text.second_process import LONG, compute_shared
 from ..types import Memory, Op, Scope
 from . import (
     Change,
@@ -75,7 +74,7 @@ class Transaction(Reader):
     connection: Connection
     scope: Scope
     language: str
-    operation: str = field(default_factory=new_id)  # identifies this transaction in the history
+    operation: str = field(default_factory=clock.new_id)  # names it in the history
     applied: list[Change] = field(default_factory=list)
     erased: dict[str, str] = field(default_factory=dict)  # texts by id, earlier versions included
     merged: list[str] = field(default_factory=list)  # wordings that were merged into erased ones
@@ -204,7 +203,10 @@ class Transaction(Reader):
         log[0] = log[0]._replace(revision=changed)
         memories = [save.memory for save in saves]
         size = sum(len(memory.text) for memory in memories)
-        values = await compute_each(size, row_values, memories, self.language)
+        if size <= LONG:
+            values = [row_values(memory, self.language) for memory in memories]
+        else:
+            values = await compute_shared(row_values, memories, self.language)
         stored = [(number, changed, *each) for each in values]
         await self._write_log(
             log,
@@ -243,9 +245,9 @@ class Transaction(Reader):
         return LogRow(
             scope=number,
             at=clock.iso(memory.updated_at),
-            id=new_id(),
-            event_id=new_id(),
-            line_id=new_id() if has_line else None,
+            id=clock.new_id(),
+            event_id=clock.new_id(),
+            line_id=clock.new_id() if has_line else None,
             memory_id=memory.id,
             event=word,
             old_ref=save.old_ref,
@@ -299,7 +301,7 @@ class Transaction(Reader):
             if isinstance(each, Unrelated):
                 ended.append(key)
             else:
-                new.append((new_id(), *key, each.strength, clock.iso(each.at)))
+                new.append((clock.new_id(), *key, each.strength, clock.iso(each.at)))
         await self.write([(_RELATE, new), (_UNRELATE, ended)])
 
     async def save_messages(self, messages: Sequence[SeenMessage]) -> None:

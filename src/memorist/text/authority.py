@@ -6,49 +6,14 @@ can be made to fit any rule.
 """
 
 import re
-from dataclasses import replace
-from typing import Any
 from unicodedata import normalize
 
-from ..errors import NotAllowed
-from ..types import Draft, Memory, frozen
+from ..types import Memory
 
 _OWN_ROLES = ("user", "human")
 ROLE_WORDS = frozenset("user human assistant ai system developer tool function".split())
 _WORD = re.compile(r"[^\W_]+")
 A_NAME = " (a name)"  # follows a name that could be taken for a role
-_KINDS = (None, "procedural", "insight")  # of a draft that becomes an episode
-_CATEGORIES = "preference preferences procedural profile instruction instructions".split()
-
-
-@frozen
-class Voice:
-    """On whose behalf a caller speaks. Without an agent, the application names the speakers."""
-
-    agent: str | None = None  # the only one whose words the caller can store
-    is_owner: bool = True  # whether the caller may save on purpose and give commands for the user
-
-    def speak(self, draft: Draft) -> Draft:
-        """Return a draft in this voice. Raises NotAllowed."""
-        if draft.pinned or draft.manually_saved:
-            self.require_owner("Saving explicitly (`pinned`, `manually_saved`)")
-        if self.agent is None:
-            return draft
-        role = "assistant" if is_own_role(draft.labels.role) else draft.labels.role
-        labels = replace(draft.labels, role=role, agent=self.agent)
-        return replace(draft, labels=labels, speaker=speaker_of(role, self.agent))
-
-    def require_rewording(self, memory: Memory) -> None:
-        """Raise NotAllowed unless the caller may change the words of a memory."""
-        if self.agent not in (None, memory.speaker):
-            raise NotAllowed("A caller bound to an agent can only edit what this agent said")
-        if memory.on_purpose:
-            self.require_owner("Editing what was saved explicitly")
-
-    def require_owner(self, what: str) -> None:
-        """Raise NotAllowed unless the caller may do something on behalf of the user."""
-        if not self.is_owner:
-            raise NotAllowed(f"{what} needs a key with the right 'owner', which is not for agents")
 
 
 def speaker_of(role: str | None, name: str | None) -> str | None:
@@ -105,27 +70,6 @@ def is_own_role(role: str | None) -> bool:
 def is_persons(memory: Memory) -> bool:
     """Return whether a memory has the user's own words."""
     return is_own(memory.labels.role, memory.speaker, memory.scope.user)
-
-
-def as_episode(draft: Draft, *, typed: bool) -> Draft:
-    """Return a draft as an episode: the fact that someone said this. Its topic stays unless it
-    makes a claim.
-
-    With `typed`, a draft without a type gets one, so that it is not derived from the text. The
-    steps of a how-to become part of the text.
-    """
-    changes: dict[str, Any] = {"steps_text": None}
-    if draft.steps_text:
-        changes["text"] = f"{draft.text}: {draft.steps_text}"
-    if draft.kind in _KINDS:
-        changes["kind"] = "episodic"
-    if _fold(draft.category or "") in _CATEGORIES:
-        changes["category"] = None
-    if draft.item_type == "preference" or (typed and draft.item_type is None):
-        changes["item_type"] = "crumb"
-    if draft.fact_type in _CATEGORIES:
-        changes["fact_type"] = "other"
-    return replace(draft, **changes)
 
 
 def _fold(name: str) -> str:

@@ -131,12 +131,6 @@ _TIME_EXPRESSIONS = rf"""
 _TIMES = re.sub(r"\s*\n\s*", "|", _TIME_EXPRESSIONS.strip())
 # The lookahead only saves time: elsewhere none of the expressions can begin.
 _TIME = re.compile(rf"(?i)\b(?=[\da-fijl-pr-uwy])(?:{_TIMES})")
-_WHEN = re.compile(
-    r"(?i)(?:^|[,;.!?] |\band )when (?:did|do|does|is|are|was|were|will|has|have|had|can|could|should"
-    r"|would|exactly)\b|"
-    r"\b(?:what|which) (?:date|day|month|year|time|week|season)\b|\bhow long\b|\bsince when\b|"
-    r"\bwhen\W*$|\b(?:know|remember|tell me) when\b"
-)
 
 
 def utc(at: datetime) -> datetime:
@@ -291,15 +285,6 @@ def has_time(text: str) -> bool:
     (True, False)
     """
     return _TIME.search(text) is not None
-
-
-def asks_when(text: str) -> bool:
-    """Return whether a question asks for a time.
-
-    >>> asks_when("When did she leave?"), asks_when("What did she say when she left?")
-    (True, False)
-    """
-    return _WHEN.search(text) is not None
 
 
 def _read(fields: dict[str, str], today: datetime) -> Interval | None:

@@ -183,21 +183,6 @@ def ends_asking(text: str) -> bool:
     return _LAST_MARK.search(text[-80:]) is not None
 
 
-def is_chit_chat(text: str) -> bool:
-    """Return whether a text is only a greeting, thanks, a filler or an emoji.
-
-    >>> [is_chit_chat(text) for text in ("haha ok, thanks!", "👍", "Thanks, my flight is at 9")]
-    [True, True, False]
-    """
-    line = " ".join(text.split())
-    if line.strip(" !.。！~") in UNSPACED_CHATTER:
-        return True
-    if len(line) > LONGEST_CHATTER:
-        return False
-    found = words(line)
-    return len(found) <= MOST_CHATTER and CHATTER.issuperset(found)
-
-
 @cache
 def _load() -> tuple[dict[str, list[tuple[list[str], str]]], dict[str, str], dict[str, str]]:
     """Return phrases with their cues by the first word, cues by stem, and patterns by cue."""

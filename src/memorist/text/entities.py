@@ -128,12 +128,12 @@ def rarity(word: str) -> float:
 
 
 def is_technical(text: str) -> bool:
-    """Return whether a text is technical, judged by how rare its words are on average.
+    """Return whether a text without links is technical, by how rare its words are on average.
 
     >>> is_technical("The gRPC gateway retries idempotent PUTs"), is_technical("We had dinner")
     (True, False)
     """
-    found = _CODE_WORD.findall(remove_links(text))
+    found = _CODE_WORD.findall(text)
     lower = list(map(str.lower, found))
     if not TECHNICAL_WORDS.isdisjoint(lower):
         return True
@@ -280,7 +280,8 @@ def _confidence(words: list[_Word], known: set[str]) -> float:
 
 
 def keyphrases(text: str) -> list[Entity]:
-    """List what a text is about: runs of at most three uncommon words, the most telling first.
+    """List what a text without links is about: runs of up to three uncommon words, the most
+    telling first.
 
     >>> text = "Our gateway logs failed payments. Failed payments are retried."
     >>> [phrase.text for phrase in keyphrases(text)]
@@ -290,8 +291,7 @@ def keyphrases(text: str) -> list[Entity]:
     """
     counts: Counter[str] = Counter()
     run: list[str] = []
-    lower = remove_links(text).lower()
-    for topic in map(_to_topic, (*_PHRASE_WORD.findall(lower), ".")):
+    for topic in map(_to_topic, (*_PHRASE_WORD.findall(text.lower()), ".")):
         if topic:
             run.append(topic)
         elif run:
@@ -316,7 +316,7 @@ def _to_topic(token: str) -> str:
 
 
 def about(text: str, names: Iterable[Entity]) -> list[Entity]:
-    """List the names and the topics of a text, the surest first in each.
+    """List the names and the topics of a text without links, the surest first in each.
 
     `names` are what `entities` found in it.
 

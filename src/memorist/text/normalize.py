@@ -1,7 +1,7 @@
-"""The forms of a text: storable, cleaned, hashed, fingerprinted, compared, on one line.
+"""The forms of a text: storable, cleaned, hashed, fingerprinted, compared, split at its verb.
 
 The original text is stored once; every other form is made from it by a function here. All of them
-take time linear in the length of the text.
+take time linear in its length.
 
 SimHash is a 64-bit fingerprint that changes little when a text changes little. Words and pairs of
 neighboring words are hashed with blake2b, so it is the same on every machine. Words alone would not
@@ -15,12 +15,14 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 from unicodedata import category, combining, normalize
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .tokens import words
+from .clock import MONTH_NUMBERS, MONTHS
+from .tokens import word_set, words
 
 Range = tuple[int, int]  # start and end in a text
 LONGEST_RUN_OF_MARKS = 30  # as in Unicode's Stream-Safe Text Format; real text needs fewer than ten
@@ -61,6 +63,64 @@ _LEADS = frozenset(
 )
 _NEWLINE = re.compile(r"\r\n?")
 _MANY_NEWLINES = re.compile(r"\n{3,}")
+_PREFACE = re.compile(
+    r"""^\W*(?:
+    (?:please|pls)[ ](?:remember|note)(?:\s+that|:|,)?\s+
+    |(?:please|pls|hey|ok|okay|so|also|again|oh|and|by[ ]the[ ]way|btw|fyi|just[ ]so[ ]you[ ]know
+    |(?:as|like)[ ]i[ ]said)[,:]?\s+
+    |(?:i[ ]mean|you[ ]know|to[ ]be[ ]honest|of[ ]course),\s+
+    |(?:remember|note|keep[ ]in[ ]mind|don['’]?t[ ]forget|reminder|quick[ ]reminder|quick[ ]note
+    |for[ ]the[ ]record|for[ ]your[ ]records|in[ ]case[ ]i[ ]forget)(?:\s+that|:|,)\s*
+    )+""",
+    re.IGNORECASE | re.VERBOSE,
+)
+LONGEST_CLAUSE = 25  # words of a statement that is split at its verb
+_CHANGE = word_set("""
+    moved rescheduled postponed changed switched pushed updated shifted delayed now instead
+    anymore longer actually correction new current currently any has been got brought forward
+    back set scheduled planned again since
+    """)
+# The lookaheads below only save time: at most places none of the alternatives can begin.
+_HOURS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_CLOCK = re.compile(rf"\b(?:at|to|from|until) ({'|'.join(_HOURS[1:])})\b(?! [a-z])")
+_MONTH_NAME = "|".join(f"{month[:3]}(?:{month[3:]})?" for month in MONTHS)
+_DATE = re.compile(
+    rf"(?i)\b(?=[adfjmnost\d])(?:(?P<month>{_MONTH_NAME})\.? (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
+    rf"|(?:the )?(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month2>{_MONTH_NAME}))\b(?! \d{{4}})"
+)
+_MOVED = re.compile(
+    r"\b(?P<who>I|we|he|she|they|my \w+|[Tt]he user|[A-Z]\w+)"
+    r"(?:['’]ve|['’]s| have| has)?(?: just| recently)?"
+    r" (?:moved|relocated) to\b"
+)
+_RECENTLY = re.compile(
+    r"(?P<moved> (?:moved|relocated) to .{1,60}?) (?:(?:on|in) "
+    r"(?:the week(?:end)? of \d{4}-\d\d-\d\d|\d{4}-\d\d-\d\d|[A-Z][a-z]{2,8} \d{4})"
+    r"|(?:last|this|over the) (?:week(?:end)?|month|spring|summer|fall|autumn|winter|[a-z]{3,6}day)"
+    r"|yesterday|today)(?!\S*\w)"
+)
+_JOINED = re.compile(
+    r"(?=[ '’])(?:['’]ve|['’]s| have| has)?(?: just| recently)? (?:joined|(?:started|began)(?: working"
+    r"| work)? (?:at|for))\b"
+)
+_VERB = re.compile(
+    r"(?i)(?=[\s'’:=])(?:\s(?:is|are|am|costs?|weighs?|earns?|has|have|owns?|lives?|works?|prefers?"
+    r"|stays?|studies|study|will be"
+    r"|takes? place|starts?|begins?|leaves?|departs?|ends?|goes|opens?|closes?|due)\b"
+    r"|(?<=\bi)['’]m\b"
+    r"|(?:(?<=\bhe)|(?<=\bshe)|(?<=\bit))['’]s\b|(?:(?<=\bwe)|(?<=\bthey))['’]re\b|\s?[:=]\s)"
+)
+_SENTENCES = re.compile(r"[.!?;]\s+\S")
+
+
+class ClauseParts(NamedTuple):
+    """A short text, split at its verb, without words such as "now" or "moved"."""
+
+    text: str
+    subject: str
+    verb: str
+    rest: str
+    says_changed: bool
 
 
 def storable(text: str) -> str:
@@ -128,20 +188,6 @@ def remove_links(text: str) -> str:
     if "://" not in text and "www." not in text.lower():
         return text
     return LINK.sub(" ", text)
-
-
-def find_links(text: str) -> list[str]:
-    """List the web addresses in a text, without scheme, query and end punctuation.
-
-    >>> find_links("see https://www.A.example/b/?utm=1.")
-    ['a.example/b']
-    """
-    found = []
-    for match in LINK.finditer(text):
-        address = match[0].lower().split("://", 1)[-1]
-        path, *_ = re.split("[?#]", address.removeprefix("www."))
-        found.append(path.rstrip("/.,;:!')]*_`"))
-    return found
 
 
 def find_fences(text: str) -> list[Range]:
@@ -247,7 +293,7 @@ def simhash64(text: str) -> int:
 
     >>> simhash64("I like tea.") == simhash64("i LIKE  tea! https://tea.example")
     True
-    >>> distance(simhash64("I like tea"), simhash64("The train leaves at noon")) > 3
+    >>> (simhash64("I like tea") ^ simhash64("The train leaves at noon")).bit_count() > 3
     True
     """
     found = words(for_hash(text))
@@ -275,15 +321,6 @@ def _hash(feature: str) -> bytes:
 
 
 _hash_word = lru_cache(maxsize=1 << 14)(_hash)  # most pairs of words are new
-
-
-def distance(a: int, b: int) -> int:
-    """Count the bits in which two fingerprints differ.
-
-    >>> distance(0b1011, 0b0010)
-    2
-    """
-    return (a ^ b).bit_count()
 
 
 def find_near(hashes: NDArray[np.uint64], values: Iterable[int]) -> NDArray[np.intp]:
@@ -315,3 +352,46 @@ def find_near(hashes: NDArray[np.uint64], values: Iterable[int]) -> NDArray[np.i
             partners = wanted[order[first[left] + place]]
             is_near[compared] |= np.bitwise_count(hashes[compared] ^ partners) <= NEAR
     return np.flatnonzero(is_near)
+
+
+def strip_preface(text: str) -> str:
+    """Remove an introduction such as "please remember that".
+
+    >>> strip_preface("Please remember that the keys are with Tom")
+    'the keys are with Tom'
+    """
+    return _PREFACE.sub("", text) or text
+
+
+def split_clause(text: str) -> ClauseParts | None:
+    """Split a text at its verb; return None if it is longer than one clause, or a question.
+
+    >>> split_clause("My phone number is 555 0199")[1:4]
+    ('My phone number', 'is', '555 0199')
+    """
+    statement = strip_preface(text.strip())
+    if len(statement.split()) > LONGEST_CLAUSE or "?" in statement or _SENTENCES.search(statement):
+        return None
+
+    def in_figures(date: re.Match[str]) -> str:
+        month = MONTH_NUMBERS[(date["month"] or date["month2"]).lower()[:3]]
+        return f"1-{month}-{date['day'] or date['day2']}"
+
+    statement = _CLOCK.sub(lambda match: f"at {_HOURS.index(match[1])}:00", statement)
+    statement = _DATE.sub(in_figures, statement)
+    statement = _JOINED.sub(" works at", statement)
+    statement = _RECENTLY.sub(r"\g<moved>", statement)
+    statement, moves = _MOVED.subn(r"\g<who> lives in", statement)
+    if moves:
+        statement = statement.partition(",")[0]
+    kept = [word for word in statement.split() if word.strip(",.!").lower() not in _CHANGE]
+    bare = " ".join(kept)
+    match = _VERB.search(f" {bare}")
+    start, end = match.span() if match else (len(bare), len(bare) + 1)
+    return ClauseParts(
+        text=bare,
+        subject=bare[:start].strip(" ,."),
+        verb=match[0].strip().lower() if match else "",
+        rest=bare[end - 1 :].strip(" ,."),
+        says_changed=bare != statement,
+    )

@@ -15,8 +15,8 @@ from functools import cached_property, lru_cache
 from .contradictions import contradicts_clause
 from .cues import ComparedText
 from .entities import is_common
-from .normalize import for_hash
-from .statements import Statement, parse, strip_preface
+from .normalize import for_hash, strip_preface
+from .statements import Statement, parse
 from .tokens import word_set, words
 from .values import is_value
 

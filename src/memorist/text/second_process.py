@@ -21,24 +21,19 @@ LONG = 4_000  # characters; what takes longer than some 50 ms is worth the way i
 _BEGIN = "import sys; sys.path[:] = {!r}; from memorist.text.second_process import serve; serve()"
 
 
-async def compute_each(
-    size: int,
+async def compute_shared(
     work: Callable[Concatenate[Item, P], T],
     items: Sequence[Item],
     *args: P.args,
     **named: P.kwargs,
 ) -> list[T]:
-    """Call a pure function for each item, all of them with so many characters.
-
-    If that takes long, it is done in a thread, and while `share_work` is open, half of it in a
-    second process. If that fails, it is done here.
+    """Call a pure function for each item in a thread, and while `share_work` is open, for half of
+    them in a second process. If that fails, it is done here.
     """
 
     def compute_some(some: Sequence[Item]) -> list[T]:
         return [work(item, *args, **named) for item in some]
 
-    if size <= LONG:
-        return compute_some(items)
     second = _second
     if second is None:
         return await asyncio.to_thread(compute_some, items)
@@ -98,7 +93,7 @@ _second: _SecondProcess | None = None
 
 @contextmanager
 def share_work() -> Iterator[None]:
-    """Let a second process do a share of `compute_each` while the body runs, if there is one."""
+    """Let a second process do a share of `compute_shared` while the body runs, if there is one."""
     global _second
     is_bundled = getattr(sys, "frozen", False)  # its executable is not Python
     if _second is not None or is_bundled or not sys.executable or (os.cpu_count() or 1) < 2:

@@ -13,13 +13,10 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from . import tokens
-from .clock import MONTH_NUMBERS, MONTHS
 from .entities import GIVEN_NAMES, is_common
-from .normalize import LINK, compose, for_hash
+from .normalize import LINK, compose, for_hash, split_clause, strip_preface
 from .tokens import ENGLISH, word_groups, word_set, word_table
 from .values import Values, is_value, read_values
-
-LONGEST_CLAUSE = 25  # words of a statement that is split at its verb
 
 _EMPTY = word_set("""
     really very quite totally absolutely definitely certainly actually basically literally truly
@@ -50,17 +47,6 @@ _PRESENT = word_set(
     "is are am be being been isn't aren't i'm he's she's it's we're they're you're that's get gets"
 )
 _SMALL = _EMPTY | _MARKS.keys() | _PERSONS.keys() | ENGLISH
-_PREFACE = re.compile(
-    r"""^\W*(?:
-    (?:please|pls)[ ](?:remember|note)(?:\s+that|:|,)?\s+
-    |(?:please|pls|hey|ok|okay|so|also|again|oh|and|by[ ]the[ ]way|btw|fyi|just[ ]so[ ]you[ ]know
-    |(?:as|like)[ ]i[ ]said)[,:]?\s+
-    |(?:i[ ]mean|you[ ]know|to[ ]be[ ]honest|of[ ]course),\s+
-    |(?:remember|note|keep[ ]in[ ]mind|don['’]?t[ ]forget|reminder|quick[ ]reminder|quick[ ]note
-    |for[ ]the[ ]record|for[ ]your[ ]records|in[ ]case[ ]i[ ]forget)(?:\s+that|:|,)\s*
-    )+""",
-    re.IGNORECASE | re.VERBOSE,
-)
 _AFTERTHOUGHT = re.compile(
     r"(?i),\s?(?:you know|i mean|(?:as|like) i said|by the way|to be honest|of course)[.!]*$"
 )
@@ -86,42 +72,6 @@ _SYNONYMS = word_groups("""
     """)
 _SAME_STEMS = {stem: first for word, first in _SYNONYMS.items() for stem in tokens.analyze(word)}
 
-_CHANGE = word_set("""
-    moved rescheduled postponed changed switched pushed updated shifted delayed now instead
-    anymore longer actually correction new current currently any has been got brought forward
-    back set scheduled planned again since
-    """)
-# The lookaheads below only save time: at most places none of the alternatives can begin.
-_HOURS = "zero one two three four five six seven eight nine ten eleven twelve".split()
-_CLOCK = re.compile(rf"\b(?:at|to|from|until) ({'|'.join(_HOURS[1:])})\b(?! [a-z])")
-_MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?" for month in MONTHS)
-_DATE = re.compile(
-    rf"(?i)\b(?=[adfjmnost\d])(?:(?P<month>{_MONTH})\.? (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
-    rf"|(?:the )?(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month2>{_MONTH}))\b(?! \d{{4}})"
-)
-_MOVED = re.compile(
-    r"\b(?P<who>I|we|he|she|they|my \w+|[Tt]he user|[A-Z]\w+)"
-    r"(?:['’]ve|['’]s| have| has)?(?: just| recently)?"
-    r" (?:moved|relocated) to\b"
-)
-_RECENTLY = re.compile(
-    r"(?P<moved> (?:moved|relocated) to .{1,60}?) (?:(?:on|in) "
-    r"(?:the week(?:end)? of \d{4}-\d\d-\d\d|\d{4}-\d\d-\d\d|[A-Z][a-z]{2,8} \d{4})"
-    r"|(?:last|this|over the) (?:week(?:end)?|month|spring|summer|fall|autumn|winter|[a-z]{3,6}day)"
-    r"|yesterday|today)(?!\S*\w)"
-)
-_JOINED = re.compile(
-    r"(?=[ '’])(?:['’]ve|['’]s| have| has)?(?: just| recently)? (?:joined|(?:started|began)(?: working"
-    r"| work)? (?:at|for))\b"
-)
-_VERB = re.compile(
-    r"(?i)(?=[\s'’:=])(?:\s(?:is|are|am|costs?|weighs?|earns?|has|have|owns?|lives?|works?|prefers?"
-    r"|stays?|studies|study|will be"
-    r"|takes? place|starts?|begins?|leaves?|departs?|ends?|goes|opens?|closes?|due)\b"
-    r"|(?<=\bi)['’]m\b"
-    r"|(?:(?<=\bhe)|(?<=\bshe)|(?<=\bit))['’]s\b|(?:(?<=\bwe)|(?<=\bthey))['’]re\b|\s?[:=]\s)"
-)
-_SENTENCES = re.compile(r"[.!?;]\s+\S")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _SENTENCE_END = re.compile(r"(?:^|[.!?:;…])[\s\"“'‘(]*$")
 _POSSESSIVE = re.compile(r"['’]s?$")
@@ -178,16 +128,6 @@ class Statement:
             elif word != lower and not is_common(lower):
                 possible.add(lower)
         return sure, possible
-
-
-class ClauseParts(NamedTuple):
-    """A short text, split at its verb, without words such as "now" or "moved"."""
-
-    text: str
-    subject: str
-    verb: str
-    rest: str
-    says_changed: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,15 +229,6 @@ def _read_word(word: str) -> WordParts:
     )
 
 
-def strip_preface(text: str) -> str:
-    """Remove an introduction such as "please remember that".
-
-    >>> strip_preface("Please remember that the keys are with Tom")
-    'the keys are with Tom'
-    """
-    return _PREFACE.sub("", text) or text
-
-
 def _stem(word: str) -> str:
     """Return the stem that stands for a word and its synonyms."""
     stem = (tokens.analyze(word) or [word])[0]
@@ -308,40 +239,6 @@ def parse_clause(text: str) -> Clause | None:
     """Split a text at its verb and parse it; return None if it is not one short clause."""
     parts = split_clause(text)
     return parts and Clause(**parts._asdict() | _parse_fields(parts.text))
-
-
-def split_clause(text: str) -> ClauseParts | None:
-    """Split a text at its verb; return None if it is longer than one clause, or a question.
-
-    >>> split_clause("My phone number is 555 0199")[1:4]
-    ('My phone number', 'is', '555 0199')
-    """
-    statement = strip_preface(text.strip())
-    if len(statement.split()) > LONGEST_CLAUSE or "?" in statement or _SENTENCES.search(statement):
-        return None
-
-    def in_figures(date: re.Match[str]) -> str:
-        month = MONTH_NUMBERS[(date["month"] or date["month2"]).lower()[:3]]
-        return f"1-{month}-{date['day'] or date['day2']}"
-
-    statement = _CLOCK.sub(lambda match: f"at {_HOURS.index(match[1])}:00", statement)
-    statement = _DATE.sub(in_figures, statement)
-    statement = _JOINED.sub(" works at", statement)
-    statement = _RECENTLY.sub(r"\g<moved>", statement)
-    statement, moves = _MOVED.subn(r"\g<who> lives in", statement)
-    if moves:
-        statement = statement.partition(",")[0]
-    kept = [word for word in statement.split() if word.strip(",.!").lower() not in _CHANGE]
-    bare = " ".join(kept)
-    match = _VERB.search(f" {bare}")
-    start, end = match.span() if match else (len(bare), len(bare) + 1)
-    return ClauseParts(
-        text=bare,
-        subject=bare[:start].strip(" ,."),
-        verb=match[0].strip().lower() if match else "",
-        rest=bare[end - 1 :].strip(" ,."),
-        says_changed=bare != statement,
-    )
 
 
 LIKINGS = frozenset(parse("like likes love enjoy hate dislike detest loathe adore").words)

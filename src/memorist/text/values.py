@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from .clock import number_groups
 from .entities import GIVEN_NAMES
-from .normalize import AUTHOR_YEAR, LINK, compose, find_links, remove_citations
+from .normalize import AUTHOR_YEAR, LINK, compose, remove_citations
 from .tokens import ENGLISH, word_groups, word_set, word_table
 
 T = TypeVar("T")
@@ -158,6 +158,20 @@ _MODAL_MAY = re.compile(
     r"|\bmay(?= (?:not|be|have|also|only|even|still|well)\b)"
 )
 _LEADING_ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
+
+
+def find_links(text: str) -> list[str]:
+    """List the web addresses in a text, without scheme, query and end punctuation.
+
+    >>> find_links("see https://www.A.example/b/?utm=1.")
+    ['a.example/b']
+    """
+    found = []
+    for match in LINK.finditer(text):
+        address = match[0].lower().split("://", 1)[-1]
+        path, *_ = re.split("[?#]", address.removeprefix("www."))
+        found.append(path.rstrip("/.,;:!')]*_`"))
+    return found
 
 
 def read_values(text: str) -> Values:

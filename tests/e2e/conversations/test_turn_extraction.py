@@ -13,9 +13,8 @@ import pytest
 
 from clocks import Clock
 from llm_server import Server
-from memorist import aio
+from memorist import aio, context
 from memorist.client import Client
-from memorist.jobs import idle
 from memorist.scoped import ScopedClient
 from memorist.text import prompts
 from memorist.types import Memory
@@ -35,7 +34,7 @@ LONG = f"{DEPOT} {CELLAR} {BEES} {ROSES} {PIANO} {BARN} " + "It rains. " * 8
 @pytest.fixture(autouse=True)
 def _no_idle_extraction(monkeypatch: pytest.MonkeyPatch) -> None:
     """Extract only when a test says so, however long it takes on a busy machine."""
-    monkeypatch.setattr(idle, "IDLE_SECONDS", 3600)
+    monkeypatch.setattr(context, "IDLE_SECONDS", 3600)
 
 
 @asynccontextmanager

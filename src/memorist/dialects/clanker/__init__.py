@@ -11,10 +11,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from ... import extraction
 from ...client import Client
 from ...embedders.openai import MODEL, VARIABLE
 from ...errors import InvalidInput, ProviderFailed, StoreUnavailable
-from ...extraction import job
 from ...ingest import guard, transitions, validation
 from ...jobs import vectors
 from ...manage import edit
@@ -187,7 +187,7 @@ class Clanker:
                 kind = category
             elif event.op == "embed":
                 kind = f"memory_embedding_{call}"
-            elif event.node == "worker" and category.startswith(job.NAME):
+            elif event.node == "worker" and category.startswith(extraction.NAME):
                 kind = f"memory_extract_{call}"
             elif event.node == "hotpath" and event.op in _STORED:
                 kind = "memory_fact"

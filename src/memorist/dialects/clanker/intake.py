@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
+from ... import extraction
 from ...client import Client
 from ...errors import InvalidInput, MemoristError, Misconfigured, ProviderFailed
-from ...extraction import job
 from ...ingest import guard
 from ...jobs import Debounced, cancel
 from ...jobs.worker import EMBED
@@ -204,7 +204,7 @@ class Intake:
             try:
                 if self._drops:
                     is_stored = await turns[0][1]()
-                await self._client.run_jobs(only=[job.NAME, EMBED])
+                await self._client.run_jobs(only=[extraction.NAME, EMBED])
                 while self._authors:
                     await self._clanker.archive(*self._authors.pop())
             except MemoristError:
