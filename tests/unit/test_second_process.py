@@ -23,6 +23,11 @@ def end_process(item: int, pid: int) -> int:
     return item
 
 
+def note_process(text: str) -> tuple[str, int]:
+    """Return a text and the process that read it."""
+    return text, os.getpid()
+
+
 async def test_two_processes_compute_the_same_as_one() -> None:
     assert await compute_each(LONG + 1, count_tokens, TEXTS) == TOKENS
     with share_work():
@@ -33,8 +38,19 @@ async def test_two_processes_compute_the_same_as_one() -> None:
 async def test_a_second_process_does_half_of_the_work() -> None:
     with share_work():
         found = await compute_each(LONG + 1, operator.call, [os.getpid] * 4)
-    assert found[::2] == [os.getpid()] * 2
+    assert found[:2] == [os.getpid()] * 2
     assert len(set(found)) == 2
+
+
+async def test_both_processes_get_as_many_questions_as_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(os.path.dirname(__file__))
+    with share_work():
+        texts = ["Where is the key?", "x" * 1000] * 4
+        found = await compute_each(LONG + 1, note_process, texts)
+    for text in set(texts):
+        assert len({process for said, process in found if said == text}) == 2
 
 
 async def test_an_error_is_raised_where_the_caller_sees_it() -> None:

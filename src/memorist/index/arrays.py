@@ -267,9 +267,9 @@ class Segment(NamedTuple):
     @staticmethod
     def join(parts: Sequence[Segment]) -> Segment:
         """Return the postings of all parts."""
-        arrays = [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
-        order = np.argsort(arrays[0], kind="stable")
-        return Segment._make(array[order] for array in arrays)
+        order = np.argsort(np.concatenate([part.terms for part in parts]), kind="stable")
+        columns = zip(*parts, strict=True)  # one after the other, to limit the memory needed
+        return Segment._make(np.concatenate(pieces)[order] for pieces in columns)
 
 
 def add_segment(

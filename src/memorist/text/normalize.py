@@ -29,6 +29,7 @@ LONGEST_RUN_OF_MARKS = 30  # as in Unicode's Stream-Safe Text Format; real text 
 NEAR = 3  # bits that may differ between two fingerprints of one text
 _FEW = 8  # fingerprints that are compared one by one
 _LONGEST_KEPT = 24  # characters of a word whose hash is cached; a link or a key is not
+_BLAKE2B = hashlib.blake2b(digest_size=8)  # a copy of it is faster than another one
 _BATCH = 65_536  # features counted at a time: bounds the memory that a long text needs
 
 LINK = re.compile(
@@ -304,20 +305,20 @@ def simhash64(text: str) -> int:
     digests = [(_hash_word if len(word) <= _LONGEST_KEPT else _hash)(word) for word in single]
     digests += map(_hash, pairs)
     counts = [*single.values(), *pairs.values()]
-    votes = np.zeros(64, dtype=np.int64)
+    votes = np.zeros(64)
     for start in range(0, len(counts), _BATCH):
         few = slice(start, start + _BATCH)
-        rows = np.frombuffer(b"".join(digests[few]), np.uint8).reshape(-1, 8)
-        bits = np.unpackbits(rows, axis=1)
-        weights = np.array(counts[few])
+        bits = np.unpackbits(np.frombuffer(b"".join(digests[few]), np.uint8)).reshape(-1, 64)
+        weights = np.array(counts[few], np.float64)  # products of whole numbers take longer
         votes += 2 * (weights @ bits) - weights.sum()
     fingerprint = np.packbits(votes > 0).tobytes()
     return int.from_bytes(fingerprint, "big")
 
 
 def _hash(feature: str) -> bytes:
-    encoded = feature.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(encoded, digest_size=8).digest()
+    started = _BLAKE2B.copy()
+    started.update(feature.encode("utf-8", "surrogatepass"))
+    return started.digest()
 
 
 _hash_word = lru_cache(maxsize=1 << 14)(_hash)  # most pairs of words are new

@@ -37,16 +37,15 @@ async def compute_shared(
     second = _second
     if second is None:
         return await asyncio.to_thread(compute_some, items)
-    mine, theirs = await asyncio.gather(
-        asyncio.to_thread(compute_some, items[::2]),
-        asyncio.to_thread(second.compute, work, items[1::2], args, named),
+    # Halves, because every other one may be the long answers of an assistant.
+    half = len(items) // 2
+    theirs, mine = await asyncio.gather(
+        asyncio.to_thread(second.compute, work, items[half:], args, named),
+        asyncio.to_thread(compute_some, items[:half]),
     )
     if theirs is None:
-        theirs = await asyncio.to_thread(compute_some, items[1::2])
-    done: list[Any] = [None] * len(items)
-    done[::2] = mine
-    done[1::2] = theirs
-    return done
+        theirs = await asyncio.to_thread(compute_some, items[half:])
+    return [*mine, *theirs]
 
 
 class _SecondProcess:

@@ -192,6 +192,8 @@ def words(text: str) -> list[str]:
     folded = unicodedata.normalize("NFKC", short).casefold()
     folded = unicodedata.normalize("NFKC", folded)
     folded = folded.replace("_", " ").replace("’", "'")
+    if not _CJK.search(folded):
+        return [word[:LONGEST] for word in _WORD.findall(folded)]
     found: list[str] = []
     for word in _WORD.findall(folded):
         if not _CJK.search(word):
