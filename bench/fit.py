@@ -303,13 +303,13 @@ def judge(asked: Asked, models: Models) -> tuple[float, list[tuple[float, bool]]
     for place, (hit, each) in enumerate(zip(asked.hits, asked.odds, strict=True)):
         verdict = min(odds) if each is None else each
         if each is not None:
-            again = verification.judge_again(
+            again = confidence.judge_again(
                 models["hit_verified"], likely[place], each, asked.is_request
             )
             judged[place] = again, asked.useful[place]
         totals.append(WEIGHT * verification.scale_verdict(verdict) - hit["behind"])
     order = sorted(range(len(totals)), key=lambda place: -totals[place])
-    sure = verification.judge_again(models["answer_verified"], sure, max(odds), asked.is_request)
+    sure = confidence.judge_again(models["answer_verified"], sure, max(odds), asked.is_request)
     return sure, [judged[place] for place in order]
 
 

@@ -156,6 +156,22 @@ def judge(
     return to_probability(weigh(model.answer, measure(search, ranked))), judged
 
 
+def judge_again(
+    weights: Mapping[str, float],
+    before: float,
+    odds: float,
+    is_request: bool,
+) -> float:
+    """Return the confidence after a verdict, given the confidence before it."""
+    measures = {
+        "always": 1.0,
+        "before": to_log_odds(before),
+        "verdict": odds,
+        "request": float(is_request),
+    }
+    return to_probability(weigh(weights, measures))
+
+
 def scale_answer_threshold(count: int) -> float:
     """Return the factor for the threshold of an answer from `count` memories.
 

@@ -17,7 +17,7 @@ from ..text.authority import is_persons
 from ..text.cues import IS_FOREIGN
 from ..text.tokens import analyze
 from ..types import Memory
-from .confidence import NEXT_PART, scale_answer_threshold, to_log_odds, to_probability, weigh
+from .confidence import NEXT_PART, judge_again, scale_answer_threshold
 from .features import SnapshotSearch
 from .score import Candidate
 
@@ -121,22 +121,6 @@ def scale_verdict(odds: float) -> float:
     (0.0, 0.5, 1.0)
     """
     return 0.5 + odds / (2 * CERTAIN)
-
-
-def judge_again(
-    weights: Mapping[str, float],
-    before: float,
-    odds: float,
-    is_request: bool,
-) -> float:
-    """Return the confidence after a verdict, given the confidence before it."""
-    measures = {
-        "always": 1.0,
-        "before": to_log_odds(before),
-        "verdict": odds,
-        "request": float(is_request),
-    }
-    return to_probability(weigh(weights, measures))
 
 
 def is_foreign(search: SnapshotSearch, candidate: Candidate) -> bool:
