@@ -329,6 +329,94 @@ async def test_undo_takes_back_what_commands_did_one_by_one(ana: ScopedClient) -
     assert not (await ana.get(tea)).pinned
 
 
+async def test_undo_does_not_touch_what_a_turn_replaced(ana: ScopedClient) -> None:
+    facts = {"I live in Lisbon.", "I live in Porto now.", TEA}
+    for text in ("I live in Lisbon.", "I live in Porto now.", TEA):
+        await ana.remember([{"content": text}])
+    ended = {each.text for each in await ana.list() if each.valid_to}
+    assert ended == {"I live in Lisbon."}
+    nothing = await say(ana, "undo")
+    assert (nothing.done, nothing.say) == (False, "There's nothing to undo.")
+    assert await texts(ana) == facts
+    assert {each.text for each in await ana.list() if each.valid_to} == ended
+
+
+async def test_undo_takes_back_what_was_saved_on_request(ana: ScopedClient) -> None:
+    await say(ana, "remember that I'm allergic to penicillin")
+    await say(ana, "pin that")
+    await say(ana, "remember that I like tea")
+    for expected in (
+        "Undone. I no longer remember:\n1. I like tea",
+        "Undone. No longer pinned:\n1. I'm allergic to penicillin",
+        "Undone. I no longer remember:\n1. I'm allergic to penicillin",
+        "There's nothing to undo.",
+    ):
+        assert (await say(ana, "undo")).say == expected
+    assert await texts(ana) == set()
+
+
+async def test_undo_takes_back_the_facts_of_what_was_saved(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "memory.db", state_dir=tmp_path) as engine:
+        dana = engine.scope("dana", session="chat-1")
+        await say(dana, "remember that my sister Mira lives in Ghent and I'm allergic to nuts")
+        await engine.run_jobs(only=["extract"])
+        saved = await texts(dana)
+        assert len(saved) > 1
+        await say(dana, "undo")
+        assert await texts(dana) == set()
+        await say(dana, "redo")
+        assert await texts(dana) == saved
+
+
+@pytest.mark.parametrize(
+    ("order", "new", "answers"),
+    [
+        ("that's wrong, my cat is called Rex", "my cat is called Rex", []),
+        ("correct that: I have a cat called Rex", "I have a cat called Rex", ["yes"]),
+    ],
+)
+async def test_undo_takes_back_all_of_a_correction(
+    ana: ScopedClient, order: str, new: str, answers: list[str]
+) -> None:
+    await ana.remember([{"content": CAT}, {"content": TEA}])
+    for text in (order, *answers):
+        await say(ana, text)
+    assert await texts(ana) == {new, TEA}
+    undone = await say(ana, "undo")
+    taken, back = f"I no longer remember:\n1. {new}", f"I remember again:\n1. {CAT}"
+    assert undone.say == f"Undone. {taken}\n{back}"
+    assert await texts(ana) == {CAT, TEA}
+    assert "Redone. I remember again:" in (await say(ana, "redo")).say
+    assert await texts(ana) == {new, TEA}
+
+
+async def test_undo_opens_a_decided_conflict_again(ana: ScopedClient) -> None:
+    await ana.remember("I live in Lisbon.")
+    await ana.remember("I live in Porto.")
+    await say(ana, "no, keep the old one")
+    assert await ana.conflicts() == []
+    await say(ana, "undo")
+    assert len(await ana.conflicts()) == 1
+
+
+async def test_a_forget_says_how_much_is_gone(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "memory.db", state_dir=tmp_path) as engine:
+        dana = engine.scope("dana", session="chat-1")
+        for text in ("My brother Marcus plays squash.", "My brother Marcus lives in Ghent."):
+            await dana.remember([{"content": text}])
+        await engine.run_jobs(only=["extract"])
+        before = await texts(dana)
+        assert len(before) == 4
+        asked = await say(dana, "forget everything about Marcus")
+        done = await say(dana, "all")
+        others = 4 - len(asked.ids)
+        assert others > 0
+        said = f"Forgotten: {len(asked.ids)} memories, and {others} more based on the same words."
+        assert done.say.startswith(said)
+        assert len((await say(dana, "undo")).ids) == 4
+        assert await texts(dana) == before
+
+
 async def test_undo_may_be_meant_for_something_else(ana: ScopedClient) -> None:
     await ana.remember([{"content": TEA}, {"content": CAT}])
     await ana.remember([{"content": "I renamed the function.", "role": "assistant"}])

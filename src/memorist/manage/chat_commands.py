@@ -35,8 +35,9 @@ from .chat_list import (
     ids_of,
     number,
 )
+from .chat_undo import describe_changes, find_command, find_last_change, find_last_undo
 from .privacy import INCOGNITO, Consent, Privacy
-from .undo import find_last_change, find_last_undo, undo_changes
+from .undo import undo_changes
 
 KEPT = timedelta(days=1)  # how long what a command forgot can be brought back
 _NOT_STORED = "This message is not stored."
@@ -95,6 +96,7 @@ class Chat(CorrectingChat):
         self.remember = remember
         self.about = tuple(about)
         self.actor = self.scope.user
+        self.command_id = place.command_id
 
     async def carry_out(self, command: Command, shown: Shown) -> Reply | None:
         """Carry out a command, or the one that an answer completes."""
@@ -157,6 +159,7 @@ class Chat(CorrectingChat):
         if shown.asks == "forget_all":
             return await self.forget_everything()
         if shown.asks == "correct":
+            self.command_id = await find_command(self, shown.new)  # it is one change
             for id in ids:
                 await edit.supersede(self, id, by=shown.new, actor=self.actor)
             return await self.end("Corrected.", (shown.new,))
@@ -241,9 +244,16 @@ class Chat(CorrectingChat):
             actor=self.actor,
             keep_days=0 if for_good else KEPT / timedelta(days=1),
         )
+        plan = await forget.make_plan(self.ctx.store, self.scope, ids_of(found))
+        others = len(
+            [each for each in await self.load(plan.derived) if each.state in forget.VISIBLE]
+        )
         gone = await forget.forget(self, ids_of(found), manner)
-        is_one = len(found) == 1
-        say = "Forgotten." if is_one else f"Forgotten: {len(found)} memories."
+        is_one = len(found) == 1 and not others
+        say = "Forgotten" if len(found) == 1 else f"Forgotten: {len(found)} memories"
+        if others:
+            say += f", and {others} more based on the same words"
+        say += "."
         # Without a session, and in an incognito one, "undo" would not find what was done.
         if not for_good and (self.labels.session is None or await self.is_incognito()):
             say += f" {'It stays' if is_one else 'They stay'} in the trash for a day."
@@ -263,21 +273,21 @@ class Chat(CorrectingChat):
             return self.reply(
                 "This chat is incognito, so I cannot tell what it changed. Look in the trash."
             )
-        if self.command.which == "undone":
+        is_redo = self.command.which == "undone"
+        if is_redo:
             operation = await find_last_undo(self)
         else:
-            with_words = self.command.names_memory
-            operation = await find_last_change(self, actor=self.actor, with_words=with_words)
+            operation = await find_last_change(self, with_words=self.command.names_memory)
         if operation is None:
             return self.reply("There's nothing to undo.")
         try:
+            planned = await undo_changes(self, operation, actor=self.actor, dry_run=True)
+            before = await self.ctx.store.get(self.scope, ids_of(planned.memories))
             done = await undo_changes(self, operation, actor=self.actor)
         except MemoristError as error:
             return self.reply(f"It cannot be undone: {error}")
-        back = [memory for memory in done.memories if memory.is_active]
-        say = f"Undone. I remember again:\n{number(back)}" if back else "Undone."
-        if self.command.which == "undone":
-            say = "Done again."
+        what = describe_changes(before, done.memories, quotes=not is_redo)
+        say = f"{'Redone' if is_redo else 'Undone'}. {what}".rstrip()
         return await self.end(say, ids_of(done.memories))
 
     async def pin(self) -> Reply:
