@@ -103,7 +103,8 @@ async def test_nothing_is_offered_that_is_about_something_else(
     await ana.remember([{"content": text} for text in facts])
     reply = await say(ana, order)
     assert (reply.done, reply.ids) == (False, ())
-    assert reply.say.startswith("I remember nothing about")
+    said = "your shoe size" if "shoe" in order else "Leila" if "Leila" in order else "that"
+    assert reply.say == f"I remember nothing about {said}."
     assert await ana.command("yes") is None
 
 
@@ -484,7 +485,7 @@ async def test_memory_that_is_off_still_saves_on_request(ana: ScopedClient) -> N
 async def test_dont_save_this_changes_nothing_that_was_said_before(ana: ScopedClient) -> None:
     await ana.remember(TEA)
     reply = await say(ana, "don't save this")
-    assert reply.say == "This message is not stored."
+    assert reply.say == "I won't store this message."
     assert await texts(ana) == {TEA}
 
 
@@ -509,7 +510,7 @@ async def test_a_message_that_asks_not_to_be_stored_is_not_stored(
     await ana.remember(CAT)
     reply = await say(ana, text)
     assert (reply.intent, reply.done) == ("dont_save", True)
-    assert reply.say == "This message is not stored."
+    assert reply.say == "I won't store this message."
     assert (await ana.remember([{"content": text}])).count("skipped") == 1
     assert await texts(ana) == {CAT}
 
@@ -517,7 +518,7 @@ async def test_a_message_that_asks_not_to_be_stored_is_not_stored(
 async def test_what_must_not_be_stored_and_is_already_may_be_forgotten(ana: ScopedClient) -> None:
     await ana.remember([{"content": CAT}, {"content": "I smoke."}])
     asked = await say(ana, "don't remember that I smoke")
-    assert asked.say.startswith("This message is not stored. This is already stored:\n1. I smoke.")
+    assert asked.say.startswith("I won't store this message. This is already stored:\n1. I smoke.")
     await say(ana, "yes")
     assert await texts(ana) == {CAT}
 
@@ -638,11 +639,92 @@ async def test_a_correction_asks_which_memory_is_meant(ana: ScopedClient) -> Non
     assert await texts(ana) == {"I go swimming with Ines", "Ines is in the choir."}
 
 
+async def test_a_correction_of_what_was_just_shown(ana: ScopedClient) -> None:
+    await ana.remember([{"content": "My car is a VW Golf."}, {"content": TEA}])
+    shown = await say(ana, "what do you know about my car?")
+    assert shown.say.splitlines()[0] == "This is what I remember about your car:"
+    done = await say(ana, "no, that's wrong, it's a Skoda")
+    assert done.say == "Corrected. Saved: My car is a Skoda"
+    assert await texts(ana) == {"My car is a Skoda", TEA}
+
+
+@pytest.mark.parametrize("first", [[], ["1"]])
+async def test_a_correction_of_several_that_were_shown_asks_for_the_sentence(
+    ana: ScopedClient, first: list[str]
+) -> None:
+    facts = {"My car is a VW Golf.", "My car has a flat tire."}
+    await ana.remember([{"content": text} for text in facts])
+    await say(ana, "what do you know about my car?")
+    asked = await say(ana, "no, that's wrong, it's a Skoda")
+    assert (asked.intent, asked.done, len(asked.ids)) == ("correct", False, 2)
+    for answer in first:
+        assert not (await say(ana, answer)).done, "a number does not say what is right"
+    assert await texts(ana) == facts
+    await say(ana, "my car is a Skoda")
+    assert await texts(ana) == {"my car is a Skoda", "My car has a flat tire."}
+
+
+@pytest.mark.parametrize("answer", ["no", "I have to go now", "What is a Skoda?"])
+async def test_what_is_no_answer_to_a_correction_changes_nothing(
+    ana: ScopedClient, answer: str
+) -> None:
+    facts = {"My car is a VW Golf.", "My car has a flat tire."}
+    await ana.remember([{"content": text} for text in facts])
+    await say(ana, "what do you know about my car?")
+    await say(ana, "no, that's wrong, it's a Skoda")
+    await ana.command(answer)
+    assert await texts(ana) == facts
+    assert await ana.command("my car is a Skoda") is None, "nothing is asked any more"
+
+
+async def test_a_correction_that_is_a_sentence_is_saved_as_it_was_said(ana: ScopedClient) -> None:
+    await ana.remember([{"content": "I work at Lumen Health."}])
+    await say(ana, "you're wrong about my job, I work at Tidewater now")
+    assert await texts(ana) == {"I work at Tidewater now"}
+
+
+async def test_a_changed_address_is_offered_what_it_replaces(tmp_path: Path) -> None:
+    home, phone = "I live at 12 Elm Street in Leeds.", "My phone number is 07700 900111."
+    async with aio.open(tmp_path / "memory.db", extract="off", state_dir=tmp_path) as engine:
+        ana = engine.scope("ana", session="chat-1")
+        await ana.remember([{"content": home}, {"content": phone}])
+        asked = await say(ana, "update my address to 9 Lake View in Bath")
+        assert asked.say.splitlines()[1:3] == ["Does it replace this?", f"1. {home}"]
+        await say(ana, "yes")
+        assert (await say(ana, "update my rent to £1,350")).done
+        new = {"My address is 9 Lake View in Bath", "My rent is £1,350"}
+        assert await texts(ana) == {phone, *new}
+
+
+async def test_the_old_address_is_offered_in_other_words(tmp_path: Path) -> None:
+    old, new = "I live at 12 Elm Street in Leeds.", "I moved to 5 Hill Road in Bristol."
+    async with aio.open(tmp_path / "memory.db", extract="off", state_dir=tmp_path) as engine:
+        ana = engine.scope("ana", session="chat-1")
+        for text in (old, new, TEA):
+            await ana.remember([{"content": text}])
+        asked = await say(ana, "forget my old address")
+        assert asked.say.splitlines()[1] == f"1. {old}"
+        await say(ana, "yes")
+        assert await texts(ana) == {new, TEA}
+
+
+async def test_a_statement_can_be_pinned(ana: ScopedClient) -> None:
+    await ana.remember([{"content": "My aunt is allergic to nuts."}])
+    pinned = await say(ana, "pin that my aunt is allergic to nuts")
+    assert pinned.say == "Pinned:\n1. My aunt is allergic to nuts. (pinned)"
+    saved = await say(ana, "pin that I'm allergic to penicillin")
+    assert saved.say == "Saved and pinned:\n1. I'm allergic to penicillin (pinned)"
+    assert all(each.pinned for each in await ana.list())
+    await say(ana, "undo")
+    assert await texts(ana) == {"My aunt is allergic to nuts."}
+    assert await ana.command("pin that dependency to version 3") is None
+
+
 async def test_half_a_correction_asks_for_the_whole_sentence(ana: ScopedClient) -> None:
     await ana.remember("I have three kids.")
     asked = await say(ana, "Nope, two kids. Change it.")
     assert not asked.done
-    assert "one sentence" in asked.say
+    assert asked.say == "What should it say? For example: my car is a Skoda."
     assert await texts(ana) == {"I have three kids."}
 
 

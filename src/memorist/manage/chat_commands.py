@@ -21,6 +21,7 @@ from ..text import authority, commands, normalize
 from ..text.commands import Command, parse, parse_assuming
 from ..types import Filter, Memory
 from . import edit, forget
+from .chat_correct import RESTATE, CorrectingChat
 from .chat_list import (
     ALIKE_IF_SHOWN,
     CHOICES,
@@ -28,10 +29,10 @@ from .chat_list import (
     ONE,
     SEVERAL,
     SHOWN,
-    CorrectingChat,
     Remember,
     Reply,
     choose,
+    describe_topic,
     ids_of,
     number,
 )
@@ -40,7 +41,7 @@ from .privacy import INCOGNITO, Consent, Privacy
 from .undo import undo_changes
 
 KEPT = timedelta(days=1)  # how long what a command forgot can be brought back
-_NOT_STORED = "This message is not stored."
+_NOT_STORED = "I won't store this message."
 _UNCLEAR = "I cannot tell which memory you mean."
 _SWITCHED = {
     "memory_off": "Memory is off here: nothing is stored or recalled automatically until you say "
@@ -78,6 +79,8 @@ async def obey(
         raise
     if shown.asks:
         command = parse(text, answers=True)
+    if command is None:
+        command = await chat.read_statement(text, shown)
     if command is None:
         command = await chat.check_assumption(parse_assuming(text))
     if command is None:
@@ -144,6 +147,10 @@ class Chat(CorrectingChat):
         shown = self.shown
         ids = choose(shown.ids, self.command)
         self.intent = shown.asks
+        if shown.asks == RESTATE:
+            self.intent = "correct"
+            if said != "no":
+                return await self.ask_for_statement(await self.load(ids))
         if said == "yes" and len(ids) > 1:  # which one was asked
             return self.reply(SEVERAL, ids)
         if said.startswith("pick_"):
@@ -177,7 +184,7 @@ class Chat(CorrectingChat):
             found = [*about.exact, *about.partly] or about.alike(ALIKE_IF_SHOWN)
         else:
             found = await self.list_known()
-        on = f" about {topic}" if topic else ""
+        on = describe_topic(self.command)
         if not found:
             return await self.end(f"I remember nothing{on}.", ())
         listed = found[:SHOWN]
@@ -196,8 +203,10 @@ class Chat(CorrectingChat):
             found = await self.find_about(topic)
             if commands.names_old(topic):
                 found = await self.find_outdated(topic, found) or found
+                found = found or await self.find_replaced(topic)
             if not found:
-                return self.reply(f"I remember nothing about {topic}.")
+                on = describe_topic(self.command) or " about that"
+                return self.reply(f"I remember nothing{on}.")
             return await self.ask(found)  # a search may find something else
         if self.intent == "forget_listed":
             ids = choose(self.about or self.shown.ids, self.command)
@@ -294,6 +303,8 @@ class Chat(CorrectingChat):
         """Pin or unpin what the command refers to; ask if that is ambiguous."""
         topic = self.command.topic
         pinned = Filter(pinned=True) if self.intent == "unpin" else None
+        if self.command.content:
+            return await self.pin_statement(self.command.content)
         if topic:
             found = await self.find_about(topic, pinned)
         elif self.command.which in ("listed", "all"):
@@ -308,6 +319,16 @@ class Chat(CorrectingChat):
         if len(found) > 1:
             return await self.ask(found)
         return await self.set_pin(ids_of(found))
+
+    async def pin_statement(self, text: str) -> Reply:
+        """Pin the one memory that says this; save it if there is none."""
+        said = [each for each in (await self.find_mentions(text)).exact if each.is_active]
+        if len(said) == 1:
+            return await self.set_pin(ids_of(said))
+        outcome = (await self.remember(text, pinned=True, manually_saved=True)).outcomes[0]
+        if not outcome.ids:
+            return self.reply(f"Not saved: {outcome.reason}.")
+        return await self.list_done("Saved and pinned:", await self.load(outcome.ids))
 
     async def set_pin(self, ids: Sequence[str]) -> Reply:
         """Pin or unpin memories."""
@@ -373,26 +394,3 @@ class Chat(CorrectingChat):
         else:
             await privacy.end_incognito()
         return self.reply(say, done=True)
-
-    async def decide_proposal(self) -> Reply | None:
-        """Decide a proposal that the person has seen; show one that they have not."""
-        consent = Consent(*self.parts)
-        field = self.command.field.lower()
-        field = "preferred_name" if field.endswith("name") else field
-        waiting = [each for each in await consent.list() if each.field == field]
-        if not waiting:
-            return None
-        seen = [each for each in waiting if each.id in self.about]
-        is_clear = len(seen) == 1
-        shown = seen if is_clear else waiting
-        lines = [f"{field.replace('_', ' ')}: {each.value}" for each in shown]
-        if not is_clear:
-            say = "I would like to keep this, if you allow it:\n" + "\n".join(lines)
-        elif self.intent == "deny":
-            await consent.deny(seen[0].id, actor=self.actor)
-            say = "It was not stored, and I will not propose it again."
-        else:
-            await consent.approve(seen[0].id, actor=self.actor)
-            say = f"Stored: {lines[0]}"
-        ids = [each.id for each in shown]
-        return self.reply(say, ids, done=is_clear)
