@@ -194,6 +194,7 @@ class Place:
         self.parts = ctx, scope, labels
         self.voice = Voice()  # of the caller; a server sets another one
         self.recall_offline: Recaller | None = None  # recalls also while the database is down
+        self.command_id: str | None = None  # of the chat command that is carried out here
 
 
 def observed(what: str, count: Callable[[Any], int]) -> Callable[[Verb[P, T]], Verb[P, T]]:

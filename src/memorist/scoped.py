@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Unpack
@@ -113,7 +114,7 @@ class ScopedClient(ManagedScope):
         for start in range(0, len(spoken), BATCH):
             now = ctx.clock()
             batch = [replace(d, id=new_id(), told_at=now) for d in spoken[start : start + BATCH]]
-            done = await remember(ctx, self.scope, batch, by, now)
+            done = await remember(ctx, self.scope, batch, by, now, command=self.command_id)
             folder = ctx.settings.journal_dir
             if folder is not None:
                 pairs = zip(batch, done, strict=True)
@@ -276,13 +277,15 @@ class ScopedClient(ManagedScope):
         by anyone but the person are ignored. Raises InvalidInput, NotAllowed.
         """
         self.voice.require_owner("A chat command")
+        place = copy(self)
+        place.command_id = new_id()
         return await obey(
-            self,
+            place,
             text,
             role=role,
             name=name,
             about=about,
-            remember=self.remember,
+            remember=place.remember,
         )
 
     async def import_(

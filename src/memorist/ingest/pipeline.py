@@ -47,6 +47,8 @@ async def remember(
     drafts: Sequence[Draft],
     policy: Policy,
     now: datetime,
+    *,
+    command: str | None = None,
 ) -> list[Outcome]:
     """Store drafts in one transaction. Return their outcomes in the same order."""
     items = [Item(draft) for draft in drafts]
@@ -58,7 +60,7 @@ async def remember(
     batch = await prepare(ctx, scope, items, policy, now)
     done = outcomes(items)
     if len(done) < len(items):
-        async with ctx.store.transaction(scope) as tx:
+        async with ctx.store.transaction(scope, command=command) as tx:
             batch.checks = await guard.refuse_disabled(ctx, tx, scope, items)
             done = await write(tx, batch)
     if refusals:

@@ -21,6 +21,7 @@ from ..text import authority, commands, normalize
 from ..text.commands import Command, parse, parse_assuming
 from ..types import Filter, Memory
 from . import edit, forget
+from .chat_correct import RESTATE, CorrectingChat
 from .chat_list import (
     ALIKE_IF_SHOWN,
     CHOICES,
@@ -28,18 +29,19 @@ from .chat_list import (
     ONE,
     SEVERAL,
     SHOWN,
-    CorrectingChat,
     Remember,
     Reply,
     choose,
+    describe_topic,
     ids_of,
     number,
 )
+from .chat_undo import describe_changes, find_command, find_last_change, find_last_undo
 from .privacy import INCOGNITO, Consent, Privacy
-from .undo import find_last_change, find_last_undo, undo_changes
+from .undo import undo_changes
 
 KEPT = timedelta(days=1)  # how long what a command forgot can be brought back
-_NOT_STORED = "This message is not stored."
+_NOT_STORED = "I won't store this message."
 _UNCLEAR = "I cannot tell which memory you mean."
 _SWITCHED = {
     "memory_off": "Memory is off here: nothing is stored or recalled automatically until you say "
@@ -78,6 +80,8 @@ async def obey(
     if shown.asks:
         command = parse(text, answers=True)
     if command is None:
+        command = await chat.read_statement(text, shown)
+    if command is None:
         command = await chat.check_assumption(parse_assuming(text))
     if command is None:
         if shown.asks:  # a later "yes" answers something else
@@ -95,6 +99,7 @@ class Chat(CorrectingChat):
         self.remember = remember
         self.about = tuple(about)
         self.actor = self.scope.user
+        self.command_id = place.command_id
 
     async def carry_out(self, command: Command, shown: Shown) -> Reply | None:
         """Carry out a command, or the one that an answer completes."""
@@ -142,6 +147,10 @@ class Chat(CorrectingChat):
         shown = self.shown
         ids = choose(shown.ids, self.command)
         self.intent = shown.asks
+        if shown.asks == RESTATE:
+            self.intent = "correct"
+            if said != "no":
+                return await self.ask_for_statement(await self.load(ids))
         if said == "yes" and len(ids) > 1:  # which one was asked
             return self.reply(SEVERAL, ids)
         if said.startswith("pick_"):
@@ -157,6 +166,7 @@ class Chat(CorrectingChat):
         if shown.asks == "forget_all":
             return await self.forget_everything()
         if shown.asks == "correct":
+            self.command_id = await find_command(self, shown.new)  # it is one change
             for id in ids:
                 await edit.supersede(self, id, by=shown.new, actor=self.actor)
             return await self.end("Corrected.", (shown.new,))
@@ -174,7 +184,7 @@ class Chat(CorrectingChat):
             found = [*about.exact, *about.partly] or about.alike(ALIKE_IF_SHOWN)
         else:
             found = await self.list_known()
-        on = f" about {topic}" if topic else ""
+        on = describe_topic(self.command)
         if not found:
             return await self.end(f"I remember nothing{on}.", ())
         listed = found[:SHOWN]
@@ -193,8 +203,10 @@ class Chat(CorrectingChat):
             found = await self.find_about(topic)
             if commands.names_old(topic):
                 found = await self.find_outdated(topic, found) or found
+                found = found or await self.find_replaced(topic)
             if not found:
-                return self.reply(f"I remember nothing about {topic}.")
+                on = describe_topic(self.command) or " about that"
+                return self.reply(f"I remember nothing{on}.")
             return await self.ask(found)  # a search may find something else
         if self.intent == "forget_listed":
             ids = choose(self.about or self.shown.ids, self.command)
@@ -241,9 +253,16 @@ class Chat(CorrectingChat):
             actor=self.actor,
             keep_days=0 if for_good else KEPT / timedelta(days=1),
         )
+        plan = await forget.make_plan(self.ctx.store, self.scope, ids_of(found))
+        others = len(
+            [each for each in await self.load(plan.derived) if each.state in forget.VISIBLE]
+        )
         gone = await forget.forget(self, ids_of(found), manner)
-        is_one = len(found) == 1
-        say = "Forgotten." if is_one else f"Forgotten: {len(found)} memories."
+        is_one = len(found) == 1 and not others
+        say = "Forgotten" if len(found) == 1 else f"Forgotten: {len(found)} memories"
+        if others:
+            say += f", and {others} more based on the same words"
+        say += "."
         # Without a session, and in an incognito one, "undo" would not find what was done.
         if not for_good and (self.labels.session is None or await self.is_incognito()):
             say += f" {'It stays' if is_one else 'They stay'} in the trash for a day."
@@ -263,27 +282,29 @@ class Chat(CorrectingChat):
             return self.reply(
                 "This chat is incognito, so I cannot tell what it changed. Look in the trash."
             )
-        if self.command.which == "undone":
+        is_redo = self.command.which == "undone"
+        if is_redo:
             operation = await find_last_undo(self)
         else:
-            with_words = self.command.names_memory
-            operation = await find_last_change(self, actor=self.actor, with_words=with_words)
+            operation = await find_last_change(self, with_words=self.command.names_memory)
         if operation is None:
             return self.reply("There's nothing to undo.")
         try:
+            planned = await undo_changes(self, operation, actor=self.actor, dry_run=True)
+            before = await self.ctx.store.get(self.scope, ids_of(planned.memories))
             done = await undo_changes(self, operation, actor=self.actor)
         except MemoristError as error:
             return self.reply(f"It cannot be undone: {error}")
-        back = [memory for memory in done.memories if memory.is_active]
-        say = f"Undone. I remember again:\n{number(back)}" if back else "Undone."
-        if self.command.which == "undone":
-            say = "Done again."
+        what = describe_changes(before, done.memories, quotes=not is_redo)
+        say = f"{'Redone' if is_redo else 'Undone'}. {what}".rstrip()
         return await self.end(say, ids_of(done.memories))
 
     async def pin(self) -> Reply:
         """Pin or unpin what the command refers to; ask if that is ambiguous."""
         topic = self.command.topic
         pinned = Filter(pinned=True) if self.intent == "unpin" else None
+        if self.command.content:
+            return await self.pin_statement(self.command.content)
         if topic:
             found = await self.find_about(topic, pinned)
         elif self.command.which in ("listed", "all"):
@@ -298,6 +319,16 @@ class Chat(CorrectingChat):
         if len(found) > 1:
             return await self.ask(found)
         return await self.set_pin(ids_of(found))
+
+    async def pin_statement(self, text: str) -> Reply:
+        """Pin the one memory that says this; save it if there is none."""
+        said = [each for each in (await self.find_mentions(text)).exact if each.is_active]
+        if len(said) == 1:
+            return await self.set_pin(ids_of(said))
+        outcome = (await self.remember(text, pinned=True, manually_saved=True)).outcomes[0]
+        if not outcome.ids:
+            return self.reply(f"Not saved: {outcome.reason}.")
+        return await self.list_done("Saved and pinned:", await self.load(outcome.ids))
 
     async def set_pin(self, ids: Sequence[str]) -> Reply:
         """Pin or unpin memories."""
@@ -363,26 +394,3 @@ class Chat(CorrectingChat):
         else:
             await privacy.end_incognito()
         return self.reply(say, done=True)
-
-    async def decide_proposal(self) -> Reply | None:
-        """Decide a proposal that the person has seen; show one that they have not."""
-        consent = Consent(*self.parts)
-        field = self.command.field.lower()
-        field = "preferred_name" if field.endswith("name") else field
-        waiting = [each for each in await consent.list() if each.field == field]
-        if not waiting:
-            return None
-        seen = [each for each in waiting if each.id in self.about]
-        is_clear = len(seen) == 1
-        shown = seen if is_clear else waiting
-        lines = [f"{field.replace('_', ' ')}: {each.value}" for each in shown]
-        if not is_clear:
-            say = "I would like to keep this, if you allow it:\n" + "\n".join(lines)
-        elif self.intent == "deny":
-            await consent.deny(seen[0].id, actor=self.actor)
-            say = "It was not stored, and I will not propose it again."
-        else:
-            await consent.approve(seen[0].id, actor=self.actor)
-            say = f"Stored: {lines[0]}"
-        ids = [each.id for each in shown]
-        return self.reply(say, ids, done=is_clear)

@@ -1,8 +1,7 @@
 """The list that a chat command last showed: "yes" and "the second one" refer to it.
 
 It is kept in the database for each session, as ids without words, and expires; calls without a
-session count as one. Nothing is kept of an incognito session. A correction asks in the same way
-which memory it replaces.
+session count as one. Nothing is kept of an incognito session.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from ..ingest import transitions
 from ..retrieve import render
 from ..storage import person
 from ..storage.person import Shown
-from ..text import authority, contradictions, normalize, tokens
+from ..text import authority, commands, normalize, tokens
 from ..text.commands import Command
 from ..text.cues import asking_share
-from ..types import Filter, Hit, Labels, Memory, Receipt, frozen
+from ..types import REPLACES, Filter, Hit, Labels, Memory, Receipt, frozen
 from . import edit, recall
 from .privacy import is_incognito
 
@@ -30,23 +29,19 @@ CHOICES = 4
 MENTIONED = 200  # memories about a topic
 # The confidence from which a memory without a word of the topic is about it.
 ALIKE = 0.35
-ALIKE_IF_REPLACED = 0.3
 ALIKE_IF_SHOWN = 0.15
 # Stems of words that say what somebody thinks of a thing, not which thing.
 _ATTITUDES = tokens.word_set("""
     like love hate enjoy prefer want need use have get go old
     mag hass lieb aim déteste odi gust gost amo adoro mi piac
     """)
+_TURNED = {"my": "your", "our": "your", "mine": "yours", "me": "you", "myself": "yourself"}
+_CLAUSE = tokens.word_set("i im i'm i’m ive i've i’ve id i'd we we're")  # "you" needs another verb
 _LASTING = ("semantic", "procedural", "insight")
 _GROUPS = ("forget", "show", "memory", "incognito", "confirm")
 ONE = 'Reply "yes" to forget it, or "no" to keep it.'
 SEVERAL = 'Reply with a number, "all" or "no".'
 Remember = Callable[..., Awaitable[Receipt]]
-_DECISIONS: dict[str, edit.Decision] = {
-    "confirm_new": "confirmed",
-    "confirm_old": "rejected",
-    "confirm_both": "both",
-}
 
 
 @frozen
@@ -175,6 +170,22 @@ class ChatList(Place):
             outdated |= {each.id: each for each in newer}
         return list(outdated.values())[:CHOICES]
 
+    async def find_replaced(self, topic: str) -> list[Memory]:
+        """Return what was replaced by the memories that a topic may mean: "my old address"."""
+        replaced: dict[str, Memory] = {}
+        store = self.ctx.store
+        about = await self.find_mentions(commands.leave_out_old(topic))
+        newer = ids_of([*about.exact, *about.partly] or about.alike(ALIKE_IF_SHOWN))
+        while newer and len(replaced) < CHOICES:
+            ids = await store.earlier_versions(self.scope, newer)
+            for id in newer:
+                pairs = await store.relations(self.scope, REPLACES, limit=CHOICES, from_id=id)
+                ids += [pair.to_id for pair in pairs]
+            found = [each for each in await self.load(ids) if each.id not in replaced]
+            replaced |= {each.id: each for each in found}
+            newer = ids_of(found)
+        return list(replaced.values())[:CHOICES]
+
     async def list_known(self) -> list[Memory]:
         """Return what is known, newest first: facts and notes, and then what the person said.
 
@@ -195,91 +206,6 @@ class ChatList(Place):
         return known
 
 
-class CorrectingChat(ChatList):
-    """A chat in which a person says what is right."""
-
-    command: Command
-    shown: Shown
-    remember: Remember
-    about: tuple[str, ...]
-    actor: str
-
-    async def correct(self) -> Reply:
-        """Store the correct statement in place of the wrong memory; ask which one that is."""
-        topic = self.command.topic
-        if len(misspelled := await self.find_misspelled()) == 1:
-            return await self.respell(misspelled[0])
-        statement, wrong = contradictions.read_correction(self.command.content, topic)
-        about = await self.load(self.about)
-        found = about or await self.find(topic or statement or wrong)
-        if not statement:
-            say = "Please say it in one sentence, such as: correct that: my dog is called Rex."
-            return await self.end(say, ids_of(found[:CHOICES]), done=False)
-        alike = (await self.find_mentions(statement)).alike(ALIKE_IF_REPLACED)
-        outcome = (await self.remember(statement, manually_saved=True)).outcomes[0]
-        if not outcome.ids:
-            return self.reply(f"Not saved: {outcome.reason}.")
-        new = outcome.ids[0]
-        say = f"Saved: {statement}"
-        if outcome.supersedes:
-            return await self.end(f"Corrected. {say}", (new,))
-        near = about or share_words(found, f"{statement} {wrong}") or alike
-        near = [each for each in near if each.is_active and authority.is_persons(each)]
-        others = [each for each in near if each.id not in outcome.ids]
-        named = [each for each in others if contradictions.corrects(each.text, statement, wrong)]
-        if len(named) == 1 or len(about) == len(others) == 1:
-            old = (named or others)[0]
-            await edit.supersede(self, old.id, by=new, actor=self.actor)
-            return await self.end(f"Corrected. {say}", (new,))
-        if not others:
-            return await self.end(say, (new,))
-        listed = (named or others)[:CHOICES]
-        await self.save_shown(ids_of(listed), asks="correct", new=new)
-        question, answers = "Which one does it replace?", 'Reply with a number or "none".'
-        if len(listed) == 1:
-            question, answers = "Does it replace this?", 'Reply "yes" or "no".'
-        return self.reply(f"{say}\n{question}\n{number(listed)}\n{answers}", ids_of(listed))
-
-    async def find_misspelled(self) -> list[Memory]:
-        """Return the memories that have another spelling of a word than a correction."""
-        content = self.command.content
-        found = await self.load(self.about)
-        if not found:
-            answer = await recall.search(self, content, MENTIONED, min_confidence=0)
-            found = list(answer.memories)
-        own = [each for each in found if each.is_active and authority.is_persons(each)]
-        return [each for each in own if contradictions.respell(each.text, content)]
-
-    async def respell(self, old: Memory) -> Reply:
-        """Correct a spelling, and keep what else the memory says."""
-        statement = contradictions.respell(old.text, self.command.content)
-        outcome = (await self.remember(statement, manually_saved=True)).outcomes[0]
-        if not outcome.ids:
-            return self.reply(f"Not saved: {outcome.reason}.")
-        if old.id != outcome.supersedes:
-            await edit.supersede(self, old.id, by=outcome.ids[0], actor=self.actor)
-        return await self.end(f"Corrected. Saved: {statement}", outcome.ids[:1])
-
-    async def decide_conflict(self) -> Reply:
-        """Keep the new statement, the old one or both; if there are several conflicts, ask."""
-        conflicts = await edit.list_conflicts(self.ctx.store, self.scope, limit=SHOWN)
-        named = self.about or (self.shown.ids if self.shown.asks == "confirm" else ())
-        chosen = [each for each in conflicts if each.new.id in named] or conflicts
-        if not conflicts:
-            return self.reply("No conflict awaits a decision.")
-        new = chosen[0].new
-        old = chosen[0].old
-        if len(chosen) > 1:
-            await self.save_shown((new.id,), asks="confirm")
-            say = "Which one is right: the new one, the old one, or both?"
-            say += f"\nNew: {normalize.one_line(new.text)}\nOld: {normalize.one_line(old.text)}"
-            return self.reply(say, (new.id, old.id))
-        decision = _DECISIONS[self.intent]
-        await edit.decide(self, new.id, self.actor, decision=decision)
-        kept = {"confirmed": [new], "rejected": [old]}.get(decision, [new, old])
-        return await self.list_done("I will keep this:", kept)
-
-
 def choose(ids: Sequence[str], command: Command) -> tuple[str, ...]:
     """Return those of a list that a command names by their places, or all of them.
 
@@ -294,6 +220,21 @@ def choose(ids: Sequence[str], command: Command) -> tuple[str, ...]:
 def ids_of(memories: Sequence[Memory]) -> tuple[str, ...]:
     """Return the ids of memories."""
     return tuple(memory.id for memory in memories)
+
+
+def describe_topic(command: Command) -> str:
+    """Return the topic for a reply in English; empty if that would not be a sentence.
+
+    >>> describe_topic(Command(intent="forget_topic", topic="my car"))
+    ' about your car'
+    >>> describe_topic(Command(intent="forget_topic", topic="I hate tea"))
+    ''
+    """
+    spoken = command.topic.split()
+    if command.language != "en" or not _CLAUSE.isdisjoint(word.lower() for word in spoken):
+        return ""
+    turned = [_TURNED.get(word.lower(), word) for word in spoken]
+    return f" about {' '.join(turned)}" if turned else ""
 
 
 def number(memories: Sequence[Memory]) -> str:

@@ -164,7 +164,7 @@ async def change(
     ctx, scope, _ = place.parts
     plain = {name: value for name, value in fields.items() if isinstance(value, bool | str)}
     meta = plain | await privacy.trace(place)
-    async with ctx.store.transaction(scope) as tx:
+    async with ctx.store.transaction(scope, command=place.command_id) as tx:
         old = await load(tx, scope, id)
         if fields.get("pinned") or fields.get("manually_saved"):
             fields = {**fields, **transitions.saved_fields(old)}
@@ -275,7 +275,8 @@ async def decide(place: Place, id: str, actor: str | None, *, decision: Decision
     if the caller may not give up what the person saved explicitly.
     """
     ctx, scope, _ = place.parts
-    async with ctx.store.transaction(scope) as tx:
+    trace = await privacy.trace(place)
+    async with ctx.store.transaction(scope, command=place.command_id) as tx:
         found = await list_conflicts(tx, scope, limit=1, id=str(id))
         if not found:
             raise NotFound(
@@ -287,7 +288,7 @@ async def decide(place: Place, id: str, actor: str | None, *, decision: Decision
         if given_up is not None and given_up.on_purpose:
             place.voice.require_owner("Giving up what was saved explicitly")
         now = ctx.clock()
-        meta: dict[str, Any] = {"decision": decision, "between": [new.id, old.id]}
+        meta: dict[str, Any] = {"decision": decision, "between": [new.id, old.id], **trace}
         pair = {"from_id": new.id, "to_id": old.id}
         changes: list[Change] = [Unrelated(**pair, type=CONTRADICTS)]
         if decision != "confirmed":
@@ -312,7 +313,7 @@ async def decide(place: Place, id: str, actor: str | None, *, decision: Decision
                 gone = transitions.revise(new, now, valid_to=since)
                 changes.append(Relation(from_id=old.id, to_id=new.id, type=REPLACES, at=now))
             save(gone, "superseded")
-            meta = {"decision": decision, "supersedes": new.id}
+            meta = {"decision": decision, "supersedes": new.id, **trace}
             save(kept, "restored")
         changes += await _decide_repeats(tx, new, old, decision, now)
         await tx.apply(changes)
@@ -350,7 +351,7 @@ async def supersede(place: Place, id: str, *, by: str, actor: str | None) -> Mem
     """Replace a memory by another one that corrects it. Raises NotFound."""
     ctx = place.ctx
     meta = {"superseded_by": by, **await privacy.trace(place)}
-    async with ctx.store.transaction(place.scope) as tx:
+    async with ctx.store.transaction(place.scope, command=place.command_id) as tx:
         old = await load(tx, place.scope, id)
         new = await load(tx, place.scope, by)
         now = ctx.clock()

@@ -370,7 +370,7 @@ async def _hide(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
     if words:
         await sweep(ctx, scope, words)
         await _embed_summaries(ctx, scope, plan)
-    async with ctx.store.transaction(scope) as tx:
+    async with ctx.store.transaction(scope, command=place.command_id) as tx:
         plan = await make_plan(tx, scope, ids)
         found = await tx.get(scope, [*ids, *plan.derived])
         if missing := set(ids).difference(memory.id for memory in found):

@@ -16,12 +16,11 @@ from ..storage import Change, HistoryEntry, Relation, Save, Unrelated
 from ..storage.history import History, with_fields
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
-from ..text import authority, clock
+from ..text import clock
 from ..types import CONTRADICTS, HistoryEvent, Memory, Scope, frozen
 from . import edit, privacy
 
 KEPT = timedelta(days=30)  # how long a memory can be restored after its creation was undone
-MOST_HISTORY = 300  # entries in which the last change of a session is looked for
 _EVENTS: dict[str, HistoryEvent] = {
     "active": "restored",
     "soft_deleted": "soft_deleted",
@@ -96,45 +95,6 @@ async def undo_changes(
     return Undone(operations=operations, memories=tuple(memories))
 
 
-async def find_last_undo(place: Place) -> str | None:
-    """Return the last undo of a session that was not itself undone."""
-    session = place.labels.session
-    undone: set[str] = set()
-    for entry in await place.ctx.store.history.entries(place.scope, limit=MOST_HISTORY):
-        operation = str(entry.meta.get("operation"))
-        is_here = session is not None and entry.meta.get("session") == session
-        if is_here and "undoes" in entry.meta and operation not in undone:
-            return operation
-        undone.update(entry.meta.get("undoes", ()))
-    return None
-
-
-async def find_last_change(place: Place, *, actor: str, with_words: bool) -> str | None:
-    """Return the last operation of a session that changed a memory and was not undone.
-
-    With `with_words`, words of the person that were only stored count too, if nothing was changed.
-    """
-    session = place.labels.session
-    if session is None:
-        return None
-    undone = set()
-    candidates = []
-    store = place.ctx.store
-    for entry in await store.history.entries(place.scope, limit=MOST_HISTORY):
-        if entry.meta.get("operation") not in undone:
-            undone.update(entry.meta.get("undoes", ()))
-        is_here = entry.meta.get("session") == session and "undoes" not in entry.meta
-        if is_here and entry.meta.get("operation") not in undone:
-            candidates.append(entry)
-    for entry in candidates:
-        if entry.event != "ADD" or entry.actor == actor:
-            return str(entry.meta["operation"])
-    for entry in candidates if with_words else ():
-        if any(map(authority.is_persons, await store.get(place.scope, [entry.memory_id]))):
-            return str(entry.meta["operation"])
-    return None
-
-
 async def _plan(
     reading: Reader,
     *,
@@ -161,6 +121,12 @@ async def _plan(
         raise NotFound(
             f"No {name} {value!r} in the history of this scope, or its changes were forgotten since"
         )
+    added = {entry.memory_id: entry.id for entry in since if entry.event == "ADD"}
+    taken = [id for id, entry in added.items() if entry in chosen]
+    for id in await _find_derived(reading, scope, taken):
+        if id in added:  # else it is older than what is undone
+            ids.append(id)
+            chosen.add(added[id])
     steps = []
     for memory in await reading.get(scope, ids):
         entries = [entry for entry in since if entry.memory_id == memory.id]
@@ -168,6 +134,16 @@ async def _plan(
         if step.entries:
             steps.append(step)
     return tuple(dict.fromkeys(reversed(operations))), steps
+
+
+async def _find_derived(reading: Reader, scope: Scope, ids: Sequence[str]) -> list[str]:
+    """Return the memories that were extracted from these alone."""
+    derived = await reading.derived_from(scope, ids) if ids else {}
+    alone = []
+    for id, memory in derived.items():
+        if memory.evidence_ids and id not in ids and set(memory.evidence_ids).issubset(ids):
+            alone.append(id)
+    return alone
 
 
 def _go_back(

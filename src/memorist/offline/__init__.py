@@ -181,9 +181,11 @@ class Offline:
         drafts: Sequence[Draft],
         policy: Policy,
         now: datetime,
+        *,
+        command: str | None = None,
     ) -> list[Outcome]:
         """Store drafts; while the store is down, spool them. Raises StoreUnavailable."""
-        remember = partial(ingest.remember, ctx, scope, drafts, policy, now)
+        remember = partial(ingest.remember, ctx, scope, drafts, policy, now, command=command)
         is_behind = scope in self._replay.behind  # what was spooled earlier comes first
         stored = None if is_behind else await self._attempt("writing", remember)
         if stored is not None:

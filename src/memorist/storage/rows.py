@@ -22,7 +22,7 @@ import numpy as np
 
 from ..errors import InvalidInput, StoreDamaged
 from ..ports import IndexRow
-from ..text import clock
+from ..text import clock, cues, tokens
 from ..types import Labels, Memory, Node, Outcome, Scope
 from . import Event, HistoryEntry
 from .database import LogRow, Rows
@@ -109,6 +109,14 @@ def values(memory: Memory) -> tuple[Any, ...]:
     accessed = memory.last_accessed and clock.iso(memory.last_accessed)
     digest = row_hash(_drop_absent(hashed), memory.scope)
     return (*hashed, digest, accessed, memory.access_count, scores)
+
+
+def row_values(memory: Memory, language: str) -> tuple[Any, ...]:
+    """Return the values of `UPSERT` after the scope and its revision. Raises InvalidInput."""
+    columns = values(memory)  # refuses what cannot be stored
+    spoken = tokens.words(memory.text)
+    terms = tokens.terms_of(memory, language, spoken)
+    return (*columns, cues.flags_of(memory, spoken), terms)
 
 
 def memory(row: Sequence[Any], scope: Scope) -> Memory:

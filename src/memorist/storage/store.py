@@ -18,7 +18,7 @@ from .accounts import Keys, Requests, UsageLedger
 from .database import EVERY, Batch, Database, execute
 from .history import History
 from .tasks import EmbeddingQueue, Tasks
-from .transaction import Transaction, Transactions, row_values
+from .transaction import Transaction, Transactions
 
 PAGE = 500
 _TERMS = f"""SELECT row, EXISTS (SELECT 1 FROM vectors v WHERE v.scope = m.scope
@@ -218,7 +218,7 @@ async def _update_terms(tx: Transaction) -> None:
                     content_hash=memory.content_hash or normalize.content_hash(memory.text),
                     needs_embedding=memory.needs_embedding or not has_vector,
                 )
-                written.append((number, changed, *row_values(updated, tx.language)))
+                written.append((number, changed, *rows.row_values(updated, tx.language)))
         await tx.touch((rows.UPSERT, written))
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from ..errors import InvalidInput, RevisionConflict
-from ..text import clock, cues, tokens
+from ..text import clock
 from ..text.second_process import LONG, compute_shared
 from ..types import Memory, Op, Scope
 from . import (
@@ -75,6 +75,7 @@ class Transaction(Reader):
     scope: Scope
     language: str
     operation: str = field(default_factory=clock.new_id)  # names it in the history
+    is_command: bool = False  # the operation is a chat command, maybe with other transactions
     applied: list[Change] = field(default_factory=list)
     erased: dict[str, str] = field(default_factory=dict)  # texts by id, earlier versions included
     merged: list[str] = field(default_factory=list)  # wordings that were merged into erased ones
@@ -204,9 +205,9 @@ class Transaction(Reader):
         memories = [save.memory for save in saves]
         size = sum(len(memory.text) for memory in memories)
         if size <= LONG:
-            values = [row_values(memory, self.language) for memory in memories]
+            values = [rows.row_values(memory, self.language) for memory in memories]
         else:
-            values = await compute_shared(row_values, memories, self.language)
+            values = await compute_shared(rows.row_values, memories, self.language)
         stored = [(number, changed, *each) for each in values]
         await self._write_log(
             log,
@@ -228,6 +229,7 @@ class Transaction(Reader):
         memory = save.memory
         word, op = _WORDS[save.event]
         undo: dict[str, Any] = {"operation": self.operation}
+        undo |= {"command": True} if self.is_command else {}
         session = memory.labels.session if save.event == "created" else None
         if session and "session" not in save.meta:
             undo["session"] = session
@@ -361,10 +363,13 @@ class Transactions(Reader):
         self.on_commit: Callable[[Scope, Sequence[Change]], None] | None = None
 
     @asynccontextmanager
-    async def transaction(self, scope: Scope) -> AsyncIterator[Transaction]:
+    async def transaction(
+        self, scope: Scope, *, command: str | None = None
+    ) -> AsyncIterator[Transaction]:
         """Run the body in a transaction that holds the scope's write lock.
 
-        Commits durably when the body ends, and rolls back if it raises.
+        Commits durably when the body ends, and rolls back if it raises. All transactions of one chat
+        command are one operation of the history.
         """
         found: dict[Scope, int] = {}  # shared with others only after the commit
         number = self.numbers.get(scope)
@@ -374,6 +379,8 @@ class Transactions(Reader):
                 numbers=ChainMap(found, self.numbers),
                 scope=scope,
                 language=self.language,
+                operation=command or clock.new_id(),
+                is_command=command is not None,
             )
             try:
                 yield tx
@@ -385,14 +392,6 @@ class Transactions(Reader):
         self.numbers.update(found)
         if self.on_commit is not None:
             self.on_commit(scope, tx.applied)
-
-
-def row_values(memory: Memory, language: str) -> tuple[Any, ...]:
-    """Return the values of `rows.UPSERT` after the scope and its revision. Raises InvalidInput."""
-    values = rows.values(memory)  # refuses what cannot be stored
-    spoken = tokens.words(memory.text)
-    terms = tokens.terms_of(memory, language, spoken)
-    return (*values, cues.flags_of(memory, spoken), terms)
 
 
 def _thread_of(memory: Memory) -> str | None:

@@ -82,6 +82,7 @@ class Command:
     which: str = ""
     places: tuple[int, ...] = ()  # in the list that was shown, from 0; -1 is the last
     field: str = ""  # of the profile, for `approve` and `deny`
+    language: str = "en"  # of the expression that matched; "other" for some languages
     for_good: bool = False  # asked to erase it, not only to hide it
     names_memory: bool = False  # it says that the memory is meant
     says_more: bool = False  # the message also states something else
@@ -180,6 +181,16 @@ def names_old(topic: str) -> bool:
     (True, True, False)
     """
     return not _OLD.isdisjoint(fold(topic).split())
+
+
+def leave_out_old(topic: str) -> str:
+    """Return a topic without the word that says that it was so before.
+
+    >>> leave_out_old("my old address")
+    'my address'
+    """
+    kept = [word for word in topic.split() if fold(word) not in _OLD]
+    return " ".join(kept)
 
 
 def fold(text: str) -> str:
@@ -298,11 +309,13 @@ def _match(
                 continue
             for expression, (start, end) in product(expressions, spans):
                 if found := compile_pattern(expression).fullmatch(line.folded, start, end):
-                    return _read(line, name, found, span[1])
+                    return _read(line, name, found, span[1], language)
     return None
 
 
-def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command | None:
+def _read(
+    line: _Folded, name: str, found: re.Match[str], end: int, language: str
+) -> Command | None:
     """Return a command with the words that its expression captured."""
     parts: dict[str, str] = {}
     for group in found.re.groupindex:
@@ -353,6 +366,7 @@ def _read(line: _Folded, name: str, found: re.Match[str], end: int) -> Command |
         which=which,
         places=places,
         field=parts.get("field", ""),
+        language=language,
         for_good=intent.startswith("forget") and has_cue("for_good", line.folded),
         names_memory=has_cue("memory", line.folded),
     )

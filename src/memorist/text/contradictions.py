@@ -46,6 +46,7 @@ _PLAIN = word_set("""
     colour color password username email diet profession occupation status nickname language
     address title size shift timezone currency wifi framework editor role plan theme
     """)
+ATTRIBUTES = _QUANTITIES | _NAMED | _PLAIN  # what has one value at a time
 _RECURRING = re.compile(r"(?i)\b(?:every|each|weekly|daily|\w+days)\b")
 _FAVORITE = re.compile(r"(?i)\bfavou?rite\b")
 _UNSURE = word_set("maybe would must if")
@@ -76,7 +77,10 @@ _SPELLING = re.compile(
 )
 _SPELLED = word_set("spelled spelt written pronounced")
 _LETTERS = re.compile(r"[^\W\d_]{2,40}")
-_POINTING = re.compile(r"^(?:it['’]?s|it is|to|as) ", re.IGNORECASE)
+POINTING = re.compile(r"^(?:it['’]?s|it is|to|as) (?:actually )?", re.IGNORECASE)
+_OWN = re.compile(
+    r"(?:i|my|we|our|he|she|his|her|they|their)\b", re.IGNORECASE
+)  # begins a sentence
 # What a sentence has that can be understood alone: a person it is about, or a verb between nouns.
 _WHOLE = re.compile(
     r"\b(?:i|i['’]?m|i['’]?ve|my|we|our|he|she|his|her|they|their|ich|mein\w{0,2}|wir|je|j['’]\w+|mon|ma"
@@ -301,23 +305,26 @@ def _preposition(of: Clause) -> str:
     return "at" if first == "for" else first
 
 
+def split_contrast(content: str) -> tuple[str, str]:
+    """Return how it really is, and the value that is wrong if it says that: "34, not 33"."""
+    content = content.strip(" .!")
+    for pattern in _CONTRASTS:
+        if found := pattern.fullmatch(content):
+            return found["right"].strip(" ,;"), found["wrong"].strip(" ,;.!")
+    return content, ""
+
+
 def read_correction(content: str, topic: str = "") -> tuple[str, str]:
     """Return how it really is, as a sentence, and the value that is wrong; empty if unknown.
 
     >>> read_correction("I'm 34, not 33"), read_correction("it's May 4", "my birthday")
     (("I'm 34", '33'), ('My birthday is May 4', ''))
-    >>> read_correction("two kids")
-    ('', '')
+    >>> read_correction("I work at Tidewater now", "my job"), read_correction("two kids")
+    (('I work at Tidewater now', ''), ('', ''))
     """
-    content = content.strip(" .!")
-    wrong = ""
-    for pattern in _CONTRASTS:
-        if found := pattern.fullmatch(content):
-            content = found["right"].strip(" ,;")
-            wrong = found["wrong"].strip(" ,;.!")
-            break
-    if topic and content:
-        value = _POINTING.sub("", content)
+    content, wrong = split_contrast(content)
+    if topic and content and not _OWN.match(content):
+        value = POINTING.sub("", content)
         content = f"{topic[:1].upper()}{topic[1:]} is {value}"
     return (content if _WHOLE.search(content) else ""), wrong
 

@@ -1,0 +1,76 @@
+"""Apply a correction to what a memory says: "it's a Skoda" to "My car is a VW Golf."."""
+
+from __future__ import annotations
+
+from .contradictions import ATTRIBUTES, POINTING, split_contrast
+from .statements import Clause, parse
+from .tokens import analyze, word_set, words
+
+# Words before a value that a correction may leave out: "it's Bath" for "I live in Leeds".
+_LEADING = word_set("in at on for from to near with called named of by")
+
+# Attributes that a statement about the speaker tells by its verb.
+_TOLD_BY = {
+    "live": word_set("address home city town hometown country location place residence"),
+    "work": word_set("job employer company workplace work office firm"),
+    "study": word_set("school university college course"),
+}
+_SPEAKERS = word_set("i we")
+
+
+def restate(text: str, correction: str) -> str:
+    """Return a statement with another value; empty if it is not clear what the value was.
+
+    >>> restate("My car is a VW Golf.", "it's a Skoda"), restate("I live in Leeds.", "it's Bath")
+    ('My car is a Skoda', 'I live in Bath')
+    >>> restate("I drive a VW Golf.", "it's a Skoda"), restate("I live in Leeds.", "two kids")
+    ('', '')
+    """
+    content, _ = split_contrast(correction)
+    value = POINTING.sub("", content)
+    clause = _read_clause(text)
+    if clause is None or not value or value == content:
+        return ""
+    start, found, _ = text.partition(clause.rest)
+    if not found:
+        return ""
+    leading = clause.rest.split()[0]
+    if leading.lower() in _LEADING and value.split()[0].lower() not in _LEADING:
+        value = f"{leading} {value}"
+    return f"{start}{value}"
+
+
+def is_about_another_attribute(text: str, topic: str) -> bool:
+    """Return whether a statement names what it tells, and that is something else.
+
+    >>> is_about_another_attribute("My phone number is 07700 900111.", "my address")
+    True
+    >>> is_about_another_attribute("My flat is on Albert Road.", "my address")
+    False
+    """
+    clause = _read_clause(text)
+    if clause is None or not topic:
+        return False
+    named = ATTRIBUTES.intersection(words(clause.subject))
+    return bool(named) and set(analyze(" ".join(named))).isdisjoint(analyze(topic))
+
+
+def tells_by_verb(text: str, topic: str) -> bool:
+    """Return whether a statement about the speaker tells an attribute without naming it.
+
+    >>> tells_by_verb("I live at 12 Elm Street.", "my address")
+    True
+    >>> tells_by_verb("My mum lives in Nagpur.", "my address")
+    False
+    """
+    clause = _read_clause(text)
+    if clause is None or clause.subject.lower() not in _SPEAKERS:
+        return False
+    told = _TOLD_BY.get(clause.base_verb, frozenset())
+    return not told.isdisjoint(words(topic))
+
+
+def _read_clause(text: str) -> Clause | None:
+    """Return the parts of a short statement; None if it is no such statement."""
+    clause = parse(text).clause
+    return clause if clause is not None and clause.verb and clause.rest else None
