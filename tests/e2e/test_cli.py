@@ -901,3 +901,19 @@ def test_a_large_import_says_that_it_can_be_asked_before_its_vectors_are_there(
     done = run("import", place / "chat.json")
     assert done.exit_code == 0
     assert "2 memories are stored and found by keyword." in done.stderr
+
+
+# Sessions
+
+
+def test_a_question_in_a_session_is_answered_from_all_sessions_as_in_python(run: Run) -> None:
+    run("remember", "My piano teacher is called Ines.", "--session", "s1")
+    asked = ("recall", "What is my piano teacher called?", "--session", "s10")
+    found = run(*asked)
+    assert "Ines" in found.stdout
+    with memorist.open(os.environ["MEMORIST_DB"]) as memory:
+        chat = memory.scope("ana", session="s10")
+        same = chat.recall("What is my piano teacher called?")
+    assert [hit.memory.text for hit in same] == ["My piano teacher is called Ines."]
+    assert "Ines" not in run("list", "--session", "s10").stdout
+    assert "recall finds all" in " ".join(run("recall", "--help").stdout.split())

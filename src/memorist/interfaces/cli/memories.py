@@ -47,9 +47,10 @@ def recall(
     rerank: bool | None = None,
     shared: bool = False,
 ) -> object:
-    """Recall memories that answer a question. Weak evidence gives an empty answer.
+    """Recall memories that answer a question. Returns nothing if the evidence is weak.
 
     The filters --kind, --category, --tag and --metadata can be repeated. --shared ignores all filters.
+    --session names the session in which you ask; memories of all sessions are found.
 
     Args:
         limit: <N> Maximum number of memories.
@@ -73,7 +74,7 @@ def recall(
         for answer in answers:
             output.answer(answer, explain=explain)
         return None
-    where = _filter(call, kind, category, tag, metadata, speaker, after, before)
+    where = _filter(kind, category, tag, metadata, speaker, after, before)
     found = mine.recall(
         question, where=where, as_of=as_of, profile=profile, rerank=rerank, **limits
     )
@@ -110,6 +111,8 @@ def list_(
 ) -> object:
     """List memories, newest first. With --json, one per line.
 
+    With --session, only what was stored in this session.
+
     Args:
         limit: <N> Maximum number of memories.
         cursor: <CURSOR> Cursor of the next page.
@@ -117,9 +120,8 @@ def list_(
 
     Example: memorist list --tag home --limit 20
     """
-    where = _filter(
-        call, kind, category, tag, metadata, speaker, after, before, state=state, pinned=pinned
-    )
+    options = {"state": state, "pinned": pinned, "session": call.session}
+    where = _filter(kind, category, tag, metadata, speaker, after, before, **options)
     page = mine.list(where, limit=limit, cursor=cursor)
     memories = list(page.memories)
     if page.cursor:
@@ -142,7 +144,6 @@ def list_(
 
 
 def _filter(
-    call: Call,
     kind: Any,
     category: Words,
     tag: Words,
@@ -153,6 +154,7 @@ def _filter(
     *,
     state: Any = None,
     pinned: bool | None = None,
+    session: str | None = None,
 ) -> Filter:
     for values, known in ((kind, KINDS), (state, STATES)):
         for value in values or ():
@@ -166,7 +168,7 @@ def _filter(
         states=tuple(state or ("active",)),
         speaker=speaker,
         pinned=pinned,
-        labels=Labels(session=call.session),
+        labels=Labels(session=session),
         metadata=read_metadata(metadata),
         occurred_after=moment(after),
         occurred_before=moment(before),
