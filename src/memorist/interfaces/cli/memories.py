@@ -120,7 +120,7 @@ def list_(
 
     Example: memorist list --tag home --limit 20
     """
-    options = {"state": state, "pinned": pinned, "session": call.session}
+    options: dict[str, Any] = {"state": state, "pinned": pinned, "session": call.session}
     where = _filter(kind, category, tag, metadata, speaker, after, before, **options)
     page = mine.list(where, limit=limit, cursor=cursor)
     memories = list(page.memories)
