@@ -917,3 +917,31 @@ def test_a_question_in_a_session_is_answered_from_all_sessions_as_in_python(run:
     assert [hit.memory.text for hit in same] == ["My piano teacher is called Ines."]
     assert "Ines" not in run("list", "--session", "s10").stdout
     assert "recall finds all" in " ".join(run("recall", "--help").stdout.split())
+
+
+# The history
+
+
+def test_the_history_shows_the_text_that_a_memory_had_at_that_time(run: Run, tea: str) -> None:
+    run("edit", tea, "I drink black tea.")
+    run("pin", tea)
+    shown = run("history", tea).stdout.splitlines()
+    texts = [line.strip() for line in shown if line.startswith("  ")]
+    assert texts == ["I drink black tea.", "I drink black tea.", "I drink green tea."]
+
+
+def test_the_history_names_a_person_who_forgets(run: Run, tea: str) -> None:
+    run("forget", tea, "--keep-days", "3")
+    first = run("history", tea).stdout.splitlines()[0]
+    assert "DELETE" in first
+    assert "by ana" in first
+
+
+def test_the_history_of_an_unknown_id_is_an_error_and_that_of_a_gone_one_stays(
+    run: Run, tea: str
+) -> None:
+    done = run("history", "zzzzzzzz")
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "No memory with id 'zzzzzzzz'" in done.stderr
+    run("forget", tea, "--yes")
+    assert "DELETE" in run("history", tea[-8:]).stdout

@@ -24,7 +24,7 @@ KEPT = timedelta(days=30)  # how long a memory can be restored after its creatio
 MOST_HISTORY = 300  # entries in which the last change of a session is looked for
 _EVENTS: dict[str, HistoryEvent] = {
     "active": "restored",
-    "soft_deleted": "soft_deleted",
+    "soft_deleted": "hidden",
     "superseded": "superseded",
 }
 

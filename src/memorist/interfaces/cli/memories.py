@@ -12,11 +12,11 @@ import typer
 from rich.text import Text
 
 from ... import storage
-from ...errors import InvalidInput
+from ...errors import InvalidInput, NotFound
 from ...types import KINDS, NEAREST, STATES, Filter, Labels
 from .. import Blocking, BlockingScope, Call, load, plain
 from . import output
-from .app import Words, command, complete_id, memory_id, read_metadata
+from .app import SHORTEST, Words, command, complete_id, memory_id, read_metadata
 
 if TYPE_CHECKING:
     from ...storage import HistoryEntry
@@ -204,7 +204,13 @@ def history(
 
     Example: memorist history --limit 20
     """
-    entries = mine.history(None if id is None else memory_id(mine, id), limit=limit)
+    if id is not None:
+        id = memory_id(mine, id)
+        if SHORTEST <= len(id) < 36:  # it may be gone
+            id = complete_id(id, [entry.memory_id for entry in mine.history(limit=10_000)])
+    entries = mine.history(id, limit=limit)
+    if id is not None and not entries:
+        raise NotFound(f"No memory with id {id!r} in this scope")
     if call.json:
         return entries
     ids = tuple({entry.memory_id for entry in entries})
@@ -216,8 +222,8 @@ def history(
     return None
 
 
-def _print_history(entries: Iterable[HistoryEntry], texts: Mapping[str, str]) -> None:
-    """Print history entries, each with the text of its memory if that still exists."""
+def _print_history(entries: Iterable[HistoryEntry], texts: dict[str, str]) -> None:
+    """Print history entries, newest first, each with the text that its memory had after it."""
     for entry in entries:
         about = ""
         for name, value in entry.meta.items():
@@ -233,6 +239,9 @@ def _print_history(entries: Iterable[HistoryEntry], texts: Mapping[str, str]) ->
         output.line(f"{start}  {plain(about)}".rstrip())
         if text := texts.get(entry.memory_id):
             output.line(Text(f"  {plain(text)}", style="dim"))
+        before = entry.meta.get("before")
+        if isinstance(before, Mapping) and "text" in before:
+            texts[entry.memory_id] = str(before["text"])
 
 
 @command("forget")
