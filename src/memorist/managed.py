@@ -333,4 +333,6 @@ class ManagedScope(Place):
         where = replace(where, unexpired_at=self.ctx.clock(), tags=tuple(tags) or where.tags)
         limit = min(limit, 1000)
         store = self.ctx.store
-        return await store.page(self.scope, where, limit=limit, cursor=cursor, listed=True)
+        # Versions that were hidden with their memory are listed only together with all versions.
+        is_current = bool(where.states) and "superseded" not in where.states
+        return await store.page(self.scope, where, limit=limit, cursor=cursor, current=is_current)

@@ -900,7 +900,7 @@ def test_a_large_import_says_that_it_can_be_asked_before_its_vectors_are_there(
     (place / "chat.json").write_text(json.dumps(chat), "utf-8")
     done = run("import", place / "chat.json")
     assert done.exit_code == 0
-    assert "2 memories are stored and found by keyword." in done.stderr
+    assert "2 memories are stored and can be found by keyword." in done.stderr
 
 
 # Sessions
@@ -945,3 +945,35 @@ def test_the_history_of_an_unknown_id_is_an_error_and_that_of_a_gone_one_stays(
     assert "No memory with id 'zzzzzzzz'" in done.stderr
     run("forget", tea, "--yes")
     assert "DELETE" in run("history", tea[-8:]).stdout
+
+
+# Export and import
+
+
+def test_an_export_replaces_a_file_only_if_forced(run: Run, tea: str, place: Path) -> None:
+    (place / "out.jsonl").write_text("mine", "utf-8")
+    done = run("export", "out.jsonl")
+    assert done.exit_code != 0
+    assert "already exists" in done.stderr
+    assert (place / "out.jsonl").read_text("utf-8") == "mine"
+    assert run("export", "out.jsonl", "--force").exit_code == 0
+    assert (place / "out.jsonl").read_text("utf-8") != "mine"
+
+
+def test_an_export_and_its_import_count_the_same_records(run: Run, tea: str) -> None:
+    exported = json.loads(run("export", "out.jsonl", "--json").stdout)["records"]
+    imported = json.loads(run("--db", "other.db", "import", "out.jsonl", "--json").stdout)
+    assert imported["records"] == exported > 0
+
+
+def test_the_receipt_of_an_import_accounts_for_every_entry(run: Run, place: Path) -> None:
+    said = ["I moved to Lisbon in May.", "My sister is called Mira."]
+    chats = []
+    for number, text in enumerate([*said, said[0]]):
+        message = chatgpt_message(f"m{number}", "user", text)
+        chats.append(chatgpt_chat(f"c{number}", message))
+    (place / "conversations.json").write_text(json.dumps(chats), "utf-8")
+    first = run("import", "conversations.json").stdout
+    assert first == "Read chatgpt: 3; 2 new memories, 1 repeats merged\n"
+    again = run("import", "conversations.json").stdout
+    assert again == "Read chatgpt: 3; 0 new memories, 1 repeats merged, 2 imported before\n"

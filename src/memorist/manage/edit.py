@@ -85,7 +85,8 @@ async def edit_memory(
     for name, at in times.items():
         if at is not None:
             is_removed = at == validation.NEVER and name != "valid_from"
-            fields[name] = None if is_removed else validation.moment(at)
+            after = ctx.clock() if name == "expires_at" else None
+            fields[name] = None if is_removed else validation.moment(at, after=after)
     stored = await ctx.store.get(scope, [str(id)])
     texts = [memory.text for memory in stored]
     if text is not None:

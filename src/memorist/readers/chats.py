@@ -180,7 +180,7 @@ def _read_message(given: object, session: str, number: int) -> Draft | Skipped:
         session=session,
         role=found.role,
         name=found.name if isinstance(found.name, str) else None,
-        at=moment(found.at) if isinstance(found.at, str) else found.at,
+        at=found.at if isinstance(found.at, datetime) else moment(found.at),
     )
 
 

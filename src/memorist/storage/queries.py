@@ -141,13 +141,13 @@ class Reader:
         *,
         limit: int,
         cursor: str | None = None,
-        listed: bool = False,  # without versions that were hidden with their memory
+        current: bool = False,  # without versions that were hidden with their memory
     ) -> Page:
         """Return memories that pass a filter, newest first; pages never repeat or skip a memory."""
         before = rows.read_cursor(cursor)
         clause, values = condition(where, self.connection.dialect)
         sql = f"""SELECT row, {_COLUMNS} FROM memories m WHERE scope = ? AND row < ?
-        AND {clause} {NOT_CARRIED if listed else ""} ORDER BY row DESC LIMIT ?"""
+        AND {clause} {NOT_CARRIED if current else ""} ORDER BY row DESC LIMIT ?"""
         found = await self.rows(scope, sql, (before, *values, limit + 1))
         memories = await rows.memories(found[:limit], scope)
         last = f"r{found[limit - 1][0]}" if len(found) > limit else None
