@@ -977,3 +977,34 @@ def test_the_receipt_of_an_import_accounts_for_every_entry(run: Run, place: Path
     assert first == "Read chatgpt: 3; 2 new memories, 1 repeats merged\n"
     again = run("import", "conversations.json").stdout
     assert again == "Read chatgpt: 3; 0 new memories, 1 repeats merged, 2 imported before\n"
+
+
+# What commands say
+
+
+def test_an_explanation_shows_the_text_of_what_was_left_out(run: Run) -> None:
+    for text in ("I drink green tea.", "I drink black tea.", "I drink tea at noon."):
+        run("remember", text)
+    found = run("recall", "What tea do I drink?", "--limit", "1", "--explain").stdout
+    assert all(word in found for word in ("Left out", "green", "black", "noon"))
+
+
+def test_a_short_id_that_is_none_names_the_way_out(run: Run, tea: str) -> None:
+    done = run("show", "abc")
+    assert done.exit_code == 3
+    assert "at least 6 characters" in done.stderr
+    assert "`memorist list`" in done.stderr
+
+
+def test_sentences_say_one_thing_once(run: Run, tea: str) -> None:
+    run("privacy", "incognito", "start", "--session", "s1")
+    hidden = run("recall", "What do I drink?", "--session", "s1").stderr
+    assert "This session is incognito: nothing is stored or recalled." in hidden
+    assert "Without memory" not in hidden
+    first = run("why-not", "What do I drink?", tea).stdout.splitlines()[0]
+    assert first.startswith("Returned: rank 1, score ")
+    assert "it was returned" not in first
+    run("edit", tea, "I drink black tea.")
+    done = run("forget", tea, "--yes")
+    assert "Also forgotten: 1 earlier versions or memories derived only from it." in done.stderr
+    assert "https://…" in run("--db", "ftp://host/x", "list").stderr

@@ -452,7 +452,7 @@ async def test_a_file_of_an_unknown_format_is_an_error_that_names_the_formats(
     (files / "table.csv").write_text("a,b\n1,2\n", "utf-8")
     with pytest.raises(
         InvalidInput,
-        match=r"'table.csv' has no known format: name it with --from, one of chatgpt, claude",
+        match=r"Cannot tell the format of 'table.csv'. If it is one of these, pass --from: chatgpt",
     ):
         await ana.import_files(files / "table.csv")
     with pytest.raises(InvalidInput, match="Unknown format 'icq'"):

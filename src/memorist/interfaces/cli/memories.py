@@ -83,11 +83,12 @@ def recall(
     if prompt:
         print(found.prompt())
         return None
-    nearest: dict[str, str] = {}
-    if explain and found.is_unanswered:
-        ids = tuple(cut.id for cut in found.cut[:NEAREST])
-        nearest = {memory.id: memory.text for memory in mine.list(Filter(ids=ids, states=STATES))}
-    output.answer(found, explain=explain, texts=nearest)
+    texts: dict[str, str] = {}
+    if explain and found.cut:
+        shown = found.cut[:NEAREST] if found.is_unanswered else found.cut
+        where = Filter(ids=tuple(cut.id for cut in shown), states=STATES)
+        texts = {memory.id: memory.text for memory in mine.list(where, limit=1000)}
+    output.answer(found, explain=explain, texts=texts)
     return None
 
 
@@ -318,7 +319,9 @@ def forget(
         text += f"  `memorist restore` can bring it back for {keep_days:g} days"
     notes = []
     if found.derived:
-        notes.append(f"{len(found.derived)} more derived only from this.")
+        notes.append(
+            f"Also forgotten: {len(found.derived)} earlier versions or memories derived only from it."
+        )
     if found.flagged:
         notes.append(f"{len(found.flagged)} more kept, but without one of their sources.")
     if found.sources:
