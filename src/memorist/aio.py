@@ -74,6 +74,10 @@ async def open_client(
 
     Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded.
     """
+    if not isinstance(db, str | Path | None):
+        raise Misconfigured(
+            f"Setting 'db': {db!r:.60} is not a path: name a file, :memory: or postgresql://…"
+        )
     given: dict[str, Any] = {**settings}
     own = {name: given.pop(name) for name in MODELS if not isinstance(given.get(name), str | None)}
     chosen = load(db=None if db is None else str(db), **given)
@@ -244,7 +248,8 @@ async def _open_store(settings: Settings, *, unfinished: bool = False) -> Store:
                 "is, or name a file or postgresql://…"
             )
         raise Misconfigured(
-            f"Memorist cannot open {kind}://: name a file, :memory:, or postgresql://…"
+            f"Memorist cannot open {kind}://: name a file, :memory: or postgresql://…; commands "
+            "also take a server, https://…"
         )
     else:
         if "db" not in settings.model_fields_set:  # nobody has chosen this place

@@ -50,7 +50,7 @@ Verb = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 Recaller = Callable[..., Awaitable[Recall]]  # has the arguments of `retrieve.pipeline.recall`
 Use: TypeAlias = MemoryAccess | Event | Callable[[], Event]
 Disabled = Mapping[str | None, str]  # sessions in which memory is disabled, with the reason
-INCOGNITO = "this session is incognito: nothing is stored and nothing is recalled"
+INCOGNITO = "this session is incognito: nothing is stored or recalled"
 OFF = "memory is off in this space: `memorist privacy set on` turns it on"
 OFF_EVERYWHERE = (
     "memory is off: disabled by MEMORIST_MEMORY_ENABLED, MILTON_MEMORY_ENABLED or the setting"

@@ -179,12 +179,20 @@ class ManagedScope(Place):
     ) -> Memory:
         """Restore a memory that was trimmed, expired, archived or hidden.
 
-        Raises NotFound; InvalidInput if there is nothing to restore.
+        Raises NotFound; InvalidInput if there is nothing to restore, or if it is an earlier version,
+        which is restored with its memory.
         """
         memory = await self.get(id)
         if memory.state in ("active", "superseded"):
             raise InvalidInput(f"Memory {id!r} is {memory.state}: there is nothing to restore")
         fields = {"state": "active", "purge_at": None}
+        newer = memory.superseded_by
+        for current in await self.ctx.store.get(self.scope, [newer] if newer else []):
+            if current.state == "soft_deleted":
+                raise InvalidInput(
+                    f"Memory {id!r} is an earlier version of {newer!r}: restore that instead"
+                )
+            fields["state"] = "superseded"
         return await edit.change(self, id, "restored", fields, actor)
 
     @observed("forget", _count_forgotten)
@@ -324,4 +332,7 @@ class ManagedScope(Place):
         where = validation.where(where)
         where = replace(where, unexpired_at=self.ctx.clock(), tags=tuple(tags) or where.tags)
         limit = min(limit, 1000)
-        return await self.ctx.store.page(self.scope, where, limit=limit, cursor=cursor)
+        store = self.ctx.store
+        # Versions that were hidden with their memory are listed only together with all versions.
+        is_current = bool(where.states) and "superseded" not in where.states
+        return await store.page(self.scope, where, limit=limit, cursor=cursor, current=is_current)

@@ -82,8 +82,8 @@ class ScopedClient(ManagedScope):
             pinned=pinned,
             manually_saved=manually_saved,
             metadata=metadata,
-            expires_at=expires_at,
         )
+        common["expires_at"] = validation.moment(expires_at, after=self.ctx.clock())
         if steps is not None:
             common |= validation.workflow(what, steps)
         longest = self.ctx.settings.max_text_chars

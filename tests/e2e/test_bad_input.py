@@ -471,3 +471,34 @@ def test_a_misspelled_option_is_named_together_with_the_verb(memory: Blocking, v
     with pytest.raises(TypeError, match=rf"^{verb}\(\) got an unexpected keyword .* 'lmit'$"):
         getattr(ana, verb)(*words[verb], lmit=3)
     assert ana.get(id).text == "I live in Lisbon."
+
+
+@pytest.mark.parametrize("wrong", [5, b"memory.db", ["memory.db"], True])
+def test_a_database_that_is_no_path_is_refused(
+    wrong: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(memorist.MemoristError, match="is not a path"):
+        memorist.open(wrong)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_time_may_be_seconds_since_1970() -> None:
+    said = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    with memorist.open(":memory:", embedder="hashing") as memory:
+        ana = memory.scope("ana")
+        message = {"role": "user", "content": "I row.", "at": 1_700_000_000}
+        for receipt in (ana.remember([message]), ana.remember("I swim.", at=1_700_000_000)):
+            assert ana.get(receipt.ids[0]).occurred_at == said
+        with pytest.raises(InvalidInput, match="is not a time"):
+            ana.remember([{**message, "at": -5}])
+
+
+def test_what_would_have_expired_already_is_refused() -> None:
+    with memorist.open(":memory:", embedder="hashing") as memory:
+        ana = memory.scope("ana")
+        with pytest.raises(InvalidInput, match="expires_at is in the past: 2020-01-01"):
+            ana.remember("The code is 7781.", expires_at="2020-01-01")
+        (id,) = ana.remember("The code is 7781.").ids
+        with pytest.raises(InvalidInput, match="expires_at is in the past"):
+            ana.edit(id, expires_at="2020-01-01")

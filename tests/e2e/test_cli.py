@@ -900,4 +900,111 @@ def test_a_large_import_says_that_it_can_be_asked_before_its_vectors_are_there(
     (place / "chat.json").write_text(json.dumps(chat), "utf-8")
     done = run("import", place / "chat.json")
     assert done.exit_code == 0
-    assert "2 memories are stored and found by keyword." in done.stderr
+    assert "2 memories are stored and can be found by keyword." in done.stderr
+
+
+# Sessions
+
+
+def test_a_question_in_a_session_is_answered_from_all_sessions_as_in_python(run: Run) -> None:
+    run("remember", "My piano teacher is called Ines.", "--session", "s1")
+    asked = ("recall", "What is my piano teacher called?", "--session", "s10")
+    found = run(*asked)
+    assert "Ines" in found.stdout
+    with memorist.open(os.environ["MEMORIST_DB"]) as memory:
+        chat = memory.scope("ana", session="s10")
+        same = chat.recall("What is my piano teacher called?")
+    assert [hit.memory.text for hit in same] == ["My piano teacher is called Ines."]
+    assert "Ines" not in run("list", "--session", "s10").stdout
+    assert "recall finds all" in " ".join(run("recall", "--help").stdout.split())
+
+
+# The history
+
+
+def test_the_history_shows_the_text_that_a_memory_had_at_that_time(run: Run, tea: str) -> None:
+    run("edit", tea, "I drink black tea.")
+    run("pin", tea)
+    shown = run("history", tea).stdout.splitlines()
+    texts = [line.strip() for line in shown if line.startswith("  ")]
+    assert texts == ["I drink black tea.", "I drink black tea.", "I drink green tea."]
+
+
+def test_the_history_names_a_person_who_forgets(run: Run, tea: str) -> None:
+    run("forget", tea, "--keep-days", "3")
+    first = run("history", tea).stdout.splitlines()[0]
+    assert "DELETE" in first
+    assert "by ana" in first
+
+
+def test_the_history_of_an_unknown_id_is_an_error_and_that_of_a_gone_one_stays(
+    run: Run, tea: str
+) -> None:
+    done = run("history", "zzzzzzzz")
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "No memory with id 'zzzzzzzz'" in done.stderr
+    run("forget", tea, "--yes")
+    assert "DELETE" in run("history", tea[-8:]).stdout
+
+
+# Export and import
+
+
+def test_an_export_replaces_a_file_only_if_forced(run: Run, tea: str, place: Path) -> None:
+    (place / "out.jsonl").write_text("mine", "utf-8")
+    done = run("export", "out.jsonl")
+    assert done.exit_code != 0
+    assert "already exists" in done.stderr
+    assert (place / "out.jsonl").read_text("utf-8") == "mine"
+    assert run("export", "out.jsonl", "--force").exit_code == 0
+    assert (place / "out.jsonl").read_text("utf-8") != "mine"
+
+
+def test_an_export_and_its_import_count_the_same_records(run: Run, tea: str) -> None:
+    exported = json.loads(run("export", "out.jsonl", "--json").stdout)["records"]
+    imported = json.loads(run("--db", "other.db", "import", "out.jsonl", "--json").stdout)
+    assert imported["records"] == exported > 0
+
+
+def test_the_receipt_of_an_import_accounts_for_every_entry(run: Run, place: Path) -> None:
+    said = ["I moved to Lisbon in May.", "My sister is called Mira."]
+    chats = []
+    for number, text in enumerate([*said, said[0]]):
+        message = chatgpt_message(f"m{number}", "user", text)
+        chats.append(chatgpt_chat(f"c{number}", message))
+    (place / "conversations.json").write_text(json.dumps(chats), "utf-8")
+    first = run("import", "conversations.json").stdout
+    assert first == "Read chatgpt: 3; 2 new memories, 1 repeats merged\n"
+    again = run("import", "conversations.json").stdout
+    assert again == "Read chatgpt: 3; 0 new memories, 1 repeats merged, 2 imported before\n"
+
+
+# What commands say
+
+
+def test_an_explanation_shows_the_text_of_what_was_left_out(run: Run) -> None:
+    for text in ("I drink green tea.", "I drink black tea.", "I drink tea at noon."):
+        run("remember", text)
+    found = run("recall", "What tea do I drink?", "--limit", "1", "--explain").stdout
+    assert all(word in found for word in ("Left out", "green", "black", "noon"))
+
+
+def test_a_short_id_that_is_none_names_the_way_out(run: Run, tea: str) -> None:
+    done = run("show", "abc")
+    assert done.exit_code == 3
+    assert "at least 6 characters" in done.stderr
+    assert "`memorist list`" in done.stderr
+
+
+def test_sentences_say_one_thing_once(run: Run, tea: str) -> None:
+    run("privacy", "incognito", "start", "--session", "s1")
+    hidden = run("recall", "What do I drink?", "--session", "s1").stderr
+    assert "This session is incognito: nothing is stored or recalled." in hidden
+    assert "Without memory" not in hidden
+    first = run("why-not", "What do I drink?", tea).stdout.splitlines()[0]
+    assert first.startswith("Returned: rank 1, score ")
+    assert "it was returned" not in first
+    run("edit", tea, "I drink black tea.")
+    done = run("forget", tea, "--yes")
+    assert "Also forgotten: 1 earlier versions or memories derived only from it." in done.stderr
+    assert "https://…" in run("--db", "ftp://host/x", "list").stderr

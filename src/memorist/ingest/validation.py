@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from typing import Any, TypeGuard
 
 from ..errors import InvalidInput
+from ..readers import source
 from ..readers.provider_messages import SYSTEM, read_message
-from ..readers.source import Skipped
 from ..settings import allowlists
 from ..storage.conditions import metadata_terms
 from ..text import authority, clock, normalize
@@ -114,14 +114,14 @@ def day(now: datetime, back: float) -> str:
     return (now - timedelta(days=back)).date().isoformat()
 
 
-def moment(at: datetime | str | None) -> datetime | None:
-    """Return a time in UTC; text is read as ISO 8601."""
-    if at is None or isinstance(at, datetime):
-        return at and clock.utc(at)
-    try:
-        return clock.parse(at)
-    except (ValueError, TypeError) as error:
-        raise InvalidInput(f"{at!r} is not a time: write it like 2026-05-31T14:00:00Z") from error
+def moment(at: datetime | str | float | None, *, after: datetime | None = None) -> datetime | None:
+    """Return a time in UTC; text is read as ISO 8601, and a number as seconds since 1970."""
+    found = clock.utc(at) if isinstance(at, datetime) else source.moment(at)
+    if found is None and at is not None:
+        raise InvalidInput(f"{at!r} is not a time: write it like 2026-05-31T14:00:00Z")
+    if found and after and found <= after:
+        raise InvalidInput(f"expires_at is in the past: {found:%Y-%m-%d %H:%M} UTC")
+    return found
 
 
 def text(value: object, most: int) -> str:
@@ -247,7 +247,7 @@ def draft_fields(**given: Any) -> dict[str, Any]:
     """Return the fields that all drafts of one call share."""
     if given["kind"] is not None and given["kind"] not in KINDS:
         raise InvalidInput(f"Unknown kind {given['kind']!r}: use one of {', '.join(KINDS)}")
-    own = {"metadata": metadata(given["metadata"]), "expires_at": moment(given["expires_at"])}
+    own = {"metadata": metadata(given["metadata"])}
     plain = {each: value for each, value in given.items() if each not in own}
     fields(plain, optional=("importance",))
     return plain | own | {each: tuple(map(normalize.storable, given[each])) for each in _LISTS}
@@ -311,7 +311,7 @@ def drafts(
     at: datetime | None,
     common: Mapping[str, Any],
     longest: int,
-) -> list[Draft | Skipped]:
+) -> list[Draft | source.Skipped]:
     """Return the drafts of a text, a message or a list of messages, and what is not kept.
 
     Messages without a session get a common new one. A message is its own source, and its speaker
@@ -331,9 +331,9 @@ def drafts(
         said = "\0".join(turn.content for turn in turns if isinstance(turn, Message))
         digest = hashlib.sha256(said.encode()).hexdigest()
         together = f"together-{digest[:16]}"
-    found: list[Draft | Skipped] = []
+    found: list[Draft | source.Skipped] = []
     for turn in turns:
-        if isinstance(turn, Skipped):
+        if isinstance(turn, source.Skipped):
             found.append(turn)
             continue
         size(turn.content, longest)
@@ -352,33 +352,33 @@ def drafts(
     return found
 
 
-def _drop_prompt(turns: list[Message | Skipped]) -> list[Message | Skipped]:
+def _drop_prompt(turns: list[Message | source.Skipped]) -> list[Message | source.Skipped]:
     """Return messages without the system prompts that stand before a conversation."""
     for number, turn in enumerate(turns[:-1]):
         if not isinstance(turn, Message) or turn.role.casefold() not in ("system", "developer"):
             break
-        turns[number] = Skipped(SYSTEM)
+        turns[number] = source.Skipped(SYSTEM)
     return turns
 
 
-def add_skipped(receipt: Receipt, given: Sequence[Draft | Skipped]) -> Receipt:
+def add_skipped(receipt: Receipt, given: Sequence[Draft | source.Skipped]) -> Receipt:
     """Return a receipt that also has the messages that were not kept, in their order."""
     done = iter(receipt.outcomes)
     outcomes = []
     for each in given:
-        if isinstance(each, Skipped):
+        if isinstance(each, source.Skipped):
             outcomes.append(Outcome(status="skipped", reason=each.reason))
         else:
             outcomes.append(next(done))
     return Receipt(tuple(outcomes))
 
 
-def message(given: object, labels: Labels) -> Message | Skipped:
+def message(given: object, labels: Labels) -> Message | source.Skipped:
     """Return a message with its time in UTC and its text normalized for storage, or why it is not
     kept.
     """
     found = given if isinstance(given, Message) else read_message(given)
-    if isinstance(found, Skipped):
+    if isinstance(found, source.Skipped):
         return found
     for name in ("content", "id", "role", "name", "session"):
         value = getattr(found, name)

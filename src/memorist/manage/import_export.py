@@ -248,7 +248,9 @@ class ImportReport:
         """Count the outcomes, and the reasons of those that were not stored."""
         for outcome in receipt.outcomes:
             self.outcomes[outcome.status] += 1
-            if outcome.status in ("refused", "conflict"):
+            if outcome.status == "conflict":
+                self.refused["stored before, with another text or other headings"] += 1
+            elif outcome.status == "refused":
                 # Not what to do about it, which is advice for a single text.
                 self.refused[outcome.reason.partition(": ")[0]] += 1
 

@@ -12,7 +12,7 @@ from .. import storage
 from ..context import Context
 from ..errors import InvalidInput
 from ..ingest import validation
-from ..storage import HistoryEntry, Relation, SeenMessage, rows
+from ..storage import HEADS, HistoryEntry, Relation, SeenMessage, rows
 from ..storage.person import Summary
 from ..storage.scan import FORMAT
 from ..text import normalize
@@ -34,9 +34,8 @@ from .records import LISTS
 BATCH = 256
 HOW_TO_RESTORE = "if this is your own export, restore it (restore=True, --restore)"
 MESSAGE = "said"  # kind of a message with `content`, which is not an exported record
-_HEADS = ("memorist", "recollect")  # the first record; version 0.1 wrote "recollect"
 # About other records, agreed to elsewhere, or of another place.
-IGNORED = (*_HEADS, "damaged", "proposal", "row", "key", "journal", "pending")
+IGNORED = (*HEADS, "damaged", "proposal", "row", "key", "journal", "pending")
 _MOST_NAME = 200  # characters
 _MOST_LABEL = 1_000  # characters
 _MOST_SUMMARY = 2_000  # characters
@@ -102,7 +101,7 @@ def read_record(record: Mapping[str, Any], how: Import) -> Record:
     data = record.get("data")
     if kind not in (*IGNORED, *READERS) or not isinstance(data, Mapping):
         raise InvalidInput("it is neither an exported record nor a message with 'content'")
-    if kind in _HEADS and data.get("format") != FORMAT:
+    if kind in HEADS and data.get("format") != FORMAT:
         raise InvalidInput(f"its format is {data.get('format')!r}, this version reads {FORMAT}")
     origin = data.get("scope")
     if kind in IGNORED:

@@ -146,7 +146,8 @@ def find(path: Path, named: str = "auto") -> FilesByFormat:
     if named != "auto":
         raise InvalidInput(f"Nothing in {path.name!r} has the format {named}: leave out --from")
     raise InvalidInput(
-        f"{path.name!r} has no known format: name it with --from, one of {', '.join(FORMATS)}"
+        f"Cannot tell the format of {path.name!r}. If it is one of these, pass --from: "
+        f"{', '.join(FORMATS)}"
     )
 
 

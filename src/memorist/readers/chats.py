@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import InvalidInput
 from ..types import Draft
+from .markdown import add_headings, read_entries
 from .provider_messages import NOT_KEPT, ROLES, SYSTEM, TOOL, read_message, text_of
 from .source import (
     Damaged,
@@ -132,10 +133,9 @@ def _read_claude_notes(each: dict[str, Any]) -> Items:
     for _ in filter(as_object, as_list(each.get("docs"))):
         yield Skipped("a document of a project")
     for name, text in texts.items():
-        for paragraph in text.split("\n\n") if isinstance(text, str) else ():
-            paragraph = paragraph.strip()
-            if paragraph and not paragraph.startswith("#"):
-                yield note(paragraph, id=f"claude:{owner}:{digest(name, paragraph)}")
+        for headings, entry in read_entries(text) if isinstance(text, str) else ():
+            id = f"claude:{owner}:{digest(name, entry)}"
+            yield note(add_headings(headings, entry), id=id, tags=headings)
     if "docs" not in each and not any(texts.values()):
         yield Skipped("an unknown record")
 
@@ -180,7 +180,7 @@ def _read_message(given: object, session: str, number: int) -> Draft | Skipped:
         session=session,
         role=found.role,
         name=found.name if isinstance(found.name, str) else None,
-        at=moment(found.at) if isinstance(found.at, str) else found.at,
+        at=found.at if isinstance(found.at, datetime) else moment(found.at),
     )
 
 

@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from .markdown import add_headings, read_entries
 from .source import (
     Damaged,
     ImportRun,
@@ -30,16 +31,12 @@ from .source import (
 
 _TEXTS = "memory text data content".split()
 _LISTS = "results memories items".split()
-_HEADING = re.compile(r"(#{1,6})\s+(.+)")
-_BULLET = re.compile(r"\s{0,12}(?:[-*+]|\d{1,3}[.)])\s+(?:\[([ xX])\]\s+)?(.+)")
-_TASKS = {None: "", " ": "To do: ", "x": "Done: ", "X": "Done: "}  # by what is in the box
 _DAY = re.compile(r"(\d{4})[-_](\d\d)[-_](\d\d)(?!\d)")
 _CATEGORY = re.compile(r"\[([\w -]{1,40})\]\s+(.+)")
 _RELATION = re.compile(r"([\w-][\w -]{0,40})\[\[([^\]|]{1,200})(?:\|[^\]]{0,200})?\]\]$")
 _LINK = re.compile(r"!?\[\[([^\]|]{1,200})(?:\|([^\]]{1,200}))?\]\]")
 _TAG = re.compile(r"(?<!\S)#([\w/-]{1,60})")
 _FRONT = re.compile(r"---\s*\n(.{0,20000}?)\n---\s*(?:\n|\Z)", re.S)
-_FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
 
 
 def read_mem0(source: Source, how: ImportRun) -> Items:
@@ -91,14 +88,16 @@ def read_server_memory(source: Source, how: ImportRun) -> Items:
 
 
 def read_markdown(source: Source, how: ImportRun) -> Items:
-    """Read notes: a bullet or paragraph is a memory, headings and tags become its tags."""
+    """Read notes: a bullet or paragraph is a memory, with its headings, which are also its tags."""
     front, body = _split_front(read_text(source, how))
     title = str(front.get("title") or source.stem)
     own = [each for each in (title, *front.get("tags", ())) if each.upper() != each or " " in each]
     day = _DAY.match(source.stem)  # a daily note
     at = moment("-".join(day.groups())) if day else None
     at = at or moment(front.get("modified") or front.get("created") or front.get("date"))
-    for headings, entry in _entries(body):
+    above = [title] if title in own and not day else []
+    seen: set[str] = set()
+    for headings, entry in read_entries(body):
         if entry.startswith("@"):
             yield Skipped("an @import line")
             continue
@@ -111,9 +110,14 @@ def read_markdown(source: Source, how: ImportRun) -> Items:
             entry = category[2]
         elif relation:
             entry = f"{title} {relation[1].strip().replace('_', ' ')} {relation[2]}"
+        text = _LINK.sub(lambda link: link[2] or link[1], _TAG.sub("", entry))
+        if text.strip() and not relation:  # a relation is a sentence about the note
+            text = add_headings([*above, *headings], text.strip())
+        repeats = headings if entry in seen else ()  # the same words below other headings
+        seen.add(entry)
         yield note(
-            _LINK.sub(lambda link: link[2] or link[1], _TAG.sub("", entry)),
-            id=f"markdown:{digest(source.name, entry)}",
+            text,
+            id=f"markdown:{digest(source.name, entry, *repeats)}",
             at=at,
             tags=[*own, *headings, *_TAG.findall(entry)],
             category=category[1].lower() if category else None,
@@ -144,35 +148,6 @@ def _split_front(text: str) -> tuple[dict[str, Any], str]:
         tags = [tag.strip(" \"'#") for tag in tags.strip("[]").split(",")]
     fields["tags"] = [tag for tag in tags if tag]
     return fields, text[found.end() :]
-
-
-def _entries(text: str) -> Iterator[tuple[list[str], str]]:
-    """Yield the bullets and paragraphs of a text, each with the headings above it."""
-    path: list[tuple[int, str]] = []
-    lines: list[str] = []
-    in_code = False
-
-    def paragraph() -> Iterator[tuple[list[str], str]]:
-        if lines:
-            yield [name for _, name in path], "\n".join(lines)
-            lines.clear()
-
-    for line in text.splitlines():
-        if _FENCE.match(line):
-            in_code = not in_code
-        heading = None if in_code else _HEADING.fullmatch(line.strip())
-        bullet = None if in_code else _BULLET.fullmatch(line)
-        if heading or bullet or (not line.strip() and not in_code):
-            yield from paragraph()
-        if heading:
-            level = len(heading[1])
-            path = [each for each in path if each[0] < level]
-            path.append((level, heading[2].strip("# ")))
-        elif bullet:
-            lines.append(_TASKS[bullet[1]] + bullet[2])
-        elif line.strip():
-            lines.append(line.strip() if not in_code else line)
-    yield from paragraph()
 
 
 def read_langgraph(source: Source, how: ImportRun) -> Items:

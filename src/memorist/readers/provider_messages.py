@@ -61,16 +61,15 @@ def read_message(given: object) -> Message | Skipped:
     text = text_of(content)
     if not text.strip() and (calls or not isinstance(content, str)):
         return Skipped(TOOL if content or is_call else NO_TEXT)
-    times = (
-        moment(said[name]) if name != "at" else said[name] for name in _TIMES if said.get(name)
-    )
+    at = next((said[name] for name in _TIMES if said.get(name)), None)
     return Message(
         content=text,
         role=_read_role(said),
         id=said.get("id"),
         name=said.get("name"),
         session=said.get("session"),
-        at=next(times, None),
+        # Our own field is checked later; what is no time in theirs is left out.
+        at=moment(at) or (at if at == said.get("at") else None),
     )
 
 

@@ -310,7 +310,7 @@ def moment(value: object) -> datetime | None:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if 1e11 < value < 4e12:
             value /= 1000
-        return datetime.fromtimestamp(value, UTC) if 0 < value < 4e9 else None
+        return datetime.fromtimestamp(value, UTC) if 1e8 <= value < 4e9 else None
     if isinstance(value, str) and value:
         with suppress(ValueError, TypeError):
             return parse(value)

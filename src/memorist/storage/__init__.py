@@ -12,6 +12,7 @@ from ..errors import InvalidInput
 from ..types import HistoryEvent, Memory, Message, Node, Op, Outcome, frozen
 
 Value = TypeVar("Value")
+HEADS = ("memorist", "recollect")  # the first record of an export; version 0.1 wrote "recollect"
 _adapters: dict[type[Any], Any] = {}
 
 

@@ -19,6 +19,10 @@ from .rows import LABELS
 
 DERIVED_FROM = """(EXISTS (SELECT 1 FROM {evidence_ids} WHERE value IN ({in})) OR
 EXISTS (SELECT 1 FROM {source_ids} WHERE value IN ({in})))"""
+# Earlier versions are hidden and restored together with their memory, and not listed beside it.
+NOT_CARRIED = """AND NOT (m.state = 'soft_deleted' AND m.superseded_by IS NOT NULL AND EXISTS (
+SELECT 1 FROM memories newer WHERE newer.scope = m.scope AND newer.id = m.superseded_by
+AND newer.state = 'soft_deleted'))"""
 # SQLite has no `right`, and PostgreSQL no negative positions.
 _BEGINS_OR_ENDS = """(substr(id, 1, length(CAST(? AS TEXT))) = ? OR
 substr(id, length(id) - length(CAST(? AS TEXT)) + 1) = ?)"""

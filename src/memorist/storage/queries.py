@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +12,13 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, TypeVar
 
-from ..errors import InvalidInput, RevisionConflict
+from ..errors import RevisionConflict
 from ..ports import Delta
 from ..text import clock, normalize
 from ..text.cues import IS_EXTRACTED
 from ..types import RELATED, REPLACES, Filter, Memory, Page, Scope
 from . import Checks, Relation, SeenBefore, SpaceSettings, rows
-from .conditions import DERIVED_FROM, condition
+from .conditions import DERIVED_FROM, NOT_CARRIED, condition
 from .database import Readable, Rows, Values
 
 Item = TypeVar("Item")
@@ -119,8 +118,7 @@ class Reader:
         return self.digest(f"said\0{normalize.wording(text)}"), self.digest(old)
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> list[Memory]:
-        """Return the memories with these ids, in any state, in the order of the ids; missing ones
-        are left out.
+        """Return the memories with these ids, in any state and in this order, without missing ones.
 
         Each row is checked against its hash. Raises StoreDamaged if one was altered.
         """
@@ -137,17 +135,19 @@ class Reader:
         return await self._find(scope, "row", numbers)
 
     async def page(
-        self, scope: Scope, where: Filter, *, limit: int, cursor: str | None = None
+        self,
+        scope: Scope,
+        where: Filter,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        current: bool = False,  # without versions that were hidden with their memory
     ) -> Page:
         """Return memories that pass a filter, newest first; pages never repeat or skip a memory."""
-        before = 2**62
-        if cursor:
-            if not re.fullmatch(r"r\d{1,18}", str(cursor)):
-                raise InvalidInput(f"{cursor!r} is not a cursor: pass the previous page's cursor")
-            before = int(cursor[1:])
+        before = rows.read_cursor(cursor)
         clause, values = condition(where, self.connection.dialect)
-        sql = f"""SELECT row, {_COLUMNS} FROM memories WHERE scope = ? AND row < ?
-        AND {clause} ORDER BY row DESC LIMIT ?"""
+        sql = f"""SELECT row, {_COLUMNS} FROM memories m WHERE scope = ? AND row < ?
+        AND {clause} {NOT_CARRIED if current else ""} ORDER BY row DESC LIMIT ?"""
         found = await self.rows(scope, sql, (before, *values, limit + 1))
         memories = await rows.memories(found[:limit], scope)
         last = f"r{found[limit - 1][0]}" if len(found) > limit else None

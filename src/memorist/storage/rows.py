@@ -336,3 +336,17 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "Mapping": load_json,
     "tuple": lambda text: tuple(load_json(text)),
 }
+
+
+def read_cursor(cursor: str | None) -> int:
+    """Return the row before which a page begins. Raises InvalidInput."""
+    if not cursor:
+        return 2**62
+    if not re.fullmatch(r"r\d{1,18}", str(cursor)):
+        raise InvalidInput(f"{cursor!r} is not a cursor: pass the previous page's cursor")
+    return int(cursor[1:])
+
+
+def thread_of(memory: Memory) -> str | None:
+    """Return the thread whose change log a change of this memory belongs to."""
+    return memory.labels.thread or memory.labels.session

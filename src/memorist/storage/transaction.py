@@ -59,9 +59,11 @@ _WORDS: dict[str | None, tuple[str, Op]] = {
     "merged": ("MERGE", "merge"),
     "deleted": ("DELETE", "delete"),
     "soft_deleted": ("TTL", "ttl"),
+    "hidden": ("DELETE", "delete"),
     "restored": ("RESTORE", "update"),
     "linked": ("LINK", "link"),
 }
+_LINES: dict[str | None, str] = {"superseded": "updated", "hidden": "soft_deleted"}  # of a thread
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -196,7 +198,7 @@ class Transaction(Reader):
             if save.event is not None:
                 reported.append(save)
             if save.event in ("created", "merged"):
-                replacing.add((memory.id, _thread_of(memory)))
+                replacing.add((memory.id, rows.thread_of(memory)))
         log = [self._save_row(number, save, replacing, before) for save in reported]
         log += [rows.event_row(number, self.scope.user, event) for event in events]
         # If there is nothing to report, the log still sets the new revision of the scope.
@@ -241,7 +243,7 @@ class Transaction(Reader):
         # A full scope is trimmed by the write that filled it, not by a worker.
         is_trimmed = save.meta.get("reason") == CAPACITY
         is_workers = save.actor == "worker" or (op == "ttl" and not is_trimmed)
-        thread = _thread_of(memory)
+        thread = rows.thread_of(memory)
         is_replaced = save.event == "superseded" and (memory.superseded_by, thread) in replacing
         has_line = thread is not None and save.event != "linked" and not is_replaced
         return LogRow(
@@ -262,7 +264,7 @@ class Transaction(Reader):
             op=op,
             status="ok",
             category=memory.category,
-            line_event="updated" if save.event == "superseded" else save.event,
+            line_event=_LINES.get(save.event, save.event),
             line_meta=rows.dump_json(save.meta),
         )
 
@@ -392,8 +394,3 @@ class Transactions(Reader):
         self.numbers.update(found)
         if self.on_commit is not None:
             self.on_commit(scope, tx.applied)
-
-
-def _thread_of(memory: Memory) -> str | None:
-    """Return the thread whose change log a change of this memory belongs to."""
-    return memory.labels.thread or memory.labels.session

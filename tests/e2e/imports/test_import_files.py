@@ -32,16 +32,20 @@ CASES: dict[str, tuple[list[str], list[str], int]] = {
     "letta": ([CELLO, "Ana rehearses on Tuesdays."], [], 2),
     "server_memory": (["Ana: Plays the cello in a quartet.", "Ana sister of Eva"], [], 1),
     "markdown": (
-        [CELLO, "Done: I rehearse on Tuesdays.", "The deploy runs from `main`\nat noon."],
+        [
+            f"About me: {CELLO}",
+            "About me: Done: I rehearse on Tuesdays.",
+            "About me › Work: The deploy runs from `main`\nat noon.",
+        ],
         [],
         1,
     ),
     "basic_memory": (
-        ["I play the cello in a quartet.  (since school)", "Quartet rehearses at Town Hall"],
+        [f"Observations: {CELLO}  (since school)", "Quartet rehearses at Town Hall"],
         [],
         1,
     ),
-    "obsidian": ([CELLO, "With Eva."], [], 1),
+    "obsidian": ([CELLO, "Quartet: With Eva."], [], 1),
     "slack": (["I play the cello."], ["Nice, Ana!"], 2),
     "discord": (["I play the cello."], ["Nice!"], 2),
     "whatsapp": (["I play the cello.\nIn a quartet."], ["Nice: a quartet!"], 2),
@@ -341,12 +345,82 @@ async def test_a_message_of_whatsapp_stays_without_the_mark_of_an_edit(
     assert report.samples == {"whatsapp": [f"user: {kept}"]}
 
 
+BEACH_HOUSE = """# Beach house
+
+## Wifi
+
+- Network: `SeagullNest`, router in the hall
+- Bring: nothing
+
+**Cellar**
+
+Turn the valve clockwise before you light the boiler.
+
+Boat
+----
+
+- Bring: nothing
+- Beach house and boat share one key.
+
+```sh
+# not a heading
+make all
+```
+"""
+
+
+async def test_what_is_noted_below_a_heading_is_found_and_shown_with_it(
+    ana: ScopedClient, files: Path
+) -> None:
+    (files / "beach-house.md").write_text(BEACH_HOUSE, "utf-8")
+    await ana.import_files(files)
+    found = await stored(ana)
+    assert set(found) == {
+        "Beach house › Wifi: Network: `SeagullNest`, router in the hall",
+        "Beach house › Wifi: Bring: nothing",
+        "Beach house › Wifi › Cellar: Turn the valve clockwise before you light the boiler.",
+        "Beach house › Boat: Bring: nothing",
+        "Beach house and boat share one key.",
+        "Beach house › Boat:\n```sh\n# not a heading\nmake all\n```",
+    }
+    answer = await ana.recall("What is the wifi network called?")
+    assert "Beach house › Wifi: Network: `SeagullNest`" in answer.prompt()
+    again = await ana.import_files(files)
+    assert (again.new_memories, again.refused) == (0, {})
+    kept = {text: memory.id for text, memory in (await stored(ana)).items()}
+    assert kept == {text: memory.id for text, memory in found.items()}
+
+
+async def test_notes_that_were_forgotten_or_put_below_another_heading_are_not_added_again(
+    ana: ScopedClient, files: Path
+) -> None:
+    note = files / "recipes.md"
+    note.write_text("# Pancakes\n\n- Two eggs\n- A banana\n", "utf-8")
+    await ana.import_files(note)
+    found = await stored(ana)
+    await ana.forget(found["recipes › Pancakes: A banana"].id)
+    note.write_text("# Crêpes\n\n- Two eggs\n- A banana\n", "utf-8")
+    report = await ana.import_files(note)
+    assert set(await stored(ana)) == {"recipes › Pancakes: Two eggs"}
+    assert report.refused["stored before, with another text or other headings"] == 1
+
+
+async def test_a_heading_in_claudes_memory_is_no_memory(ana: ScopedClient, files: Path) -> None:
+    text = "**Work context**\n\nAna is a nurse.\n\n# Home\nAna lives in Ghent.\n\n**Nothing yet**"
+    memories = [{"conversations_memory": text, "account_uuid": "a1"}]
+    (files / "memories.json").write_text(json.dumps(memories), "utf-8")
+    await ana.import_files(files)
+    expected = {"Work context: Ana is a nurse.", "Home: Ana lives in Ghent."}
+    assert set(await stored(ana)) == expected
+
+
 async def test_a_task_in_notes_says_whether_it_is_done(ana: ScopedClient, files: Path) -> None:
     (files / "tasks.md").write_text(
         "- [x] Book the hall\n- [ ] Tune the cello\n1. [X] Pay\n", "utf-8"
     )
     await ana.import_files(files)
-    assert set(await stored(ana)) == {"Done: Book the hall", "To do: Tune the cello", "Done: Pay"}
+    done = {"tasks: Done: Book the hall", "tasks: To do: Tune the cello", "tasks: Done: Pay"}
+    assert set(await stored(ana)) == done
 
 
 @pytest.mark.parametrize(
@@ -378,7 +452,7 @@ async def test_a_file_of_an_unknown_format_is_an_error_that_names_the_formats(
     (files / "table.csv").write_text("a,b\n1,2\n", "utf-8")
     with pytest.raises(
         InvalidInput,
-        match=r"'table.csv' has no known format: name it with --from, one of chatgpt, claude",
+        match=r"Cannot tell the format of 'table.csv'. If it is one of these, pass --from: chatgpt",
     ):
         await ana.import_files(files / "table.csv")
     with pytest.raises(InvalidInput, match="Unknown format 'icq'"):

@@ -431,3 +431,14 @@ async def test_a_server_with_too_many_requests_says_so_at_once(
     assert (await ana.get("/healthz")).status_code == 200
     monkeypatch.setattr(request, "MOST_REQUESTS", 1)
     assert (await ana.get("/v1/memory/entries")).status_code == 200
+
+
+async def test_an_unknown_address_is_a_page_for_a_browser_and_json_for_a_program(
+    ana: httpx.AsyncClient,
+) -> None:
+    page = await ana.get("/nowhere", headers={"Accept": "text/html,*/*"})
+    assert page.status_code == 404
+    assert page.headers["content-type"].startswith("text/html")
+    assert '<a href="/">' in page.text
+    answer = await ana.get("/nowhere", headers={"Accept": "application/json"})
+    assert (answer.status_code, answer.json()["status"]) == (404, 404)

@@ -95,10 +95,10 @@ async def test_progress_is_told_while_an_import_goes_on(
     ("data", "query", "why"),
     [
         (b"", {}, "is empty"),
-        (b"\x00\x01", {"name": "photo.raw"}, "'photo.raw' has no known format"),
-        (b"[]", {"name": "../../etc/passwd"}, "'passwd' has no known format"),
+        (b"\x00\x01", {"name": "photo.raw"}, "Cannot tell the format of 'photo.raw'"),
+        (b"[]", {"name": "../../etc/passwd"}, "Cannot tell the format of 'passwd'"),
         (b"x", {"from": "nonsense"}, "Unknown format 'nonsense'"),
-        (b"x", {"name": "é" * 195 + ".json"}, "has no known format"),
+        (b"x", {"name": "é" * 195 + ".json"}, "Cannot tell the format of"),
     ],
 )
 async def test_what_cannot_be_imported_is_refused_with_the_reason(

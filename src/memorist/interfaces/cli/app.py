@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperGroup
 
 from ... import __version__
-from ...errors import InvalidInput, MemoristError
+from ...errors import InvalidInput, MemoristError, NotFound
 from ...types import KINDS, STATES, Filter
 from .. import CLI, INTERRUPTED, OK, PIPE_CLOSED, USAGE, Call, codes, split_doc
 from . import output
@@ -317,8 +317,15 @@ def complete_id(given: str, known: Iterable[str]) -> str:
 
 def memory_id(mine: Any, given: str) -> str:
     """Return the id of a memory of this scope, in any state, from its beginning or end."""
-    if len(given) < SHORTEST or len(given) >= 36:
+    if len(given) >= 36:
         return given
+    if len(given) < SHORTEST:
+        if mine.list(Filter(ids=(given,), states=STATES), limit=1).memories:
+            return given
+        raise NotFound(
+            f"No memory with id {given!r} in this scope. Give at least {SHORTEST} characters of "
+            "an id: `memorist list` shows them"
+        )
     page = mine.list(Filter(id_part=given, states=STATES), limit=MOST_NAMED + 1)
     return complete_id(given, [memory.id for memory in page])
 

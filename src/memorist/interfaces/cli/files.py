@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from textwrap import shorten
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import typer
 
 from ...errors import InvalidInput
 from ...storage.atomic import new_file
-from ...types import Outcome, frozen
-from .. import FAILED, OK, REFUSED, Blocking, BlockingScope, Call, Json
-from .app import command, decode
+from ...types import Outcome
+from .. import FAILED, OK, REFUSED, Blocking, BlockingScope, Call
+from .app import command
+from .lines import add_ids, read_lines, split_batches
 from .output import Progress, note
 
-BATCH = 64  # lines imported together: few enough for a moving progress bar
+if TYPE_CHECKING:
+    from ...manage.import_export import ImportReport
+
 MANY_TASKS = 8  # of extraction that wait after an import, each for up to 64 lines
 REFUSALS = ("refused", "conflict")  # outcomes of what was not stored
 MANY_VECTORS = 1000  # that are computed after an import: a minute or more
-
-
-@frozen
-class Line:
-    """One record of a file."""
-
-    number: int
-    record: Json
-    read: int  # bytes up to its end
-
-    @property
-    def is_message(self) -> bool:
-        return "content" in self.record
 
 
 @command("import")
@@ -58,7 +47,7 @@ def import_(
 ) -> object:
     """Import your history from another program, or an export of Memorist.
 
-    It reads a file, a folder or a ZIP archive: chats of ChatGPT, Claude, Claude Code, Codex, Slack,
+    It reads a file, a folder or a ZIP archive: chats from ChatGPT, Claude, Claude Code, Codex, Slack,
     Discord, WhatsApp and Telegram, lists of messages, memories of Mem0, Letta, basic-memory,
     LangGraph and the MCP memory server, Markdown and Obsidian notes. Importing again changes
     nothing, and continues an interrupted import.
@@ -93,8 +82,8 @@ def import_(
         if without and not dry_run:
             if without > MANY_VECTORS:
                 note(
-                    f"{without:,} memories are stored and found by keyword. Their vectors follow: "
-                    "you can ask now, or stop with Ctrl-C and run `memorist index` later."
+                    f"{without:,} memories are stored and can be found by keyword. Semantic search "
+                    "follows; you can already ask, or stop with Ctrl-C and run `memorist index` later."
                 )
             with progress("Embedding", without) as advance:
                 memory.index(progress=advance)
@@ -103,7 +92,9 @@ def import_(
         raise
     read = sum(report.formats.values())
     by_format = ", ".join(f"{name}: {count}" for name, count in report.formats.items())
-    stored = "nothing stored" if dry_run else f"{report.new_memories} new memories"
+    stored = "nothing stored"
+    if not dry_run:
+        stored = f"{report.new_memories} new memories{_name_others(report)}"
     text = f"Read {by_format or 'nothing'}; {stored}{_name_problems(report.outcomes)}"
     if dry_run:
         for name, samples in report.samples.items():
@@ -148,6 +139,21 @@ def _name_problems(counts: Counter[Any]) -> str:
     return "".join(f", {counts[status]} {status}" for status in problems if counts[status])
 
 
+def _name_others(report: ImportReport) -> str:
+    """Return what became of entries that are no new memories, as part of a sentence."""
+    counts = dict(report.outcomes)
+    counts["imported before"] = counts.get("created", 0) - report.new_memories
+    others = {
+        "merged": "repeats merged",
+        "updated": "memories extended",
+        "skipped": "not stored",
+        "imported before": "imported before",
+    }
+    return "".join(
+        f", {counts[name]} {what}" for name, what in others.items() if counts.get(name, 0) > 0
+    )
+
+
 def _name_waiting(memory: Blocking) -> list[str]:
     """Return a note if many facts are still to be extracted."""
     waiting = sum(work.waiting for work in memory.backlog() if work.name == "extract")
@@ -170,12 +176,12 @@ def _import_lines(
         names_a_scope = call.user or call.space or call.tenant
         counted: Any = call.scope(memory) if names_a_scope else memory
         before = counted.stats()["memories"]
-        lines = _add_ids(read_lines(source), file=file, session=call.session)
+        lines = add_ids(read_lines(source), file=file, session=call.session)
         size = 0
         with suppress(OSError, ValueError):  # a pipe
             size = os.fstat(source.fileno()).st_size
         with progress("Importing", size or None) as advance:
-            for batch in filter(None, _batches(lines)):
+            for batch in filter(None, split_batches(lines)):
                 target = call.scope(memory) if batch[0].is_message else counted
                 try:
                     receipt = target.import_([line.record for line in batch], restore=restore)
@@ -187,7 +193,7 @@ def _import_lines(
                     number = batch[int(named[1]) - 1].number
                     raise InvalidInput(f"Line {number}: {named[2]}") from error
                 outcomes += receipt.outcomes
-                read += len(batch)
+                read += sum(line.is_counted for line in batch)
                 advance(batch[-1].read)
         new = counted.stats()["memories"] - before
     counts = Counter(outcome.status for outcome in outcomes)
@@ -200,21 +206,6 @@ def _import_lines(
     return values, text, notes, exit_code_of(counts)
 
 
-def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
-    """Yield batches of lines of one kind. Before an error, yield the lines read so far."""
-    batch: list[Line] = []
-    try:
-        for line in lines:
-            if batch and (len(batch) == BATCH or line.is_message != batch[0].is_message):
-                yield batch
-                batch = []
-            batch.append(line)
-    except InvalidInput:
-        yield batch
-        raise
-    yield batch
-
-
 @command("export")
 def export(
     call: Call,
@@ -223,6 +214,7 @@ def export(
     file: str | None = None,
     *,
     all: bool = False,
+    force: bool = False,
 ) -> object:
     """Export all data of a user, one JSON object per line, as `import` reads it.
 
@@ -231,9 +223,12 @@ def export(
 
     Args:
         file: <[FILE]> The file; default: stdout.
+        force: Replace the file if it exists.
 
     Example: memorist export memories.jsonl
     """
+    if file is not None and Path(file).is_file() and not force:
+        raise InvalidInput(f"{file!r} already exists: choose a new name, or pass --force")
     mine = call.scope(memory)
     if all:
         exported = memory.export()
@@ -252,50 +247,6 @@ def export(
     if file is None or file == "-":
         return None
     return {"records": records, "file": file}, f"{records} records in {file}"
-
-
-def read_lines(file: IO[bytes]) -> Iterator[Line]:
-    """Yield the records of a file. Raises InvalidInput with the line number."""
-    read = 0
-    for number, raw in enumerate(file, 1):
-        read += len(raw)
-        text = decode(raw, f"Line {number}").strip().removeprefix("\ufeff")
-        if not text:
-            continue
-        expected = 'Expected one JSON object per line, for example {"content": "…"}'
-        try:
-            record = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise InvalidInput(f"Line {number} is not JSON. {expected}") from error
-        if not isinstance(record, dict):
-            raise InvalidInput(f"Line {number} is not a JSON object. {expected}")
-        yield Line(number=number, record=record, read=read)
-
-
-def _add_ids(lines: Iterable[Line], *, file: str, session: str | None) -> Iterator[Line]:
-    """Give each message a session and an id, so that importing a file twice changes nothing.
-
-    Messages without a session form one, named after the file and its first message.
-    """
-    seen: Counter[str] = Counter()
-    for line in lines:
-        record = line.record
-        if line.is_message:
-            if session is None:
-                stem = Path(file).stem if file != "-" else "stdin"
-                session = f"{stem}-{_digest(record)[:8]}"
-            record["session"] = record.get("session") or session
-            if record.get("id") is None:
-                digest = _digest(record)
-                record["id"] = f"import-{_digest(record, seen[digest])[:24]}"
-                seen[digest] += 1
-        yield line
-
-
-def _digest(record: Json, repetition: int = 0) -> str:
-    rest = {name: value for name, value in record.items() if name != "id"}
-    text = f"{repetition}:{json.dumps(rest, sort_keys=True)}"
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @contextmanager

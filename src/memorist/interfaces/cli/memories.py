@@ -12,11 +12,11 @@ import typer
 from rich.text import Text
 
 from ... import storage
-from ...errors import InvalidInput
+from ...errors import InvalidInput, NotFound
 from ...types import KINDS, NEAREST, STATES, Filter, Labels
 from .. import Blocking, BlockingScope, Call, load, plain
 from . import output
-from .app import Words, command, complete_id, memory_id, read_metadata
+from .app import SHORTEST, Words, command, complete_id, memory_id, read_metadata
 
 if TYPE_CHECKING:
     from ...storage import HistoryEntry
@@ -47,9 +47,10 @@ def recall(
     rerank: bool | None = None,
     shared: bool = False,
 ) -> object:
-    """Recall memories that answer a question. Weak evidence gives an empty answer.
+    """Recall memories that answer a question. Returns nothing if the evidence is weak.
 
     The filters --kind, --category, --tag and --metadata can be repeated. --shared ignores all filters.
+    --session names the session in which you ask; memories of all sessions are found.
 
     Args:
         limit: <N> Maximum number of memories.
@@ -73,7 +74,7 @@ def recall(
         for answer in answers:
             output.answer(answer, explain=explain)
         return None
-    where = _filter(call, kind, category, tag, metadata, speaker, after, before)
+    where = _filter(kind, category, tag, metadata, speaker, after, before)
     found = mine.recall(
         question, where=where, as_of=as_of, profile=profile, rerank=rerank, **limits
     )
@@ -82,11 +83,12 @@ def recall(
     if prompt:
         print(found.prompt())
         return None
-    nearest: dict[str, str] = {}
-    if explain and found.is_unanswered:
-        ids = tuple(cut.id for cut in found.cut[:NEAREST])
-        nearest = {memory.id: memory.text for memory in mine.list(Filter(ids=ids, states=STATES))}
-    output.answer(found, explain=explain, texts=nearest)
+    texts: dict[str, str] = {}
+    if explain and found.cut:
+        shown = found.cut[:NEAREST] if found.is_unanswered else found.cut
+        where = Filter(ids=tuple(cut.id for cut in shown), states=STATES)
+        texts = {memory.id: memory.text for memory in mine.list(where, limit=1000)}
+    output.answer(found, explain=explain, texts=texts)
     return None
 
 
@@ -110,6 +112,8 @@ def list_(
 ) -> object:
     """List memories, newest first. With --json, one per line.
 
+    With --session, only what was stored in this session.
+
     Args:
         limit: <N> Maximum number of memories.
         cursor: <CURSOR> Cursor of the next page.
@@ -117,9 +121,8 @@ def list_(
 
     Example: memorist list --tag home --limit 20
     """
-    where = _filter(
-        call, kind, category, tag, metadata, speaker, after, before, state=state, pinned=pinned
-    )
+    options: dict[str, Any] = {"state": state, "pinned": pinned, "session": call.session}
+    where = _filter(kind, category, tag, metadata, speaker, after, before, **options)
     page = mine.list(where, limit=limit, cursor=cursor)
     memories = list(page.memories)
     if page.cursor:
@@ -142,7 +145,6 @@ def list_(
 
 
 def _filter(
-    call: Call,
     kind: Any,
     category: Words,
     tag: Words,
@@ -153,6 +155,7 @@ def _filter(
     *,
     state: Any = None,
     pinned: bool | None = None,
+    session: str | None = None,
 ) -> Filter:
     for values, known in ((kind, KINDS), (state, STATES)):
         for value in values or ():
@@ -166,7 +169,7 @@ def _filter(
         states=tuple(state or ("active",)),
         speaker=speaker,
         pinned=pinned,
-        labels=Labels(session=call.session),
+        labels=Labels(session=session),
         metadata=read_metadata(metadata),
         occurred_after=moment(after),
         occurred_before=moment(before),
@@ -202,7 +205,13 @@ def history(
 
     Example: memorist history --limit 20
     """
-    entries = mine.history(None if id is None else memory_id(mine, id), limit=limit)
+    if id is not None:
+        id = memory_id(mine, id)
+        if SHORTEST <= len(id) < 36:  # it may be gone
+            id = complete_id(id, [entry.memory_id for entry in mine.history(limit=10_000)])
+    entries = mine.history(id, limit=limit)
+    if id is not None and not entries:
+        raise NotFound(f"No memory with id {id!r} in this scope")
     if call.json:
         return entries
     ids = tuple({entry.memory_id for entry in entries})
@@ -214,8 +223,8 @@ def history(
     return None
 
 
-def _print_history(entries: Iterable[HistoryEntry], texts: Mapping[str, str]) -> None:
-    """Print history entries, each with the text of its memory if that still exists."""
+def _print_history(entries: Iterable[HistoryEntry], texts: dict[str, str]) -> None:
+    """Print history entries, newest first, each with the text that its memory had after it."""
     for entry in entries:
         about = ""
         for name, value in entry.meta.items():
@@ -231,6 +240,9 @@ def _print_history(entries: Iterable[HistoryEntry], texts: Mapping[str, str]) ->
         output.line(f"{start}  {plain(about)}".rstrip())
         if text := texts.get(entry.memory_id):
             output.line(Text(f"  {plain(text)}", style="dim"))
+        before = entry.meta.get("before")
+        if isinstance(before, Mapping) and "text" in before:
+            texts[entry.memory_id] = str(before["text"])
 
 
 @command("forget")
@@ -307,7 +319,9 @@ def forget(
         text += f"  `memorist restore` can bring it back for {keep_days:g} days"
     notes = []
     if found.derived:
-        notes.append(f"{len(found.derived)} more derived only from this.")
+        notes.append(
+            f"Also forgotten: {len(found.derived)} earlier versions or memories derived only from it."
+        )
     if found.flagged:
         notes.append(f"{len(found.flagged)} more kept, but without one of their sources.")
     if found.sources:

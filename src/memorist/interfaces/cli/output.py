@@ -270,7 +270,9 @@ def answer(recall: Recall, *, explain: bool, texts: Mapping[str, str] | None = N
     elif recall.query.min_confidence and recall.confidence is None:
         note("These memories have no confidence, so --min-confidence has no effect.")
     for leg, state in recall.legs.items():
-        if state != "ok":
+        if leg == "memory":  # it is off, or the session is incognito
+            note(f"{state[:1].upper()}{state[1:]}.")
+        elif state != "ok":
             what = leg if leg in ("rerank", "store", "verifier") else f"{leg} search"
             note(f"Without {what}: {state}. See `memorist doctor`.")
 
@@ -295,11 +297,13 @@ def show(result: Any) -> None:
         case "Evidence":
             _show_evidence(result)
         case "Reason":
-            place = ""
+            parts = []
             if result.rank and result.score is not None:
-                place = f"rank {result.rank}, score {result.score:.4f}: "
+                parts.append(f"rank {result.rank}, score {result.score:.4f}")
+            if not parts or not result.returned:
+                parts.append(plain(result.reason))
             returned = "Returned" if result.returned else "Not returned"
-            draw(Text(f"{returned}: {place}{plain(result.reason)}"))
+            draw(Text(f"{returned}: {': '.join(parts)}."))
             if result.parts:
                 draw(score_parts(result))
         case "Related":

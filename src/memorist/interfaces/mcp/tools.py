@@ -326,8 +326,8 @@ async def memory_history(id: Id) -> str:
 
 @tool("List conflicts", read_only=True)
 async def memory_conflicts(limit: Limit = 10) -> str:
-    """List statements that contradict older ones; the newer one is used until the user decides. Ask
-    the user which is right, then call memory_decide.
+    """List statements that contradict older ones. Until the user decides, the newer one is used, or
+    both if it only may be a change. Ask the user which is right, then call memory_decide.
     """
     scope = (await authorize("read")).scope()
     lines = []

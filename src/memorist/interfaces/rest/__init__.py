@@ -53,6 +53,9 @@ Admin = Annotated[ClientAccess, Depends(Requires("admin"))]
 Rememberer = Annotated[ClientAccess, Depends(Requires("remember"))]
 Responses = dict[int | str, Json]  # of a route, by status, for OpenAPI
 MEDIA = "application/problem+json"
+NO_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Page not found</title>
+<h1>Page not found</h1><p>There is no page at this address. <a href="/">Go to the start page</a>.</p>
+</html>"""
 _KEY = "Create one with `memorist keys create`. A server on localhost may be used without a key."
 REPLAY_PERIOD = timedelta(days=1)  # how long an answer is replayed
 BODY_SECONDS = 10  # for a body to arrive, and more for each byte received
@@ -125,6 +128,9 @@ def problem(
 def answer_error(request: Request, error: Exception) -> Response:
     """Answer a failed request. Details of internal errors (5xx) are only logged."""
     if isinstance(error, HTTPException):
+        is_unknown = error.status_code == 404 and error.detail == HTTPStatus.NOT_FOUND.phrase
+        if is_unknown and "text/html" in request.headers.get("accept", ""):
+            return Response(NO_PAGE, 404, media_type="text/html")
         return problem(request, error.status_code, str(error.detail), headers=error.headers)
     if isinstance(error, RequestValidationError):
         found = []
