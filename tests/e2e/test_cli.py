@@ -901,3 +901,19 @@ def test_a_large_import_says_that_it_can_be_asked_before_its_vectors_are_there(
     done = run("import", place / "chat.json")
     assert done.exit_code == 0
     assert "2 memories are stored and found by keyword." in done.stderr
+
+
+def test_what_changed_in_a_large_import_is_found_by_the_command_that_it_names(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_export, "LARGE", 0)
+    monkeypatch.setenv("MEMORIST_EMBEDDER", "minilm")
+    monkeypatch.setenv("MEMORIST_EXTRACT", "rules")
+    new = chatgpt_message("m2", "user", "I live in Bristol now.", at=1_736_000_000.0)
+    old = chatgpt_message("m1", "user", "I live in Leeds.", at=1_704_000_000.0)
+    file = place / "conversations.json"
+    file.write_text(json.dumps([chatgpt_chat("new", new), chatgpt_chat("old", old)]), "utf-8")
+    assert "is not marked yet: run `memorist jobs backfill`" in run("import", file).stderr
+    assert "- I live in Leeds. → I live in Bristol now." in run("jobs", "backfill").stdout
+    found = json.loads(run("recall", "Where do I live?", "--json").stdout)
+    assert [hit["memory"]["text"] for hit in found["hits"]] == ["I live in Bristol now."]

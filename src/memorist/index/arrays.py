@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
@@ -68,6 +69,12 @@ class Columns:
     simhash: NDArray[np.uint64]
     length: Floats  # terms of the text
     source: Longs  # row of the turn that a fact was extracted from; -1 if there is none
+
+    @cached_property
+    def said(self) -> Longs:
+        """When each was said, or else since when it is valid, in microseconds since 1970."""
+        since = np.where(self.valid_from == clock.NO_TIME, self.created, self.valid_from)
+        return np.where(self.occurred == clock.NO_TIME, since, self.occurred)
 
     def find_repeats(self, usable: Bools) -> Bools:
         """Mark the facts that were extracted from one of the usable turns.

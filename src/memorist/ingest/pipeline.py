@@ -23,7 +23,7 @@ from ..text.clock import new_id
 from ..text.cues import read
 from ..text.entities import entities
 from ..types import Draft, Message, Outcome, Scope, Status
-from . import current, guard, links, trim, validation
+from . import current, guard, links, relate, trim, validation
 from .analyze import Chunk, analyze, split
 from .candidates import Batch, load, load_scope
 from .decide import FORGOTTEN, decide
@@ -61,6 +61,9 @@ async def remember(
         async with ctx.store.transaction(scope) as tx:
             batch.checks = await guard.refuse_disabled(ctx, tx, scope, items)
             done = await write(tx, batch)
+        if late := relate.find_late(batch):
+            async with ctx.store.transaction(scope) as tx:
+                await relate.relate_late(tx, batch, late)
     if refusals:
         ctx.access_log.note(scope, refusals)
     return done
