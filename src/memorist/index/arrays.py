@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -189,6 +190,33 @@ class Matrix:
         if new.any():
             self.rows[n : self._used] = new
             self._written = self._used
+
+
+def lower_bound(scores: Floats, count: int) -> float:
+    """Return a bound that at least `count` scores reach, and few more, without sorting all.
+
+    >>> lower_bound(np.arange(100, dtype=np.float32), 2)
+    98.0
+    """
+    if not 0 < count < len(scores):
+        return -math.inf
+    size = max(1, len(scores) // (10 * count))
+    width = len(scores) // size
+    best = scores[: size * width].reshape(size, width).max(axis=0)
+    return float(np.partition(best, -count)[-count])
+
+
+def mark_best(scores: Floats, count: int) -> Bools:
+    """Mark the `count` highest scores, and those equal to the lowest of them.
+
+    >>> mark_best(np.array([3, 1, 2, 2, 0], np.float32), 2).tolist()
+    [True, False, True, True, False]
+    """
+    is_high = scores >= lower_bound(scores, count)
+    high = scores[is_high]
+    if len(high) > count:
+        is_high = scores >= np.partition(high, -count)[-count]
+    return np.asarray(is_high)
 
 
 def release_memory() -> None:
