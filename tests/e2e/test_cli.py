@@ -1008,3 +1008,19 @@ def test_sentences_say_one_thing_once(run: Run, tea: str) -> None:
     done = run("forget", tea, "--yes")
     assert "Also forgotten: 1 earlier versions or memories derived only from it." in done.stderr
     assert "https://…" in run("--db", "ftp://host/x", "list").stderr
+
+
+def test_what_changed_in_a_large_import_is_found_by_the_command_that_it_names(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_export, "LARGE", 0)
+    monkeypatch.setenv("MEMORIST_EMBEDDER", "minilm")
+    monkeypatch.setenv("MEMORIST_EXTRACT", "rules")
+    new = chatgpt_message("m2", "user", "I live in Bristol now.", at=1_736_000_000.0)
+    old = chatgpt_message("m1", "user", "I live in Leeds.", at=1_704_000_000.0)
+    file = place / "conversations.json"
+    file.write_text(json.dumps([chatgpt_chat("new", new), chatgpt_chat("old", old)]), "utf-8")
+    assert "is not marked yet: run `memorist jobs backfill`" in run("import", file).stderr
+    assert "- I live in Leeds. → I live in Bristol now." in run("jobs", "backfill").stdout
+    found = json.loads(run("recall", "Where do I live?", "--json").stdout)
+    assert [hit["memory"]["text"] for hit in found["hits"]] == ["I live in Bristol now."]

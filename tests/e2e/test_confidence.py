@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memorist import aio
-from memorist.errors import InvalidInput
+from memorist.errors import EmbedderUnavailable, InvalidInput
 from memorist.scoped import ScopedClient
 from memorist.types import Recall
 
@@ -135,6 +135,52 @@ async def test_answers_by_words_alone_are_not_judged(tmp_path: Path) -> None:
         assert texts_of(found) == [TEA]
         assert found.confidence is None
         assert found.hits[0].confidence is None
+
+
+async def stop_answering(_: Any) -> Any:
+    raise EmbedderUnavailable("The model did not answer within 5 s")
+
+
+@pytest.mark.parametrize("said", ["hello", "Convert 40 kilometers to miles"])
+async def test_without_the_model_a_memory_needs_a_word_of_the_question(
+    ana: ScopedClient, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    turns = ["We say hello in Portuguese", "I bought a blue bike", "My cat is called Miso"]
+    await ana.remember([{"role": "user", "session": "s", "content": turn} for turn in turns])
+    with monkeypatch.context() as patch:
+        patch.setattr(ana.ctx.embedder, "encode_batch", stop_answering)
+        words = [hit.text for hit in (await ana.context(said)).lines]
+        assert len(words) <= 1
+        found = await ana.recall("hello")
+        assert texts_of(found) == [turns[0]]
+        assert {cut.reason for cut in found.cut} == {
+            "without vectors, it has no word of the question"
+        }
+        everything = await ana.recall("hello", min_confidence=0)
+        assert len(everything) == 2
+        await ana.remember("The ferry leaves at noon.")  # it is stored without a vector
+    found = await ana.recall("Convert 40 kilometers to miles")
+    assert texts_of(found) == []
+    assert found.confidence is not None
+
+
+async def test_a_memory_that_waits_for_its_vector_is_found_by_its_words(
+    ana: ScopedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prices = [f"Item {number}-2 costs {number * 3} euros." for number in range(600, 650)]
+    wanted = "Item 650-2 costs 1950 euros."
+    await ana.remember([{"content": text} for text in prices])
+    with monkeypatch.context() as patch:
+        patch.setattr(ana.ctx.embedder, "encode_batch", stop_answering)
+        await ana.remember(wanted)
+    found = await ana.recall("Item 650-2 costs")
+    first = found.hits[0]
+    assert first.memory.text == wanted
+    assert first.memory.needs_embedding
+    assert first.parts["unembedded"] == pytest.approx(first.parts["sparse"] * 1.5 / 0.7)
+    assert "semantic" not in first.parts
+    assert sum(first.parts.values()) == pytest.approx(first.score)
+    assert "until then, their words count again (`unembedded`)" in found.explain()
 
 
 async def test_a_memory_that_was_cut_is_explained(ana: ScopedClient) -> None:

@@ -330,3 +330,39 @@ async def test_a_fact_stays_found_when_its_turn_is_outdated(
     assert "I'm a nurse and I live in Ghent." not in found
     known = [each.text for each in await ana.list() if each.valid_to is None]
     assert "The user lives in Ghent." not in known
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["in one call", "one after the other"])
+@pytest.mark.parametrize("order", ["021", "102", "120", "201", "210"])
+async def test_when_it_was_said_decides_and_not_when_it_was_stored(
+    ana: ScopedClient, order: str, at_once: bool
+) -> None:
+    ghent, york, bruges = "I live in Ghent.", "I moved to York last week.", "I live in Bruges now."
+    turns = chat(ghent, york, bruges)
+    said = [turns[int(place)] for place in order]
+    for batch in [said] if at_once else [[turn] for turn in said]:
+        await ana.remember(batch)
+    pairs = {(each.old.text, each.new.text) for each in await ana.conflicts()}
+    assert pairs == {(ghent, york), (york, bruges)}
+    assert (await stored(ana, ghent)).valid_to == turns[1]["at"]
+    assert (await stored(ana, york)).valid_to == turns[2]["at"]
+    assert await texts(ana, ASKED) == [bruges]
+
+
+async def test_a_statement_that_is_stored_late_respects_a_decision(ana: ScopedClient) -> None:
+    ghent, york, bruges = "I live in Ghent.", "I moved to York last week.", "I live in Bruges now."
+    turns = chat(ghent, york, bruges)
+    await ana.remember([turns[0], turns[2]])
+    await ana.reject((await stored(ana, bruges)).id)
+    await ana.remember([turns[1]])
+    assert (await stored(ana, york)).valid_to is None
+    assert (await texts(ana, ASKED))[0] == york
+
+
+async def test_a_note_that_is_stored_late_is_outdated_by_the_later_one(ana: ScopedClient) -> None:
+    first, second = "The standup is at 9:30", "Standup moved to 10:00"
+    later = datetime(2026, 3, 3, 9, tzinfo=UTC)
+    await ana.remember(second, at=later)
+    await ana.remember(first, at=datetime(2026, 3, 1, 9, tzinfo=UTC))
+    assert (await stored(ana, first)).valid_to == later
+    assert (await stored(ana, second)).valid_to is None

@@ -68,6 +68,14 @@ class TinySnapshot:
         return self.vectors @ vector
 
     @property
+    def embedded(self) -> NDArray[np.bool_]:
+        return self.vectors.any(axis=1)
+
+    @property
+    def unembedded(self) -> int:
+        return int((self.alive & ~self.embedded).sum())
+
+    @property
     def neighbors(self) -> Neighbors:
         alive = np.flatnonzero(self.alive)
         order = alive[np.lexsort((alive, self.sequence[alive], self.session[alive]))].astype(

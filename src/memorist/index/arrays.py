@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
@@ -68,6 +70,12 @@ class Columns:
     simhash: NDArray[np.uint64]
     length: Floats  # terms of the text
     source: Longs  # row of the turn that a fact was extracted from; -1 if there is none
+
+    @cached_property
+    def said(self) -> Longs:
+        """When each was said, or else since when it is valid, in microseconds since 1970."""
+        since = np.where(self.valid_from == clock.NO_TIME, self.created, self.valid_from)
+        return np.where(self.occurred == clock.NO_TIME, since, self.occurred)
 
     def find_repeats(self, usable: Bools) -> Bools:
         """Mark the facts that were extracted from one of the usable turns.
@@ -182,6 +190,33 @@ class Matrix:
         if new.any():
             self.rows[n : self._used] = new
             self._written = self._used
+
+
+def lower_bound(scores: Floats, count: int) -> float:
+    """Return a bound that at least `count` scores reach, and few more, without sorting all.
+
+    >>> lower_bound(np.arange(100, dtype=np.float32), 2)
+    98.0
+    """
+    if not 0 < count < len(scores):
+        return -math.inf
+    size = max(1, len(scores) // (10 * count))
+    width = len(scores) // size
+    best = scores[: size * width].reshape(size, width).max(axis=0)
+    return float(np.partition(best, -count)[-count])
+
+
+def mark_best(scores: Floats, count: int) -> Bools:
+    """Mark the `count` highest scores, and those equal to the lowest of them.
+
+    >>> mark_best(np.array([3, 1, 2, 2, 0], np.float32), 2).tolist()
+    [True, False, True, True, False]
+    """
+    is_high = scores >= lower_bound(scores, count)
+    high = scores[is_high]
+    if len(high) > count:
+        is_high = scores >= np.partition(high, -count)[-count]
+    return np.asarray(is_high)
 
 
 def release_memory() -> None:

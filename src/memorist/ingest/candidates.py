@@ -22,13 +22,14 @@ from ..ports import Vectors
 from ..storage import Change, Checks, Save, SeenMessage
 from ..storage.fingerprints import Fingerprints, load_fingerprints
 from ..storage.transaction import Transaction
-from ..text import authority, cues, normalize, tokens
+from ..text import authority, clock, cues, normalize, tokens
 from ..text.cues import read
 from ..text.normalize import ClauseParts
 from ..types import KINDS, Memory, Scope
 from .analyze import Chunk, is_turn
 from .guard import Item
 from .policies import Bands, Policy
+from .transitions import valid_since
 
 MOST = 5  # memories that a chunk is compared with
 COMPARED = 4  # earlier statements that a chunk may replace, the most similar ones
@@ -69,6 +70,7 @@ class Batch:
     fingerprints: Fingerprints = field(default_factory=Fingerprints)  # if there is no snapshot
     # Turns and what they replace.
     replaced: list[tuple[Chunk, Memory]] = field(default_factory=list)
+    ended_by: dict[str, set[str]] = field(default_factory=dict)  # ids of what replaced it, by id
     alike: dict[object, set[str]] = field(default_factory=dict)  # ids of memories, by form
     puts: dict[str, Save] = field(default_factory=dict)
     written: dict[str, int] = field(default_factory=dict)  # rows of `vectors`, by id
@@ -256,7 +258,8 @@ def _find_same_subject(snapshot: Snapshot, clause: ClauseParts) -> Bools:
 def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, float]]]]:
     """Return each turn or note that may replace an earlier statement, with the most similar ones.
 
-    They are the rows of stored ones, and chunks that come before it in the batch.
+    They are the rows of stored ones, and chunks that come before it in the batch, unless they were
+    said later.
     """
     snapshot = batch.snapshot
     said = [chunk for chunk in batch.chunks if chunk.is_turn or _is_note(chunk)]
@@ -272,6 +275,7 @@ def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, fl
     firsts = np.array([said[i].vector for i in stating])
     others = np.array([second[said[i].text] for i in stating if said[i].text in second])
     places = np.array(stating, np.int64)
+    times = np.array([clock.micros(valid_since(said[i].draft, batch.now)) for i in stating])
     usable = find_statements(snapshot)
     rows = np.flatnonzero(usable)
     similarities = compare_all(changing, snapshot, usable)
@@ -279,14 +283,18 @@ def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, fl
     for i, (is_english, _, _), similar in zip(asked, changing, similarities, strict=True):
         chunk = said[i]
         chunk.earlier = snapshot.count + i
-        stored = pick(similar[rows], snapshot.row[rows])
+        place = int(np.searchsorted(places, i))
+        since = clock.micros(valid_since(chunk.draft, batch.now))
+        earlier = rows[snapshot.said[rows] <= since]
+        stored = pick(similar[earlier], snapshot.row[earlier])
         here: Similar = []
-        if before := int(np.searchsorted(places, i)):
-            similar = products(firsts[:before], np.asarray(chunk.vector))
+        before = np.flatnonzero(times[:place] <= since)
+        if len(before):
+            similar = products(firsts[before], np.asarray(chunk.vector))
             if len(others) == len(places) and chunk.text in second:
-                other = products(others[:before], second[chunk.text])
+                other = products(others[before], second[chunk.text])
                 similar = _mean(is_english, similar, other)
-            here = pick(similar, places[:before])
+            here = pick(similar, places[before])
         found.append((chunk, stored, [(said[place], cosine) for place, cosine in here]))
     return found
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import datetime
 
 import numpy as np
 
@@ -166,7 +167,7 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
     for memory, measures in measure_all(chunk, batch):
         if not may_replace(memory, chunk, batch):
             continue
-        if memory.valid_to is not None or since < transitions.held_since(memory):
+        if not is_valid_at(memory, since, chunk, batch) or since < transitions.held_since(memory):
             continue
         if not chunk.is_turn and not chunk.has_same_source(memory):
             continue
@@ -188,6 +189,17 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
                 likely = min(likely, UNSURE)
             found.append((memory, likely))
     return max(found, key=lambda each: each[1], default=None)
+
+
+def is_valid_at(memory: Memory, since: datetime, chunk: Chunk, batch: Batch) -> bool:
+    """Return whether a statement had no end yet when a turn was said.
+
+    An end that a later turn gave it, or this one, is known only if turns are related again.
+    """
+    ended_by = batch.ended_by.get(memory.id)
+    if memory.valid_to is None or not ended_by:
+        return memory.valid_to is None
+    return memory.valid_to > since or (memory.valid_to == since and chunk.id in ended_by)
 
 
 def _says_same(chunk: Chunk, memory: Memory, similar: float, batch: Batch) -> bool:

@@ -7,28 +7,30 @@ transaction: `prepare` before it, `write` inside it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
 from ..context import Context, compute, compute_each
 from ..embedders import encode_by_both
-from ..errors import ProviderFailed
+from ..errors import ProviderFailed, StoreUnavailable
 from ..ports import EntityDetector, FindNames, Forgetful
 from ..storage import Event, SeenMessage, tasks
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
-from ..text import authority, normalize
+from ..text import authority, clock, normalize
 from ..text.clock import new_id
 from ..text.cues import read
 from ..text.entities import entities
 from ..types import Draft, Message, Outcome, Scope, Status
-from . import current, guard, links, trim, validation
+from . import current, guard, links, relate, trim, validation
 from .analyze import Chunk, analyze, split
-from .candidates import Batch, load, load_scope
+from .candidates import Batch, find_statements, load, load_scope
 from .decide import FORGOTTEN, decide
 from .guard import Item
 from .policies import Policy
+from .transitions import valid_since
 
 EXTRACT = "extract"  # the job that extracts facts from turns
 TOGETHER = 32  # turns that one task processes
@@ -63,6 +65,10 @@ async def remember(
         async with ctx.store.transaction(scope, command=command) as tx:
             batch.checks = await guard.refuse_disabled(ctx, tx, scope, items)
             done = await write(tx, batch)
+        if late := find_late(batch):
+            with suppress(StoreUnavailable):  # they are stored; a backfill relates them later
+                async with ctx.store.transaction(scope) as tx:
+                    await relate.relate_late(tx, batch, late)
     if refusals:
         ctx.access_log.note(scope, refusals)
     return done
@@ -188,6 +194,23 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     if batch.messages:
         await tx.save_messages([replace(each, outcome=final[each.id]) for each in batch.messages])
     return outcomes(batch.items)
+
+
+def find_late(batch: Batch) -> list[str]:
+    """Return the ids of new statements that were said before others which were stored first."""
+    snapshot = batch.snapshot
+    if snapshot.matrix is None or not batch.policy.conflicts:
+        return []
+    latest = int(snapshot.said[find_statements(snapshot)].max(initial=clock.NO_TIME))
+    late = []
+    for chunk in batch.chunks:
+        if chunk.vector is None or not authority.is_own_role(chunk.draft.labels.role):
+            continue
+        since = clock.micros(valid_since(chunk.draft, batch.now))
+        if chunk.id is not None and since < latest:
+            late.append(chunk.id)
+        latest = max(latest, since)
+    return late
 
 
 def outcomes(items: Iterable[Item]) -> list[Outcome]:

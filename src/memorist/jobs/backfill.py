@@ -21,6 +21,7 @@ from ..manage import edit
 from ..storage import tasks
 from ..storage.tasks import NewTask, Task
 from ..text import authority
+from ..text.clock import NO_TIME
 from ..types import KINDS, Conflict, Scope, frozen
 
 NAME = "backfill"
@@ -48,7 +49,7 @@ async def queue(ctx: Context) -> list[Scope]:
     scopes = await ctx.store.scopes()
     for scope in scopes:
         async with ctx.store.transaction(scope) as tx:
-            await tasks.add(tx, _continue(ctx, 0))
+            await tasks.add(tx, _continue(ctx, NO_TIME, 0))
     return scopes
 
 
@@ -57,22 +58,27 @@ async def run(ctx: Context, task: Task) -> int:
     scope = task.scope
     snapshot = await ctx.index.current(scope, ctx.store)
     most = ASKED if ctx.settings.extract == "model" else TURNS
-    rows = _find_rows(snapshot, int(task.payload.get("after", 0)))
+    payload = task.payload
+    rows = _find_rows(snapshot, payload.get("said", NO_TIME), payload.get("after", 0))
     loaded = await ctx.store.at_rows(scope, rows[:most])
-    read = dict(sorted(loaded.items()))
+    read = {row: loaded[row] for row in rows[:most] if row in loaded}
     messages = groupby(read, key=lambda row: read[row].source_message_id or read[row].id)
     turns = [list(chunks) for _, chunks in messages]
     if len(rows) > most and len(turns) > 1:
         turns.pop()  # the next run may read more chunks of it
     said = []
+    known = set(snapshot.source.tolist())
     for chunks in turns:
-        memories = [read[row] for row in chunks]
-        if authority.is_own_role(memories[0].labels.role):
-            said.append([memory.id for memory in memories])
+        unread = [read[row] for row in chunks if row not in known]
+        if unread and authority.is_own_role(unread[0].labels.role):
+            said.append([memory.id for memory in unread])
     stated = {row: read[row] for chunks in turns for row in chunks}
     async with ctx.store.transaction(scope) as tx:
         await relate.relate_stored(tx, ctx, scope, stated, ctx.clock())
-    rest = _continue(ctx, max(turns[-1])) if len(rows) > most else None
+    rest = None
+    if len(rows) > most:
+        last = turns[-1][-1]
+        rest = _continue(ctx, int(snapshot.said[snapshot.positions([last])][0]), last)
     found = await extraction.draw(said, scope, ctx, policy=ctx.policy, task=task, rest=rest)
     return len(found.ids)
 
@@ -90,14 +96,17 @@ async def list_replaced(
     return tuple(found)
 
 
-def _continue(ctx: Context, after: int) -> NewTask:
-    """Return the task to process the turns after a row."""
-    return NewTask(name=NAME, key="turns", due_at=ctx.clock(), payload={"after": after})
+def _continue(ctx: Context, said: int, after: int) -> NewTask:
+    """Return the task to process the turns after one that was said then and is in this row."""
+    payload = {"said": said, "after": after}
+    return NewTask(name=NAME, key="turns", due_at=ctx.clock(), payload=payload)
 
 
-def _find_rows(snapshot: Snapshot, after: int) -> list[int]:
-    """Return the rows of turns from which no fact was extracted, oldest first."""
+def _find_rows(snapshot: Snapshot, said: int, after: int) -> list[int]:
+    """Return the rows of the turns after one, in the order in which they were said."""
     is_turn = snapshot.alive & (snapshot.kind == _EPISODIC) & (snapshot.session >= 0)
-    rows = snapshot.row[is_turn & (snapshot.row > after)]
-    new = np.setdiff1d(rows, snapshot.source)
-    return [int(row) for row in new]
+    is_same = (snapshot.said == said) & (snapshot.row > after)
+    found = np.flatnonzero(is_turn & ((snapshot.said > said) | is_same))
+    order = np.lexsort((snapshot.row[found], snapshot.said[found]))
+    rows: list[int] = snapshot.row[found[order]].tolist()
+    return rows

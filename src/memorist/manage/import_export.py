@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,6 +35,7 @@ from .records import add_missing
 
 BATCH = 128  # drafts of files that are stored together
 LARGE = 5_000_000  # bytes from which on vectors are added afterwards: words are found at once
+LAST = datetime.max.replace(tzinfo=UTC)
 SAMPLES = 3  # texts that are shown of each format
 FEW_NAMES = 8
 _UNDO_KEYS = "operation session final".split()  # by these `undo` finds what it reverts
@@ -294,15 +295,48 @@ async def import_files(
     before = await _count_memories(mine)
     items = read(found, how)
     is_large = found.size > LARGE
+    count = 0  # of all items, if they are known before the first is stored
+    if not is_large:
+        by_time = await asyncio.to_thread(_sort_by_time, items)
+        items = iter(by_time)
+        count = len(by_time)
+    done = 0
     with share_work() if is_large and not dry_run else nullcontext():
         while batch := await asyncio.to_thread(lambda: list(islice(items, BATCH))):
             drafts = list(report.select(batch, longest))
             if drafts and not dry_run:
                 report.count(await mine.remember_drafts(drafts, defer_vectors=is_large))
+            done += len(batch)
             if on_progress is not None:
-                on_progress(how.read, found.size)
+                on_progress(found.size * done // count if count else how.read, found.size)
     report.new_memories = await _count_memories(mine) - before
     return report
+
+
+def _sort_by_time(
+    items: Iterable[tuple[str, Draft | Skipped]],
+) -> list[tuple[str, Draft | Skipped]]:
+    """Return the items with the conversation first that began first; what has no time is last.
+
+    Many programs export the newest conversation first, but what changed is found most reliably in
+    the order in which it was said.
+    """
+    found = list(items)
+    starts: dict[str | None, datetime] = {}
+    for _, item in found:
+        if isinstance(item, Draft) and item.at is not None:
+            session = item.labels.session
+            starts[session] = min(item.at, starts.get(session, item.at))
+
+    def find_start(named: tuple[str, Draft | Skipped]) -> datetime:
+        _, item = named
+        if not isinstance(item, Draft):
+            return LAST
+        session = item.labels.session
+        start = item.at if session is None else starts.get(session)
+        return start or LAST
+
+    return sorted(found, key=find_start)
 
 
 async def _count_memories(mine: Writable) -> int:

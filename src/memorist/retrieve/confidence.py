@@ -22,7 +22,7 @@ from .score import Candidate
 TOP = 3  # candidates whose words are compared with the question
 TINY = 4  # memories of a scope below which the threshold of an answer decreases
 FEW = 5  # candidates whose mean is taken
-DENSE = ("semantic", "multilingual")
+DENSE = ("semantic", "multilingual", "unembedded")
 USUAL = 100  # memories of a scope above which the threshold of an answer increases
 SMALL = 30  # memories of a scope below which the threshold of a hit decreases
 LARGE = 300  # and above which it increases
@@ -138,11 +138,13 @@ def judge(
 ) -> tuple[float | None, list[Candidate]]:
     """Return the confidence in the answer, and the candidates with theirs.
 
-    It is None if the profile does not define it, or if only words could be compared; it is 0 if only
-    questions match, or if nothing is asked, as in "ok, thanks".
+    It is None if the profile does not define it, or if only words could be compared, because the
+    question or all candidates have no vector. It is 0 if only questions match, or if nothing is
+    asked, as in "ok, thanks".
     """
     model = search.profile.confidence
-    if model is None or not ranked or search.vector is None or search.snapshot.unembedded:
+    positions = [each.position for each in ranked]
+    if model is None or search.vector is None or not search.snapshot.embedded[positions].any():
         return None, list(ranked)
     best = ranked[0].score
     judged = []
@@ -211,11 +213,14 @@ def select(
     """Return the hits that count as evidence, and why others do not.
 
     `least` replaces the threshold of the profile: below it nothing is returned, and at 0 everything
-    is. With `whole`, the list is not shortened.
+    is. With `whole`, the list is not shortened. If only words could be compared, a hit needs one of
+    the question.
     """
     model = search.profile.confidence
-    if model is None or sure is None or least == 0:
+    if model is None or least == 0:
         return list(ranked), []
+    if sure is None:
+        return _select_by_words(ranked)
     needed = least
     if needed is None:
         share = scale_answer_threshold(search.size)
@@ -240,4 +245,16 @@ def select(
             continue
         reason = "it is unlikely to answer the question"
         cut.append(Cut(id=each.memory.id, reason=reason, score=each.score))
+    return kept, cut
+
+
+def _select_by_words(ranked: Sequence[Candidate]) -> tuple[list[Candidate], list[Cut]]:
+    """Return the candidates that have a word of the question, or replace one that has."""
+    kept: list[Candidate] = []
+    cut: list[Cut] = []
+    for each in ranked:
+        if each.features.get("sparse", 1.0) > 0 or "current" in each.parts:
+            kept.append(each)
+        else:
+            cut.append(each.cut("without vectors, it has no word of the question"))
     return kept, cut

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..index import Snapshot
-from ..index.arrays import Bools, Floats, Ints, Positions
+from ..index.arrays import Bools, Floats, Ints, Positions, mark_best
 from ..ports import Vectors
 from ..text import clock, cues
 from ..text.cues import (
@@ -212,33 +212,6 @@ class SnapshotSearch:
         return found
 
 
-def lower_bound(scores: Scores, count: int) -> float:
-    """Return a bound that at least `count` scores reach, and few more, without sorting all.
-
-    >>> lower_bound(np.arange(100, dtype=np.float32), 2)
-    98.0
-    """
-    if not 0 < count < len(scores):
-        return -math.inf
-    size = max(1, len(scores) // (10 * count))
-    width = len(scores) // size
-    best = scores[: size * width].reshape(size, width).max(axis=0)
-    return float(np.partition(best, -count)[-count])
-
-
-def mark_best(scores: Scores, count: int) -> Bools:
-    """Mark the `count` highest scores, and those equal to the lowest of them.
-
-    >>> mark_best(np.array([3, 1, 2, 2, 0], np.float32), 2).tolist()
-    [True, False, True, True, False]
-    """
-    is_high = scores >= lower_bound(scores, count)
-    high = scores[is_high]
-    if len(high) > count:
-        is_high = scores >= np.partition(high, -count)[-count]
-    return np.asarray(is_high)
-
-
 def flagged(search: SnapshotSearch, flag: int, at: Places) -> Bools | None:
     """Mark what has a flag, if anything in the scope has it."""
     marked = search.snapshot.marked[flag]
@@ -354,6 +327,21 @@ def level(search: SnapshotSearch, at: Places) -> Column:
     return np.asarray(np.clip(levels, 1, 5) / 5)
 
 
+def unembedded(search: SnapshotSearch, at: Places) -> Scores | None:
+    """Return the sparse match of each memory that has no vector yet, in place of the dense legs.
+
+    Otherwise it would be ranked below all that have one. Where the second model is not used, only
+    the share of the first counts.
+    """
+    if search.vector is None or not search.snapshot.unembedded:
+        return None
+    words = np.minimum(search.sparse[at], np.float32(1.0))
+    if search.second is None:
+        weights = search.profile.weights
+        words = words * np.float32(weights["semantic"] / weights["unembedded"])
+    return np.where(search.snapshot.embedded[at], _NOTHING, words)
+
+
 def relevance(search: SnapshotSearch, at: Places) -> Scores:
     """Return the semantic score where a memory has a vector and any matches, else the sparse."""
     by_meaning = search.snapshot.embedded[at] & search.semantic.any()
@@ -366,6 +354,7 @@ COMPUTED: dict[str, Feature] = {
     "sparse": lambda search, at: search.sparse[at],
     "semantic": lambda search, at: search.semantic[at],
     "multilingual": lambda search, at: None if search.second is None else search.multilingual[at],
+    "unembedded": unembedded,
     "neighbors": lambda search, at: search.around[at],
     "answers": lambda search, at: search.answers[at],
     "session": lambda search, at: search.session[at],

@@ -170,6 +170,8 @@ async def prepare(
     if unembedded:
         missing = f"{unembedded} of {snapshot.count} memories have no vector yet"
         legs["dense"] = f"{missing}: run `memorist index`"
+        if "unembedded" in profile.weights:
+            legs["dense"] += "; until then, their words count again (`unembedded`)"
     return search, legs
 
 

@@ -22,6 +22,7 @@ FEATURES = {
     "sparse": "BM25 as a share of what the question's terms could reach, or of the best candidate",
     "semantic": "cosine of the question and the memory",
     "multilingual": "cosine by the second model; doubled where one of the texts is not English",
+    "unembedded": "`sparse` again, if the memory has no vector yet; in place of the two above",
     "relevance": "`semantic` where the memory has a vector, else `sparse`",
     "fused": "reciprocal rank fusion of the sparse and the dense ranking",
     "lexical": "words of the question that occur in the memory",
@@ -197,6 +198,7 @@ DEFAULT = Profile(
         "sparse": 0.7,  # BM25 as a share of what the question's terms could reach
         "semantic": 0.9,  # cosine
         "multilingual": 0.6,  # cosine by the second model
+        "unembedded": 1.5,  # the words again, in place of both cosines until there is a vector
         "neighbors": 0.35,  # the better match of the turns before and after
         "answers": 0.2,  # the turn before asks what the question asks
         "session": 0.25,  # the best match of the session

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..index.arrays import Positions
+from ..index.arrays import Positions, lower_bound
 from ..text import normalize, tokens
 from ..text.cues import MESSAGE
 from ..types import Cut, Memory, frozen
-from .features import COMPUTED, Column, Scores, SnapshotSearch, compute, lower_bound, relevance
+from .features import COMPUTED, Column, Scores, SnapshotSearch, compute, relevance
 from .profiles import Gate, Profile
 
 T = TypeVar("T")

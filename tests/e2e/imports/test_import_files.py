@@ -575,3 +575,28 @@ async def test_a_large_export_is_found_by_words_before_it_has_vectors(
         await memory.index()
         (hit,) = await memory.scope("ana").recall("Which instrument do I play?")
     assert not hit.memory.needs_embedding
+
+
+OLD_HOME, NEW_HOME = "I live in Leeds.", "I live in Bristol now."
+
+
+def write_newest_first(path: Path) -> Path:
+    """Write an export of ChatGPT as the program does, with the newest conversation first."""
+    homes = {"new": (NEW_HOME, 1_736_000_000.0), "old": (OLD_HOME, 1_704_000_000.0)}
+    chats = []
+    for id, (text, at) in homes.items():
+        said = formats.chatgpt_message(f"m-{id}", "user", text, at=at)
+        chats.append({**formats.chatgpt_chat(id, said), "create_time": at})
+    path.write_text(json.dumps(chats), "utf-8")
+    return path
+
+
+async def test_what_changed_is_found_in_an_export_with_the_newest_first(
+    ana: ScopedClient, files: Path
+) -> None:
+    await ana.import_files(write_newest_first(files / "conversations.json"))
+    (pair,) = await ana.conflicts()
+    assert (pair.old.text, pair.new.text) == (OLD_HOME, NEW_HOME)
+    assert list(await stored(ana)) == [NEW_HOME, OLD_HOME]  # the last that was stored first
+    (hit,) = await ana.recall("Where do I live?")
+    assert hit.memory.text == NEW_HOME

@@ -104,6 +104,9 @@ def import_(
     for reasons, verb in ((report.skipped, "Skipped"), (report.refused, "Refused")):
         for reason, count in reasons.most_common(10):
             notes.append(f"{verb} {count_skipped(reason, count)}")
+    if without and not dry_run:
+        how = "memorist jobs backfill"
+        notes.append(f"What changed between these conversations is not marked yet: run `{how}`")
     notes += _name_waiting(memory)
     code = exit_code_of(report.outcomes)
     if not read and any(reason.startswith("damaged") for reason in report.skipped):
