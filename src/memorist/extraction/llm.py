@@ -33,7 +33,7 @@ LONGEST_SOURCE = 900  # characters that a model is shown
 MOST_TOKENS = 320  # of its answer
 MOST = 4  # facts of one message
 PASSAGE = 400  # characters that the verifier reads
-SUPPORTED = 1.6  # log odds from which the source supports a statement
+SUPPORTED = 1.0  # log odds from which the source supports a statement
 LONGEST_EVIDENCE = guard.LONGEST["evidence"]
 
 SYSTEM = f"""\
