@@ -48,13 +48,12 @@ async def test_what_has_the_answer_is_told_from_what_is_only_about_it(
     ("The user: might get a dog when the kids are older", "The user is considering getting a dog.",
      "The user has a dog."),
 ])  # fmt: skip
-async def test_a_statement_is_compared_with_its_source(
+async def test_what_a_source_supports_is_more_likely_than_what_it_does_not(
     verifier: Verifier, source: str, supported: str, twisted: str
 ) -> None:
     verdicts = await verifier.read_pairs([(supported, source), (twisted, source)])
     right, wrong = verdicts.supports.tolist()
-    assert right > 0.0
-    assert wrong < 0.0
+    assert right > wrong + 0.4
 
 
 async def test_a_text_has_the_same_score_alone_and_among_others(verifier: Verifier) -> None:
