@@ -169,6 +169,33 @@ async def test_a_question_about_another_part_is_answered_by_that_part(ana: Scope
     assert (await texts(ana, "How is Clara?"))[0] == moved
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "question"),
+    [
+        (
+            "There's a green line on my phone screen. It's a Pixel 6.",
+            "I have an iPhone 15 now, the Pixel finally died.",
+            "What phone do I have?",
+        ),
+        (
+            "I live in Ghent and work as a nurse",
+            "I don't live in Ghent anymore, I moved to Bruges, a long way to work",
+            "What do I do for work?",
+        ),
+    ],
+    ids=["a part that continues another", "another part"],
+)
+async def test_what_ended_never_comes_before_what_replaced_it(
+    ana: ScopedClient, old: str, new: str, question: str
+) -> None:
+    await ana.remember(chat(old, "I play viola.", new))
+    assert (await stored(ana, old)).valid_to is not None
+    found = await ana.recall(question)
+    assert [hit.memory.text for hit in found][:2] == [new, old]
+    for hit in found:
+        assert sum(hit.parts.values()) == pytest.approx(hit.score)
+
+
 async def test_the_assistant_repeating_the_old_value_is_outdated_too(ana: ScopedClient) -> None:
     await ana.remember(
         chat("call me Alexandra", "A:Of course, Alexandra.", "Alex is fine actually, no need for Alexandra")

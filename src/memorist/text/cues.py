@@ -85,7 +85,11 @@ _MOST_CLAUSES = 5  # of a text that are compared by rules
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _STATED = re.compile(r"[.!?;\n。！？]+\s*")
 _JOINED = re.compile(r"(?i)\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)(?:\s+\S+){3}")
-_PART = re.compile(r"(?i)[.!?;,\n。！？]+\s*|\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)\s")
+# A part that begins with a pronoun continues the one before it: "my phone broke. It's a Nokia."
+_PART = re.compile(
+    r"(?i)(?:[.!?;,\n。！？]++\s*+|\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)\s)"
+    r"(?!(?:it|he|she|they|that|this|es|er|sie|il|elle|él|ella|ele|ela|lui|lei)\b)"
+)
 _LEAST_SAID = 4  # words of a sentence that says something by itself
 
 
@@ -241,6 +245,9 @@ def asks_for_another_part(question: str, old: str, new: str) -> bool:
     >>> asks_for_another_part("What am I allergic to?", old, "Clara eats meat now")
     True
     >>> asks_for_another_part("What does Clara eat?", old, "Clara eats meat now")
+    False
+    >>> old = "There is a scratch on my phone. It's a Nokia."
+    >>> asks_for_another_part("What phone do I have?", old, "The Nokia is gone, I use a Fairphone")
     False
     """
     if not says_more(old):
