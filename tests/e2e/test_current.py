@@ -170,6 +170,32 @@ async def test_a_question_about_another_part_is_answered_by_that_part(ana: Scope
 
 
 @pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "We're moving to Bristol next Saturday, Marcus and me.",
+            "Marcus and I broke up two weeks ago. He moved out.",
+        ),
+        (
+            "The interviews are 45 minutes each and I'm doing eight of them. Keep the tone informal.",
+            "Shorter please, I like bullet points and no more than five questions.",
+        ),
+        ("I live at 12 Elm Street in Leeds.", "update my rent to £1,350"),
+    ],
+    ids=["a plan whose time has come", "a request", "another attribute"],
+)
+async def test_what_is_only_similar_to_a_statement_does_not_end_it(
+    ana: ScopedClient, old: str, new: str
+) -> None:
+    first, second = chat(old, new)
+    await ana.remember([first])
+    (outcome,) = (await ana.remember([{**second, "at": datetime(2026, 6, 1, tzinfo=UTC)}])).outcomes
+    assert outcome.supersedes is None
+    assert (await stored(ana, old)).valid_to is None
+    assert "it may replace" in (outcome.reason or "")
+
+
+@pytest.mark.parametrize(
     ("old", "new", "question"),
     [
         (

@@ -13,6 +13,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from itertools import product
 from pathlib import Path
 from zlib import crc32
 
@@ -90,6 +91,8 @@ _PART = re.compile(
     r"(?i)(?:[.!?;,\n。！？]++\s*+|\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)\s)"
     r"(?!(?:it|he|she|they|that|this|es|er|sie|il|elle|él|ella|ele|ela|lui|lei)\b)"
 )
+_REFERRING = word_set("it its they them their she her he him his ours theirs")
+_LEAST_PART = 4  # letters of a word that is part of another one
 _LEAST_SAID = 4  # words of a sentence that says something by itself
 
 
@@ -284,6 +287,27 @@ class ComparedText:
     def topics(self) -> frozenset[str]:
         """Stems of its content words, without numbers."""
         return frozenset(stem for stem in analyze_spoken(self.text) if not stem[0].isdigit())
+
+    def shares_topic(self, other: ComparedText) -> bool:
+        """Return whether both have a content word in common, also as a part of a compound.
+
+        >>> ComparedText("I left the gym").shares_topic(ComparedText("CityGym costs 20"))
+        False
+        >>> ComparedText("I left my choir").shares_topic(ComparedText("choirmaster is Ann"))
+        True
+        """
+        if not self.topics.isdisjoint(other.topics):
+            return True
+        for one, another in product(self.topics, other.topics):
+            part, whole = sorted((one, another), key=len)
+            if len(part) >= _LEAST_PART and (whole.startswith(part) or whole.endswith(part)):
+                return True
+        return False
+
+    @cached_property
+    def refers_back(self) -> bool:
+        """Whether a pronoun stands for something that was said before."""
+        return not _REFERRING.isdisjoint(self.spoken)
 
     @cached_property
     def values(self) -> Values:
