@@ -195,31 +195,12 @@ async def test_what_is_only_similar_to_a_statement_does_not_end_it(
     assert "it may replace" in (outcome.reason or "")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "question"),
-    [
-        (
-            "There's a green line on my phone screen. It's a Pixel 6.",
-            "I have an iPhone 15 now, the Pixel finally died.",
-            "What phone do I have?",
-        ),
-        (
-            "I live in Ghent and work as a nurse",
-            "I don't live in Ghent anymore, I moved to Bruges, a long way to work",
-            "What do I do for work?",
-        ),
-    ],
-    ids=["a part that continues another", "another part"],
-)
-async def test_what_ended_never_comes_before_what_replaced_it(
-    ana: ScopedClient, old: str, new: str, question: str
-) -> None:
+async def test_a_sentence_that_continues_another_is_no_other_part(ana: ScopedClient) -> None:
+    old = "There's a green line on my phone screen. It's a Pixel 6."
+    new = "I have an iPhone 15 now, the Pixel finally died."
     await ana.remember(chat(old, "I play viola.", new))
     assert (await stored(ana, old)).valid_to is not None
-    found = await ana.recall(question)
-    assert [hit.memory.text for hit in found][:2] == [new, old]
-    for hit in found:
-        assert sum(hit.parts.values()) == pytest.approx(hit.score)
+    assert await texts(ana, "What phone do I have?") == [new, old]
 
 
 async def test_the_assistant_repeating_the_old_value_is_outdated_too(ana: ScopedClient) -> None:

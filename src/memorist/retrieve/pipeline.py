@@ -70,8 +70,6 @@ async def recall(
         verified=legs.get("verifier") == "ok",
         whole=profile.rerank,
     )
-    if profile.current_first and len(ranked) > 1 and query.as_of is None:
-        ranked = await _put_ended_last(ranked, query, ctx.store)
     if profile.diversity is not None:
         ranked = await compute(
             ROW * len(ranked),
@@ -316,43 +314,14 @@ async def _put_current_first(
         if new is None:
             new = replace(old, memory=memory, parts={}, features={}, score=0.0)
         if new.score <= old.score:
-            new = replace(_raise_above(new, old), confidence=old.confidence)
+            total = old.score + _TIE
+            parts = {**new.parts, "current": total - new.score}
+            new = replace(new, parts=parts, score=total, confidence=old.confidence)
         by_id[pair.from_id] = new
         if is_over and (pair.to_id in restated or not says_more(old.memory.text)):
             cut[pair.to_id] = old.cut(f"it was replaced by {pair.from_id}")
     kept = [each for id, each in by_id.items() if id not in cut]
     return sorted(kept, key=lambda each: -each.score), list(cut.values())
-
-
-def _raise_above(new: Candidate, old: Candidate) -> Candidate:
-    """Return what is current with a score just above that of what it replaces."""
-    total = old.score + _TIE
-    current = new.parts.get("current", 0.0) + total - new.score
-    return replace(new, parts={**new.parts, "current": current}, score=total)
-
-
-async def _put_ended_last(
-    ranked: list[Candidate],
-    query: Query,
-    store: Reader,
-) -> list[Candidate]:
-    """Put what replaced a statement that ended before it, if both are returned.
-
-    That holds for every question, also for one about another part of the older statement.
-    """
-    by_id = {each.memory.id: each for each in ranked}
-    ended = [id for id, each in by_id.items() if each.memory.valid_to is not None]
-    if not ended:
-        return ranked
-    pairs = await store.links(query.scope, ended, REPLACES)
-    for pair in sorted(pairs, key=lambda pair: pair.at):
-        old = by_id.get(pair.to_id)
-        new = by_id.get(pair.from_id)
-        if old is None or new is None or old.memory.valid_to is None:
-            continue
-        if new.score <= old.score:
-            by_id[pair.from_id] = _raise_above(new, old)
-    return sorted(by_id.values(), key=lambda each: -each.score)
 
 
 def _select_fitting(
