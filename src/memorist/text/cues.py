@@ -75,6 +75,8 @@ _TABLES = load_patterns(__file__)
 _OPENING = re.compile(_TABLES["asking"]["opening"])
 _TELLS = {KINDS[name]: re.compile(kind["tells"]) for name, kind in _TABLES["kinds"].items()}
 _SENTENCE = re.compile(r"[^.!?\n。！？…؟\u037e]*+[.!?\n。！？…؟\u037e]*+")
+_OF_SPEAKER = re.compile(r"(?i)\s*(?:i|i['’]?m|i['’]?ve|we|we['’]re|my|our)\b")
+_COMMA = re.compile(r"[,;:]\s+|\s[-–—]\s")
 _ASKING_MARKS = ("?", "？", "؟", "\u037e")
 # A smiley or a quotation mark may follow the question mark.
 _LAST_MARK = re.compile(r"[?？؟\u037e][^\w.!…]*$")
@@ -167,18 +169,35 @@ def asking_share(text: str) -> float:
     1.0
     >>> asking_share("I moved to Rome last year. And you?")
     0.25
+    >>> asking_share("I moved to Rome last year, what now?")
+    0.25
     """
     asking = 0
     telling = 0
     for sentence in _SENTENCE.findall(text[:_MOST_READ]):
         count = len(_SPOKEN.findall(sentence))
         if sentence.rstrip().endswith(_ASKING_MARKS) or _OPENING.match(sentence.lstrip()):
-            asking += count
+            stated = len(_SPOKEN.findall(_find_stated(sentence)))
+            telling += stated
+            asking += count - stated
         else:
             telling += count
     if telling <= FEW and asking:
         return 1.0
     return asking / max(asking + telling, 1)
+
+
+def _find_stated(sentence: str) -> str:
+    """Return what a sentence says of the speaker before it asks.
+
+    >>> _find_stated("I'm allergic to dust, does that matter?"), _find_stated("Would I fly, or walk?")
+    ("I'm allergic to dust", '')
+    """
+    if _OF_SPEAKER.match(sentence):
+        for comma in _COMMA.finditer(sentence):
+            if _OPENING.match(sentence, comma.end()):
+                return sentence[: comma.start()]
+    return ""
 
 
 def ends_asking(text: str) -> bool:
