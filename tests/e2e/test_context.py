@@ -185,6 +185,38 @@ async def test_of_facts_only_who_the_person_is_comes_with_every_message(engine: 
     ]
 
 
+async def test_of_two_jobs_the_newer_one_comes_first(engine: Client) -> None:
+    ana = engine.scope("ana")
+    said = {
+        "2026-02-24": "I start a new job on 3 March: product manager at Tidewater.",
+        "2024-01-18": "I work as a researcher at Lumen Health in Leeds.",
+    }
+    for day, text in said.items():  # imported in any order
+        turn = {"role": "user", "content": text, "session": day, "at": day}
+        await ana.remember([turn])
+        await engine.run_jobs(only=["extract"])
+    found = await ana.context("hello", min_confidence=0.99)
+    assert [line.text.partition(": ")[2] for line in found.lines] == [
+        "The user starts a new job on 3 March: product manager at Tidewater.",
+        "The user works as a researcher at Lumen Health in Leeds.",
+    ]
+
+
+async def test_what_may_replace_a_fact_comes_before_it(engine: Client) -> None:
+    ana = engine.scope("ana")
+    said = ["I live in Ghent, second floor, no lift", "the new flat in Bruges is finally unpacked!"]
+    for day, text in enumerate(said, 1):
+        turn = {"role": "user", "content": text, "session": text[:9], "at": f"2026-03-0{day}"}
+        receipt = await ana.remember([turn])
+        await engine.run_jobs(only=["extract"])
+    assert "it may replace" in (receipt.outcomes[0].reason or "")
+    found = await ana.context("When does the train to Oslo leave?", min_confidence=0.99)
+    shown = [line.text for line in found.lines]
+    assert [text for text in shown if "Bruges" in text or "Ghent" in text] == shown
+    assert "Bruges" in shown[0]
+    assert "Ghent" in shown[1]
+
+
 async def test_facts_leave_room_for_the_rest(engine: Client) -> None:
     ana = engine.scope("ana")
     cities = "Faro Porto Oslo Graz Kiel Lyon Turin Malmo".split()

@@ -169,6 +169,40 @@ async def test_a_question_about_another_part_is_answered_by_that_part(ana: Scope
     assert (await texts(ana, "How is Clara?"))[0] == moved
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "We're moving to Bristol next Saturday, Marcus and me.",
+            "Marcus and I broke up two weeks ago. He moved out.",
+        ),
+        (
+            "The interviews are 45 minutes each and I'm doing eight of them. Keep the tone informal.",
+            "Shorter please, I like bullet points and no more than five questions.",
+        ),
+        ("I live at 12 Elm Street in Leeds.", "update my rent to £1,350"),
+    ],
+    ids=["a plan whose time has come", "a request", "another attribute"],
+)
+async def test_what_is_only_similar_to_a_statement_does_not_end_it(
+    ana: ScopedClient, old: str, new: str
+) -> None:
+    first, second = chat(old, new)
+    await ana.remember([first])
+    (outcome,) = (await ana.remember([{**second, "at": datetime(2026, 6, 1, tzinfo=UTC)}])).outcomes
+    assert outcome.supersedes is None
+    assert (await stored(ana, old)).valid_to is None
+    assert "it may replace" in (outcome.reason or "")
+
+
+async def test_a_sentence_that_continues_another_is_no_other_part(ana: ScopedClient) -> None:
+    old = "There's a green line on my phone screen. It's a Pixel 6."
+    new = "I have an iPhone 15 now, the Pixel finally died."
+    await ana.remember(chat(old, "I play viola.", new))
+    assert (await stored(ana, old)).valid_to is not None
+    assert await texts(ana, "What phone do I have?") == [new, old]
+
+
 async def test_the_assistant_repeating_the_old_value_is_outdated_too(ana: ScopedClient) -> None:
     await ana.remember(
         chat("call me Alexandra", "A:Of course, Alexandra.", "Alex is fine actually, no need for Alexandra")

@@ -19,7 +19,7 @@ import numpy as np
 from ..index.arrays import Bools
 from ..storage import Relation, Save
 from ..storage.transaction import Transaction
-from ..text import authority, repeats
+from ..text import authority, clock, repeats
 from ..text.contradictions import contradicts_clause, ends_fact
 from ..text.cues import FROM_ASSISTANT, ComparedText, read
 from ..text.entities import is_common
@@ -183,6 +183,8 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
         is_close = measures["similar"] >= CLOSE and chunk.has_same_source(memory)
         if is_close and contradicts_clause(chunk.text, memory.text):
             likely = CERTAIN
+        elif likely > UNSURE and not is_certain(chunk, memory, since):
+            likely = UNSURE
         if likely >= LIKELY:
             is_long = read(memory.text).length > LONGEST  # it says more than what changed
             if is_long or memory.pinned:
@@ -200,6 +202,40 @@ def is_valid_at(memory: Memory, since: datetime, chunk: Chunk, batch: Batch) -> 
     if memory.valid_to is None or not ended_by:
         return memory.valid_to is None
     return memory.valid_to > since or (memory.valid_to == since and chunk.id in ended_by)
+
+
+def is_certain(chunk: Chunk, older: Memory, since: datetime) -> bool:
+    """Return whether a turn that is likely to replace a statement may end it for certain.
+
+    It has to refer to the statement. A plan whose time has come is replaced only by what says that
+    something is new: whatever ended since, the plan was true.
+    """
+    if not is_connected(chunk, older):
+        return False
+    return not read(chunk.text).cues.isdisjoint(("new", "now")) or not is_past(older, since)
+
+
+def is_connected(chunk: Chunk, older: Memory) -> bool:
+    """Return whether a turn refers to an earlier statement, and is not only similar to it.
+
+    It has a word in common with it, answers a question, corrects something in the same session, says
+    that the rest stays, or has a pronoun in place of what it is about.
+    """
+    new = read(chunk.text)
+    is_here = chunk.session is not None and chunk.session == older.labels.session
+    corrects = "corrected" in new.cues and is_here
+    if chunk.answers or corrects or "kept" in new.cues or new.refers_back:
+        return True
+    return new.shares_topic(read(older.text))
+
+
+def is_past(older: Memory, now: datetime) -> bool:
+    """Return whether a statement announced something for a time that is over by now."""
+    said = older.occurred_at or older.created_at
+    ends = []
+    for interval in clock.intervals(older.text, said):
+        ends += [end for start, end in interval.within(said, now) if start > said]
+    return bool(ends) and max(ends) <= now
 
 
 def _says_same(chunk: Chunk, memory: Memory, similar: float, batch: Batch) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Literal, TypeVar, get_args
 
 from ..context import Context, Place
@@ -21,7 +22,8 @@ from ..retrieve.render import Caps, fit
 from ..settings import allowlists
 from ..storage import person
 from ..storage.history import Updates
-from ..types import NO_ANSWER, Cut, Filter, Memory, Recall, frozen
+from ..text.cues import read_cues
+from ..types import NO_ANSWER, REPLACES, Cut, Filter, Memory, Recall, frozen
 from . import agent_query, records, updates
 from .privacy import Consent
 
@@ -260,6 +262,49 @@ async def _find(place: Place, where: Filter) -> list[Memory]:
     return [memory for memory in current if memory.procedural_form != "workflow"]
 
 
+async def _add_newer(place: Place, reading: Reading, found: list[Memory]) -> list[Memory]:
+    """Put the newest statements first, and what may replace a fact or its turn before that fact.
+
+    If it is certain, the fact is outdated and not among those found.
+    """
+    store, scope = place.ctx.store, place.scope
+    found = sorted(found, key=_said_at, reverse=True)
+    based_on: dict[str, str] = {}  # facts by the ids of their turns and by their own
+    for memory in found:
+        based_on |= dict.fromkeys((*memory.evidence_ids, memory.id), memory.id)
+    pairs = await store.links(scope, list(based_on), REPLACES)
+    if not pairs:
+        return found
+    ends = {id for pair in pairs for id in (pair.from_id, pair.to_id)}
+    ended = {memory.id for memory in await store.get(scope, sorted(ends)) if memory.valid_to}
+    newer: dict[str, list[str]] = {}
+    for pair in pairs:
+        if ended.isdisjoint((pair.from_id, pair.to_id)):
+            newer.setdefault(based_on[pair.to_id], []).append(pair.from_id)
+    added = {memory.id: memory for memory in await store.get(scope, sorted(ends - ended))}
+    allowed = reading.categories
+    ordered: dict[str, Memory] = {}
+    for memory in found:
+        for id in newer.get(memory.id, ()):
+            replacing = added[id]
+            category = place.ctx.allowlists.category(replacing.category or replacing.kind)
+            is_allowed = allowed is None or category.name in allowed
+            if is_allowed and not _only_ends(replacing.text):
+                ordered.setdefault(id, replacing)
+        ordered.setdefault(memory.id, memory)
+    return list(ordered.values())
+
+
+def _only_ends(text: str) -> bool:
+    """Return whether a text says that something is over, and nothing that came in its place."""
+    cues = read_cues(text)
+    return "ended" in cues and cues.isdisjoint(("moved", "new", "now"))
+
+
+def _said_at(memory: Memory) -> datetime:
+    return memory.occurred_at or memory.created_at
+
+
 async def complete(place: Place, page: ContextPage, caps: Caps, found: Recall) -> TurnContext:
     """Return the context with what was recalled, and with whole categories in the room left."""
     ctx = place.ctx
@@ -267,8 +312,11 @@ async def complete(place: Place, page: ContextPage, caps: Caps, found: Recall) -
     answers = {memory.id for memory in found.memories}
     if page.reading.whole is not None:
         facts = 0
-        for memory in await page.read(_find(place, page.reading.whole)):
-            if memory.evidence_text and memory.evidence_ids:  # it was extracted from a turn
+        found_whole = await page.read(_find(place, page.reading.whole))
+        listed = {memory.id for memory in found_whole}
+        for memory in await page.read(_add_newer(place, page.reading, found_whole)):
+            is_extracted = memory.evidence_text and memory.evidence_ids
+            if is_extracted or memory.id not in listed:  # from a turn, or a turn that was added
                 is_shown = not answers.isdisjoint(memory.evidence_ids)
                 if is_shown or facts >= ctx.settings.memory_profile_limit:
                     continue

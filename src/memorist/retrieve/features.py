@@ -363,6 +363,7 @@ COMPUTED: dict[str, Feature] = {
     "role": role,
     "insight": lambda search, at: search.snapshot.kind[at] == _INSIGHT,
     "speaker": speaker,
+    "other": lambda search, at: np.isin(search.snapshot.speaker[at], search.question.others),
     "time": time,
     "kind": kind,
     "brief": lambda search, at: flagged(search, IS_BRIEF, at),

@@ -140,7 +140,7 @@ async def prepare(
         profile=profile,
         snapshot=snapshot,
         channel=snapshot.code("channel", query.labels.channel),
-        question=understand(query.text, speakers, now, ctx.settings.language),
+        question=understand(query.text, speakers, now, ctx.settings.language, query.scope.user),
         usable=usable,
         now=now,
     )

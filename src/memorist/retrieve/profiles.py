@@ -31,6 +31,7 @@ FEATURES = {
     "session": "the best match of the session",
     "summary": "the memory's own match again, if it summarizes others",
     "speaker": "said by the one person whom the question names",
+    "other": "said by another person, if the person whose memory it is asks about themselves",
     "time": "said in the time that the question names",
     "kind": "things in the text that the question asks for: a number, a time, a decision, …",
     "brief": "a few words and nothing else",
@@ -204,6 +205,7 @@ DEFAULT = Profile(
         "session": 0.25,  # the best match of the session
         "summary": 0.8,  # its own match again: as much as the three above add to a turn
         "speaker": 0.3,  # said by the one person whom the question names
+        "other": -0.3,  # what another person says of themselves, if "I" or "my" is asked about
         "time": 0.2,  # said in the time that the question names
         "kind": 0.15,  # it has the kind of thing that is asked for
         "brief": -0.15,  # a few words seldom tell anything

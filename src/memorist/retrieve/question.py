@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from ..text import clock, tokens
+from ..text.authority import ROLE_WORDS, is_user
 from ..text.clock import Interval
 from ..text.cues import (
     CHATTER,
@@ -70,6 +71,7 @@ class ParsedQuestion:
     terms: tuple[int, ...]  # ids of the distinct terms, in the order of the text
     dense_text: str  # what to embed
     speakers: tuple[int, ...] = ()  # of the scope, as indices, in the order they are named
+    others: tuple[int, ...] = ()  # other people of the scope, if it is about the one who asks
     intervals: tuple[Interval, ...] = ()
     kinds: int = 0  # what it asks for, as flags of `text.cues`
     is_english: bool = True
@@ -86,8 +88,9 @@ def understand(
     speakers: Sequence[str] = (),
     now: datetime | None = None,
     language: str = "english",
+    user: str = "",
 ) -> ParsedQuestion:
-    """Parse a question, given the speakers of its scope.
+    """Parse a question, given the speakers of its scope and the user whose memory it is.
 
     >>> question = understand("When did Caroline's dog run away?", ["Melanie", "Caroline"])
     >>> question.dense_text, question.speakers, question.kinds == HAS_TIME
@@ -113,6 +116,7 @@ def understand(
         terms=tuple(terms)[:MOST_TERMS],
         dense_text=as_told(text, speakers[named[0]]) if named else text,
         speakers=named,
+        others=() if named else other_people(head, speakers, user),
         intervals=tuple(clock.intervals(head, now)),
         kinds=kinds,
         is_english=spoken == "english",
@@ -215,6 +219,25 @@ def named_speakers(text: str, speakers: Sequence[str]) -> tuple[int, ...]:
             in_full = [n for n in numbers if speakers[n].casefold() in folded]
             found |= dict.fromkeys(in_full or numbers)
     return tuple(found)
+
+
+def other_people(text: str, speakers: Sequence[str], user: str) -> tuple[int, ...]:
+    """Return the speakers who are not the user, if a question in the first person is the user's.
+
+    Where nobody speaks as the user, as in a chat between others, it is nobody's.
+
+    >>> other_people("What car do I drive?", ["user", "Tamsin Reid", "assistant", "Nora"], "nora")
+    (1,)
+    >>> other_people("What car do I drive?", ["Tamsin Reid", "Daniel"], "nora")
+    ()
+    """
+    if _ABOUT["own"].search(text) is None:
+        return ()
+    own = {number for number, name in enumerate(speakers) if is_user(name, user)}
+    if not own:
+        return ()
+    others = set(range(len(speakers))) - own
+    return tuple(sorted(n for n in others if speakers[n].casefold() not in ROLE_WORDS))
 
 
 def as_told(text: str, speaker: str) -> str:

@@ -52,6 +52,15 @@ def is_own(
     return name == _fold(user) and name not in ROLE_WORDS
 
 
+def is_user(speaker: str, user: str) -> bool:
+    """Return whether a stored speaker is the user: by the role, or by the name of the scope.
+
+    >>> is_user("user", "ana"), is_user("Ana", "ana"), is_user("Bo", "ana")
+    (True, True, False)
+    """
+    return speaker in _OWN_ROLES or is_own("user", speaker, user)
+
+
 def poses(name: str) -> bool:
     """Return whether a name could be mistaken for a role.
 

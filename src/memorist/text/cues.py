@@ -13,6 +13,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from itertools import product
 from pathlib import Path
 from zlib import crc32
 
@@ -74,6 +75,8 @@ _TABLES = load_patterns(__file__)
 _OPENING = re.compile(_TABLES["asking"]["opening"])
 _TELLS = {KINDS[name]: re.compile(kind["tells"]) for name, kind in _TABLES["kinds"].items()}
 _SENTENCE = re.compile(r"[^.!?\n。！？…؟\u037e]*+[.!?\n。！？…؟\u037e]*+")
+_OF_SPEAKER = re.compile(r"(?i)\s*(?:i|i['’]?m|i['’]?ve|we|we['’]re|my|our)\b")
+_COMMA = re.compile(r"[,;:]\s+|\s[-–—]\s")
 _ASKING_MARKS = ("?", "？", "؟", "\u037e")
 # A smiley or a quotation mark may follow the question mark.
 _LAST_MARK = re.compile(r"[?？؟\u037e][^\w.!…]*$")
@@ -85,7 +88,13 @@ _MOST_CLAUSES = 5  # of a text that are compared by rules
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _STATED = re.compile(r"[.!?;\n。！？]+\s*")
 _JOINED = re.compile(r"(?i)\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)(?:\s+\S+){3}")
-_PART = re.compile(r"(?i)[.!?;,\n。！？]+\s*|\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)\s")
+# A part that begins with a pronoun continues the one before it: "my phone broke. It's a Nokia."
+_PART = re.compile(
+    r"(?i)(?:[.!?;,\n。！？]++\s*+|\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)\s)"
+    r"(?!(?:it|he|she|they|that|this|es|er|sie|il|elle|él|ella|ele|ela|lui|lei)\b)"
+)
+_REFERRING = word_set("it its they them their she her he him his ours theirs")
+_LEAST_PART = 4  # letters of a word that is part of another one
 _LEAST_SAID = 4  # words of a sentence that says something by itself
 
 
@@ -160,18 +169,35 @@ def asking_share(text: str) -> float:
     1.0
     >>> asking_share("I moved to Rome last year. And you?")
     0.25
+    >>> asking_share("I moved to Rome last year, what now?")
+    0.25
     """
     asking = 0
     telling = 0
     for sentence in _SENTENCE.findall(text[:_MOST_READ]):
         count = len(_SPOKEN.findall(sentence))
         if sentence.rstrip().endswith(_ASKING_MARKS) or _OPENING.match(sentence.lstrip()):
-            asking += count
+            stated = len(_SPOKEN.findall(_find_stated(sentence)))
+            telling += stated
+            asking += count - stated
         else:
             telling += count
     if telling <= FEW and asking:
         return 1.0
     return asking / max(asking + telling, 1)
+
+
+def _find_stated(sentence: str) -> str:
+    """Return what a sentence says of the speaker before it asks.
+
+    >>> _find_stated("I'm allergic to dust, does that matter?"), _find_stated("Would I fly, or walk?")
+    ("I'm allergic to dust", '')
+    """
+    if _OF_SPEAKER.match(sentence):
+        for comma in _COMMA.finditer(sentence):
+            if _OPENING.match(sentence, comma.end()):
+                return sentence[: comma.start()]
+    return ""
 
 
 def ends_asking(text: str) -> bool:
@@ -242,6 +268,9 @@ def asks_for_another_part(question: str, old: str, new: str) -> bool:
     True
     >>> asks_for_another_part("What does Clara eat?", old, "Clara eats meat now")
     False
+    >>> old = "There is a scratch on my phone. It's a Nokia."
+    >>> asks_for_another_part("What phone do I have?", old, "The Nokia is gone, I use a Fairphone")
+    False
     """
     if not says_more(old):
         return False
@@ -277,6 +306,27 @@ class ComparedText:
     def topics(self) -> frozenset[str]:
         """Stems of its content words, without numbers."""
         return frozenset(stem for stem in analyze_spoken(self.text) if not stem[0].isdigit())
+
+    def shares_topic(self, other: ComparedText) -> bool:
+        """Return whether both have a content word in common, also as a part of a compound.
+
+        >>> ComparedText("I left the gym").shares_topic(ComparedText("CityGym costs 20"))
+        False
+        >>> ComparedText("I left my choir").shares_topic(ComparedText("choirmaster is Ann"))
+        True
+        """
+        if not self.topics.isdisjoint(other.topics):
+            return True
+        for one, another in product(self.topics, other.topics):
+            part, whole = sorted((one, another), key=len)
+            if len(part) >= _LEAST_PART and (whole.startswith(part) or whole.endswith(part)):
+                return True
+        return False
+
+    @cached_property
+    def refers_back(self) -> bool:
+        """Whether a pronoun stands for something that was said before."""
+        return not _REFERRING.isdisjoint(self.spoken)
 
     @cached_property
     def values(self) -> Values:
