@@ -83,7 +83,7 @@ class ScopedClient(ManagedScope):
             manually_saved=manually_saved,
             metadata=metadata,
         )
-        common["expires_at"] = validation.moment(expires_at, after=self.ctx.clock())
+        common["expires_at"] = validation.moment(expires_at)
         if steps is not None:
             common |= validation.workflow(what, steps)
         longest = self.ctx.settings.max_text_chars

@@ -11,8 +11,9 @@ from typing import Any, Literal, TypeVar, dataclass_transform, get_args
 Kind = Literal["episodic", "semantic", "procedural", "working", "insight"]
 State = Literal["active", "compressed", "archived", "superseded", "soft_deleted"]
 Status = Literal["created", "merged", "updated", "conflict", "pending", "skipped", "refused"]
-Gone = Literal["deleted", "soft_deleted", "hidden"]  # erased; expired or trimmed; forgotten for now
-HistoryEvent = Literal[Gone, "created", "updated", "merged", "restored", "superseded", "linked"]
+HistoryEvent = Literal[
+    "created", "updated", "merged", "deleted", "soft_deleted", "restored", "superseded", "linked"
+]
 Node = Literal["hotpath", "context", "episodic", "worker"]
 ChangeOp = Literal["create", "update", "merge", "delete", "link", "ttl", "pin", "unpin"]
 Op = Literal[ChangeOp, "classify", "search", "enable", "disable", "incognito", "use", "embed"]

@@ -598,7 +598,7 @@ async def test_each_public_write_has_one_line_of_history(store: Store) -> None:
 
 
 EVENTS = {"created": "ADD", "updated": "UPDATE", "superseded": "UPDATE", "merged": "MERGE", "deleted": "DELETE",
-          "soft_deleted": "TTL", "hidden": "DELETE", "restored": "RESTORE", "linked": "LINK"}  # fmt: skip
+          "soft_deleted": "TTL", "restored": "RESTORE", "linked": "LINK"}  # fmt: skip
 
 
 async def test_each_event_has_its_word_in_the_history(store: Store) -> None:

@@ -492,13 +492,3 @@ def test_a_time_may_be_seconds_since_1970() -> None:
             assert ana.get(receipt.ids[0]).occurred_at == said
         with pytest.raises(InvalidInput, match="is not a time"):
             ana.remember([{**message, "at": -5}])
-
-
-def test_what_would_have_expired_already_is_refused() -> None:
-    with memorist.open(":memory:", embedder="hashing") as memory:
-        ana = memory.scope("ana")
-        with pytest.raises(InvalidInput, match="expires_at is in the past: 2020-01-01"):
-            ana.remember("The code is 7781.", expires_at="2020-01-01")
-        (id,) = ana.remember("The code is 7781.").ids
-        with pytest.raises(InvalidInput, match="expires_at is in the past"):
-            ana.edit(id, expires_at="2020-01-01")

@@ -930,13 +930,6 @@ def test_the_history_shows_the_text_that_a_memory_had_at_that_time(run: Run, tea
     assert texts == ["I drink black tea.", "I drink black tea.", "I drink green tea."]
 
 
-def test_the_history_names_a_person_who_forgets(run: Run, tea: str) -> None:
-    run("forget", tea, "--keep-days", "3")
-    first = run("history", tea).stdout.splitlines()[0]
-    assert "DELETE" in first
-    assert "by ana" in first
-
-
 def test_the_history_of_an_unknown_id_is_an_error_and_that_of_a_gone_one_stays(
     run: Run, tea: str
 ) -> None:

@@ -152,11 +152,11 @@ def test_a_newer_value_is_told_in_the_thread_of_the_old_one_and_once_in_its_own(
 
 def test_several_changes_of_one_memory_are_one_line(ana: BlockingScope) -> None:
     id = told(ana, NAME, "personal", 0.4)
-    for number in range(5):
-        ana.edit(id, importance=0.5 + number / 10)
+    for _ in range(5):
+        ana.pin(id)
     assert [change.event for change in ana.delta().changes] == ["created"]
-    for number in range(5):
-        ana.edit(id, importance=0.1 + number / 10)
+    for _ in range(5):
+        ana.unpin(id)
     news = ana.delta()
     assert ([change.event for change in news.changes], news.revision) == (["updated"], 11)
 

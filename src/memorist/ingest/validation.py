@@ -114,13 +114,11 @@ def day(now: datetime, back: float) -> str:
     return (now - timedelta(days=back)).date().isoformat()
 
 
-def moment(at: datetime | str | float | None, *, after: datetime | None = None) -> datetime | None:
+def moment(at: datetime | str | float | None) -> datetime | None:
     """Return a time in UTC; text is read as ISO 8601, and a number as seconds since 1970."""
     found = clock.utc(at) if isinstance(at, datetime) else source.moment(at)
     if found is None and at is not None:
         raise InvalidInput(f"{at!r} is not a time: write it like 2026-05-31T14:00:00Z")
-    if found and after and found <= after:
-        raise InvalidInput(f"expires_at is in the past: {found:%Y-%m-%d %H:%M} UTC")
     return found
 
 

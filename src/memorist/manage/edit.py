@@ -17,7 +17,6 @@ from ..ingest import links, pipeline, transitions, validation
 from ..ingest.analyze import is_turn
 from ..ports import Vectors
 from ..storage import Change, Relation, Save, Unrelated
-from ..storage.history import changed_fields
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import normalize
@@ -59,10 +58,9 @@ async def edit_memory(
 ) -> Memory:
     """Change a memory. The id stays; the previous version is kept and can still be read.
 
-    If nothing differs, nothing is written. Metadata is replaced as a whole. "never" removes
-    `expires_at` or `valid_to`. Raises NotFound; Refused in an incognito session, or if an agent
-    edits the words of others; InvalidInput if it is not the current version; RevisionConflict if
-    `revision` is not its revision.
+    Metadata is replaced as a whole. "never" removes `expires_at` or `valid_to`. Raises NotFound;
+    Refused in an incognito session, or if an agent edits the words of others; InvalidInput if
+    it is not the current version; RevisionConflict if `revision` is not its revision.
     """
     ctx, scope, labels = place.parts
     await privacy.refuse_incognito(place)
@@ -85,8 +83,7 @@ async def edit_memory(
     for name, at in times.items():
         if at is not None:
             is_removed = at == validation.NEVER and name != "valid_from"
-            after = ctx.clock() if name == "expires_at" else None
-            fields[name] = None if is_removed else validation.moment(at, after=after)
+            fields[name] = None if is_removed else validation.moment(at)
     stored = await ctx.store.get(scope, [str(id)])
     texts = [memory.text for memory in stored]
     if text is not None:
@@ -106,21 +103,17 @@ async def edit_memory(
             )
         if text is not None:
             place.voice.require_rewording(old)
-        if text == old.text:
-            text = None
         before = transitions.earlier_version(old, now, id=new_id())
         new = transitions.revise(old, now, **fields)
         if new.valid_from and new.valid_to and new.valid_to < new.valid_from:
             raise InvalidInput("valid_to must not be before valid_from")
         if "importance" in fields:
             new = replace(new, base_importance=new.importance)
-        if text is None and not changed_fields(old, new):
-            return old
         if text is not None:
             computed = {"summary": fields.get("summary"), "key": None}
             computed["valid_from"] = fields.get("valid_from", now)
             new = await compute(len(text), reword, new, text, **computed)
-            if "tags" not in fields:
+            if "tags" not in fields and text != old.text:
                 new = transitions.drop_tags(transitions.unshare(new), old.text)
         snapshot = None if by is None else await ctx.index.current(scope, tx)
         names = fields if text is None else [*fields, "text"]
@@ -176,8 +169,6 @@ async def change(
         if fields.get("pinned") or fields.get("manually_saved"):
             fields = {**fields, **transitions.saved_fields(old)}
         new = await release_key(tx, transitions.revise(old, ctx.clock(), **fields))
-        if not changed_fields(old, new):
-            return old
         put = Save(memory=new, event=event, actor=actor, meta=meta)
         await tx.apply([put, *await carry_versions(tx, old, new)])
     return new

@@ -382,7 +382,7 @@ async def _hide(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
             meta = {"state": new.state, **trace}
             if manner.reason:
                 meta["reason"] = manner.reason
-            saves.append(Save(memory=new, event="hidden", actor=manner.actor, meta=meta))
+            saves.append(Save(memory=new, event="soft_deleted", actor=manner.actor, meta=meta))
             saves += await edit.carry_versions(tx, old, new)
             texts += await tx.versions(scope, old.id)
         texts += await erase.read_merged(tx, scope, [old.id for old in found])

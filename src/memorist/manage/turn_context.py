@@ -283,14 +283,16 @@ async def _add_newer(place: Place, reading: Reading, found: list[Memory]) -> lis
             newer.setdefault(based_on[pair.to_id], []).append(pair.from_id)
     added = {memory.id: memory for memory in await store.get(scope, sorted(ends - ended))}
     allowed = reading.categories
+    by_id = {memory.id: memory for memory in found}
+    facts = {id: by_id[fact] for id, fact in based_on.items()}
     ordered: dict[str, Memory] = {}
     for memory in found:
         for id in newer.get(memory.id, ()):
-            replacing = added[id]
+            replacing = facts.get(id) or added[id]  # a turn is told by its fact, if there is one
             category = place.ctx.allowlists.category(replacing.category or replacing.kind)
             is_allowed = allowed is None or category.name in allowed
             if is_allowed and not _only_ends(replacing.text):
-                ordered.setdefault(id, replacing)
+                ordered.setdefault(replacing.id, replacing)
         ordered.setdefault(memory.id, memory)
     return list(ordered.values())
 

@@ -23,7 +23,7 @@ from . import edit, privacy
 KEPT = timedelta(days=30)  # how long a memory can be restored after its creation was undone
 _EVENTS: dict[str, HistoryEvent] = {
     "active": "restored",
-    "soft_deleted": "hidden",
+    "soft_deleted": "soft_deleted",
     "superseded": "superseded",
 }
 

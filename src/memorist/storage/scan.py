@@ -26,13 +26,12 @@ _ENTRIES = f"""SELECT h.row, h.digest, h.seal, h.meta, {_KEPT.format("h.memory_i
 AND (h.old_ref IS NULL OR {_KEPT.format("h.old_ref")}), {_CHAINED}
 FROM history h WHERE h.scope = ? AND h.row > ? ORDER BY h.row LIMIT {PAGE}"""
 # Up to which entry of a memory payloads may be empty: it, an earlier version, or a source that it
-# quoted was erased. What was only hidden has a new revision.
+# quoted was erased.
 _CLEARED = """SELECT memory_id, max(row) FROM (
 SELECT memory_id, row FROM history WHERE scope = ?
-AND ((event = 'DELETE' AND new_ref IS NULL) OR CAST(meta AS TEXT) LIKE '%"final"%') UNION ALL
+AND (event = 'DELETE' OR CAST(meta AS TEXT) LIKE '%"final"%') UNION ALL
 SELECT h.memory_id, h.row FROM history h JOIN history d ON d.scope = h.scope
-AND d.memory_id = h.old_ref AND d.event = 'DELETE' AND d.new_ref IS NULL
-WHERE h.scope = ?) e GROUP BY memory_id"""
+AND d.memory_id = h.old_ref AND d.event = 'DELETE' WHERE h.scope = ?) e GROUP BY memory_id"""
 _SAME = "m.scope = v.scope AND m.row = v.memory"
 _ORPHANS = {
     "vectors without a memory in their scope": f"""SELECT count(*) FROM vectors v

@@ -59,11 +59,9 @@ _WORDS: dict[str | None, tuple[str, Op]] = {
     "merged": ("MERGE", "merge"),
     "deleted": ("DELETE", "delete"),
     "soft_deleted": ("TTL", "ttl"),
-    "hidden": ("DELETE", "delete"),
     "restored": ("RESTORE", "update"),
     "linked": ("LINK", "link"),
 }
-_LINES: dict[str | None, str] = {"superseded": "updated", "hidden": "soft_deleted"}  # of a thread
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -264,7 +262,7 @@ class Transaction(Reader):
             op=op,
             status="ok",
             category=memory.category,
-            line_event=_LINES.get(save.event, save.event),
+            line_event="updated" if save.event == "superseded" else save.event,
             line_meta=rows.dump_json(save.meta),
         )
 

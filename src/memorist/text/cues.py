@@ -75,7 +75,7 @@ _TABLES = load_patterns(__file__)
 _OPENING = re.compile(_TABLES["asking"]["opening"])
 _TELLS = {KINDS[name]: re.compile(kind["tells"]) for name, kind in _TABLES["kinds"].items()}
 _SENTENCE = re.compile(r"[^.!?\n。！？…؟\u037e]*+[.!?\n。！？…؟\u037e]*+")
-_OF_SPEAKER = re.compile(r"(?i)\s*(?:i|i['’]?m|i['’]?ve|we|we['’]re|my|our)\b")
+_OF_SPEAKER = re.compile(r"(?i)(?:i|i['’]?m|i['’]?ve|we|we['’]re|my|our)\b")
 _COMMA = re.compile(r"[,;:]\s+|\s[-–—]\s")
 _ASKING_MARKS = ("?", "？", "؟", "\u037e")
 # A smiley or a quotation mark may follow the question mark.
@@ -193,7 +193,7 @@ def _find_stated(sentence: str) -> str:
     >>> _find_stated("I'm allergic to dust, does that matter?"), _find_stated("Would I fly, or walk?")
     ("I'm allergic to dust", '')
     """
-    if _OF_SPEAKER.match(sentence):
+    if _OF_SPEAKER.match(sentence.lstrip()):
         for comma in _COMMA.finditer(sentence):
             if _OPENING.match(sentence, comma.end()):
                 return sentence[: comma.start()]
