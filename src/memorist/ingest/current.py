@@ -29,7 +29,7 @@ from .analyze import Chunk
 from .candidates import CHANGING, Batch
 
 LIKELY = 0.13  # from here on the newer statement is recalled first, and the pair is listed
-SURE = 0.38  # from here on a turn supersedes the older statement
+SURE = 0.35  # from here on a turn supersedes the older statement
 UNSURE = SURE - 0.01
 NOTE_SURE = 0.44  # … and a note, which has no session around it
 CERTAIN = 0.95  # if a rule says that the attribute has another value

@@ -116,8 +116,10 @@ def day(now: datetime, back: float) -> str:
 
 def moment(at: datetime | str | float | None) -> datetime | None:
     """Return a time in UTC; text is read as ISO 8601, and a number as seconds since 1970."""
+    if at is None:
+        return None
     found = clock.utc(at) if isinstance(at, datetime) else source.moment(at)
-    if found is None and at is not None:
+    if found is None:
         raise InvalidInput(f"{at!r} is not a time: write it like 2026-05-31T14:00:00Z")
     return found
 
