@@ -67,7 +67,7 @@ async def find_command(place: Place, memory_id: str) -> str | None:
 
 
 def _was_caused_by_words(entry: HistoryEntry) -> bool:
-    """Return whether words that were stored made this change, and nobody asked for it.
+    """Return whether storing a text caused this change, without a request for it.
 
     Only a change that a verb makes is without a reason, or names the new state.
     """

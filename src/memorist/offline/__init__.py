@@ -1,7 +1,6 @@
 """Noticing that the store is down, spooling what is written then, and replaying it later.
 
-`Offline` wraps remembering, recalling, reading and forgetting: the rest of the package does not know
-about outages. While the store is down, `StandIn` answers from what is `Recent` and what is spooled.
+`Offline` wraps the verbs. While the store is down, `StandIn` answers from what is `Recent` or spooled.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 
 
 def read_entries(text: str) -> Iterator[Entry]:
-    """Yield the bullets and paragraphs of a text. A heading alone is no entry.
+    """Yield the bullets and paragraphs of a text. A heading alone is not an entry.
 
     >>> [*read_entries("# Home\\n\\n**Wifi**\\n\\n- Network: Nest")]
     [Entry(headings=('Home', 'Wifi'), text='Network: Nest')]

@@ -68,7 +68,7 @@ def read_message(given: object) -> Message | Skipped:
         id=said.get("id"),
         name=said.get("name"),
         session=said.get("session"),
-        # Our own field is checked later; what is no time in theirs is left out.
+        # Our own field is validated later; an invalid time in theirs is ignored.
         at=moment(at) or (at if at == said.get("at") else None),
     )
 

@@ -1,10 +1,9 @@
 """Derive from a text what keyword search stores: its words and terms.
 
 The language of a text is told by its script, its function words and its letters. Words are Unicode
-words, casefolded. Scripts written without spaces (Han, Kana, Hangul, Thai, Lao,
-Khmer, Burmese) are split into pairs of neighboring characters. The rest is stemmed by the language
-of its script. The result is the same on every platform and takes time linear in the text. Stored
-terms and flags are part of the index: raise `ANALYSIS` when they have to be computed again.
+words, casefolded. Scripts without spaces (Han, Kana, Hangul, Thai, Lao, Khmer, Burmese) are split
+into pairs of neighboring characters. The rest is stemmed by the language of its script. The result is
+the same on every platform. Raise `ANALYSIS` when stored terms and flags have to be computed again.
 """
 
 import importlib
