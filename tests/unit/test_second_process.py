@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import signal
+from functools import partial
 
 import pytest
 
@@ -14,18 +15,6 @@ from memorist.text.tokens import count_tokens
 
 TEXTS = ["I like tea.", "", "我喜欢茶", "Where is the key?", "x" * 100]
 TOKENS = [4, 0, 5, 5, 28]
-
-
-def end_process(item: int, pid: int) -> int:
-    """Kill every process but the given one."""
-    if os.getpid() != pid:
-        os.kill(os.getpid(), signal.SIGTERM)
-    return item
-
-
-def note_process(text: str) -> tuple[str, int]:
-    """Return a text and the process that read it."""
-    return text, os.getpid()
 
 
 async def test_two_processes_compute_the_same_as_one() -> None:
@@ -42,15 +31,12 @@ async def test_a_second_process_does_half_of_the_work() -> None:
     assert len(set(found)) == 2
 
 
-async def test_both_processes_get_as_many_questions_as_answers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.syspath_prepend(os.path.dirname(__file__))
+async def test_both_processes_get_as_many_questions_as_answers() -> None:
     with share_work():
-        texts = ["Where is the key?", "x" * 1000] * 4
-        found = await compute_each(LONG + 1, note_process, texts)
-    for text in set(texts):
-        assert len({process for said, process in found if said == text}) == 2
+        found = await compute_each(LONG + 1, operator.call, [os.getpid] * 8)
+    questions, answers = found[::2], found[1::2]
+    assert len(set(questions)) == 2
+    assert sorted(questions) == sorted(answers)
 
 
 async def test_an_error_is_raised_where_the_caller_sees_it() -> None:
@@ -58,11 +44,15 @@ async def test_an_error_is_raised_where_the_caller_sees_it() -> None:
         await compute_each(LONG + 1, int, ["1", "two"])
 
 
-async def test_if_the_second_process_ends_the_work_is_done_here(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.syspath_prepend(os.path.dirname(__file__))
-    with share_work():
-        for _ in range(2):
-            done = await compute_each(LONG + 1, end_process, [1, 2, 3], os.getpid())
-            assert done == [1, 2, 3]
+async def test_if_the_second_process_ends_the_work_is_done_here() -> None:
+    end_process = partial(signal.raise_signal, signal.SIGUSR1)
+    # A handler, because a signal that is ignored here would be ignored by the second process, too.
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        with share_work():
+            found = await compute_each(LONG + 1, operator.call, [os.getpid, end_process])
+            assert found == [os.getpid(), None]
+            found = await compute_each(LONG + 1, operator.call, [os.getpid] * 4)
+            assert found == [os.getpid()] * 4
+    finally:
+        signal.signal(signal.SIGUSR1, before)
