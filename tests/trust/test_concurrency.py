@@ -222,6 +222,19 @@ async def test_twenty_undos_at_once_all_end(ready_database: str) -> None:
         assert await wait_for_all(undos) == 0
 
 
+async def test_forty_forgets_at_once_all_end(tmp_path: Path) -> None:
+    async with memorist.aio.open(tmp_path / "m.db", embedder="hashing") as memory:
+        ana = memory.scope("ana")
+        for n in range(60):
+            await ana.remember(f"Locker {n} stands in hall {n * 7919}.")
+        assert await wait_for_all([ana.forget(each.id) for each in await ana.list(limit=40)]) == 0
+        assert len(await ana.list(limit=100)) == 20
+        for path in sorted(tmp_path.glob("m.db*")):  # noqa: ASYNC240
+            content = path.read_bytes()
+            for n in range(20, 60):
+                assert b"in hall %d." % (n * 7919) not in content
+
+
 BESIDE_AN_INDEX = """
 import asyncio, sys, memorist
 async def main(place, folder):

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import random
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from glob import escape
 from pathlib import Path
@@ -27,11 +28,11 @@ from ...ports import Vectors
 from ...types import Scope
 from ..database import Batch, Query, Rows, read_one
 from . import connection as files
-from .connection import BUSY_SECONDS, DIALECT, DRIVER_ERRORS, FLAGS, translate
+from .connection import BUSY_SECONDS, DIALECT, DRIVER_ERRORS, translate
 
 T = TypeVar("T")
 READERS = 2
-LONGEST_PAUSE = 0.05  # seconds between two attempts to begin to write
+LONGEST_PAUSE = 0.01  # seconds between two attempts to begin to write
 LOOK_SECONDS = 1  # SQLite does not notify other processes, so they poll
 CHECKPOINT_SECONDS = 2  # a forget waits for readers of the WAL; after that the next write wipes it
 PAGES = 256  # read at a time
@@ -51,7 +52,7 @@ class SqliteConnection:
     def __init__(self, path: str, name: str, *, threads: int = 1) -> None:
         self.path = path
         self.secret = b""
-        self.must_wipe = False  # deleted text may still be in the WAL
+        self.must_clean = False  # the transaction erases something
         self._name = name
         self._most = threads
         self._threads: list[threading.Thread] = []
@@ -123,7 +124,7 @@ class SqliteConnection:
         await self.call(work)
 
     def wipe_after_commit(self) -> None:
-        self.must_wipe = True
+        self.must_clean = True
 
     def notify_after_commit(self, scope: int, revision: int) -> None:
         """Do nothing: processes that wait for changes poll."""
@@ -164,6 +165,9 @@ class SqliteDatabase:
         self._reader = SqliteConnection(path, "reader", threads=READERS)
         self.read = self._reader.read
         self._turn = asyncio.Lock()  # for tasks of this process; SQLite serializes processes
+        self._cleaning = asyncio.Lock()
+        self._erasures = 0  # commits that erased something
+        self._cleaned = 0  # erasures that left nothing
 
     @classmethod
     async def open(cls, path: str | Path) -> SqliteDatabase:
@@ -199,37 +203,62 @@ class SqliteDatabase:
         self, scope: Scope | None = None, *, number: int | None = None
     ) -> AsyncIterator[SqliteConnection]:
         async with self._turn:
-            try:
-                await self._begin()
+            async with self._write():
                 yield self._writer
-                if self._writer.must_wipe:
+                if self._writer.must_clean:
                     delete_copies(self.path)  # they may hold what is erased
-                await asyncio.shield(self._writer.call(_commit))
-            except BaseException:  # also if canceled: a statement may still run in the thread
-                await asyncio.shield(self._writer.call(_rollback))
-                raise
-            must_wipe = self._writer.must_wipe
-            if must_wipe:
-                await self._wipe()
-        if must_wipe and not self.path.startswith(IN_MEMORY):
-            with suppress(*DRIVER_ERRORS):
-                await asyncio.to_thread(overwrite_unused, self.path)
+            is_erased = self._writer.must_clean
+            if is_erased:
+                self._writer.must_clean = False
+                self._erasures += 1
+        has_failed = self._cleaned < self._erasures and not self._cleaning.locked()
+        if is_erased or has_failed:
+            await asyncio.shield(self._clean(self._erasures))
+
+    @asynccontextmanager
+    async def _write(self) -> AsyncIterator[None]:
+        """Begin to write, and commit."""
+        try:
+            await self._begin()
+            yield
+            await asyncio.shield(self._writer.call(_commit))
+        except BaseException:  # also if canceled: a statement may still run in the thread
+            await asyncio.shield(self._writer.call(_rollback))
+            raise
 
     async def _begin(self) -> None:
         """Begin to write as soon as no other process does; a canceled task does not wait on."""
         until = time.monotonic() + BUSY_SECONDS
-        pause = 0.001
         while not await self._writer.call(begin):
             if time.monotonic() > until:
                 raise translate(apsw.BusyError(), self.path)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            # As long for those that wait long already: otherwise they would wait longer and longer.
+            await asyncio.sleep(random.uniform(0, LONGEST_PAUSE))
 
-    async def _wipe(self) -> None:
-        """Remove deleted text from the WAL. After a failure, the commit stands and the next write
-        tries again."""
-        with suppress(MemoristError):
-            self._writer.must_wipe = not await self._writer.call(checkpoint)
+    async def _clean(self, erasures: int) -> None:
+        """Remove deleted text from the WAL and from unused space, once for all tasks that wait.
+
+        After a failure, the commit stands and the next write tries again. No thread waits for the
+        write lock: a transaction that has the lock may need one.
+        """
+        async with self._cleaning:
+            if erasures <= self._cleaned:
+                return
+            erasures = self._erasures
+            with suppress(MemoristError, *DRIVER_ERRORS):
+                pages = await self._reader.call(find_pages)
+                async with self._turn:
+                    if pages:
+                        await self._overwrite(pages)
+                    if await self._writer.call(checkpoint):
+                        self._cleaned = erasures
+
+    async def _overwrite(self, pages: Sequence[int]) -> None:
+        """Overwrite the unused space of pages. Raises Busy if a process reads an older state."""
+        async with self._write():
+            if not await self._reader.call(copy_log):  # then it may write to the file meanwhile
+                raise translate(apsw.BusyError(), self.path)
+            await self._writer.call(partial(overwrite_unused, pages=pages))
 
     @asynccontextmanager
     async def try_lock(self, name: str) -> AsyncIterator[bool]:
@@ -256,7 +285,7 @@ class SqliteDatabase:
     async def vacuum(self) -> None:
         async with self._turn:
             await self._writer.read([("VACUUM", ())])
-            await self._wipe()
+            await self._writer.call(checkpoint)
 
     def make_room(self) -> bool:
         with suppress(OSError):
@@ -289,9 +318,9 @@ def wait(connection: apsw.Connection) -> None:
         connection.set_busy_handler(_retry)
 
 
-def _retry(tries: int) -> bool:
+def _retry(tries: int, *, seconds: float = BUSY_SECONDS) -> bool:
     time.sleep(_RETRY_SECONDS)
-    return tries * _RETRY_SECONDS < BUSY_SECONDS
+    return tries * _RETRY_SECONDS < seconds
 
 
 def begin(connection: apsw.Connection) -> bool:
@@ -319,7 +348,7 @@ def checkpoint(connection: apsw.Connection, *, seconds: int = CHECKPOINT_SECONDS
     """Move committed pages into the file and truncate the WAL; return False if others read it."""
     if not connection.filename:  # a database in memory has no WAL
         return True
-    connection.set_busy_timeout(seconds * 1000)
+    connection.set_busy_handler(partial(_retry, seconds=seconds))
     try:
         return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0] == 0
     except apsw.BusyError:
@@ -340,41 +369,51 @@ def delete_copies(path: str) -> None:
         raise StoreUnavailable(message) from error
 
 
-def overwrite_unused(path: str) -> None:
-    """Overwrite the unused space of all pages of a file, unless others write to it.
+def find_pages(connection: apsw.Connection) -> list[int]:
+    """Return the pages of a file that have something in their unused space.
 
     `secure_delete` overwrites a deleted row. But when SQLite moves rows from one page to another,
-    their old copies stay between the header of the page and the first row in use. Nothing reads
-    that space. Takes the write lock only if there is something to overwrite.
+    their old copies stay between the header of the page and the first row in use.
+    """
+    if not connection.filename:  # a database in memory
+        return []
+    copy_log(connection)
+    with open_pages(connection) as (file, size):
+        return [number for number, *_ in _find_unused(file, size, 0, file.xFileSize() // size)]
+
+
+def overwrite_unused(connection: apsw.Connection, *, pages: Sequence[int]) -> None:
+    """Overwrite the unused space of pages, which nothing reads; the connection has the write lock
+    and all that was committed is in the file."""
+    with open_pages(connection) as (file, size):
+        for number in pages:  # they may have changed before the lock was taken
+            for _, start, end in _find_unused(file, size, number, 1):
+                file.xWrite(bytes(end - start), start)
+        file.xSync(apsw.SQLITE_SYNC_FULL)
+    # A commit lets every process drop its cached pages, which it might write back.
+    connection.execute("INSERT INTO meta VALUES ('overwritten', '')")
+    connection.execute("DELETE FROM meta WHERE key = 'overwritten'")
+
+
+def copy_log(connection: apsw.Connection) -> bool:
+    """Copy committed pages from the WAL into the file without waiting; return if all were copied."""
+    is_busy, logged, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()[0]
+    return not is_busy and logged == copied
+
+
+@contextmanager
+def open_pages(connection: apsw.Connection) -> Iterator[tuple[apsw.VFSFile, int]]:
+    """Open the file of a connection, and return it with the size of a page.
+
+    By SQLite, because closing any other file would release the locks of this process.
     """
     flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE, 0]
-    with closing(apsw.Connection(path, flags=FLAGS)) as connection:
-        wait(connection)
-        size = int(str(connection.execute("PRAGMA page_size").fetchall()[0][0]))
-        # SQLite's own file: closing another one would release the locks of this process.
-        file = apsw.VFSFile("", path, flags)
-        try:
-            count = file.xFileSize() // size
-            used = [number for number, *_ in _find_unused(file, size, 0, count)]
-            if not used:
-                return
-            connection.execute("BEGIN IMMEDIATE")
-            # The file must hold every committed page, so that no process writes to it meanwhile.
-            with closing(apsw.Connection(path, flags=FLAGS)) as other:
-                found = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            busy, pages, copied = found[0]
-            if busy or pages != copied:
-                return
-            for number in used:  # pages may have changed before the lock was taken
-                for _, start, end in _find_unused(file, size, number, 1):
-                    file.xWrite(bytes(end - start), start)
-            file.xSync(apsw.SQLITE_SYNC_FULL)
-            # A commit lets every process drop its cached pages, which it might write back.
-            connection.execute("INSERT INTO meta VALUES ('overwritten', '')")
-            connection.execute("DELETE FROM meta WHERE key = 'overwritten'")
-            connection.execute("COMMIT")
-        finally:
-            file.xClose()
+    size = int(str(connection.execute("PRAGMA page_size").fetchall()[0][0]))
+    file = apsw.VFSFile("", connection.filename, flags)
+    try:
+        yield file, size
+    finally:
+        file.xClose()
 
 
 def _find_unused(
