@@ -175,21 +175,17 @@ def test_each_repeat_of_a_sentence_adds_as_many_bytes_as_the_one_before(tmp_path
 
 
 @contextmanager
-def served_with_few_sockets(folder: Path) -> Iterator[int]:
-    """Start `memorist serve` with at most 128 open files; give its port."""
+def served(folder: Path, **settings: str) -> Iterator[tuple[int, int]]:
+    """Start `memorist serve` with at most 128 open files; give its port and its process."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    environment = {
-        **os.environ,
-        "MEMORIST_DB": str(folder / "m.db"),
-        "MEMORIST_EMBEDDER": "hashing",
-    }
+    environment = {**os.environ, "MEMORIST_DB": str(folder / "m.db"), **settings}
     command = f"ulimit -n 128; exec {sys.executable} -m memorist serve --port {port}"
     process = subprocess.Popen(["sh", "-c", command], env=environment, stderr=subprocess.DEVNULL)
     try:
         if not wait_until_healthy(port, 120):
             raise RuntimeError("the server did not start")
-        yield port
+        yield port, process.pid
     finally:
         process.kill()
         process.wait()
@@ -213,7 +209,8 @@ HEADERS = b"POST /v1/memory/entries HTTP/1.1\r\nHost: localhost\r\nContent-Type:
 def test_a_server_full_of_half_sent_requests_answers_again_within_20_seconds(
     tmp_path: Path, half: bytes
 ) -> None:
-    with served_with_few_sockets(tmp_path) as port, ExitStack() as stack:
+    server = served(tmp_path, MEMORIST_EMBEDDER="hashing")
+    with server as (port, _), ExitStack() as stack:
         for _ in range(
             140
         ):  # those that the server does not accept wait in the queue of its socket
@@ -222,3 +219,16 @@ def test_a_server_full_of_half_sent_requests_answers_again_within_20_seconds(
             )
             half_sent.sendall(half)
         assert wait_until_healthy(port, 20)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities of threads")
+def test_models_of_a_server_run_at_a_lower_priority_than_its_event_loop(tmp_path: Path) -> None:
+    with served(tmp_path) as (port, process):
+        asked = {"query": "Where is the harbor?"}
+        httpx.post(f"http://127.0.0.1:{port}/v1/memory/recall", json=asked, timeout=60)
+        priorities = {}
+        for task in Path(f"/proc/{process}/task").iterdir():
+            priorities[int(task.name)] = os.getpriority(os.PRIO_PROCESS, int(task.name))
+    loop = priorities.pop(process)
+    assert max(priorities.values()) == loop + 5
+    assert min(priorities.values()) == loop  # those that read and write

@@ -7,6 +7,7 @@ marks and punctuation of Unicode 8, so their tables are in `characters.toml`.
 import asyncio
 import os
 import re
+import sys
 import tomllib
 import unicodedata
 from collections import deque
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from math import ceil
 from operator import attrgetter
 from pathlib import Path
-from threading import Lock
+from threading import Lock, get_native_id
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -50,6 +51,16 @@ def load_runtime() -> Any:
     return onnxruntime
 
 
+niceness = 0  # of threads that run models, relative to the process
+
+
+def _lower_priority() -> None:
+    """Let the other threads of this process go first, where the system knows priorities of threads."""
+    if niceness and sys.platform == "linux":
+        now = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PROCESS, get_native_id(), now + niceness)
+
+
 class LocalModel(Generic[Loaded]):
     """A model that is loaded on first use and runs in threads of its own, on up to 4 cores.
 
@@ -68,7 +79,9 @@ class LocalModel(Generic[Loaded]):
         if hasattr(os, "sched_getaffinity"):
             cores = len(os.sched_getaffinity(0))
         self._threads = min(4, cores)
-        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix=name)
+        self._pool = ThreadPoolExecutor(
+            self._threads, thread_name_prefix=name, initializer=_lower_priority
+        )
         self._name = name
         self._folder = folder
         self._load = load
