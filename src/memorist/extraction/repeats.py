@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ..context import Context
+from ..context import Context, compute
 from ..index import Snapshot
-from ..ingest.candidates import compare_all, find_statements, pick
+from ..ingest.candidates import Similar, compare_all, find_statements, pick
 from ..storage.queries import Reader
 from ..text import authority, clock, prompts
 from ..text.cues import read
@@ -56,6 +56,27 @@ async def compare(
     snapshot = await ctx.index.current(scope, ctx.store)
     if snapshot.matrix is None:
         return []
+    now = clock.micros(ctx.clock())
+    near = await compute(snapshot.n, _find_near, snapshot, turns, now)
+    rows = {row for _, found in near for row, _ in found}
+    memories = await ctx.store.at_rows(scope, sorted(rows)) if rows else {}
+    texts = {memory.text for memory in (*(turn for turn, _ in near), *memories.values())}
+    read_once = {text: Said(text) for text in texts}
+    pairs = []
+    for turn, found in near:
+        partners = [name for name in snapshot.codes["speaker"] if name != turn.speaker]
+        for row, cosine in found:
+            if older := memories.get(row):
+                new = read_once[turn.text]
+                measures = measure(new, read_once[older.text], cosine, partners)
+                pairs.append((turn, older, measures))
+    return pairs
+
+
+def _find_near(
+    snapshot: Snapshot, turns: Sequence[Memory], now: int
+) -> list[tuple[Memory, Similar]]:
+    """Return the turns that state something, each with the rows of what it may repeat."""
     positions = []
     asked = []
     for turn in turns:
@@ -70,7 +91,7 @@ async def compare(
         vector = snapshot.vectors(np.array([place]))[0]
         said.append((read(turn.text).is_english, vector, other))
     usable = find_statements(snapshot) & (snapshot.session >= 0)
-    usable &= snapshot.valid_to > clock.micros(ctx.clock())
+    usable &= snapshot.valid_to > now
     near = []
     for place, similar in zip(positions, compare_all(said, snapshot, usable), strict=True):
         is_earlier = usable & (snapshot.row < snapshot.row[place])
@@ -78,19 +99,7 @@ async def compare(
         is_earlier &= snapshot.session != snapshot.session[place]
         places = np.flatnonzero(is_earlier & (similar >= LEAST_SIMILAR))
         near.append(pick(similar[places], snapshot.row[places]))
-    rows = {row for found in near for row, _ in found}
-    memories = await ctx.store.at_rows(scope, sorted(rows)) if rows else {}
-    texts = {memory.text for memory in (*asked, *memories.values())}
-    read_once = {text: Said(text) for text in texts}
-    pairs = []
-    for turn, found in zip(asked, near, strict=True):
-        partners = [name for name in snapshot.codes["speaker"] if name != turn.speaker]
-        for row, cosine in found:
-            if older := memories.get(row):
-                new = read_once[turn.text]
-                measures = measure(new, read_once[older.text], cosine, partners)
-                pairs.append((turn, older, measures))
-    return pairs
+    return list(zip(asked, near, strict=True))
 
 
 def _find_position(snapshot: Snapshot, turn: Memory) -> int | None:

@@ -101,6 +101,8 @@ def serve(
 
             async def startup(**options: Any) -> None:
                 await begin(**options)
+                gc.collect()
+                gc.freeze()  # a search for garbage stops all threads: it skips the program itself
                 if server.started:
                     name, bound, *_ = server.servers[0].sockets[0].getsockname()
                     address = f"[{name}]" if ":" in name else name
