@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +102,23 @@ def lay_boxes(path: Path) -> None:
         memory.scope("ana").remember(messages, policy="milton", tags=["box"])
 
 
+def spool_boxes(path: Path) -> None:
+    """Remember while the folder of the database is away."""
+    folder = path.parent.parent
+    away = folder / "away"
+    with memorist.open(path, embedder="hashing", state_dir=folder, spool_dir=folder) as memory:
+        path.parent.rename(away)
+        messages = [{"content": text, "id": text} for text in BOXES]
+        done = memory.scope("ana").remember(messages, policy="milton")
+        assert {each.status for each in done.outcomes} == {"pending"}
+    away.rename(path.parent)
+    assert read_texts(path) == []
+
+
 class Backup:
     """A backup is whole, or is not there."""
 
+    prepare = staticmethod(lay_boxes)
     words = ("db", "backup", "{target}", "--db", "{source}")
 
     @staticmethod
@@ -115,6 +130,7 @@ class Backup:
 class Copy:
     """A copy that was begun is refused until it is complete; before, the target is a new memory."""
 
+    prepare = staticmethod(lay_boxes)
     words = ("db", "copy", "{source}", "{target}")
 
     @staticmethod
@@ -128,6 +144,7 @@ class Copy:
 class Migrate:
     """A file of version 0.1 is that or migrated."""
 
+    prepare = staticmethod(partial(unpack, "memory.db"))
     words = ("db", "migrate", "--db", "{source}")
 
     @staticmethod
@@ -138,6 +155,7 @@ class Migrate:
 class Forget:
     """What is left is whole."""
 
+    prepare = staticmethod(lay_boxes)
     words = ("forget", "--tag", "box", "--yes", "--db", "{source}")
 
     @staticmethod
@@ -145,19 +163,30 @@ class Forget:
         assert set(read_texts(source)) <= set(BOXES)
 
 
+class Replay:
+    """What waited for the store is there once, or waits on until the next replay."""
+
+    prepare = staticmethod(spool_boxes)
+    words = ("db", "replay", "--db", "{source}")
+
+    @staticmethod
+    def check(source: Path, target: Path) -> None:
+        there = read_texts(source)
+        assert len(there) == len(set(there))
+        run_command(source.parent.parent, "db", "replay", "--db", str(source))
+        assert read_texts(source) == sorted(BOXES)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [Backup, Copy, Migrate, Forget])
+@pytest.mark.parametrize("command", [Backup, Copy, Migrate, Forget, Replay])
 def test_commands_survive_being_killed_75_times(tmp_path: Path, command: Any) -> None:
     chance, seconds, ended = random.Random(1), 0.0, 0
     for number in range(76):
         folder = tmp_path / str(number)
-        folder.mkdir()
-        places = {"source": str(folder / "a.db"), "target": str(folder / "b.db")}
+        (folder / "disk").mkdir(parents=True)
+        places = {"source": str(folder / "disk" / "a.db"), "target": str(folder / "b.db")}
         source, target = map(Path, places.values())
-        if command is Migrate:
-            unpack("memory.db", source)
-        else:
-            lay_boxes(source)
+        command.prepare(source)
         words = [word.format(**places) for word in command.words]
         if not number:  # how long it takes
             seconds = run_command(folder, *words)
