@@ -307,7 +307,7 @@ def judge(asked: Asked, models: Models) -> tuple[float, list[tuple[float, bool]]
                 models["hit_verified"], likely[place], each, asked.is_request
             )
             judged[place] = again, asked.useful[place]
-        totals.append(WEIGHT * verification.scale_verdict(verdict) - hit["behind"])
+        totals.append(WEIGHT * confidence.scale_verdict(verdict) - hit["behind"])
     order = sorted(range(len(totals)), key=lambda place: -totals[place])
     sure = confidence.judge_again(models["answer_verified"], sure, max(odds), asked.is_request)
     return sure, [judged[place] for place in order]

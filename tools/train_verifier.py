@@ -56,15 +56,9 @@ from memorist.ports import Verdicts  # noqa: E402
 from memorist.providers.onnx import EncodedPair, WordPiece, encode_pairs, pad_pairs  # noqa: E402
 from memorist.rerankers import VERIFIER_LONGEST  # noqa: E402
 from memorist.retrieve import confidence, pipeline, score, verification  # noqa: E402
-from memorist.retrieve.confidence import to_log_odds  # noqa: E402
+from memorist.retrieve.confidence import CERTAIN, scale_verdict, to_log_odds  # noqa: E402
 from memorist.retrieve.profiles import DEFAULT  # noqa: E402
-from memorist.retrieve.verification import (  # noqa: E402
-    CERTAIN,
-    TERSE,
-    VERIFIED,
-    add_context,
-    scale_verdict,
-)
+from memorist.retrieve.verification import TERSE, VERIFIED, add_context  # noqa: E402
 
 EXAMPLES = OWN / "verifier"
 HEADS = 12

@@ -29,7 +29,6 @@ from ..types import KINDS, Memory, Scope
 from .analyze import Chunk, is_turn
 from .guard import Item
 from .policies import Bands, Policy
-from .transitions import valid_since
 
 MOST = 5  # memories that a chunk is compared with
 COMPARED = 4  # earlier statements that a chunk may replace, the most similar ones
@@ -82,6 +81,10 @@ class Batch:
     def has_only_words(self) -> bool:
         """Whether memories are compared only by their words: turns whose vectors come later."""
         return self.policy.embed == "deferred" and all(chunk.is_turn for chunk in self.chunks)
+
+    def valid_since(self, chunk: Chunk) -> datetime:
+        """Return since when a chunk is valid."""
+        return chunk.draft.at or chunk.draft.told_at or self.now
 
     def add(self, memory: Memory) -> None:
         """Add a memory, or a new version of it, that chunks may repeat."""
@@ -275,7 +278,7 @@ def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, fl
     firsts = np.array([said[i].vector for i in stating])
     others = np.array([second[said[i].text] for i in stating if said[i].text in second])
     places = np.array(stating, np.int64)
-    times = np.array([clock.micros(valid_since(said[i].draft, batch.now)) for i in stating])
+    times = np.array([clock.micros(batch.valid_since(said[i])) for i in stating])
     usable = find_statements(snapshot)
     rows = np.flatnonzero(usable)
     similarities = compare_all(changing, snapshot, usable)
@@ -284,7 +287,7 @@ def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, fl
         chunk = said[i]
         chunk.earlier = snapshot.count + i
         place = int(np.searchsorted(places, i))
-        since = clock.micros(valid_since(chunk.draft, batch.now))
+        since = clock.micros(batch.valid_since(chunk))
         earlier = rows[snapshot.said[rows] <= since]
         stored = pick(similar[earlier], snapshot.row[earlier])
         here: Similar = []

@@ -162,7 +162,7 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
     What is valid only since later is not replaced. What was pinned is never replaced for sure, and
     what was saved on purpose only by the user's own words.
     """
-    since = transitions.valid_since(chunk.draft, batch.now)
+    since = batch.valid_since(chunk)
     found: list[tuple[Memory, float]] = []
     for memory, measures in measure_all(chunk, batch):
         if not may_replace(memory, chunk, batch):
@@ -281,7 +281,7 @@ def replace_older(
 
 def outdate(old: Memory, chunk: Chunk, batch: Batch, id: str) -> None:
     """End the validity of a statement that the memory `id` of a turn replaces."""
-    since = transitions.valid_since(chunk.draft, batch.now)
+    since = batch.valid_since(chunk)
     meta = {"reason": REPLACES, "superseded_by": id, **chunk.during}
     put = batch.puts.get(old.id) or Save(memory=old, event="superseded", meta=meta)
     batch.save(replace(put, memory=transitions.revise(old, batch.now, valid_to=since)))

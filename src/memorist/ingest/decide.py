@@ -147,7 +147,7 @@ def _find_contradicted(chunk: Chunk, batch: Batch, neighbors: Neighbors) -> Memo
     """
     if chunk.clause is None or not neighbors:
         return None
-    since = transitions.valid_since(chunk.draft, batch.now)
+    since = batch.valid_since(chunk)
     for _, memory in neighbors:
         held = transitions.held_since(memory)
         if since < held or not chunk.has_same_source(memory):

@@ -30,7 +30,6 @@ from .candidates import Batch, find_statements, load, load_scope
 from .decide import FORGOTTEN, decide
 from .guard import Item
 from .policies import Policy
-from .transitions import valid_since
 
 EXTRACT = "extract"  # the job that extracts facts from turns
 TOGETHER = 32  # turns that one task processes
@@ -206,7 +205,7 @@ def find_late(batch: Batch) -> list[str]:
     for chunk in batch.chunks:
         if chunk.vector is None or not authority.is_own_role(chunk.draft.labels.role):
             continue
-        since = clock.micros(valid_since(chunk.draft, batch.now))
+        since = clock.micros(batch.valid_since(chunk))
         if chunk.id is not None and since < latest:
             late.append(chunk.id)
         latest = max(latest, since)

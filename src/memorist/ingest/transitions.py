@@ -167,11 +167,6 @@ def later_end(one: datetime | None, other: datetime | None) -> datetime | None:
     return None if one is None or other is None else max(one, other)
 
 
-def valid_since(draft: Draft, now: datetime) -> datetime:
-    """Return since when a draft is valid."""
-    return draft.at or draft.told_at or now
-
-
 def held_since(memory: Memory) -> datetime:
     """Return since when a memory is valid."""
     return memory.valid_from or memory.created_at

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from ..errors import Misconfigured, ProviderFailed
 
 T = TypeVar("T")
+begin_thread: Callable[[], None] | None = None  # called first in each thread that runs a model
 
 # The entry points that provide a model, by the setting that names it.
 GROUPS = {

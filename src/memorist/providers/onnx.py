@@ -7,7 +7,6 @@ marks and punctuation of Unicode 8, so their tables are in `characters.toml`.
 import asyncio
 import os
 import re
-import sys
 import tomllib
 import unicodedata
 from collections import deque
@@ -17,12 +16,13 @@ from contextlib import contextmanager
 from math import ceil
 from operator import attrgetter
 from pathlib import Path
-from threading import Lock, get_native_id
+from threading import Lock
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import providers
 from ..errors import EmbedderUnavailable, ProviderFailed
 
 Result = TypeVar("Result")
@@ -51,16 +51,6 @@ def load_runtime() -> Any:
     return onnxruntime
 
 
-niceness = 0  # of threads that run models, relative to the process
-
-
-def _lower_priority() -> None:
-    """Let the other threads of this process go first, where the system knows priorities of threads."""
-    if niceness and sys.platform == "linux":
-        now = os.getpriority(os.PRIO_PROCESS, 0)
-        os.setpriority(os.PRIO_PROCESS, get_native_id(), now + niceness)
-
-
 class LocalModel(Generic[Loaded]):
     """A model that is loaded on first use and runs in threads of its own, on up to 4 cores.
 
@@ -80,7 +70,7 @@ class LocalModel(Generic[Loaded]):
             cores = len(os.sched_getaffinity(0))
         self._threads = min(4, cores)
         self._pool = ThreadPoolExecutor(
-            self._threads, thread_name_prefix=name, initializer=_lower_priority
+            self._threads, thread_name_prefix=name, initializer=providers.begin_thread
         )
         self._name = name
         self._folder = folder

@@ -26,6 +26,7 @@ DENSE = ("semantic", "multilingual", "unembedded")
 USUAL = 100  # memories of a scope above which the threshold of an answer increases
 SMALL = 30  # memories of a scope below which the threshold of a hit decreases
 LARGE = 300  # and above which it increases
+CERTAIN = 4.0  # log odds from which a verdict counts fully
 SHARE = 0.25  # of the best score, without verdicts, that every hit needs
 NEXT_PART = re.compile(r"(?i),? and (?=(?:who|whom|whose|what|which|when|where|why|how)\b)")
 
@@ -172,6 +173,15 @@ def judge_again(
         "request": float(is_request),
     }
     return to_probability(weigh(weights, measures))
+
+
+def scale_verdict(odds: float) -> float:
+    """Return log odds as a feature, from 0 to 1.
+
+    >>> scale_verdict(-4.0), scale_verdict(0.0), scale_verdict(4.0)
+    (0.0, 0.5, 1.0)
+    """
+    return 0.5 + odds / (2 * CERTAIN)
 
 
 def scale_answer_threshold(count: int) -> float:

@@ -17,7 +17,7 @@ from ..text.authority import is_persons
 from ..text.cues import IS_FOREIGN
 from ..text.tokens import analyze
 from ..types import Memory
-from .confidence import NEXT_PART, judge_again, scale_answer_threshold
+from .confidence import CERTAIN, NEXT_PART, judge_again, scale_answer_threshold, scale_verdict
 from .features import SnapshotSearch
 from .score import Candidate
 
@@ -27,7 +27,6 @@ PASSAGE = 400  # characters of a memory that the verifier reads
 TERSE = 200  # characters up to which a turn may need the one before it to be understood
 CONTEXT = 120  # characters that the verifier reads of the turn before
 MOST_READ = 20_000  # characters in which the passage is looked for
-CERTAIN = 4.0  # log odds from which a verdict counts fully
 
 
 def is_uncertain(search: SnapshotSearch, ranked: Sequence[Candidate], sure: float) -> bool:
@@ -112,15 +111,6 @@ def judge_verified(
     changed.sort(key=lambda each: -round(each.score, 7))
     best = max(odds.values())
     return judge_again(model.answer_verified, sure, best, is_request), changed
-
-
-def scale_verdict(odds: float) -> float:
-    """Return log odds as a feature, from 0 to 1.
-
-    >>> scale_verdict(-4.0), scale_verdict(0.0), scale_verdict(4.0)
-    (0.0, 0.5, 1.0)
-    """
-    return 0.5 + odds / (2 * CERTAIN)
 
 
 def is_foreign(search: SnapshotSearch, candidate: Candidate) -> bool:

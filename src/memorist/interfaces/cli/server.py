@@ -119,8 +119,15 @@ def serve(
             await server.serve()
 
     sys.setswitchinterval(SWITCH_SECONDS)
-    load("providers.onnx").niceness = NICENESS
+    load("providers").begin_thread = lower_priority
     asyncio.run(run())
+
+
+def lower_priority() -> None:
+    """Let the other threads of this process go first, if the system has priorities of threads."""
+    if sys.platform == "linux":
+        now = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), now + NICENESS)
 
 
 @command("keys create")
