@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from queue import Queue
 
@@ -394,15 +395,21 @@ class Tests:
         return {self._names[number] for line in lines for number in of_file.get(str(line), ())}
 
     def _using(self, name: str) -> set[str]:
-        word = re.compile(rf"\b{re.escape(name)}\b")
         found: set[str] = set()
+        for path, lines in self._uses[name].items():
+            found |= self._running(path, lines)
+        return found
+
+    @cached_property
+    def _uses(self) -> dict[str, dict[str, list[int]]]:
+        """The lines that use each name, by file."""
+        uses: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for path in self._lines:
             source = (PACKAGE / path).read_text("utf-8") if (PACKAGE / path).exists() else ""
-            used = [
-                number for number, line in enumerate(source.splitlines(), 1) if word.search(line)
-            ]
-            found |= self._running(path, used)
-        return found
+            for number, line in enumerate(source.splitlines(), 1):
+                for name in set(re.findall(r"\w+", line)):
+                    uses[name][path].append(number)
+        return uses
 
 
 def _digest(source: str) -> str:
