@@ -109,16 +109,16 @@ async def test_a_memory_without_its_second_vector_is_compared_by_the_first(tmp_p
 
 async def test_closing_while_it_fills_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
-    texts = [f"On day {number} I wrote a letter about clouds." for number in range(100)]
-    async with aio.open(path, embedder="hashing") as client:
+    texts = [f"On day {number} I wrote a letter about clouds." for number in range(300)]
+    async with aio.open(path, embedder="hashing", extract="off") as client:
         await client.scope("ana").remember([{"content": text} for text in texts])
-    async with aio.open(path) as client:
+    async with aio.open(path, extract="off") as client:
         await client.index()
-        many = len(await client.scope("ana").list(limit=200))
+        many = len(await client.scope("ana").list(limit=1000))
         await client.ctx.store.embeddings.drop_vectors(FIRST)
-    async with aio.open(path) as client:
+    async with aio.open(path, extract="off") as client:
         await client.scope("ana").recall("clouds")  # and is closed at once
-    async with aio.open(path) as client:
+    async with aio.open(path, extract="off") as client:
         done = (await counted(client)).get(SECOND, 0)
         assert 0 < done < many  # it stops after a batch
         assert await client.ctx.store.database.rows("SELECT * FROM claims", scope=EVERY) == []

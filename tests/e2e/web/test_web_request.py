@@ -285,9 +285,11 @@ async def test_a_key_that_may_only_read_sees_no_buttons_and_changes_nothing(engi
 
 async def test_nobody_sees_or_changes_what_belongs_to_others(engine: Client) -> None:
     id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
+    await engine.scope("ana", "diary").remember("The heating hums.")
     async with signed_in(engine, user="eve") as eve, signed_in(engine, space="work") as bound:
         for client in (eve, bound):
             assert (await client.get(f"/m/{id}")).status_code == 404
+            assert "diary" not in (await client.get("/settings")).text
             assert "tea" not in (await client.get("/")).text
         token = await proof(bound, "/")
         answer = await bound.post("/where", data={"csrf_token": token, "space": "default"})
