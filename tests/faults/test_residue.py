@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,21 @@ def test_a_log_that_others_hold_is_cleaned_by_the_next_write(folder: Path) -> No
         reader.close()
         ana.remember("The weather is fine in Porto.")
         assert found(folder) == {}
+
+
+def test_a_forget_waits_for_somebody_who_reads_the_log_for_a_moment(folder: Path) -> None:
+    with memorist.open(folder / "memory.db", embedder="hashing") as memory:
+        ana = memory.scope("ana")
+        ana.remember("The weather is fine in Porto.")
+        reader = apsw.Connection(str(folder / "memory.db"))
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM memories").fetchall()
+        stop = threading.Timer(0.5, reader.execute, ["COMMIT"])
+        stop.start()
+        forget_secrets(ana)
+        assert found(folder) == {}
+        stop.join()
+        reader.close()
 
 
 def test_a_vacuum_leaves_nothing_either(folder: Path) -> None:

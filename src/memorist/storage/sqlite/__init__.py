@@ -229,7 +229,7 @@ class SqliteDatabase:
         while not await self._writer.call(begin):
             if time.monotonic() > until:
                 raise translate(apsw.BusyError(), self.path)
-            # As long for those that wait long already: otherwise they would wait longer and longer.
+            # Not longer with each attempt: whoever waits longest would try least often.
             await asyncio.sleep(random.uniform(0, LONGEST_PAUSE))
 
     async def _clean(self, erasures: int) -> None:
@@ -243,17 +243,19 @@ class SqliteDatabase:
                 return
             erasures = self._erasures
             with suppress(MemoristError, *DRIVER_ERRORS):
-                pages = await self._reader.call(find_pages)
                 async with self._turn:
-                    if pages:
+                    is_truncated = await self._writer.call(checkpoint)
+                if pages := await self._reader.call(find_pages):
+                    async with self._turn:
                         await self._overwrite(pages)
-                    if await self._writer.call(checkpoint):
-                        self._cleaned = erasures
+                if is_truncated:
+                    self._cleaned = erasures
 
     async def _overwrite(self, pages: Sequence[int]) -> None:
-        """Overwrite the unused space of pages. Raises Busy if a process reads an older state."""
+        """Overwrite the unused space of pages. Raises Busy if another process reads the WAL, since
+        it may copy pages from there into the file meanwhile."""
         async with self._write():
-            if not await self._reader.call(copy_log):  # then it may write to the file meanwhile
+            if not await self._reader.call(copy_log):
                 raise translate(apsw.BusyError(), self.path)
             await self._writer.call(partial(overwrite_unused, pages=pages))
 

@@ -36,7 +36,6 @@ def find_pages(connection: apsw.Connection) -> list[int]:
     """
     if not connection.filename:  # a database in memory
         return []
-    copy_log(connection)
     with open_pages(connection) as (file, size):
         return [number for number, *_ in _find_unused(file, size, 0, file.xFileSize() // size)]
 
@@ -55,7 +54,7 @@ def overwrite_unused(connection: apsw.Connection, *, pages: Sequence[int]) -> No
 
 
 def copy_log(connection: apsw.Connection) -> bool:
-    """Copy committed pages from the WAL into the file without waiting; return if all were copied."""
+    """Copy committed pages from the WAL into the file without waiting; return whether all were."""
     is_busy, logged, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()[0]
     return not is_busy and logged == copied
 
