@@ -35,6 +35,7 @@ from memorist.manage.recall import build_query
 from memorist.rerankers import VERIFIER
 from memorist.retrieve import confidence, pipeline, profiles, score, verification
 from memorist.retrieve.confidence import to_log_odds
+from memorist.text.cues import IS_FOREIGN
 
 OWN = Path(__file__).parent / "own"
 SHIPPED = ("personas", "languages", "ikat")
@@ -156,9 +157,10 @@ async def ask(scope: Any, question: Any, texts: dict[str, str], *, foreign: bool
         return []
     evidence = set() if foreign else set(question.evidence)
     odds: dict[str, float] = {}
-    is_short = len(question.text) <= verification.LONGEST_ASKED
+    is_short = len(question.text) <= confidence.LONGEST_ASKED
     is_known = is_short and search.question.is_english
-    can_verify = is_known and not verification.is_foreign(search, ranked[0])
+    is_foreign = search.snapshot.marked[IS_FOREIGN]
+    can_verify = is_known and not is_foreign[ranked[0].position]
     if ctx.verifier is not None and can_verify:
         odds = await verification.find_odds(ctx.verifier, search, ranked, ctx.store)
     best = ranked[0].score

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from memorist.errors import InvalidInput
-from memorist.retrieve import confidence, verification
+from memorist.retrieve import confidence
 from memorist.retrieve.profiles import DEFAULT
 from memorist.retrieve.question import understand
 from memorist.retrieve.score import Candidate
@@ -106,18 +106,16 @@ def verify(
     """Return three candidates after verification; their scores are 1.0, 0.9 and 0.5."""
     assert DEFAULT.confidence is not None
     model = replace(DEFAULT.confidence, answer_verified=ADDED, hit_verified=ADDED)
-    flags = np.zeros(3, np.int64)
-    if foreign >= 0:
-        flags[foreign] = IS_FOREIGN
+    is_foreign = np.arange(3) == foreign
     search: Any = SimpleNamespace(
         profile=replace(DEFAULT, weights={"verdict": 0.8}, confidence=model),
-        snapshot=SimpleNamespace(flags=flags),
+        snapshot=SimpleNamespace(marked={IS_FOREIGN: is_foreign}),
         question=understand(asked),
     )
     ranked = [
         replace(hit(score, 0.5), position=place) for place, score in enumerate((1.0, 0.9, 0.5))
     ]
-    return verification.judge_verified(search, ranked, 0.5, odds)
+    return confidence.judge_verified(search, ranked, 0.5, odds)
 
 
 def test_a_verdict_changes_score_order_and_confidence() -> None:

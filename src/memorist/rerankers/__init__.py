@@ -5,6 +5,7 @@ or a cross-encoder that the user provides.
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -107,11 +108,6 @@ class Verifier(onnx.LocalModel[VerifierModel]):
     async def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> Verdicts:
         """Return what it says of each pair, in order. Raises ProviderFailed."""
 
-        def split(loaded: VerifierModel) -> list[PairBatch]:
-            return onnx.batch_pairs(
-                loaded.tokenizer, pairs, VERIFIER_LONGEST, tokens=VERIFIER_TOKENS
-            )
-
         def run(loaded: VerifierModel, batch: PairBatch) -> NDArray[np.float32]:
             _, inputs = batch
             ids = inputs.pop("input_ids")
@@ -119,9 +115,13 @@ class Verifier(onnx.LocalModel[VerifierModel]):
             found: NDArray[np.float32] = loaded.session.run(["odds"], inputs)[0]
             return found
 
+        encode = partial(
+            onnx.batch_pairs, pairs=pairs, longest=VERIFIER_LONGEST, tokens=VERIFIER_TOKENS
+        )
         odds = np.zeros((len(pairs), len(Verdicts._fields)), np.float32)
         if len(pairs):
-            async for (encoded, _), found in self.infer(split, run):
+            inferred = self.infer(lambda loaded: encode(loaded.tokenizer), run)
+            async for (encoded, _), found in inferred:
                 odds[[pair.place for pair in encoded]] = found
         # Rounded, they are the same alone and among others.
         return Verdicts(*np.round(odds, 2).T)

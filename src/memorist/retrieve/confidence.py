@@ -3,7 +3,8 @@
 Both are logistic models over a few readable measures. Their weights are part of the profile;
 `bench/fit.py` fits them for the packaged models.
 
-`verification.py` corrects both where they are uncertain.
+Where they are uncertain, `verification.py` has the best candidates verified, and both are judged
+again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..text import cues
-from ..text.cues import ONLY_ASKS
+from ..text.cues import IS_FOREIGN, ONLY_ASKS
 from ..types import Cut
 from .features import SnapshotSearch
 from .score import Candidate
@@ -26,6 +27,7 @@ DENSE = ("semantic", "multilingual", "unembedded")
 USUAL = 100  # memories of a scope above which the threshold of an answer increases
 SMALL = 30  # memories of a scope below which the threshold of a hit decreases
 LARGE = 300  # and above which it increases
+LONGEST_ASKED = 160  # characters; longer ones are mostly pasted texts or pieces of a dialog
 CERTAIN = 4.0  # log odds from which a verdict counts fully
 SHARE = 0.25  # of the best score, without verdicts, that every hit needs
 NEXT_PART = re.compile(r"(?i),? and (?=(?:who|whom|whose|what|which|when|where|why|how)\b)")
@@ -157,6 +159,52 @@ def judge(
     if not matches or not search.question.needs_memory:
         return 0.0, judged
     return to_probability(weigh(model.answer, measure(search, ranked))), judged
+
+
+def is_uncertain(search: SnapshotSearch, ranked: Sequence[Candidate], sure: float) -> bool:
+    """Return whether an answer that has the confidence it needs is worth verifying.
+
+    The verifier knows short questions in English: nothing is verified if the question is long, or if
+    it or the best match is in another language.
+    """
+    model = search.profile.confidence
+    question = search.question
+    is_foreign = search.snapshot.marked[IS_FOREIGN]
+    is_known = question.is_english and len(question.text) <= LONGEST_ASKED
+    if model is None or not is_known or is_foreign[ranked[0].position]:
+        return False
+    return model.least * scale_answer_threshold(search.size) <= sure < model.certain
+
+
+def judge_verified(
+    search: SnapshotSearch,
+    ranked: Sequence[Candidate],
+    sure: float,
+    odds: Mapping[str, float],
+) -> tuple[float, list[Candidate]]:
+    """Return the confidence and the candidates after verification, best first.
+
+    What was not verified gets the least verdict, so that it overtakes nothing, and keeps its
+    confidence. What is not in English gets a neutral one.
+    """
+    model = search.profile.confidence
+    assert model is not None
+    is_request = not search.question.is_direct
+    weight = search.profile.weights.get("verdict", 0.0)
+    least = min(odds.values())
+    is_foreign = search.snapshot.marked[IS_FOREIGN]
+    changed = []
+    for each in ranked:
+        mine = odds.get(each.memory.id, 0.0 if is_foreign[each.position] else least)
+        likely = each.confidence
+        if each.memory.id in odds and likely is not None:
+            likely = judge_again(model.hit_verified, likely, mine, is_request)
+        part = weight * scale_verdict(mine)
+        parts = {**each.parts, "verdict": part}
+        changed.append(replace(each, score=each.score + part, parts=parts, confidence=likely))
+    changed.sort(key=lambda each: -round(each.score, 7))
+    best = max(odds.values())
+    return judge_again(model.answer_verified, sure, best, is_request), changed
 
 
 def judge_again(

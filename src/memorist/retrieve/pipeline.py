@@ -50,7 +50,7 @@ async def recall(
     found = await read(candidates, search, query, ctx.store, legs)
     rank = lambda: confidence.judge(search, score.rank(profile, found))  # noqa: E731
     sure, ranked = await compute(ROW * len(found.memories), rank)
-    if ctx.verifier and sure is not None and verification.is_uncertain(search, ranked, sure):
+    if ctx.verifier and sure is not None and confidence.is_uncertain(search, ranked, sure):
         verified = verification.verify(ctx.verifier, search, ranked, sure, ctx.store)
         sure, ranked, legs["verifier"] = await verified
     is_semantic = found.has_semantic

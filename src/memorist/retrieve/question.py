@@ -104,6 +104,7 @@ def understand(
     """
     head = text[:MOST_READ]
     named = named_speakers(head, speakers)
+    others = () if named else other_people(head, speakers, user)
     names = " ".join(names_in(head))
     kinds = kinds_asked(head)
     asks_directly = is_direct(head)
@@ -116,7 +117,7 @@ def understand(
         terms=tuple(terms)[:MOST_TERMS],
         dense_text=as_told(text, speakers[named[0]]) if named else text,
         speakers=named,
-        others=() if named else other_people(head, speakers, user),
+        others=others,
         intervals=tuple(clock.intervals(head, now)),
         kinds=kinds,
         is_english=spoken == "english",

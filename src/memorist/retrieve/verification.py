@@ -7,8 +7,7 @@ everything else, so the verifier reads a few candidates, and only if the answer 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from ..errors import ProviderFailed
 from ..ports import PairReader
@@ -17,30 +16,15 @@ from ..text.authority import is_persons
 from ..text.cues import IS_FOREIGN
 from ..text.tokens import analyze
 from ..types import Memory
-from .confidence import CERTAIN, NEXT_PART, judge_again, scale_answer_threshold, scale_verdict
+from .confidence import CERTAIN, NEXT_PART, judge_verified
 from .features import SnapshotSearch
 from .score import Candidate
 
 VERIFIED = 5  # candidates that are verified
-LONGEST_ASKED = 160  # characters; longer ones are mostly pasted texts or pieces of a dialog
 PASSAGE = 400  # characters of a memory that the verifier reads
 TERSE = 200  # characters up to which a turn may need the one before it to be understood
 CONTEXT = 120  # characters that the verifier reads of the turn before
 MOST_READ = 20_000  # characters in which the passage is looked for
-
-
-def is_uncertain(search: SnapshotSearch, ranked: Sequence[Candidate], sure: float) -> bool:
-    """Return whether an answer that has the confidence it needs is worth verifying.
-
-    The verifier knows short questions in English: nothing is verified if the question is long, or if
-    it or the best match is in another language.
-    """
-    model = search.profile.confidence
-    question = search.question
-    is_known = question.is_english and len(question.text) <= LONGEST_ASKED
-    if model is None or not is_known or is_foreign(search, ranked[0]):
-        return False
-    return model.least * scale_answer_threshold(search.size) <= sure < model.certain
 
 
 async def verify(
@@ -73,7 +57,8 @@ async def find_odds(
     Of a question with several parts, one is enough. Candidates that are not in English are left out.
     Raises ProviderFailed.
     """
-    best = [each for each in ranked[:VERIFIED] if not is_foreign(search, each)]
+    is_foreign = search.snapshot.marked[IS_FOREIGN]
+    best = [each for each in ranked[:VERIFIED] if not is_foreign[each.position]]
     texts = await write_out(search, best, store)
     odds = {each.memory.id: -CERTAIN for each in best}
     for part in NEXT_PART.split(search.question.text):
@@ -81,41 +66,6 @@ async def find_odds(
         for each, likely in zip(best, verdicts.answers.tolist(), strict=True):
             odds[each.memory.id] = max(odds[each.memory.id], min(CERTAIN, likely))
     return odds
-
-
-def judge_verified(
-    search: SnapshotSearch,
-    ranked: Sequence[Candidate],
-    sure: float,
-    odds: Mapping[str, float],
-) -> tuple[float, list[Candidate]]:
-    """Return the confidence and the candidates after verification, best first.
-
-    What was not verified gets the least verdict, so that it overtakes nothing, and keeps its
-    confidence. What is not in English gets a neutral one.
-    """
-    model = search.profile.confidence
-    assert model is not None
-    is_request = not search.question.is_direct
-    weight = search.profile.weights.get("verdict", 0.0)
-    least = min(odds.values())
-    changed = []
-    for each in ranked:
-        mine = odds.get(each.memory.id, 0.0 if is_foreign(search, each) else least)
-        likely = each.confidence
-        if each.memory.id in odds and likely is not None:
-            likely = judge_again(model.hit_verified, likely, mine, is_request)
-        part = weight * scale_verdict(mine)
-        parts = {**each.parts, "verdict": part}
-        changed.append(replace(each, score=each.score + part, parts=parts, confidence=likely))
-    changed.sort(key=lambda each: -round(each.score, 7))
-    best = max(odds.values())
-    return judge_again(model.answer_verified, sure, best, is_request), changed
-
-
-def is_foreign(search: SnapshotSearch, candidate: Candidate) -> bool:
-    """Return whether a memory is not in English."""
-    return bool(search.snapshot.flags.item(candidate.position) & IS_FOREIGN)
 
 
 async def write_out(
