@@ -2,7 +2,10 @@
 
 import pytest
 
+from memorist.ingest.analyze import analyze
+from memorist.ingest.policies import DEFAULT
 from memorist.text.entities import Entity, about, entities, keyphrases, tags
+from memorist.types import Draft
 
 
 def test_months_chat_words_and_plain_verbs_are_no_topics() -> None:
@@ -37,7 +40,7 @@ def test_names_are_found(text: str, names: list[str]) -> None:
 @pytest.mark.parametrize(
     "text",
     ["I like tea", "The weather is nice. Really nice.", "Porridge is fine", "I HATE THIS SO MUCH", "On Tuesday in May",
-     "OK, I'm fine. Thanks", "\"Great\" she said", "https://Anna.example/Berlin", "", "我喜欢北京"],
+     "OK, I'm fine. Thanks", "\"Great\" she said", "", "我喜欢北京"],
 )  # fmt: skip
 def test_a_capital_alone_makes_no_name(text: str) -> None:
     assert entities(text) == []
@@ -89,3 +92,9 @@ def test_there_are_at_most_eight_names_and_twelve_topics() -> None:
     found, _ = tags(about(text, entities(text)))
     assert sum(tag.startswith("xyz") for tag in found[:8]) == 8
     assert len(found) <= 20
+
+
+def test_a_link_names_nobody() -> None:
+    (chunk,) = analyze(Draft(text="https://Anna.example/Berlin is down"), DEFAULT)
+    assert not {"anna", "berlin"}.intersection(chunk.tags)
+    assert chunk.salience == 0.0

@@ -69,6 +69,12 @@ class Chunk:
     answers: bool = False  # it follows a question of the other side
     older: Sequence[tuple[Memory | Chunk, float]] = ()  # what it may replace, with the similarity
     earlier: int = 0  # number of memories before it
+    # Whether it can repeat something: a short turn depends on the one before it.
+    is_self_contained: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        words = len(self.text.split())
+        self.is_self_contained = self.session is None or words >= SELF_CONTAINED
 
     @property
     def during(self) -> dict[str, str]:
@@ -78,11 +84,6 @@ class Chunk:
     @cached_property
     def statement(self) -> Statement:
         return parse(self.text)
-
-    @cached_property
-    def is_self_contained(self) -> bool:
-        """Whether it can repeat something: a short turn depends on the one before it."""
-        return self.session is None or len(self.text.split()) >= SELF_CONTAINED
 
     def has_same_source(self, memory: Memory) -> bool:
         """Return whether both have the same speaker, role, subject and form."""
@@ -115,8 +116,11 @@ def is_turn(of: Draft | Memory) -> bool:
     return of.labels.session is not None and of.speaker is not None
 
 
-def analyze(draft: Draft, policy: Policy, find: FindNames = entities.entities) -> list[Chunk]:
-    """Split a draft into chunks, and classify each by its words and the names in it."""
+def analyze(draft: Draft, policy: Policy, find: FindNames | None = None) -> list[Chunk]:
+    """Split a draft into chunks, and classify each by its words and the names in it.
+
+    Names are found by rules unless `find` finds them.
+    """
     is_said = is_turn(draft)
     chunks = []
     for text in split(draft.text, policy):
@@ -129,7 +133,7 @@ def analyze(draft: Draft, policy: Policy, find: FindNames = entities.entities) -
         takes_tags = policy.score not in ("given", "novelty")
         has_salience = policy.score not in ("given", "heuristic")
         if policy.score != "given":
-            names = find(text)
+            names = entities.entities(linkless) if find is None else find(text)
             about = entities.about(linkless, names) if takes_tags else []
         tags, confidence = entities.tags(about)
         is_technical = has_salience and entities.is_technical(linkless)

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,7 @@ _SAID_AS = {"live": "live moved relocated", "work": "work joined started"}
 
 Neighbors = Sequence[tuple[float, Memory]]  # with their cosine, nearest first
 Similar = list[tuple[int, float]]  # rows or places, with the similarity
-# Whether a text is English, and its vectors by both models.
-ComparedVectors = tuple[bool, Vectors | None, Vectors | None]
+ComparedVectors = tuple[bool, Vectors | None, Vectors | None]  # is it English; by both models
 
 
 @dataclass(kw_only=True)
@@ -81,6 +81,11 @@ class Batch:
     def has_only_words(self) -> bool:
         """Whether memories are compared only by their words: turns whose vectors come later."""
         return self.policy.embed == "deferred" and all(chunk.is_turn for chunk in self.chunks)
+
+    @cached_property
+    def statements(self) -> Bools:
+        """Which memories of the snapshot are statements; see `find_statements`."""
+        return find_statements(self.snapshot)
 
     def valid_since(self, chunk: Chunk) -> datetime:
         """Return since when a chunk is valid."""
@@ -189,8 +194,7 @@ async def load(tx: Transaction, batch: Batch) -> None:
         found += said
         found.sort(key=lambda each: -each[1])
         chunk.older = found[:COMPARED]
-    texts = [chunk.text for chunk in chunks]
-    batch.forgotten = await tx.tombstones(scope, texts, batch.now)
+    batch.forgotten = await tx.tombstones(scope, [chunk.text for chunk in chunks], batch.now)
     if keys := [chunk.key for chunk in chunks if chunk.key is not None]:
         batch.keyed = await tx.by_key(scope, keys)
     batch.places.update(checks.sequences)
@@ -277,18 +281,18 @@ def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, fl
         changing.append((read(text).is_english, said[i].vector, second.get(text)))
     firsts = np.array([said[i].vector for i in stating])
     others = np.array([second[said[i].text] for i in stating if said[i].text in second])
+    rows = np.flatnonzero(batch.statements)
     places = np.array(stating, np.int64)
     times = np.array([clock.micros(batch.valid_since(said[i])) for i in stating])
-    usable = find_statements(snapshot)
-    rows = np.flatnonzero(usable)
-    similarities = compare_all(changing, snapshot, usable)
+    stored_times = snapshot.said[rows]
+    similarities = compare_all(changing, snapshot, batch.statements)
     found = []
     for i, (is_english, _, _), similar in zip(asked, changing, similarities, strict=True):
         chunk = said[i]
         chunk.earlier = snapshot.count + i
         place = int(np.searchsorted(places, i))
-        since = clock.micros(batch.valid_since(chunk))
-        earlier = rows[snapshot.said[rows] <= since]
+        since = times[place]
+        earlier = rows[stored_times <= since]
         stored = pick(similar[earlier], snapshot.row[earlier])
         here: Similar = []
         before = np.flatnonzero(times[:place] <= since)

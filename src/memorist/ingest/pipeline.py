@@ -22,11 +22,10 @@ from ..storage.transaction import Transaction
 from ..text import authority, clock, normalize
 from ..text.clock import new_id
 from ..text.cues import read
-from ..text.entities import entities
 from ..types import Draft, Message, Outcome, Scope, Status
 from . import current, guard, links, relate, trim, validation
 from .analyze import Chunk, analyze, split
-from .candidates import Batch, find_statements, load, load_scope
+from .candidates import Batch, load, load_scope
 from .decide import FORGOTTEN, decide
 from .guard import Item
 from .policies import Policy
@@ -115,14 +114,14 @@ async def prepare(
     return batch
 
 
-async def _find_names(detector: EntityDetector, item: Item, policy: Policy) -> FindNames:
-    """Return what finds the names in a chunk: the caller's detector, or rules if it fails."""
+async def _find_names(detector: EntityDetector, item: Item, policy: Policy) -> FindNames | None:
+    """Return what the caller's detector finds in each chunk; None if it fails, for rules to do it."""
     texts = split(item.draft.text, policy)
     try:
         found = await detector.detect(texts)
     except ProviderFailed as error:
         item.note = item.note or f"names were found by rules: {error}"
-        return entities
+        return None
     return dict(zip(texts, found, strict=True)).__getitem__
 
 
@@ -200,7 +199,7 @@ def find_late(batch: Batch) -> list[str]:
     snapshot = batch.snapshot
     if snapshot.matrix is None or not batch.policy.conflicts:
         return []
-    latest = int(snapshot.said[find_statements(snapshot)].max(initial=clock.NO_TIME))
+    latest = int(snapshot.said[batch.statements].max(initial=clock.NO_TIME))
     late = []
     for chunk in batch.chunks:
         if chunk.vector is None or not authority.is_own_role(chunk.draft.labels.role):

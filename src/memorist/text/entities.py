@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .clock import MONTHS, WEEKDAYS
-from .normalize import remove_links
 from .tokens import ENGLISH, word_set
 
 MOST_TOPICS = 12
@@ -154,13 +153,13 @@ def _base_forms(word: str) -> list[str]:
 
 
 def entities(text: str) -> list[Entity]:
-    """List the names in a text, each once, in the order of their first mention.
+    """List the names in a text without links, each once, in the order of their first mention.
 
     >>> text = "Yesterday Anna Weber from ACME showed us GitHub in Lisbon. Nice!"
     >>> [entity.text for entity in entities(text)]
     ['Anna Weber', 'ACME', 'GitHub', 'Lisbon']
     """
-    words = _find_words(remove_links(text))
+    words = _find_words(text)
     known = set()  # names inside a sentence, where a capital means something
     for form, starts_sentence, _ in words:
         if starts_sentence or form.is_unnamed or not form.is_name_like:

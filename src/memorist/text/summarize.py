@@ -18,7 +18,7 @@ from typing import NamedTuple
 from . import grounding, tokens
 from .entities import COMMON, entities
 from .grounding import Turn
-from .normalize import compose, one_line
+from .normalize import compose, one_line, remove_links
 from .prompts import ABBREVIATED, EPISODIC, Prompt, object_schema
 from .statements import parse
 from .tokens import detect_language, word_set
@@ -152,7 +152,7 @@ def _sentences(turns: Sequence[Turn], longest: int) -> Iterator[_Sentence]:
             stated = read_values(text)
             values = [len(getattr(stated, name)) for name in _HELD]
             others = 0
-            for name in entities(text):
+            for name in entities(remove_links(text)):
                 others += speakers.isdisjoint(tokens.words(name.text))
             decided = not _DECIDED.isdisjoint(tokens.words(text))
             facts = min(sum(values), 4) + min(others, 4) + decided
