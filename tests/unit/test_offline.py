@@ -121,9 +121,9 @@ def test_forgotten_texts_leave_with_their_versions_and_few_are_held(tmp_path: Pa
     one = memory(1, random.Random(1))
     version = replace(one, id="old", state="superseded", superseded_by="m1")
     saves = [Save(memory=one, event="created"), Save(memory=version, event=None)]
-    recent.note_commit(ANA, saves)
+    recent.note_commit(ANA, saves, 1)
     assert recent.current(ANA) == saves
-    recent.note_commit(ANA, [Forget(memory_id="m1", at=NOW, until=None)])
+    recent.note_commit(ANA, [Forget(memory_id="m1", at=NOW, until=None)], 2)
     assert recent.of(ANA) == []
     recent.note_read(replace(one, id=str(number)) for number in range(MOST_RECENT + 5))
     assert next(each.memory.id for each in recent.of(ANA)) == "5"

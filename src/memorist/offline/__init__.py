@@ -55,7 +55,7 @@ class Recent:
     def __init__(self, index: SnapshotCache, folder: Path) -> None:
         self._index = index
         self._erased = folder / ERASED  # tells other processes which memories were erased
-        # With the revision of the scope's snapshot when it was written here; -1: it was read.
+        # With the revision of the scope in which it was written here; -1: it was read.
         self._held: OrderedDict[tuple[Scope, str], tuple[Memory, Save | None, int]] = OrderedDict()
 
     def note_read(self, memories: Iterable[Memory]) -> None:
@@ -63,12 +63,11 @@ class Recent:
         for memory in memories:
             self._hold(memory, None, -1)
 
-    def note_commit(self, scope: Scope, changes: Sequence[Change]) -> None:
-        """Hold what was just written, and drop what was forgotten."""
+    def note_commit(self, scope: Scope, changes: Sequence[Change], revision: int) -> None:
+        """Hold what was just written in a revision of the scope, and drop what was forgotten."""
         for change in changes:
             if isinstance(change, Save):
-                snapshot = self._index.peek(scope)
-                self._hold(change.memory, change, snapshot.revision if snapshot else 0)
+                self._hold(change.memory, change, revision)
         gone = {change.memory_id for change in changes if isinstance(change, Forget)}
         if gone:
             with suppress(OSError):
@@ -119,7 +118,7 @@ class Recent:
             if memory.id in erased:
                 continue
             *_, written_at = self._held[scope, memory.id]
-            if revision <= written_at:
+            if revision < written_at:
                 found.append(save)
             else:
                 created = clock.micros(memory.created_at)

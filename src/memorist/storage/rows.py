@@ -345,8 +345,3 @@ def read_cursor(cursor: str | None) -> int:
     if not re.fullmatch(r"r\d{1,18}", str(cursor)):
         raise InvalidInput(f"{cursor!r} is not a cursor: pass the previous page's cursor")
     return int(cursor[1:])
-
-
-def thread_of(memory: Memory) -> str | None:
-    """Return the thread whose change log a change of this memory belongs to."""
-    return memory.labels.thread or memory.labels.session

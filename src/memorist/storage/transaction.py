@@ -178,7 +178,6 @@ class Transaction(Reader):
         if changing:
             before = {memory.id: memory for memory in await self.get(self.scope, changing)}
         stale = []  # a vector belongs to one text, regardless of the model
-        vectors = []
         wanted = []
         reported = []
         replacing = set()  # a thread reports a memory once: as created, not as superseded
@@ -186,22 +185,24 @@ class Transaction(Reader):
             memory = save.memory
             if save.event != "created":
                 stale.append((number, number, memory.id, memory.text))
-            if save.vector is not None:
-                vectors.append(rows.vector_row(save.model, save.vector, number, memory.id))
-            if save.second is not None:
-                vectors.append(rows.vector_row(*save.second, number, memory.id))
             is_wanted = memory.manually_saved or memory.pinned or save.event == "restored"
             if memory.state == "active" and is_wanted:
                 wanted += [(number, digest) for digest in self.tombstone_digests(memory.text)]
             if save.event is not None:
                 reported.append(save)
             if save.event in ("created", "merged"):
-                replacing.add((memory.id, rows.thread_of(memory)))
+                replacing.add((memory.id, memory.labels.thread or memory.labels.session))
         log = [self._save_row(number, save, replacing, before) for save in reported]
         log += [rows.event_row(number, self.scope.user, event) for event in events]
         # If there is nothing to report, the log still sets the new revision of the scope.
         log = log or [LogRow(scope=number)]
         log[0] = log[0]._replace(revision=changed)
+        vectors = []
+        for save in saves:
+            if save.vector is not None:
+                vectors.append(rows.vector_row(save.model, save.vector, number, save.memory.id))
+            if save.second is not None:
+                vectors.append(rows.vector_row(*save.second, number, save.memory.id))
         memories = [save.memory for save in saves]
         size = sum(len(memory.text) for memory in memories)
         if size <= LONG:
@@ -241,7 +242,7 @@ class Transaction(Reader):
         # A full scope is trimmed by the write that filled it, not by a worker.
         is_trimmed = save.meta.get("reason") == CAPACITY
         is_workers = save.actor == "worker" or (op == "ttl" and not is_trimmed)
-        thread = rows.thread_of(memory)
+        thread = memory.labels.thread or memory.labels.session  # whose change log it belongs to
         is_replaced = save.event == "superseded" and (memory.superseded_by, thread) in replacing
         has_line = thread is not None and save.event != "linked" and not is_replaced
         return LogRow(
@@ -360,7 +361,7 @@ class Transactions(Reader):
         super().__init__(database, {})
         self.database = database
         self.language = language
-        self.on_commit: Callable[[Scope, Sequence[Change]], None] | None = None
+        self.on_commit: Callable[[Scope, Sequence[Change], int], None] | None = None
 
     @asynccontextmanager
     async def transaction(
@@ -391,4 +392,5 @@ class Transactions(Reader):
                 raise tx.failure
         self.numbers.update(found)
         if self.on_commit is not None:
-            self.on_commit(scope, tx.applied)
+            revision = tx.held.get(self.numbers.get(scope, -1), 0)
+            self.on_commit(scope, tx.applied, revision)
