@@ -38,8 +38,8 @@ from .storage.queries import Reader
 from .storage.store import MemoryAccess, Store, record_access
 from .telemetry import Observer, observe
 from .text import tokens
-from .text.authority import is_own_role, speaker_of
 from .text.clock import utcnow
+from .text.cues import is_own_role, speaker_of
 from .text.second_process import LONG, compute_shared
 from .types import Draft, Labels, Memory, Recall, Scope, frozen
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from memorist.ingest import guard
 from memorist.ingest.policies import Policy
-from memorist.text import authority
+from memorist.text import cues
 from memorist.text.compare import is_supported
 from memorist.text.tokens import load_patterns
 from memorist.types import Draft, Labels
@@ -20,7 +20,7 @@ TOOL = Labels(role="tool")
 
 
 def find_refusal(draft: Draft, policy: Policy, user: str) -> str:
-    is_own = authority.is_own(draft.labels.role, draft.speaker, user)
+    is_own = cues.is_own(draft.labels.role, draft.speaker, user)
     return guard.find_refusal(draft, policy, is_own=is_own)
 
 

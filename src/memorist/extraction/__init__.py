@@ -21,11 +21,11 @@ from ..storage import Event, Relation, tasks
 from ..storage.person import count_of_user
 from ..storage.queries import Reader
 from ..storage.tasks import NewTask, Task
-from ..text import authority, compare, normalize
+from ..text import compare, cues, normalize
 from ..text.contradictions import ends_fact
-from ..text.cues import read, says_more
+from ..text.cues import read
 from ..text.repeats import LEAST_SHARED, count_shared
-from ..text.statements import parse
+from ..text.statements import parse, says_more
 from ..types import REPLACES, STATES, Draft, Filter, Labels, Memory, Outcome, Receipt, Scope, frozen
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ async def _read(
         why = "facts are extracted only from what people say themselves"
         return Extracted(by="none", why=why), (), ()
     text = "\n".join(_texts(turn))
-    is_own = authority.is_persons(first)
+    is_own = cues.is_persons(first)
     who = rules.name_speaker(first.speaker, is_own=is_own)
     at = first.occurred_at or first.created_at
     most = limits.found
@@ -273,7 +273,7 @@ async def _read(
 
 
 def _may_have_facts(turn: Memory) -> bool:
-    return authority.is_own_role(turn.labels.role) and not turn.evidence_ids
+    return cues.is_own_role(turn.labels.role) and not turn.evidence_ids
 
 
 def _find_other(facts: Sequence[Fact], again: Fact, older: Sequence[Memory]) -> list[Fact]:
@@ -346,7 +346,7 @@ def _choose(
     if limits.of_subject:
         labels = Labels(subject=labels.subject or speaker, channel=labels.channel)
         speaker = None
-    is_own = authority.is_own(labels.role, speaker, first.scope.user)
+    is_own = cues.is_own(labels.role, speaker, first.scope.user)
     for number, fact in enumerate(facts):
         is_by_model = number >= len(by_rules)
         is_capped = is_by_model or limits.caps_rules

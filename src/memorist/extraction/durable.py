@@ -113,7 +113,8 @@ def is_worth_keeping(text: str) -> bool:
     is_english = cues.is_english(text)
     if is_english and any(propose(text, _WITH_ASSISTANT, any_day, keeps_all=True)):
         return True
-    is_rule = cues.tells_rule(text) or CUES["rule"].search(text) or CUES["decision"].search(text)
+    rules = (cues.TELLS[cues.HAS_RULE], CUES["rule"], CUES["decision"])
+    is_rule = any(pattern.search(text) for pattern in rules)
     return cues.asking_share(text) < 1 and bool(is_rule or not is_english)
 
 

@@ -14,7 +14,7 @@ from ..context import Context, compute
 from ..index import Snapshot
 from ..ingest.candidates import Similar, compare_all, find_statements, pick
 from ..storage.queries import Reader
-from ..text import authority, clock, prompts
+from ..text import clock, cues, prompts
 from ..text.cues import read
 from ..text.normalize import one_line
 from ..text.repeats import LEAST, LEAST_SHARED, Said, count_shared, measure, weigh
@@ -138,7 +138,7 @@ def _state(turn: Memory, again: Memory) -> str:
 
     If no part of it can be put into the third person, it is quoted.
     """
-    who = rules.name_speaker(turn.speaker, is_own=authority.is_persons(turn))
+    who = rules.name_speaker(turn.speaker, is_own=cues.is_persons(turn))
     at = turn.occurred_at or turn.created_at
     stated = [proposal.text for proposal in durable.propose(turn.text, who, at)]
     best = max(stated, key=lambda text: count_shared(text, again.text), default="")

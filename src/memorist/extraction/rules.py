@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..ingest import guard
 from ..text import clock, prompts
-from ..text.authority import ROLE_WORDS, poses
+from ..text.cues import ROLE_WORDS, poses
 from ..text.normalize import LINK, one_line, strip_preface
 from ..text.tokens import compile_all, detect_language, load_patterns, words
 from ..types import frozen

@@ -23,7 +23,7 @@ from ..ports import Vectors
 from ..storage import Change, Checks, Save, SeenMessage
 from ..storage.fingerprints import Fingerprints, load_fingerprints
 from ..storage.transaction import Transaction
-from ..text import authority, clock, cues, normalize, tokens
+from ..text import clock, cues, normalize, tokens
 from ..text.cues import read
 from ..text.normalize import ClauseParts
 from ..types import KINDS, Memory, Scope
@@ -327,7 +327,7 @@ def _find_changing(said: Sequence[Chunk], snapshot: Snapshot) -> tuple[list[int]
         speaker = chunk.draft.speaker
         if session not in last:
             last[session] = read_last(snapshot, session)
-        is_own = authority.is_own_role(chunk.draft.labels.role)
+        is_own = cues.is_own_role(chunk.draft.labels.role)
         asks, other = last[session]
         chunk.answers = asks and speaker != other
         last[session] = (cues.ends_asking(chunk.text), speaker)

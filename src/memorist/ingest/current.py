@@ -19,7 +19,7 @@ import numpy as np
 from ..index.arrays import Bools
 from ..storage import Relation, Save
 from ..storage.transaction import Transaction
-from ..text import authority, clock, repeats
+from ..text import clock, cues, repeats
 from ..text.contradictions import contradicts_clause, ends_fact
 from ..text.cues import FROM_ASSISTANT, ComparedText, read
 from ..text.entities import is_common
@@ -249,7 +249,7 @@ def _says_same(chunk: Chunk, memory: Memory, similar: float, batch: Batch) -> bo
 def may_replace(memory: Memory, chunk: Chunk, batch: Batch) -> bool:
     """Return whether a chunk may replace a memory: one saved on purpose only in the user's words."""
     draft = chunk.draft
-    is_own = authority.is_own(draft.labels.role, draft.speaker, batch.scope.user)
+    is_own = cues.is_own(draft.labels.role, draft.speaker, batch.scope.user)
     return is_own or not memory.on_purpose
 
 

@@ -1,7 +1,7 @@
 """Checks of what may be stored, and with which authority.
 
 Each check of a text is a pure function in linear time that returns a reason, or an empty string.
-These checks reduce noise; the authority of a memory depends on its speaker (`text.authority`).
+These checks reduce noise; the authority of a memory depends on its speaker (`text.cues.is_own`).
 Secrets are detected by their format: a word such as "password" is not a secret, and neither is a
 placeholder, an id or an ISBN.
 """
@@ -18,7 +18,7 @@ from unicodedata import normalize as to_form
 from ..context import INCOGNITO, Context
 from ..storage import Checks, Event
 from ..storage.queries import Reader
-from ..text import authority, commands, normalize
+from ..text import commands, cues, normalize
 from ..text.entities import is_common
 from ..text.tokens import compile_all, load_patterns
 from ..types import Draft, Outcome, Scope
@@ -133,7 +133,7 @@ def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
         labels = draft.labels
         if item.outcome is not None:
             continue
-        is_own = authority.is_own(labels.role, draft.speaker, user)
+        is_own = cues.is_own(labels.role, draft.speaker, user)
         why = find_refusal(draft, policy, is_own=is_own)
         lowered = lower_authority(draft, policy, is_own=is_own)
         if why:
@@ -173,7 +173,7 @@ def is_command(draft: Draft) -> bool:
 
 def save_on_request(draft: Draft, user: str) -> Draft:
     """Return the draft saved on purpose, if the user asks for that: "Remember this: …"."""
-    if not authority.is_own(draft.labels.role, draft.speaker, user):
+    if not cues.is_own(draft.labels.role, draft.speaker, user):
         return draft
     found = commands.parse(draft.text)
     is_requested = found is not None and found.intent == "save" and bool(found.content)

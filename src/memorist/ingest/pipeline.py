@@ -19,7 +19,7 @@ from ..ports import EntityDetector, FindNames, Forgetful
 from ..storage import Event, SeenMessage, tasks
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
-from ..text import authority, clock, normalize
+from ..text import clock, cues, normalize
 from ..text.clock import new_id
 from ..text.cues import read
 from ..types import Draft, Message, Outcome, Scope, Status
@@ -202,7 +202,7 @@ def find_late(batch: Batch) -> list[str]:
     latest = int(snapshot.said[batch.statements].max(initial=clock.NO_TIME))
     late = []
     for chunk in batch.chunks:
-        if chunk.vector is None or not authority.is_own_role(chunk.draft.labels.role):
+        if chunk.vector is None or not cues.is_own_role(chunk.draft.labels.role):
             continue
         since = clock.micros(batch.valid_since(chunk))
         if chunk.id is not None and since < latest:
@@ -335,7 +335,7 @@ def find_turns(items: Iterable[Item], batch: Batch) -> Iterator[tuple[str, ...]]
             continue
         if outcome is None or outcome.status != "created" or outcome.ids[0] not in batch.puts:
             continue
-        if authority.is_own_role(draft.labels.role):
+        if cues.is_own_role(draft.labels.role):
             yield outcome.ids
 
 

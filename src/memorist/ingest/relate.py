@@ -18,7 +18,7 @@ from ..context import Context
 from ..index.arrays import Bools, Floats
 from ..storage import Unrelated
 from ..storage.transaction import Transaction
-from ..text import authority
+from ..text import cues
 from ..text.cues import read
 from ..types import CONTRADICTS, REPLACES, Draft, Memory, Scope
 from . import current
@@ -133,7 +133,7 @@ def _may_replace(turn: Memory) -> bool:
     """
     if turn.valid_to is not None and turn.valid_to <= held_since(turn):
         return False
-    is_own = authority.is_own_role(turn.labels.role) and not turn.evidence_ids
+    is_own = cues.is_own_role(turn.labels.role) and not turn.evidence_ids
     said = read(turn.text)
     is_changing = is_turn(turn) or not CHANGING.isdisjoint(said.cues)
     return is_own and is_changing and said.asks < 1 and " " in turn.text.strip()

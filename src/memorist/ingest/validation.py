@@ -19,7 +19,7 @@ from ..readers import source
 from ..readers.provider_messages import SYSTEM, read_message
 from ..settings import allowlists
 from ..storage.conditions import metadata_terms
-from ..text import authority, clock, normalize
+from ..text import clock, cues, normalize
 from ..text.steps import MAX_STEP_CHARS, numbered
 from ..types import KINDS, Draft, Filter, Labels, Message, Outcome, Receipt
 from .policies import Policy
@@ -342,7 +342,7 @@ def drafts(
             text=turn.content,
             labels=replace(labels, session=session, role=turn.role),
             message_id=turn.id,
-            speaker=authority.speaker_of(turn.role, turn.name),
+            speaker=cues.speaker_of(turn.role, turn.name),
             at=turn.at,
             **common,
         )
@@ -386,8 +386,8 @@ def message(given: object, labels: Labels) -> Message | source.Skipped:
             raise InvalidInput(f"A message's {name!r} must be text, not {type(value).__name__}")
         if name != "content" and value is not None and value != normalize.storable(value):
             raise InvalidInput(f"A message's {name!r} has characters that cannot be stored")
-    if found.role.casefold() not in authority.ROLE_WORDS:
-        known = ", ".join(sorted(authority.ROLE_WORDS))
+    if found.role.casefold() not in cues.ROLE_WORDS:
+        known = ", ".join(sorted(cues.ROLE_WORDS))
         raise InvalidInput(
             f"A message's role is one of {known}, not {found.role!r:.60}: put names into 'name'"
         )

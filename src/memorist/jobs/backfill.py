@@ -20,7 +20,7 @@ from ..ingest import relate
 from ..manage import edit
 from ..storage import tasks
 from ..storage.tasks import NewTask, Task
-from ..text import authority
+from ..text import cues
 from ..text.clock import NO_TIME
 from ..types import KINDS, Conflict, Scope, frozen
 
@@ -70,7 +70,7 @@ async def run(ctx: Context, task: Task) -> int:
     known = set(snapshot.source.tolist())
     for chunks in turns:
         unread = [read[row] for row in chunks if row not in known]
-        if unread and authority.is_own_role(unread[0].labels.role):
+        if unread and cues.is_own_role(unread[0].labels.role):
             said.append([memory.id for memory in unread])
     stated = {row: read[row] for chunks in turns for row in chunks}
     async with ctx.store.transaction(scope) as tx:

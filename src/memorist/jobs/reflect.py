@@ -20,7 +20,7 @@ from ..ingest.transitions import EXPIRING
 from ..storage import tasks
 from ..storage.queries import Reader
 from ..storage.tasks import Task
-from ..text import authority, compare, prompts
+from ..text import compare, cues, prompts
 from ..text.prompts import Prompt
 from ..text.statements import parse
 from ..types import STATES, Draft, Filter, Memory, Scope
@@ -86,11 +86,11 @@ async def gather(
     where = Filter(kinds=("semantic", "procedural"), created_after=last, none_of=(EXPIRING,))
     stated = await reading.page(scope, where, limit=_PAGE)
     current = [memory for memory in stated if memory.valid_to is None]
-    facts = list(filter(authority.is_persons, current))
+    facts = list(filter(cues.is_persons, current))
     activities = []
     turns = []
     left = CHARACTERS
-    for memory in filter(authority.is_persons, recent):
+    for memory in filter(cues.is_persons, recent):
         if memory.labels.session is None or memory.speaker is None:
             activities.append(memory)
         elif left >= 0:

@@ -30,7 +30,7 @@ from ..ports import Vectors
 from ..retrieve.render import LONG
 from ..storage import Change, Event, Save
 from ..storage.tasks import Task
-from ..text import authority, normalize, prompts, summarize
+from ..text import cues, normalize, prompts, summarize
 from ..text.grounding import Turn
 from ..types import KINDS, STATES, Draft, Filter, Labels, Memory, State, frozen
 from . import DAILY, WEEKLY, finish, get_unchanged
@@ -349,15 +349,15 @@ def turns_of(memories: Sequence[Memory]) -> list[Turn]:
     """Return the texts of memories as turns, with speakers unless all of them are the person's own
     words.
     """
-    is_own = all(map(authority.is_persons, memories))
+    is_own = all(map(cues.is_persons, memories))
     turns = []
     for memory in memories:
         role = memory.labels.role or "user"
         name = memory.speaker or role
-        if name == role and name.lower() in authority.ROLE_WORDS:
+        if name == role and name.lower() in cues.ROLE_WORDS:
             name = f"The {name.lower()}"
-        elif authority.poses(name) and not name.endswith(authority.A_NAME):
-            name = f"{name}{authority.A_NAME}"
+        elif cues.poses(name) and not name.endswith(cues.A_NAME):
+            name = f"{name}{cues.A_NAME}"
         turns.append(Turn(memory.text, "" if is_own else name))
     return turns
 

@@ -17,7 +17,7 @@ from datetime import timedelta
 from ..context import Place
 from ..errors import InvalidInput, MemoristError, StoreUnavailable
 from ..storage.person import Shown
-from ..text import authority, commands, normalize
+from ..text import commands, cues, normalize
 from ..text.commands import Command, parse, parse_assuming
 from ..types import Filter, Memory
 from . import edit, forget
@@ -66,8 +66,8 @@ async def obey(
     """Carry out a command of a person in a chat; None if the text is not a command."""
     if not isinstance(text, str) or isinstance(about, str):
         raise InvalidInput("A command is a text, and `about` a list of ids")
-    speaker = authority.speaker_of(role, name)
-    if not authority.is_own(role, speaker, place.scope.user):
+    speaker = cues.speaker_of(role, name)
+    if not cues.is_own(role, speaker, place.scope.user):
         return None
     chat = Chat(place, text, remember, about)
     command = parse(text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..storage.person import Shown
-from ..text import authority, contradictions, normalize
+from ..text import contradictions, cues, normalize
 from ..text.commands import Command
 from ..text.corrections import is_about_another_attribute, restate, tells_by_verb
 from ..types import Memory
@@ -68,7 +68,7 @@ class CorrectingChat(ChatList):
         if outcome.supersedes:
             return await self.end(f"Corrected. {say}", (new,))
         near = about or share_words(found, f"{statement} {wrong}") or alike
-        near = [each for each in near if each.is_active and authority.is_persons(each)]
+        near = [each for each in near if each.is_active and cues.is_persons(each)]
         others = [each for each in near if each.id not in outcome.ids]
         named = [each for each in others if contradictions.corrects(each.text, statement, wrong)]
         if len(named) == 1 or len(about) == len(others) == 1:
@@ -117,7 +117,7 @@ class CorrectingChat(ChatList):
         if not found:
             answer = await recall.search(self, content, MENTIONED, min_confidence=0)
             found = list(answer.memories)
-        own = [each for each in found if each.is_active and authority.is_persons(each)]
+        own = [each for each in found if each.is_active and cues.is_persons(each)]
         return [each for each in own if contradictions.respell(each.text, content)]
 
     async def respell(self, old: Memory) -> Reply:

@@ -14,7 +14,7 @@ from ..ingest import transitions
 from ..retrieve import render
 from ..storage import person
 from ..storage.person import Shown
-from ..text import authority, commands, normalize, tokens
+from ..text import commands, cues, normalize, tokens
 from ..text.commands import Command
 from ..text.cues import asking_share
 from ..types import REPLACES, Filter, Hit, Labels, Memory, Receipt, frozen
@@ -139,7 +139,7 @@ class ChatList(Place):
     async def find_last_said(self) -> list[Memory]:
         """Return the last words of the person in this session, if there are any."""
         found = await self.list_session()
-        return [*filter(authority.is_persons, found)][:1]
+        return [*filter(cues.is_persons, found)][:1]
 
     async def find(self, topic: str, where: Filter | None = None) -> list[Memory]:
         """Return what is stored about a topic, also while memory is off: the person asks for it."""
@@ -200,7 +200,7 @@ class ChatList(Place):
         sources = {id for memory in found for id in memory.evidence_ids}
         known = []
         for memory in found:
-            is_stated = memory.kind != "episodic" or authority.is_persons(memory)
+            is_stated = memory.kind != "episodic" or cues.is_persons(memory)
             if is_stated and memory.id not in sources and asking_share(memory.text) < 1:
                 known.append(memory)
         return known

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ..context import Place
 from ..storage import HistoryEntry
-from ..text import authority
+from ..text import cues
 from ..types import Memory
 from .chat_list import number
 
@@ -53,7 +53,7 @@ async def find_last_change(place: Place, *, with_words: bool) -> str | None:
         if "command" in entry.meta or not _was_caused_by_words(entry):
             return str(entry.meta["operation"])
     for entry in candidates if with_words else ():
-        if any(map(authority.is_persons, await store.get(place.scope, [entry.memory_id]))):
+        if any(map(cues.is_persons, await store.get(place.scope, [entry.memory_id]))):
             return str(entry.meta["operation"])
     return None
 

@@ -21,7 +21,7 @@ from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import normalize
 from ..text.clock import new_id
-from ..text.cues import says_more
+from ..text.statements import says_more
 from ..types import (
     CONTRADICTS,
     REPLACES,

@@ -26,7 +26,7 @@ from ..readers.source import ImportRun, Skipped
 from ..storage import HistoryEntry, SeenMessage
 from ..storage.person import Summary
 from ..storage.transaction import Transaction
-from ..text import authority
+from ..text import cues
 from ..text.second_process import share_work
 from ..types import Draft, HistoryEvent, Labels, Memory, Outcome, Receipt, Scope
 from . import edit
@@ -109,7 +109,7 @@ async def admit(values: Sequence[Value], scope: Scope, how: Import) -> Admitted:
     for value, draft in zip(values, drafts, strict=True):
         labels = draft.labels
         why = disabled.get(labels.session, "")
-        is_own = authority.is_own(labels.role, draft.speaker, scope.user)
+        is_own = cues.is_own(labels.role, draft.speaker, scope.user)
         if how.restore:
             why = why if why == INCOGNITO else ""
         elif why != INCOGNITO:
@@ -135,7 +135,7 @@ def _to_draft(value: Value) -> Draft:
     if isinstance(value, SeenMessage):
         message = value.message
         labels = Labels(session=message.session, role=message.role)
-        speaker = authority.speaker_of(message.role, message.name)
+        speaker = cues.speaker_of(message.role, message.name)
         return Draft(text=message.content, labels=labels, speaker=speaker)
     if isinstance(value, Summary):  # derived text, so it is checked like the words of a tool
         text = "\n".join(chain.from_iterable(value.data.values()))

@@ -23,7 +23,7 @@ from ..context import Context
 from ..errors import StoreUnavailable
 from ..storage.atomic import lock, open_private
 from ..storage.store import Store
-from ..text import authority, normalize
+from ..text import cues, normalize
 from ..types import GUILD, Draft, Filter, Memory, Scope
 
 SNAPSHOT = "MEMORY.md"
@@ -275,7 +275,7 @@ def _tenant(tenant: str) -> str:
 def _item(memory: Memory) -> str:
     """Return a memory as an item of a list, with its speaker if that is not the person."""
     text = memory.text
-    if not authority.is_persons(memory):
+    if not cues.is_persons(memory):
         speaker = memory.speaker or memory.labels.role or "somebody"
         text = f"{speaker}: {text}"
     return f"- {_one_line(text)}"

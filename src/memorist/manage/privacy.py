@@ -24,7 +24,7 @@ from ..ingest import validation
 from ..ingest.transitions import union
 from ..storage import SpaceSettings, person
 from ..storage.person import Proposal
-from ..text import authority, normalize
+from ..text import cues, normalize
 from ..text.clock import new_id
 from ..text.contradictions import contradicts
 from ..text.statements import parse
@@ -199,7 +199,7 @@ class Consent(Place):
                 raise InvalidInput(
                     f"No memory {min(missing)!r} in this scope to infer anything from"
                 )
-            if not all(map(authority.is_persons, signals.values())):
+            if not all(map(cues.is_persons, signals.values())):
                 raise NotAllowed(
                     "Only the person's own words are evidence about them, not what others said"
                 )

@@ -17,7 +17,7 @@ from ..storage.person import RecordType, Summary
 from ..storage.queries import portions
 from ..storage.store import Store
 from ..storage.transaction import Transaction
-from ..text import authority
+from ..text import cues
 from ..text.clock import new_id
 from ..types import ITEM_TYPES, Filter, Memory, Scope, frozen
 
@@ -73,7 +73,7 @@ async def merge(tx: Transaction, scope: Scope, patch: Summary) -> Summary:
     for id, memory_id in evidence.items():
         if memory_id not in found:
             raise InvalidInput(f"No item with id {id!r}: evidence has to be stored first")
-        is_own = authority.is_persons(found[memory_id])
+        is_own = cues.is_persons(found[memory_id])
         if patch.record_type == "user_profile" and not is_own:
             raise InvalidInput(
                 f"Item {id!r} holds the words of someone else:"
@@ -117,7 +117,7 @@ async def add_missing(
         if record.id in here:
             continue
         found = await tx.get(scope, record.evidence_ids)
-        is_own = any_speaker or all(map(authority.is_persons, found))
+        is_own = any_speaker or all(map(cues.is_persons, found))
         if set(record.evidence_ids).difference(memory.id for memory in found):
             reasons.append(f"the {record.record_type} is based on memories that are not here")
         elif record.record_type == "user_profile" and not is_own:
@@ -214,7 +214,7 @@ def _make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
                 break
         for name in names:
             found.setdefault(("project_memory", name), []).append((kind, item))
-        if not names and item.item_type in _PROFILE_LISTS and authority.is_persons(item):
+        if not names and item.item_type in _PROFILE_LISTS and cues.is_persons(item):
             kind = _PROFILE_LISTS[item.item_type]
             if "do_not_assume" in item.tags:
                 kind = "do_not_assume"

@@ -22,7 +22,7 @@ from typing import IO, Any, NamedTuple
 import ijson
 
 from ..errors import InvalidInput, NotFound
-from ..text import authority, normalize
+from ..text import cues, normalize
 from ..text.clock import parse
 from ..types import Draft, Labels
 
@@ -283,7 +283,7 @@ def message(
 ) -> Draft | Skipped:
     """Return a turn of a conversation, which may have a title."""
     labels = Labels(session=session, role=role)
-    speaker = authority.speaker_of(role, name)
+    speaker = cues.speaker_of(role, name)
     metadata = {}
     if isinstance(title, str) and title.strip():
         metadata[TITLE] = normalize.storable(title).strip()[:LONGEST_TITLE]

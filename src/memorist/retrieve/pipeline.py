@@ -16,7 +16,7 @@ from ..index import WORKING
 from ..ports import Vectors
 from ..storage.queries import Reader
 from ..text import clock
-from ..text.cues import asks_for_another_part, says_more
+from ..text.statements import asks_for_another_part, says_more
 from ..types import REPLACES, Cut, Filter, Hit, Memory, Query, Recall
 from . import confidence, optional, score, verification
 from .features import SnapshotSearch

@@ -10,7 +10,6 @@ from datetime import datetime
 from functools import lru_cache
 
 from ..text import clock, tokens
-from ..text.authority import ROLE_WORDS, is_user
 from ..text.clock import Interval
 from ..text.cues import (
     CHATTER,
@@ -18,7 +17,9 @@ from ..text.cues import (
     KINDS,
     LONGEST_CHATTER,
     MOST_CHATTER,
+    ROLE_WORDS,
     UNSPACED_CHATTER,
+    is_user,
 )
 from ..text.entities import is_common
 from ..text.tokens import compile_all, detect_language, load_patterns, word_set

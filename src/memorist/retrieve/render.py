@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeVar
 from unicodedata import normalize
 
-from ..text import authority
+from ..text import cues
 from ..text.normalize import find_fences
 from ..text.tokens import count_tokens
 from ..types import Memory, frozen
@@ -93,16 +93,16 @@ def _teller(speaker: str | None, role: str | None) -> str:
     name = _name(speaker or role or "")
     if not name:
         return "" if role is None and speaker is None else UNKNOWN
-    if not authority.is_own_role(role) and name != role:
+    if not cues.is_own_role(role) and name != role:
         return f"{name} ({_name(role or '')})"
-    is_role = name == role or (role is None and name in authority.ROLE_WORDS)
-    is_marked = is_role or name.endswith(authority.A_NAME)
-    return f"{name}{authority.A_NAME}" if authority.poses(name) and not is_marked else name
+    is_role = name == role or (role is None and name in cues.ROLE_WORDS)
+    is_marked = is_role or name.endswith(cues.A_NAME)
+    return f"{name}{cues.A_NAME}" if cues.poses(name) and not is_marked else name
 
 
 def credit(memory: Memory) -> str:
     """Return the name of the speaker, if that is not the user."""
-    return "" if authority.is_persons(memory) else teller(memory)
+    return "" if cues.is_persons(memory) else teller(memory)
 
 
 def plain_block(memories: Sequence[Memory]) -> str:

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from ..errors import ProviderFailed
 from ..ports import PairReader
 from ..storage.queries import Reader
-from ..text.authority import is_persons
-from ..text.cues import IS_FOREIGN
+from ..text.cues import IS_FOREIGN, is_persons
 from ..text.tokens import analyze
 from ..types import Memory
 from .confidence import CERTAIN, NEXT_PART, judge_verified

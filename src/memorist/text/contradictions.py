@@ -17,8 +17,8 @@ from itertools import product, starmap
 from unicodedata import normalize
 
 from .compare import have_same_persons, verdict
-from .cues import asks_for_another_part, read, says_more
-from .statements import Clause, Statement, parse
+from .cues import read
+from .statements import Clause, Statement, asks_for_another_part, parse, says_more
 from .tokens import analyze, analyze_spoken, word_set, words
 from .values import read_values
 

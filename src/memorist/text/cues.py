@@ -1,5 +1,9 @@
-"""Surface features of a text: its language, how much of it asks, what kinds of content it has, and
-cues that something changed.
+"""Surface features of what was said: whose words they are, their language, how much of it asks, what
+kinds of content it has, and cues that something changed.
+
+Only the user's own words become a preference, an instruction or a field of the profile. Whose they
+are rests on who spoke, as reported by the application, and never on what was said: a text can be
+made to fit any rule.
 
 Flags are stored with each memory, so that ranking does not have to read texts. Cues of a change say
 that something ended, became another one, applies from now on or was wrong; or that nothing changed,
@@ -15,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import product
 from pathlib import Path
+from unicodedata import normalize
 from zlib import crc32
 
 from ..types import Memory
@@ -24,6 +29,8 @@ from .statements import Clause, parse_clause
 from .tokens import analyze_spoken, detect_language, load_patterns, word_set, words
 from .values import Values, read_values
 
+ROLE_WORDS = frozenset("user human assistant ai system developer tool function".split())
+A_NAME = " (a name)"  # follows a name that could be taken for a role
 FLAGS = tuple(1 << bit for bit in range(14))
 (
     HAS_NUMBER,
@@ -69,11 +76,13 @@ FEW = 4  # words: "Wow, that's cool, Caroline!" before a question says nothing
 BRIEF = 5  # words: "Printed. In large letters." seldom tells anything
 UNSPACED_BRIEF = 10  # characters of a text without spaces
 SHORT = 15  # words of a question that tells nothing on the side
+_OWN_ROLES = ("user", "human")
+_NAME_PART = re.compile(r"[^\W_]+")
 _MOST_READ = 4000  # characters
 _MOST_CHECKED = 600  # characters that tell the language
 _TABLES = load_patterns(__file__)
 _OPENING = re.compile(_TABLES["asking"]["opening"])
-_TELLS = {KINDS[name]: re.compile(kind["tells"]) for name, kind in _TABLES["kinds"].items()}
+TELLS = {KINDS[name]: re.compile(kind["tells"]) for name, kind in _TABLES["kinds"].items()}
 _SENTENCE = re.compile(r"[^.!?\n。！？…؟\u037e]*+[.!?\n。！？…؟\u037e]*+")
 _OF_SPEAKER = re.compile(r"(?i)(?:i|i['’]?m|i['’]?ve|we|we['’]re|my|our)\b")
 _COMMA = re.compile(r"[,;:]\s+|\s[-–—]\s")
@@ -86,16 +95,73 @@ _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _CLAUSE = re.compile(r"(?i)(?<=[.!?;:])\s+|,\s+|\s[–—-]\s|\s(?:and|but)\s(?=(?:i|we|live|work)\b)")
 _MOST_CLAUSES = 5  # of a text that are compared by rules
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_STATED = re.compile(r"[.!?;\n。！？]+\s*")
-_JOINED = re.compile(r"(?i)\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)(?:\s+\S+){3}")
-# A part that begins with a pronoun continues the one before it: "my phone broke. It's a Nokia."
-_PART = re.compile(
-    r"(?i)(?:[.!?;,\n。！？]++\s*+|\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)\s)"
-    r"(?!(?:it|he|she|they|that|this|es|er|sie|il|elle|él|ella|ele|ela|lui|lei)\b)"
-)
 _REFERRING = word_set("it its they them their she her he him his ours theirs")
 _LEAST_PART = 4  # letters of a word that is part of another one
-_LEAST_SAID = 4  # words of a sentence that says something by itself
+
+
+def speaker_of(role: str | None, name: str | None) -> str | None:
+    """Return whom to store as the speaker of a message: the given name, or else the role.
+
+    A stored speaker that equals the role means that no name was given, so a name spelled like the
+    role is marked.
+
+    >>> speaker_of("user", None), speaker_of("user", "Bo"), speaker_of("user", "user")
+    ('user', 'Bo', 'user (a name)')
+    """
+    if not name:
+        return role
+    return f"{name}{A_NAME}" if name == role else name
+
+
+def is_own(role: str | None, speaker: str | None, user: str) -> bool:
+    """Return whether the user said it: in the user's role, and under no name but that of the scope.
+
+    A name that equals a role word never counts as the user: anyone can choose a display name.
+
+    >>> is_own("user", "user", "ana"), is_own("user", "Ana", "ana"), is_own("user", "Bo", "ana")
+    (True, True, False)
+    >>> is_own("user", "User", "ana"), is_own("user", "Human", "ana")
+    (False, False)
+    """
+    if not is_own_role(role):
+        return False
+    if speaker is None or speaker == role:
+        return True
+    name = _fold_name(speaker)
+    return name == _fold_name(user) and name not in ROLE_WORDS
+
+
+def is_user(speaker: str, user: str) -> bool:
+    """Return whether a stored speaker is the user: by the role, or by the name of the scope.
+
+    >>> is_user("user", "ana"), is_user("Ana", "ana"), is_user("Bo", "ana")
+    (True, True, False)
+    """
+    return speaker in _OWN_ROLES or is_own("user", speaker, user)
+
+
+def poses(name: str) -> bool:
+    """Return whether a name could be mistaken for a role.
+
+    >>> poses("The User"), poses("Ursula")
+    (True, False)
+    """
+    plain = normalize("NFKC", name).casefold()
+    return not ROLE_WORDS.isdisjoint(_NAME_PART.findall(plain))
+
+
+def is_own_role(role: str | None) -> bool:
+    """Return whether a role is the user's; a missing role counts as such."""
+    return role is None or _fold_name(role) in _OWN_ROLES
+
+
+def is_persons(memory: Memory) -> bool:
+    """Return whether a memory has the user's own words."""
+    return is_own(memory.labels.role, memory.speaker, memory.scope.user)
+
+
+def _fold_name(name: str) -> str:
+    return " ".join(name.split()).casefold()
 
 
 def flags_of(memory: Memory, spoken: list[str] | None = None) -> int:
@@ -112,7 +178,7 @@ def flags_of(memory: Memory, spoken: list[str] | None = None) -> int:
         IS_EXTRACTED: memory.evidence_text and memory.evidence_ids,
         IS_BRIEF: is_brief(text),
     }
-    for flag, pattern in _TELLS.items():
+    for flag, pattern in TELLS.items():
         claims[flag] = claims.get(flag) or pattern.search(text)
     flags = sum(flag for flag, holds in claims.items() if holds)
     share = asking_share(text)
@@ -136,15 +202,6 @@ def is_brief(text: str) -> bool:
     if len(_SPOKEN.findall(text)) > BRIEF:
         return False
     return len(text) <= UNSPACED_BRIEF or " " in text
-
-
-def tells_rule(text: str) -> bool:
-    """Return whether a text says what always or never applies.
-
-    >>> tells_rule("don't push to main"), tells_rule("push it to main")
-    (True, False)
-    """
-    return _TELLS[HAS_RULE].search(text) is not None
 
 
 def is_english(text: str, spoken: list[str] | None = None) -> bool:
@@ -247,41 +304,6 @@ def read_cues(text: str) -> frozenset[str]:
     if _UNSPACED.search(read):
         found.update(cue for cue, pattern in unspaced.items() if re.search(pattern, read))
     return frozenset(found)
-
-
-def says_more(text: str) -> bool:
-    """Return whether a text has several statements, so that not all of it need be outdated.
-
-    >>> says_more("I live in Lisbon and work as a nurse"), says_more("I live in Lisbon, downtown.")
-    (True, False)
-    """
-    read = text[:_MOST_CUES]
-    sentences = [each for each in _STATED.split(read) if len(each.split()) >= _LEAST_SAID]
-    return len(sentences) > 1 or _JOINED.search(read) is not None
-
-
-def asks_for_another_part(question: str, old: str, new: str) -> bool:
-    """Return whether a question is about a part of a text that a newer text does not replace.
-
-    >>> old = "Clara is vegetarian and I'm allergic to nuts"
-    >>> asks_for_another_part("What am I allergic to?", old, "Clara eats meat now")
-    True
-    >>> asks_for_another_part("What does Clara eat?", old, "Clara eats meat now")
-    False
-    >>> old = "There is a scratch on my phone. It's a Nokia."
-    >>> asks_for_another_part("What phone do I have?", old, "The Nokia is gone, I use a Fairphone")
-    False
-    """
-    if not says_more(old):
-        return False
-    parts = [frozenset(analyze_spoken(part)) for part in _PART.split(old[:_MOST_CUES])]
-    asked, replaced = (
-        [len(part.intersection(analyze_spoken(text))) for part in parts] for text in (question, new)
-    )
-    if not max(asked) or not max(replaced):
-        return False
-    best = [place for place, count in enumerate(asked) if count == max(asked)]
-    return max(replaced[place] for place in best) < max(replaced)
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,15 @@ _SAME_STEMS = {stem: first for word, first in _SYNONYMS.items() for stem in toke
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _SENTENCE_END = re.compile(r"(?:^|[.!?:;…])[\s\"“'‘(]*$")
 _POSSESSIVE = re.compile(r"['’]s?$")
+_MOST_COMPARED = 1000  # characters of a text in which parts are told apart
+_LEAST_SAID = 4  # words of a sentence that says something by itself
+_STATED = re.compile(r"[.!?;\n。！？]+\s*")
+_JOINED = re.compile(r"(?i)\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)(?:\s+\S+){3}")
+# A part that begins with a pronoun continues the one before it: "my phone broke. It's a Nokia."
+_PART = re.compile(
+    r"(?i)(?:[.!?;,\n。！？]++\s*+|\s(?:and|but|und|aber|et|mais|y|pero|e|mas|ma)\s)"
+    r"(?!(?:it|he|she|they|that|this|es|er|sie|il|elle|él|ella|ele|ela|lui|lei)\b)"
+)
 _NO_NAMES = {"user", "i", "i'm", "i've", "i'd", "i'll"}
 
 
@@ -239,6 +248,42 @@ def parse_clause(text: str) -> Clause | None:
     """Split a text at its verb and parse it; return None if it is not one short clause."""
     parts = split_clause(text)
     return parts and Clause(**parts._asdict() | _parse_fields(parts.text))
+
+
+def says_more(text: str) -> bool:
+    """Return whether a text has several statements, so that not all of it need be outdated.
+
+    >>> says_more("I live in Lisbon and work as a nurse"), says_more("I live in Lisbon, downtown.")
+    (True, False)
+    """
+    read = text[:_MOST_COMPARED]
+    sentences = [each for each in _STATED.split(read) if len(each.split()) >= _LEAST_SAID]
+    return len(sentences) > 1 or _JOINED.search(read) is not None
+
+
+def asks_for_another_part(question: str, old: str, new: str) -> bool:
+    """Return whether a question is about a part of a text that a newer text does not replace.
+
+    >>> old = "Clara is vegetarian and I'm allergic to nuts"
+    >>> asks_for_another_part("What am I allergic to?", old, "Clara eats meat now")
+    True
+    >>> asks_for_another_part("What does Clara eat?", old, "Clara eats meat now")
+    False
+    >>> old = "There is a scratch on my phone. It's a Nokia."
+    >>> asks_for_another_part("What phone do I have?", old, "The Nokia is gone, I use a Fairphone")
+    False
+    """
+    if not says_more(old):
+        return False
+    parts = [frozenset(tokens.analyze_spoken(part)) for part in _PART.split(old[:_MOST_COMPARED])]
+    asked, replaced = (
+        [len(part.intersection(tokens.analyze_spoken(text))) for part in parts]
+        for text in (question, new)
+    )
+    if not max(asked) or not max(replaced):
+        return False
+    best = [place for place, count in enumerate(asked) if count == max(asked)]
+    return max(replaced[place] for place in best) < max(replaced)
 
 
 LIKINGS = frozenset(parse("like likes love enjoy hate dislike detest loathe adore").words)
