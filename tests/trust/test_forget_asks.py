@@ -138,6 +138,13 @@ def test_a_yes_is_not_enough_for_a_guess(
     assert texts(db) == []
 
 
+@pytest.mark.parametrize("more", [["--yes"], ["--dry-run"], []], ids=["yes", "dry run", "plain"])
+def test_if_nothing_is_about_it_it_says_so(db: Path, more: list[str]) -> None:
+    done = run(db, "forget", "--query", "the swimming lessons", *more)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "No memories match. Nothing was forgotten.\n"
+
+
 @pytest.mark.parametrize("keep_days", [0, 7])
 def test_python_erases_nothing_on_a_guess(db: Path, keep_days: int) -> None:
     keep(db, "The old address book is in the hall.")

@@ -314,8 +314,10 @@ def forget(
         what = f"all {len(ids)} memories of {mine.scope.user!r}" if all else "this"
         typer.confirm(f"Forget {what} for good?", abort=True, err=True)
     if not ids:
-        found = load("manage.forget").Forgotten(dry_run=dry_run)
-    elif query and not asks and not dry_run:
+        nothing = load("manage.forget").Forgotten(dry_run=dry_run)
+        result = {**asdict(nothing), "keep_days": keep_days, "memories": []}
+        return result, "", [] if call.json else ["No memories match. Nothing was forgotten."]
+    if query and not asks and not dry_run:
         found = _forget_named(mine, query, where, ids, options)
     elif len(ids) == 1 and not dry_run:
         found = mine.forget(ids[0], **options)
