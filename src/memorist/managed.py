@@ -220,19 +220,23 @@ class ManagedScope(Place):
         dry_run: bool = True,
         **options: Unpack[ForgetOptions],
     ) -> Forgotten:
-        """Forget all that a query finds or a filter matches; by default only list it.
+        """Forget what a query means or all that a filter matches; by default only list it.
 
+        A query may mean something else, so it is forgotten only if it is one memory that has the
+        words of the query next to each other, or a replaced one for "my old address".
         `where=Filter(ids=…)` with the ids of a dry run forgets exactly those.
-        Raises InvalidInput if neither is given.
+        Raises InvalidInput if neither is given, or if it is not certain what a query means.
         """
         validation.options("forget_where", options, ForgetOptions)
         manner = Manner(**options)
         ids = await forget.find(self, query, where)
-        if query and not dry_run and self.offline is not None:
-            ids += await self.offline.find_aside(self.scope, query)
         if dry_run:
             plan = await make_plan(self.ctx.store, self.scope, ids)
             return replace(plan.report, dry_run=True)
+        if query:
+            await forget.require_one(self, query, ids)
+            if self.offline is not None:
+                ids += await self.offline.find_aside(self.scope, query)
         return await self._forget(ids, manner)
 
     @observed("forget", _count_forgotten)

@@ -771,6 +771,8 @@ def test_every_command_helps_with_an_example(run: Run) -> None:
         (["vacum"], "`memorist db vacuum`"),
         (["migrate", "--help"], "`memorist db migrate`"),
         (["tend"], "`memorist jobs run`"),
+        (["command"], "`memorist agent say`"),
+        (["chat"], "`memorist agent say`"),
         (["costs"], "`memorist stats llm-usage`"),
         (["memory", "off"], "`memorist privacy set`"),
         (["db", "vacum"], "'vacuum'"),

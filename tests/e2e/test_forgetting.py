@@ -254,7 +254,7 @@ def test_the_command_line_shows_what_would_go_and_then_forgets_exactly_that(
     run("remember", "The parrot is called Bosco.")
     shown = run("forget", "--query", "old address Quillback Lane", "--dry-run")
     assert "Quillback" in shown
-    assert "would forget  1 memories" in shown
+    assert "would forget  1 memory" in shown
     assert "Quillback" in run("list")
     assert "forgotten" in run("forget", "--tag", "home", "--yes", "--never-again")
     assert "Quillback" not in run("list")

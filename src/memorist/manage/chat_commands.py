@@ -20,11 +20,9 @@ from ..storage.person import Shown
 from ..text import commands, cues, normalize
 from ..text.commands import Command, parse, parse_assuming
 from ..types import Filter, Memory
-from . import edit, forget
+from . import edit, forget, topics
 from .chat_correct import RESTATE, CorrectingChat
 from .chat_list import (
-    ALIKE_IF_SHOWN,
-    CHOICES,
     KNOWN,
     ONE,
     SEVERAL,
@@ -38,6 +36,7 @@ from .chat_list import (
 )
 from .chat_undo import describe_changes, find_command, find_last_change, find_last_undo
 from .privacy import INCOGNITO, Consent, Privacy
+from .topics import ALIKE_IF_SHOWN, CHOICES
 from .undo import undo_changes
 
 KEPT = timedelta(days=1)  # how long what a command forgot can be brought back
@@ -130,7 +129,7 @@ class Chat(CorrectingChat):
         if command is None:
             return None
         if command.topic:
-            return command if (await self.find_mentions(command.topic)).exact else None
+            return command if (await topics.find_mentions(self, command.topic)).exact else None
         if command.intent == "undo":
             return command if await find_last_undo(self) else None
         if command.intent == "correct":
@@ -180,7 +179,7 @@ class Chat(CorrectingChat):
             return self.reply(f"I cannot look anything up: {INCOGNITO}.")
         topic = self.command.topic
         if topic:
-            about = await self.find_mentions(topic)
+            about = await topics.find_mentions(self, topic)
             found = [*about.exact, *about.partly] or about.alike(ALIKE_IF_SHOWN)
         else:
             found = await self.list_known()
@@ -200,10 +199,7 @@ class Chat(CorrectingChat):
         if self.intent == "forget_all":
             return await self.ask_about_everything()
         if topic:
-            found = await self.find_about(topic)
-            if commands.names_old(topic):
-                found = await self.find_outdated(topic, found) or found
-                found = found or await self.find_replaced(topic)
+            found = await topics.find_meant(self, topic)
             if not found:
                 on = describe_topic(self.command) or " about that"
                 return self.reply(f"I remember nothing{on}.")
@@ -306,7 +302,7 @@ class Chat(CorrectingChat):
         if self.command.content:
             return await self.pin_statement(self.command.content)
         if topic:
-            found = await self.find_about(topic, pinned)
+            found = await topics.find_about(self, topic, pinned)
         elif self.command.which in ("listed", "all"):
             found = await self.load(choose(self.about or self.shown.ids, self.command))
             return await self.set_pin(ids_of(found))
@@ -322,7 +318,7 @@ class Chat(CorrectingChat):
 
     async def pin_statement(self, text: str) -> Reply:
         """Pin the one memory that says this; save it if there is none."""
-        said = [each for each in (await self.find_mentions(text)).exact if each.is_active]
+        said = [each for each in (await topics.find_mentions(self, text)).exact if each.is_active]
         if len(said) == 1:
             return await self.set_pin(ids_of(said))
         outcome = (await self.remember(text, pinned=True, manually_saved=True)).outcomes[0]
@@ -368,7 +364,7 @@ class Chat(CorrectingChat):
             return replace(started, say=say) if started.done else started
         topic = self.command.topic
         before = await self.find_last_said() if which == "that" else []
-        before = await self.find_about(topic) if topic else before
+        before = await topics.find_about(self, topic) if topic else before
         if not before:
             return self.reply(_NOT_STORED, done=True)
         asked = await self.ask(before)

@@ -13,18 +13,9 @@ from ..text.commands import Command
 from ..text.corrections import is_about_another_attribute, restate, tells_by_verb
 from ..types import Memory
 from . import edit, recall
-from .chat_list import (
-    CHOICES,
-    MENTIONED,
-    SHOWN,
-    ChatList,
-    Remember,
-    Reply,
-    ids_of,
-    number,
-    share_words,
-)
+from .chat_list import SHOWN, ChatList, Remember, Reply, ids_of, number
 from .privacy import Consent
+from .topics import CHOICES, MENTIONED, find_mentions, share_words
 
 RESTATE = "restate"  # what is asked for: the whole sentence
 ALIKE_IF_REPLACED = 0.3  # the confidence from which a memory without a word of it may be replaced
@@ -104,7 +95,7 @@ class CorrectingChat(ChatList):
 
     async def find_replaceable(self, topic: str, statement: str) -> list[Memory]:
         """Return the memories without a word of a statement that it may replace."""
-        others = (await self.find_mentions(statement)).others
+        others = (await find_mentions(self, statement)).others
         told = [each.memory for each in others if tells_by_verb(each.memory.text, topic)]
         sure = [each.memory for each in others if (each.confidence or 0) >= ALIKE_IF_REPLACED]
         alike = [each for each in sure if not is_about_another_attribute(each.text, topic)]

@@ -25,11 +25,10 @@ from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import summarize, tokens
 from ..types import GUILD, STATES, Memory, Scope, frozen
-from . import edit, privacy, recall
+from . import edit, privacy, topics
 from .journal import Journal
 
 SOURCE_FORGOTTEN = "source-forgotten"  # tag of what is based on something forgotten, among others
-MOST_FOUND = 100  # memories that one query forgets
 SLICE = 100  # memories erased in one transaction: others get their turn in between
 MOST_OF_TURN = 0.6  # share of the words of a turn from which on a fact says most of it
 VISIBLE = tuple(state for state in STATES if state not in ("superseded", "soft_deleted"))
@@ -182,14 +181,15 @@ async def _find_turns(reading: Reader, scope: Scope, known: Sequence[Memory]) ->
 
 
 async def find(place: Place, query: str | None, where: Where | None) -> list[str]:
-    """Return the ids of what a query finds, best first, or of all that a filter matches.
+    """Return the ids of what a query may mean, or of all that a filter matches.
 
     Raises InvalidInput if neither is given.
     """
     wanted = validation.where(where)
     found: Sequence[Memory]
     if query:
-        found = await recall.look_up(place, query, MOST_FOUND, where)
+        is_filtered = not has_only_states(wanted)
+        found = await topics.find_meant(place, query, where if is_filtered else None)
     elif has_only_states(wanted):
         raise InvalidInput(
             "Nothing selected: give a query, or a filter that names more than states"
@@ -197,6 +197,25 @@ async def find(place: Place, query: str | None, where: Where | None) -> list[str
     else:
         found = await place.ctx.store.find_all(place.scope, wanted)
     return [memory.id for memory in found]
+
+
+async def require_one(place: Place, query: str, ids: Sequence[str]) -> None:
+    """Raise InvalidInput unless these memories are one thing, and a query names it for sure.
+
+    Memories with the same text, and what is based on them alone, are one thing.
+    """
+    found = await topics.load(place, ids)
+    if not found:
+        return
+    plan = await make_plan(place.ctx.store, place.scope, ids[:1])
+    same = {ids[0], *plan.report.derived, *plan.report.copies}
+    if same.issuperset(ids) and topics.is_named(found[0], query):
+        return
+    count = "1 memory" if len(ids) == 1 else f"{len(ids)} memories"
+    raise InvalidInput(
+        f"Nothing was forgotten: {query!r:.80} may mean {count}. "
+        "Review what a dry run lists, then forget by id"
+    )
 
 
 async def forget(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:

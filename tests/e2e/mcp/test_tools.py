@@ -140,6 +140,15 @@ async def test_a_topic_only_shows_what_would_be_forgotten_and_ids_forget_it(clie
     assert (" DELETE" in deleted, " ADD" in added) == (True, True)
 
 
+async def test_a_topic_shows_nothing_that_is_about_something_else(client: Client) -> None:
+    id = await remembered(client, "My old address was 12 Quillback Lane.")
+    await remembered(client, "The parcel for Bosco went to the neighbors.")
+    would = await call(client, "memory_forget", about="old address")
+    assert [each.id for each in lines(would)] == [id]
+    would = await call(client, "memory_forget", about="the swimming lessons")
+    assert would == "Nothing is stored about that. Nothing was forgotten."
+
+
 async def test_what_was_only_hidden_can_still_be_forgotten_for_good(
     client: Client, engine: MemoryClient
 ) -> None:

@@ -493,6 +493,23 @@ async def test_forgetting_by_a_question_tells_first(ana: httpx.AsyncClient) -> N
     assert (await ana.post(f"{V1}/forget", json={"dry_run": False, **HOME})).status_code == 422
 
 
+async def test_a_question_that_may_mean_several_memories_forgets_none(
+    ana: httpx.AsyncClient,
+) -> None:
+    address = await told(ana, "My old address was 12 Quillback Lane.")
+    book = await told(ana, "The old address book is in the hall.")
+    refused = await ana.post(
+        f"{V1}/forget", json={"query": "old address", "dry_run": False, **HOME}
+    )
+    assert refused.status_code == 422
+    assert "may mean 2 memories" in refused.text
+    forgotten = await ana.post(
+        f"{V1}/forget", json={"query": "my old address", "dry_run": False, **HOME}
+    )
+    assert forgotten.json()["ids"] == [address]
+    assert (await ana.get(f"{V1}/entries/{book}", params=HOME)).status_code == 200
+
+
 async def test_a_conflict_waits_for_a_decision(ana: httpx.AsyncClient) -> None:
     old = await told(ana, "My favourite tea is oolong.")
     await ana.post(f"{V1}/entries", json={"text": "My favourite tea is sencha.", **HOME})

@@ -19,6 +19,7 @@ from . import output
 from .app import SHORTEST, Words, command, complete_id, memory_id, read_metadata
 
 if TYPE_CHECKING:
+    from ...manage.forget import Forgotten
     from ...storage import HistoryEntry
 
 _ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
@@ -248,8 +249,8 @@ def _print_history(entries: Iterable[HistoryEntry], texts: dict[str, str]) -> No
 @command("forget")
 def forget(
     call: Call,
-    mine: BlockingScope,
-    id: str | None = None,
+    memory: Blocking,
+    id: Words = None,
     *,
     query: str | None = None,
     category: Words = None,
@@ -263,11 +264,12 @@ def forget(
 ) -> object:
     """Forget memories for good, and those derived only from them. --keep-days only hides them.
 
-    It lists the matches and asks. Without a terminal it needs --yes.
+    It lists the matches and asks. Without a terminal it needs --yes. A --query can mean something
+    else: with --yes it only forgets one memory that has exactly these words.
 
     Args:
-        id: <[ID]> Id, or its first or last characters.
-        query: <TEXT> Memories that this question finds.
+        id: <[ID]> Ids, or their first or last characters.
+        query: <TEXT> Memories that this names. For "my old address", what was replaced.
         category: <NAME> Memories of this category.
         tag: <TAG> Memories with this tag.
         all: All memories of the user in the space, or of --session.
@@ -283,44 +285,56 @@ def forget(
         raise typer.BadParameter("--all cannot be combined with an ID or a filter")
     if not (all or id or query or category or tag):
         raise InvalidInput("Nothing selected: give an ID, --query, --tag, --category or --all")
+    mine = call.scope(memory)  # also with --all: never more than one user and space
     has_terminal = _has_terminal(call)
     is_confirmed = dry_run or yes or keep_days > 0
     asks = has_terminal and not is_confirmed
-    if id is not None:
-        ids: tuple[str, ...] = (mine.get(memory_id(mine, id)).id,)
-    else:
-        where = Filter(categories=tuple(category or ()), tags=tuple(tag or ()))
-        ids = mine.forget_all().ids if all else mine.forget_where(query, where=where).ids
-    if ids and not is_confirmed and not has_terminal:
-        raise InvalidInput(
-            f"Nothing was forgotten: {len(ids)} found, but no terminal to confirm. "
-            "Review them with --dry-run, then forget them with --yes"
-        )
-    if (asks and not all) or (dry_run and not call.json):
-        output.show([mine.get(each) for each in ids])
-    if asks:
-        what = f"all {len(ids)} memories of {mine.scope.user!r}" if all else "this"
-        typer.confirm(f"Forget {what} for good?", abort=True, err=True)
+    where = Filter(categories=tuple(category or ()), tags=tuple(tag or ()))
     options: dict[str, Any] = {
         "actor": mine.scope.user,
         "reason": reason,
         "keep_days": keep_days,
         "never_again": never_again,
     }
+    if id:
+        ids = tuple(mine.get(memory_id(mine, each)).id for each in id)
+    elif all:
+        ids = mine.forget_all().ids
+    else:
+        ids = mine.forget_where(query, where=where, **options).ids
+    if ids and not is_confirmed and not has_terminal:
+        raise InvalidInput(
+            f"Nothing was forgotten: {len(ids)} found, but no terminal to confirm. "
+            "Review them with --dry-run, then forget them with --yes"
+        )
+    memories = [mine.get(each) for each in ids] if dry_run or not all else []
+    if (asks or dry_run or not id) and not call.json:
+        output.show(memories)
+    if asks:
+        what = f"all {len(ids)} memories of {mine.scope.user!r}" if all else "this"
+        typer.confirm(f"Forget {what} for good?", abort=True, err=True)
     if not ids:
-        found = load("manage.forget").Forgotten(dry_run=dry_run)
+        nothing = load("manage.forget").Forgotten(dry_run=dry_run)
+        result = {**asdict(nothing), "keep_days": keep_days, "memories": []}
+        return result, "", [] if call.json else ["No memories match. Nothing was forgotten."]
+    if query and not asks and not dry_run:
+        found = _forget_named(mine, query, where, ids, options)
     elif len(ids) == 1 and not dry_run:
         found = mine.forget(ids[0], **options)
     else:
         where = Filter(ids=ids, states=STATES)
         found = mine.forget_where(where=where, dry_run=dry_run, **options)
-    text = f"{'would forget' if dry_run else 'forgotten'}  {output.short(ids[0]) if id else f'{len(ids)} memories'}"
+    what = "1 memory" if len(ids) == 1 else f"{len(ids)} memories"
+    if id and len(ids) == 1:
+        what = output.short(ids[0])
+    text = f"{'would forget' if dry_run else 'forgotten'}  {what}"
     if keep_days and not dry_run:
         text += f"  `memorist restore` can bring it back for {keep_days:g} days"
     notes = []
     if found.derived:
+        also = "Would also forget" if dry_run else "Also forgotten"
         notes.append(
-            f"Also forgotten: {len(found.derived)} earlier versions or memories derived only from it."
+            f"{also}: {len(found.derived)} earlier versions or memories derived only from it."
         )
     if found.flagged:
         notes.append(f"{len(found.flagged)} more kept, but without one of their sources.")
@@ -330,7 +344,23 @@ def forget(
     if found.copies:
         named = ", ".join(map(output.short, found.copies))
         notes.append(f"The same text is also in {named}: forget that as well?")
-    return {**asdict(found), "keep_days": keep_days}, text, [] if call.json else notes
+    listed = []
+    for each in memories:
+        at = each.occurred_at or each.created_at
+        listed.append({"id": each.id, "at": at.isoformat(), "text": each.text})
+    result = {**asdict(found), "keep_days": keep_days, "memories": listed}
+    return result, text, [] if call.json else notes
+
+
+def _forget_named(
+    mine: BlockingScope, query: str, where: Filter, ids: Sequence[str], options: dict[str, Any]
+) -> Forgotten:
+    """Forget what a query names. Raises InvalidInput with the ids if that is not certain."""
+    try:
+        return mine.forget_where(query, where=where, dry_run=False, **options)
+    except InvalidInput as error:
+        named = " ".join(output.short(each) for each in ids)
+        raise InvalidInput(f"{error}: memorist forget {named} --yes") from error
 
 
 def _has_terminal(call: Call) -> bool:

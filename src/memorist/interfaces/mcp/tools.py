@@ -272,7 +272,7 @@ async def memory_forget(
     again with the `ids` that they approve.
 
     Args:
-        about: Instead of ids: list what matches a topic.
+        about: Instead of ids: list what a topic may mean.
         keep_days: Days in which they can be restored; 0 erases at once.
     """
     call = await authorize("write")
@@ -282,6 +282,8 @@ async def memory_forget(
     if about:
         preview = await scope.forget_where(about, dry_run=True)
         found = [*preview.ids, *preview.derived][:MAX_MEMORIES]
+        if not found:
+            return "Nothing is stored about that. Nothing was forgotten."
         lines = [memory_line(await scope.get(id)) for id in found]
         return "\n".join(["This is a preview. Nothing was forgotten.", *lines])
     if not (isinstance(confirmation, AcceptedElicitation) and confirmation.data.forget):

@@ -1,0 +1,149 @@
+"""Which memories a topic means: "my old address", "Ines", "that I hate cilantro".
+
+This is stricter than recall, because what was found may be erased. A chat, a terminal or an agent
+shows it and asks; without a person to ask, only what `is_named` for sure is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from ..context import Place
+from ..ingest import transitions
+from ..ingest.validation import Where
+from ..text import commands, cues, tokens
+from ..types import REPLACES, Hit, Memory, frozen
+from . import recall
+
+CHOICES = 4
+LOOKED_AT = 10  # memories that were valid before, for each step back in time
+MENTIONED = 200  # memories about a topic
+# The confidence from which a memory without a word of the topic is about it.
+ALIKE = 0.35
+ALIKE_IF_SHOWN = 0.15
+# Stems of words that say what somebody thinks of a thing, not which thing.
+_ATTITUDES = tokens.word_set("""
+    like love hate enjoy prefer want need use have get go old
+    mag hass lieb aim déteste odi gust gost amo adoro mi piac
+    """)
+
+
+@frozen
+class Mentions:
+    """The memories that a search for a topic found, by what they have of it."""
+
+    exact: Sequence[Memory]  # its names, or all its words
+    partly: Sequence[Memory]  # half of its words
+    others: Sequence[Hit]  # none of its words
+
+    def alike(self, least: float) -> list[Memory]:
+        """Return the few others of which recall is so sure that they are about it."""
+        sure = [hit.memory for hit in self.others if (hit.confidence or 0.0) >= least]
+        return sure[:CHOICES]
+
+
+async def find_meant(place: Place, topic: str, where: Where | None = None) -> list[Memory]:
+    """Return the memories that a topic may mean; if it says "old", those called so or replaced."""
+    found = await find_about(place, topic, where)
+    if not commands.names_old(topic):
+        return found
+    called_old = [each for each in found if is_named(each, topic)]
+    outdated = await find_outdated(place, topic, found, where)
+    old = {each.id: each for each in (*called_old, *outdated)}
+    if old or found or where is not None:
+        return list(old.values()) or found
+    return await find_replaced(place, topic)
+
+
+async def find_about(place: Place, topic: str, where: Where | None = None) -> list[Memory]:
+    """Return the memories that a topic may mean; none if nothing is about it."""
+    found = await find_mentions(place, topic, where)
+    return list(found.exact or found.partly) or found.alike(ALIKE)
+
+
+async def find_mentions(place: Place, topic: str, where: Where | None = None) -> Mentions:
+    """Return the memories that mention a topic, also while memory is off."""
+    answer = await recall.search(place, topic, MENTIONED, where, min_confidence=0)
+    return select_mentions(answer.hits, topic)
+
+
+async def find_outdated(
+    place: Place, topic: str, found: Sequence[Memory], where: Where | None = None
+) -> list[Memory]:
+    """Return what the best of the found memories replaced, the latest first."""
+    outdated: dict[str, Memory] = {}
+    newer = list(found[:1])
+    while newer and len(outdated) < CHOICES:
+        before = transitions.held_since(newer[0]) - timedelta(microseconds=1)
+        then = await recall.look_up(place, topic, LOOKED_AT, where, as_of=before)
+        ended = [each for each in share_words(then, topic) if each.valid_to is not None]
+        newer = [each for each in ended if each.id not in outdated]
+        outdated |= {each.id: each for each in newer}
+    return list(outdated.values())[:CHOICES]
+
+
+async def find_replaced(place: Place, topic: str) -> list[Memory]:
+    """Return what was replaced by the memories that a topic may mean: "my old address"."""
+    replaced: dict[str, Memory] = {}
+    store = place.ctx.store
+    about = await find_mentions(place, commands.leave_out_old(topic))
+    newer = [*about.exact, *about.partly] or about.alike(ALIKE_IF_SHOWN)
+    while newer and len(replaced) < CHOICES:
+        newer_ids = [each.id for each in newer]
+        ids = await store.earlier_versions(place.scope, newer_ids)
+        for id in newer_ids:
+            pairs = await store.relations(place.scope, REPLACES, limit=CHOICES, from_id=id)
+            ids += [pair.to_id for pair in pairs]
+        newer = [each for each in await load(place, ids) if each.id not in replaced]
+        replaced |= {each.id: each for each in newer}
+    return list(replaced.values())[:CHOICES]
+
+
+async def load(place: Place, ids: Sequence[str]) -> list[Memory]:
+    """Return the memories that are still there, in this order."""
+    found = await place.ctx.store.get(place.scope, list(ids))
+    by_id = {memory.id: memory for memory in found if memory.state != "soft_deleted"}
+    return [by_id[id] for id in ids if id in by_id]
+
+
+def is_named(memory: Memory, topic: str) -> bool:
+    """Return whether the person said a topic word for word.
+
+    "My address" is not in "my brother's address". What was replaced need not say "old".
+    """
+    if not cues.is_persons(memory):  # "my" may be somebody else's
+        return False
+    if memory.valid_to is not None:
+        topic = commands.leave_out_old(topic)
+    wanted = " ".join(tokens.words(topic))
+    said = " ".join(tokens.words(memory.text))
+    return bool(wanted) and f" {wanted} " in f" {said} "
+
+
+def select_mentions(hits: Sequence[Hit], topic: str) -> Mentions:
+    """Return those of the found memories that are about a topic."""
+    language = tokens.detect_language(tokens.words(topic))
+    wanted = set(tokens.analyze(topic, language))
+    telling = wanted - _ATTITUDES or wanted
+    capitalized = [word for word in topic.split() if word[0].isupper()]
+    names = telling.intersection(tokens.analyze(" ".join(capitalized), language))
+    exact: list[Memory] = []
+    partly: list[Memory] = []
+    others: list[Hit] = []
+    for hit in hits:
+        terms = set(tokens.analyze(hit.memory.text, language))
+        shared = terms & telling
+        if shared and (shared == telling or (names and names <= terms)):
+            exact.append(hit.memory)
+        elif shared and 2 * len(shared) >= len(telling):
+            partly.append(hit.memory)
+        elif not terms & wanted:
+            others.append(hit)
+    return Mentions(exact=exact, partly=partly, others=others)
+
+
+def share_words(memories: Sequence[Memory], text: str) -> list[Memory]:
+    """Return the memories that have a word of a text that says something."""
+    wanted = set(tokens.analyze(text))
+    return [each for each in memories if not wanted.isdisjoint(tokens.analyze(each.text))]
