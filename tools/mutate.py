@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from queue import Queue
 
@@ -165,10 +165,19 @@ def _with_value(entry: str, name: str, after: str) -> str:
 
 def files_naming(spec: str) -> Iterator[str]:
     """Yield the test files whose text names a requirement."""
-    name = re.compile(rf"\b{spec}\b")
+    for file, names in _names_of_tests().items():
+        if spec in names:
+            yield file
+
+
+@cache
+def _names_of_tests() -> dict[str, frozenset[str]]:
+    """Return what could name a requirement in the text of each test file."""
+    found = {}
     for file in sorted((ROOT / "tests").rglob("*.py")):
-        if name.search(file.read_text("utf-8")):
-            yield str(file.relative_to(ROOT))
+        names = re.findall(r"\b[A-Z]{3}-\d+\b", file.read_text("utf-8"))
+        found[str(file.relative_to(ROOT))] = frozenset(names)
+    return found
 
 
 # Changes made by rule

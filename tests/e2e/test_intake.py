@@ -612,6 +612,20 @@ async def test_facts_and_lore_get_their_vectors_and_the_snapshot_by_themselves(
     assert "the bot owes Ana a coffee" in (tmp_path / "memory" / SNAPSHOT).read_text()
 
 
+@pytest.mark.spec("CLK-35")
+async def test_a_line_is_kept_with_its_source_and_only_if_that_says_so(engine: Client) -> None:
+    about = {"source_text": "the bot owes me a coffee", "source_message_id": "m1"}
+    async with Intake(engine) as intake:
+        for line, status in (
+            ("the bot owes Ana a coffee", "created"),
+            ("Ana is a tax adviser", "refused"),
+        ):
+            kept = await intake.remember_line("g1", line, **about, channel_id="c1")
+            assert kept.status == status
+    (lore,) = await facts(engine)
+    assert (lore.source_message_id, lore.labels.channel) == ("m1", "c1")
+
+
 @pytest.mark.spec("CLK-40", "CLK-41")
 async def test_lore_in_a_reply_gets_its_vector_and_the_snapshot_by_itself(
     engine: Client, tmp_path: Path

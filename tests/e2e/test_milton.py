@@ -393,6 +393,20 @@ async def test_a_hybrid_score_is_half_words_and_half_cosine(
     assert [hit.score for hit in answer.hits] == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.spec("MIL-26")
+async def test_words_age_and_importance_count_in_a_hybrid_query(milton: Milton) -> None:
+    """Of the same text, so that words and meaning are equal: the rest is 0.35 / (1 + h) + 0.15 i."""
+    for id, hours, importance in (
+        ("0.238", 3, 1.0),
+        ("0.350", 0, 0.0),
+        ("0.250", 1, 0.5),
+        ("0.267", 2, 1.0),
+    ):
+        await milton.add(content="green tea", id=id, ts=NOW - hours * HOUR, importance=importance)
+    found = await milton.query_relevant_hybrid("green tea")
+    assert [item.id for item in found] == ["0.350", "0.267", "0.250", "0.238"]
+
+
 @pytest.mark.spec("MIL-20", "MIL-29")
 async def test_the_semantic_weight_decides_whether_words_and_age_or_meaning_count(
     milton: Milton,
