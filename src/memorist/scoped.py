@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
@@ -11,7 +12,9 @@ from typing import Any, Unpack
 from .context import observed
 from .ingest import pipeline as ingest
 from .ingest import validation
+from .ingest.batches import Told, split
 from .ingest.guard import save_on_request
+from .ingest.policies import Policy
 from .ingest.transitions import SHARED
 from .manage import (
     agent_query,
@@ -34,8 +37,6 @@ from .retrieve.profiles import Profile
 from .retrieve.render import Caps
 from .text.clock import new_id
 from .types import Draft, Filter, Labels, Message, Messages, Outcome, Reason, Recall, Receipt
-
-BATCH = 256  # drafts in one transaction
 
 
 class ScopedClient(ManagedScope):
@@ -104,30 +105,42 @@ class ScopedClient(ManagedScope):
         ctx = self.ctx
         by = validation.policy(ctx.policies, policy or ctx.settings.policy, ctx.settings.capacity)
         by = replace(by, embed="deferred") if defer_vectors else by
-        remember = ingest.remember if self.offline is None else self.offline.remember
         outcomes: list[Outcome] = []
         if ctx.extractor is not None:
             ctx.extractor.pause()
         spoken = [self.voice.speak(draft) for draft in drafts]
         if by.saves_on_request and self.voice.is_owner:
             spoken = [save_on_request(draft, self.scope.user) for draft in spoken]
-        for start in range(0, len(spoken), BATCH):
-            now = ctx.clock()
-            batch = [replace(d, id=new_id(), told_at=now) for d in spoken[start : start + BATCH]]
-            done = await remember(ctx, self.scope, batch, by, now, command=self.command_id)
-            folder = ctx.settings.journal_dir
-            if folder is not None:
-                pairs = zip(batch, done, strict=True)
-                new = [draft for draft, outcome in pairs if draft.id in outcome.ids]
-                await journal.append(folder, ctx.store, self.scope, new, now, by.longest)
-            if ctx.awaiting_reply:
-                compare_replies(ctx, self.scope, batch, done)
-            outcomes += done
+        async with aclosing(split(ctx, self.scope, spoken, by)) as batches:
+            async for told in batches:
+                outcomes += await self._store(told, by)
         if ctx.external_index is not None:
             ctx.external_index.notify(self.scope)
         if ctx.extractor is not None:
             ctx.extractor.start()
         return Receipt(tuple(outcomes))
+
+    async def _store(self, told: Told, policy: Policy) -> list[Outcome]:
+        """Store drafts in one transaction; note them in the journal, and what a reply used."""
+        ctx = self.ctx
+        remember = ingest.remember if self.offline is None else self.offline.remember
+        done = await remember(
+            ctx,
+            self.scope,
+            told.drafts,
+            policy,
+            told.now,
+            command=self.command_id,
+            analyzed=told.analyzed,
+        )
+        folder = ctx.settings.journal_dir
+        if folder is not None:
+            pairs = zip(told.drafts, done, strict=True)
+            new = [draft for draft, outcome in pairs if draft.id in outcome.ids]
+            await journal.append(folder, ctx.store, self.scope, new, told.now, policy.longest)
+        if ctx.awaiting_reply:
+            compare_replies(ctx, self.scope, told.drafts, done)
+        return done
 
     recall = recall_memories
 

@@ -20,7 +20,7 @@ from ..context import Context, compute
 from ..index import Snapshot
 from ..index.arrays import Bools, Floats, products
 from ..ports import Vectors
-from ..storage import Change, Checks, Save, SeenMessage
+from ..storage import Change, Checks, Event, Save, SeenMessage
 from ..storage.fingerprints import Fingerprints, load_fingerprints
 from ..storage.transaction import Transaction
 from ..text import clock, cues, normalize, tokens
@@ -54,6 +54,7 @@ class Batch:
     now: datetime
     items: Sequence[Item]
     size: int  # characters of all drafts
+    refusals: Sequence[Event] = ()  # of drafts that may not be stored
     chunks: list[Chunk] = field(default_factory=list)
     problem: str = ""  # why there are no vectors
     second: dict[str, tuple[str, Any]] = field(default_factory=dict)  # model and vector, by text

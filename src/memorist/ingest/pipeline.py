@@ -49,15 +49,14 @@ async def remember(
     now: datetime,
     *,
     command: str | None = None,
+    analyzed: Batch | None = None,
 ) -> list[Outcome]:
-    """Store drafts in one transaction. Return their outcomes in the same order."""
-    items = [Item(draft) for draft in drafts]
-    await guard.refuse_disabled(ctx, ctx.store, scope, items)
-    size = sum(len(draft.text) for draft in drafts)
-    checked = await compute_each(size, guard.check, items, policy, scope.user)
-    items = [item for item, _ in checked]
-    refusals = [event for _, events in checked for event in events]
-    batch = await prepare(ctx, scope, items, policy, now)
+    """Store drafts in one transaction. Return their outcomes in the same order.
+
+    `analyzed` is what `check_and_analyze` returned for them before.
+    """
+    batch = analyzed or await check_and_analyze(ctx, scope, drafts, policy, now)
+    items = batch.items
     done = outcomes(items)
     if len(done) < len(items):
         async with ctx.store.transaction(scope, command=command) as tx:
@@ -67,9 +66,26 @@ async def remember(
             with suppress(StoreUnavailable):  # they are stored; a backfill relates them later
                 async with ctx.store.transaction(scope) as tx:
                     await relate.relate_late(tx, batch, late)
-    if refusals:
-        ctx.access_log.note(scope, refusals)
+    if batch.refusals:
+        ctx.access_log.note(scope, batch.refusals)
     return done
+
+
+async def check_and_analyze(
+    ctx: Context,
+    scope: Scope,
+    drafts: Sequence[Draft],
+    policy: Policy,
+    now: datetime,
+) -> Batch:
+    """Refuse drafts that may not be stored, and prepare the others."""
+    items = [Item(draft) for draft in drafts]
+    await guard.refuse_disabled(ctx, ctx.store, scope, items)
+    size = sum(len(draft.text) for draft in drafts)
+    checked = await compute_each(size, guard.check, items, policy, scope.user)
+    batch = await prepare(ctx, scope, [item for item, _ in checked], policy, now)
+    batch.refusals = [event for _, events in checked for event in events]
+    return batch
 
 
 async def prepare(

@@ -33,7 +33,10 @@ from . import edit
 from .record_reader import HOW_TO_RESTORE, IGNORED, MESSAGE, Import, Record, Value, read_batches
 from .records import add_missing
 
-BATCH = 128  # drafts of files that are stored together
+BATCH = 128  # entries of files that are read and stored together
+# Of a large import, more are read at a time: each batch of them is analyzed while another is written.
+LARGE_BATCH = 4096
+LARGE_BATCH_CHARS = 4_000_000  # long texts are read fewer at a time
 LARGE = 5_000_000  # bytes from which on vectors are added afterwards: words are found at once
 LAST = datetime.max.replace(tzinfo=UTC)
 SAMPLES = 3  # texts that are shown of each format
@@ -42,6 +45,7 @@ _UNDO_KEYS = "operation session final".split()  # by these `undo` finds what it 
 _SAID = "text labels speaker evidence evidence_text".split()  # what the guard reads of a memory
 _LOWERED = "kind steps_text category item_type fact_type".split()  # … and may change
 Admitted = list[tuple[Any, str]]  # values, and why they are refused
+NamedItem = tuple[str, Draft | Skipped]  # with the name of its format
 
 
 async def import_records(records: Iterable[Mapping[str, Any]], how: Import) -> Receipt:
@@ -231,7 +235,7 @@ class ImportReport:
     refused: Counter[str] = field(default_factory=Counter)  # by reason
     samples: dict[str, list[str]] = field(default_factory=dict)
 
-    def select(self, batch: Sequence[tuple[str, Draft | Skipped]], longest: int) -> Iterator[Draft]:
+    def select(self, batch: Sequence[NamedItem], longest: int) -> Iterator[Draft]:
         """Yield what is to be stored, and count everything."""
         for name, item in batch:
             if isinstance(item, Draft) and len(item.text) > longest:
@@ -302,7 +306,8 @@ async def import_files(
         count = len(by_time)
     done = 0
     with share_work() if is_large and not dry_run else nullcontext():
-        while batch := await asyncio.to_thread(lambda: list(islice(items, BATCH))):
+        most = LARGE_BATCH if is_large else BATCH
+        while batch := await asyncio.to_thread(_take, items, most):
             drafts = list(report.select(batch, longest))
             if drafts and not dry_run:
                 report.count(await mine.remember_drafts(drafts, defer_vectors=is_large))
@@ -313,9 +318,19 @@ async def import_files(
     return report
 
 
-def _sort_by_time(
-    items: Iterable[tuple[str, Draft | Skipped]],
-) -> list[tuple[str, Draft | Skipped]]:
+def _take(items: Iterator[NamedItem], most: int) -> list[NamedItem]:
+    """Return the next items, fewer if they are long."""
+    taken = []
+    chars = 0
+    for name, item in islice(items, most):
+        taken.append((name, item))
+        chars += len(item.text) if isinstance(item, Draft) else 0
+        if chars > LARGE_BATCH_CHARS:
+            break
+    return taken
+
+
+def _sort_by_time(items: Iterable[NamedItem]) -> list[NamedItem]:
     """Return the items with the conversation first that began first; what has no time is last.
 
     Many programs export the newest conversation first, but what changed is found most reliably in
@@ -328,7 +343,7 @@ def _sort_by_time(
             session = item.labels.session
             starts[session] = min(item.at, starts.get(session, item.at))
 
-    def find_start(named: tuple[str, Draft | Skipped]) -> datetime:
+    def find_start(named: NamedItem) -> datetime:
         _, item = named
         if not isinstance(item, Draft):
             return LAST

@@ -25,6 +25,7 @@ from ..index import SnapshotCache
 from ..ingest import guard
 from ..ingest import pipeline as ingest
 from ..ingest.analyze import analyze
+from ..ingest.candidates import Batch
 from ..ingest.guard import Item
 from ..ingest.policies import Policy
 from ..manage import edit, records
@@ -181,9 +182,19 @@ class Offline:
         now: datetime,
         *,
         command: str | None = None,
+        analyzed: Batch | None = None,
     ) -> list[Outcome]:
         """Store drafts; while the store is down, spool them. Raises StoreUnavailable."""
-        remember = partial(ingest.remember, ctx, scope, drafts, policy, now, command=command)
+        remember = partial(
+            ingest.remember,
+            ctx,
+            scope,
+            drafts,
+            policy,
+            now,
+            command=command,
+            analyzed=analyzed,
+        )
         is_behind = scope in self._replay.behind  # what was spooled earlier comes first
         stored = None if is_behind else await self._attempt("writing", remember)
         if stored is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import ChainMap, defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -11,7 +12,7 @@ from typing import Any
 
 from ..errors import InvalidInput, RevisionConflict
 from ..text import clock
-from ..text.second_process import LONG, compute_shared
+from ..text.second_process import LONG
 from ..types import Memory, Op, Scope
 from . import (
     Change,
@@ -205,10 +206,11 @@ class Transaction(Reader):
                 vectors.append(rows.vector_row(*save.second, number, save.memory.id))
         memories = [save.memory for save in saves]
         size = sum(len(memory.text) for memory in memories)
-        if size <= LONG:
-            values = [rows.row_values(memory, self.language) for memory in memories]
-        else:
-            values = await compute_shared(rows.row_values, memories, self.language)
+
+        def make_rows() -> list[tuple[Any, ...]]:
+            return [rows.row_values(memory, self.language) for memory in memories]
+
+        values = make_rows() if size <= LONG else await asyncio.to_thread(make_rows)
         stored = [(number, changed, *each) for each in values]
         await self._write_log(
             log,

@@ -1,5 +1,5 @@
-"""Share long computations with a second process while much is imported, because Python's threads
-share one processor."""
+"""Run long computations in a second process while much is imported, because Python's threads share
+one processor."""
 
 from __future__ import annotations
 
@@ -27,25 +27,20 @@ async def compute_shared(
     *args: P.args,
     **named: P.kwargs,
 ) -> list[T]:
-    """Call a pure function for each item in a thread, and while `share_work` is open, for half of
-    them in a second process. If that fails, it is done here.
+    """Call a pure function for each item, in the second process while `share_work` is open, else
+    in a thread. What fails there is done here.
     """
 
-    def compute_some(some: Sequence[Item]) -> list[T]:
-        return [work(item, *args, **named) for item in some]
+    def compute_all() -> list[T]:
+        done = None
+        if second is not None:
+            done = second.compute(work, items, args, named)
+        if done is None:
+            done = [work(item, *args, **named) for item in items]
+        return done
 
     second = _second
-    if second is None:
-        return await asyncio.to_thread(compute_some, items)
-    # Halves, because every other one may be the long answers of an assistant.
-    half = len(items) // 2
-    theirs, mine = await asyncio.gather(
-        asyncio.to_thread(second.compute, work, items[half:], args, named),
-        asyncio.to_thread(compute_some, items[:half]),
-    )
-    if theirs is None:
-        theirs = await asyncio.to_thread(compute_some, items[half:])
-    return [*mine, *theirs]
+    return await asyncio.to_thread(compute_all)
 
 
 class _SecondProcess:
@@ -92,7 +87,7 @@ _second: _SecondProcess | None = None
 
 @contextmanager
 def share_work() -> Iterator[None]:
-    """Let a second process do a share of `compute_shared` while the body runs, if there is one."""
+    """Let a second process do what `compute_shared` is given while the body runs, if there is one."""
     global _second
     is_bundled = getattr(sys, "frozen", False)  # its executable is not Python
     if _second is not None or is_bundled or not sys.executable or (os.cpu_count() or 1) < 2:
