@@ -20,7 +20,7 @@ from ...types import Kind
 from .. import CLI, REFUSED, VERBS, Verb
 
 # Importing a module registers its commands.
-from . import database, doctor, evals, files, memories, server  # noqa: F401
+from . import database, doctor, evals, files, forgetting, memories, server  # noqa: F401
 from .app import app, command, complete_id, memory_id, read_metadata, read_text
 
 __all__ = ["app", "main"]
