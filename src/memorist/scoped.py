@@ -12,7 +12,7 @@ from typing import Any, Unpack
 from .context import observed
 from .ingest import pipeline as ingest
 from .ingest import validation
-from .ingest.batches import Told, split
+from .ingest.batches import DraftBatch, split
 from .ingest.guard import save_on_request
 from .ingest.policies import Policy
 from .ingest.transitions import SHARED
@@ -112,34 +112,34 @@ class ScopedClient(ManagedScope):
         if by.saves_on_request and self.voice.is_owner:
             spoken = [save_on_request(draft, self.scope.user) for draft in spoken]
         async with aclosing(split(ctx, self.scope, spoken, by)) as batches:
-            async for told in batches:
-                outcomes += await self._store(told, by)
+            async for batch in batches:
+                outcomes += await self._store(batch, by)
         if ctx.external_index is not None:
             ctx.external_index.notify(self.scope)
         if ctx.extractor is not None:
             ctx.extractor.start()
         return Receipt(tuple(outcomes))
 
-    async def _store(self, told: Told, policy: Policy) -> list[Outcome]:
+    async def _store(self, batch: DraftBatch, policy: Policy) -> list[Outcome]:
         """Store drafts in one transaction; note them in the journal, and what a reply used."""
         ctx = self.ctx
         remember = ingest.remember if self.offline is None else self.offline.remember
         done = await remember(
             ctx,
             self.scope,
-            told.drafts,
+            batch.drafts,
             policy,
-            told.now,
+            batch.now,
             command=self.command_id,
-            analyzed=told.analyzed,
+            analyzed=batch.analyzed,
         )
         folder = ctx.settings.journal_dir
         if folder is not None:
-            pairs = zip(told.drafts, done, strict=True)
+            pairs = zip(batch.drafts, done, strict=True)
             new = [draft for draft, outcome in pairs if draft.id in outcome.ids]
-            await journal.append(folder, ctx.store, self.scope, new, told.now, policy.longest)
+            await journal.append(folder, ctx.store, self.scope, new, batch.now, policy.longest)
         if ctx.awaiting_reply:
-            compare_replies(ctx, self.scope, told.drafts, done)
+            compare_replies(ctx, self.scope, batch.drafts, done)
         return done
 
     recall = recall_memories

@@ -19,7 +19,7 @@ BATCH = 256  # drafts in one transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class DraftBatch:
     """Drafts that are stored in one transaction, with their ids."""
 
     drafts: Sequence[Draft]
@@ -29,35 +29,41 @@ class Told:
 
 async def split(
     ctx: Context, scope: Scope, drafts: Sequence[Draft], policy: Policy
-) -> AsyncGenerator[Told]:
+) -> AsyncGenerator[DraftBatch]:
     """Yield drafts in batches, in their order.
 
     If vectors are added later, each batch but the first is analyzed before it is yielded, while the
     caller writes the one before it.
     """
-    ahead: asyncio.Task[Told] | None = None
+    ahead: asyncio.Task[DraftBatch] | None = None
     try:
         for start in range(0, len(drafts), BATCH):
             some = drafts[start : start + BATCH]
-            told = _tell(ctx, some) if ahead is None else await ahead
+            batch = _assign_ids(ctx, some) if ahead is None else await ahead
             following = drafts[start + BATCH : start + 2 * BATCH]
             if policy.embed == "deferred":
                 ahead = asyncio.create_task(_analyze(ctx, scope, following, policy))
-            yield told
+            yield batch
     finally:
         if ahead is not None:
             ahead.cancel()
 
 
-def _tell(ctx: Context, drafts: Sequence[Draft]) -> Told:
+def _assign_ids(ctx: Context, drafts: Sequence[Draft]) -> DraftBatch:
+    """Return drafts with ids, as of now."""
     now = ctx.clock()
-    return Told(drafts=[replace(draft, id=new_id(), told_at=now) for draft in drafts], now=now)
+    return DraftBatch(
+        drafts=[replace(draft, id=new_id(), told_at=now) for draft in drafts], now=now
+    )
 
 
-async def _analyze(ctx: Context, scope: Scope, drafts: Sequence[Draft], policy: Policy) -> Told:
-    told = _tell(ctx, drafts)
+async def _analyze(
+    ctx: Context, scope: Scope, drafts: Sequence[Draft], policy: Policy
+) -> DraftBatch:
+    """Return drafts with ids, analyzed."""
+    batch = _assign_ids(ctx, drafts)
     try:
-        analyzed = await check_and_analyze(ctx, scope, told.drafts, policy, told.now)
+        analyzed = await check_and_analyze(ctx, scope, batch.drafts, policy, batch.now)
     except MemoristError:  # it is raised again when the batch has its turn
-        return told
-    return replace(told, analyzed=analyzed)
+        return batch
+    return replace(batch, analyzed=analyzed)
