@@ -15,7 +15,7 @@ from .ingest.links import Related
 from .ingest.validation import Where
 from .jobs.expire import purge
 from .jobs.summarize import compress, roll_up
-from .manage import edit, forget
+from .manage import edit, forget, topics
 from .manage.checkpoints import Checkpoints
 from .manage.edit import edit_memory
 from .manage.forget import ForgetOptions, Forgotten, Manner, make_plan
@@ -229,7 +229,7 @@ class ManagedScope(Place):
         """
         validation.options("forget_where", options, ForgetOptions)
         manner = Manner(**options)
-        ids = await forget.find(self, query, where)
+        ids = await topics.select(self, query, where)
         if dry_run:
             plan = await make_plan(self.ctx.store, self.scope, ids)
             return replace(plan.report, dry_run=True)

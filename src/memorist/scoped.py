@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Unpack
 
-from .context import observed
+from .context import Context, observed
+from .errors import MemoristError
 from .ingest import pipeline as ingest
 from .ingest import validation
-from .ingest.batches import DraftBatch, split
+from .ingest.candidates import Batch
 from .ingest.guard import save_on_request
 from .ingest.policies import Policy
 from .ingest.transitions import SHARED
@@ -36,7 +38,72 @@ from .managed import ManagedScope
 from .retrieve.profiles import Profile
 from .retrieve.render import Caps
 from .text.clock import new_id
-from .types import Draft, Filter, Labels, Message, Messages, Outcome, Reason, Recall, Receipt
+from .types import (
+    Draft,
+    Filter,
+    Labels,
+    Message,
+    Messages,
+    Outcome,
+    Reason,
+    Recall,
+    Receipt,
+    Scope,
+    frozen,
+)
+
+BATCH = 256  # drafts in one transaction
+
+
+@frozen
+class DraftBatch:
+    """Drafts that are stored in one transaction, with their ids."""
+
+    drafts: Sequence[Draft]
+    now: datetime
+    analyzed: Batch | None = None  # None: not yet
+
+
+async def split_drafts(
+    ctx: Context, scope: Scope, drafts: Sequence[Draft], policy: Policy
+) -> AsyncGenerator[DraftBatch]:
+    """Yield drafts in batches, in their order.
+
+    If vectors are added later, each batch but the first is analyzed before it is yielded, while the
+    caller writes the one before it.
+    """
+    ahead: asyncio.Task[DraftBatch] | None = None
+    try:
+        for start in range(0, len(drafts), BATCH):
+            some = drafts[start : start + BATCH]
+            batch = _assign_ids(ctx, some) if ahead is None else await ahead
+            following = drafts[start + BATCH : start + 2 * BATCH]
+            if policy.embed == "deferred":
+                ahead = asyncio.create_task(_analyze(ctx, scope, following, policy))
+            yield batch
+    finally:
+        if ahead is not None:
+            ahead.cancel()
+
+
+def _assign_ids(ctx: Context, drafts: Sequence[Draft]) -> DraftBatch:
+    """Return drafts with ids, as of now."""
+    now = ctx.clock()
+    return DraftBatch(
+        drafts=[replace(draft, id=new_id(), told_at=now) for draft in drafts], now=now
+    )
+
+
+async def _analyze(
+    ctx: Context, scope: Scope, drafts: Sequence[Draft], policy: Policy
+) -> DraftBatch:
+    """Return drafts with ids, analyzed."""
+    batch = _assign_ids(ctx, drafts)
+    try:
+        analyzed = await ingest.check_and_analyze(ctx, scope, batch.drafts, policy, batch.now)
+    except MemoristError:  # it is raised again when the batch has its turn
+        return batch
+    return replace(batch, analyzed=analyzed)
 
 
 class ScopedClient(ManagedScope):
@@ -111,7 +178,7 @@ class ScopedClient(ManagedScope):
         spoken = [self.voice.speak(draft) for draft in drafts]
         if by.saves_on_request and self.voice.is_owner:
             spoken = [save_on_request(draft, self.scope.user) for draft in spoken]
-        async with aclosing(split(ctx, self.scope, spoken, by)) as batches:
+        async with aclosing(split_drafts(ctx, self.scope, spoken, by)) as batches:
             async for batch in batches:
                 outcomes += await self._store(batch, by)
         if ctx.external_index is not None:

@@ -498,13 +498,13 @@ async def test_what_nobody_used_for_long_is_rolled_up_by_topic(place: str) -> No
 
 @pytest.mark.spec("THE-96", "THE-119")
 async def test_a_worker_rolls_topics_up_each_week_where_the_setting_asks_for_it(place: str) -> None:
-    async with opened(place, policy="theoria", rollup_days=30) as engine:
+    async with opened(place, policy="theoria", rollup_days=12) as engine:
         clock = engine.ctx.clock
         ana = await gardens(engine)
-        engine.ctx.clock = lambda: clock() + timedelta(days=29)
+        engine.ctx.clock = lambda: clock() + timedelta(days=11)
         assert (await engine.run_jobs(only=["rollup"]))["rollup"].changed == 0
         engine.ctx.clock = lambda: (
-            clock() + timedelta(days=29 + 11)
+            clock() + timedelta(days=11 + 11)
         )  # its next turn comes within a week and a half
         assert (await engine.run_jobs(only=["rollup"]))["rollup"].changed == 5, (
             "four memories and their summary"

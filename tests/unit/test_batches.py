@@ -13,9 +13,8 @@ import pytest
 from memorist import aio
 from memorist.context import Context
 from memorist.errors import InvalidInput
-from memorist.ingest.batches import BATCH, split
 from memorist.ingest.policies import Policy
-from memorist.scoped import ScopedClient
+from memorist.scoped import BATCH, ScopedClient, split_drafts
 from memorist.types import Draft
 
 DRAFTS = [Draft(text=f"Tea number {number} is in the pot.") for number in range(2 * BATCH + 1)]
@@ -32,7 +31,7 @@ def deferred(ctx: Context) -> Policy:
 
 
 async def test_batches_keep_the_order_and_all_but_the_first_are_analyzed(ana: ScopedClient) -> None:
-    async with aclosing(split(ana.ctx, ana.scope, DRAFTS, deferred(ana.ctx))) as batches:
+    async with aclosing(split_drafts(ana.ctx, ana.scope, DRAFTS, deferred(ana.ctx))) as batches:
         told = [each async for each in batches]
     assert [len(each.drafts) for each in told] == [BATCH, BATCH, 1]
     assert [draft.text for each in told for draft in each.drafts] == [d.text for d in DRAFTS]
@@ -43,7 +42,7 @@ async def test_batches_keep_the_order_and_all_but_the_first_are_analyzed(ana: Sc
 
 async def test_what_is_embedded_at_once_is_not_analyzed_ahead(ana: ScopedClient) -> None:
     policy = ana.ctx.policies["default"]
-    async with aclosing(split(ana.ctx, ana.scope, DRAFTS, policy)) as batches:
+    async with aclosing(split_drafts(ana.ctx, ana.scope, DRAFTS, policy)) as batches:
         assert [each.analyzed async for each in batches] == [None, None, None]
 
 
@@ -56,7 +55,7 @@ async def test_an_error_of_a_batch_leaves_those_before_it_stored(ana: ScopedClie
 
 async def test_a_caller_that_stops_leaves_no_analysis_behind(ana: ScopedClient) -> None:
     before = asyncio.all_tasks()
-    async with aclosing(split(ana.ctx, ana.scope, DRAFTS, deferred(ana.ctx))) as batches:
+    async with aclosing(split_drafts(ana.ctx, ana.scope, DRAFTS, deferred(ana.ctx))) as batches:
         await anext(batches)
     await asyncio.sleep(0)
     assert asyncio.all_tasks() <= before

@@ -1,7 +1,6 @@
 """The state of one write: the drafts, the memories they are compared with, and the decisions so far.
 
-`load` reads what a chunk may repeat, contradict or replace. Later chunks of a call are compared with
-earlier ones, too.
+`load` reads what a chunk may repeat, contradict or replace. Later chunks meet earlier ones, too.
 """
 
 from __future__ import annotations
@@ -128,7 +127,6 @@ class Batch:
     def save(self, put: Save) -> None:
         """Add a memory to the write; later chunks of this call are compared with it."""
         memory = put.memory
-        policy = self.policy
         self.puts[memory.id] = put
         if put.vector is not None:
             if not self.written:  # a chunk writes at most its memory and an earlier version
@@ -137,7 +135,8 @@ class Batch:
             self.vectors[row] = put.vector
         if memory.key:
             self.keyed[memory.key] = memory
-        if policy.exact or policy.near or policy.bands or policy.conflicts:
+        by = self.policy
+        if by.exact or by.near or by.bands or by.conflicts:
             self.add(memory)
         session = memory.labels.session
         place = memory.sequence

@@ -14,11 +14,9 @@ from typing import TypedDict
 from ..context import Context, Place
 from ..errors import InvalidInput, NotFound, ProviderFailed, StoreDamaged, StoreFull
 from ..ingest import transitions, validation
-from ..ingest.validation import Where
 from ..jobs import vectors
 from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful
-from ..retrieve.pipeline import has_only_states
 from ..storage import Change, Forget, Save, erase
 from ..storage.atomic import lock, new_file
 from ..storage.queries import Reader
@@ -178,25 +176,6 @@ async def _find_turns(reading: Reader, scope: Scope, known: Sequence[Memory]) ->
                 if turn.id not in ids:
                     found[turn.id] = len(words & stated) >= MOST_OF_TURN * len(words)
     return found
-
-
-async def find(place: Place, query: str | None, where: Where | None) -> list[str]:
-    """Return the ids of what a query may mean, or of all that a filter matches.
-
-    Raises InvalidInput if neither is given.
-    """
-    wanted = validation.where(where)
-    found: Sequence[Memory]
-    if query:
-        is_filtered = not has_only_states(wanted)
-        found = await topics.find_meant(place, query, where if is_filtered else None)
-    elif has_only_states(wanted):
-        raise InvalidInput(
-            "Nothing selected: give a query, or a filter that names more than states"
-        )
-    else:
-        found = await place.ctx.store.find_all(place.scope, wanted)
-    return [memory.id for memory in found]
 
 
 async def require_one(place: Place, query: str, ids: Sequence[str]) -> None:

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from ..context import Place
-from ..ingest import transitions
+from ..errors import InvalidInput
+from ..ingest import transitions, validation
 from ..ingest.validation import Where
+from ..retrieve.pipeline import has_only_states
 from ..text import commands, cues, tokens
 from ..types import REPLACES, Hit, Memory, frozen
 from . import recall
@@ -41,6 +43,25 @@ class Mentions:
         """Return the few others of which recall is so sure that they are about it."""
         sure = [hit.memory for hit in self.others if (hit.confidence or 0.0) >= least]
         return sure[:CHOICES]
+
+
+async def select(place: Place, query: str | None, where: Where | None) -> list[str]:
+    """Return the ids of what a query may mean, or of all that a filter matches.
+
+    Raises InvalidInput if neither is given.
+    """
+    wanted = validation.where(where)
+    found: Sequence[Memory]
+    if query:
+        is_filtered = not has_only_states(wanted)
+        found = await find_meant(place, query, where if is_filtered else None)
+    elif has_only_states(wanted):
+        raise InvalidInput(
+            "Nothing selected: give a query, or a filter that names more than states"
+        )
+    else:
+        found = await place.ctx.store.find_all(place.scope, wanted)
+    return [memory.id for memory in found]
 
 
 async def find_meant(place: Place, topic: str, where: Where | None = None) -> list[Memory]:

@@ -69,8 +69,7 @@ class Recent:
         for change in changes:
             if isinstance(change, Save):
                 self._hold(change.memory, change, revision)
-        gone = {change.memory_id for change in changes if isinstance(change, Forget)}
-        if gone:
+        if gone := {change.memory_id for change in changes if isinstance(change, Forget)}:
             with suppress(OSError):
                 self._note_erased(gone)
             for save in self.of(scope):
@@ -186,14 +185,7 @@ class Offline:
     ) -> list[Outcome]:
         """Store drafts; while the store is down, spool them. Raises StoreUnavailable."""
         remember = partial(
-            ingest.remember,
-            ctx,
-            scope,
-            drafts,
-            policy,
-            now,
-            command=command,
-            analyzed=analyzed,
+            ingest.remember, ctx, scope, drafts, policy, now, command=command, analyzed=analyzed
         )
         is_behind = scope in self._replay.behind  # what was spooled earlier comes first
         stored = None if is_behind else await self._attempt("writing", remember)
@@ -383,8 +375,8 @@ class Offline:
 
     async def counts(self) -> dict[str, Any]:
         """Return how many writes are spooled, and the files with those that cannot be stored."""
-        aside = [str(path) for path in self._spool.set_aside()]
-        return {"pending": len(await self._waiting()), "set_aside": aside}
+        waiting = await self._waiting()
+        return {"pending": len(waiting), "set_aside": list(map(str, self._spool.set_aside()))}
 
     async def _waiting(self, scope: Scope | None = None) -> list[Pending]:
         if not any(path.exists() for path in self._spool.paths):
@@ -395,9 +387,7 @@ class Offline:
         return [each for each in spooled if scope in (None, each.scope)]
 
     async def _attempt(self, way: Way, work: Callable[[], Awaitable[T]]) -> T | None:
-        """Do something with the store; None if it is down. From then on calls fail at once, until
-        it is back.
-        """
+        """Run work on the store; None if it is down, as for all later calls until it is back."""
         if way in self.down:
             return None
         try:

@@ -276,24 +276,22 @@ async def memory_forget(
         keep_days: Days in which they can be restored; 0 erases at once.
     """
     call = await authorize("write")
-    scope = call.scope()
+    mine = call.scope()
     if bool(ids) == bool(about):
         raise InvalidInput("Pass either `ids`, or `about` for a preview")
     if about:
-        preview = await scope.forget_where(about, dry_run=True)
+        preview = await mine.forget_where(about, dry_run=True)
         found = [*preview.ids, *preview.derived][:MAX_MEMORIES]
         if not found:
             return "Nothing is stored about that. Nothing was forgotten."
-        lines = [memory_line(await scope.get(id)) for id in found]
+        lines = [memory_line(await mine.get(id)) for id in found]
         return "\n".join(["This is a preview. Nothing was forgotten.", *lines])
     if not (isinstance(confirmation, AcceptedElicitation) and confirmation.data.forget):
         return "The user declined. Nothing was forgotten."
     for id in ids or ():
-        await scope.get(id)
-    where = Filter(ids=tuple(ids or ()), states=())
-    done = await scope.forget_where(
-        where=where, dry_run=False, keep_days=keep_days, actor=call.actor
-    )
+        await mine.get(id)
+    only = Filter(ids=tuple(ids or ()), states=())
+    done = await mine.forget_where(where=only, dry_run=False, keep_days=keep_days, actor=call.actor)
     line = " ".join(["Forgotten:", *done.ids, *done.derived])
     if done.copies:
         named = ", ".join(done.copies)
