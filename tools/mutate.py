@@ -108,6 +108,16 @@ def planted(wanted: Iterable[str]) -> tuple[list[Mutant], list[str]]:
     return found, stale
 
 
+def one_of_each_first(mutants: list[Mutant]) -> list[Mutant]:
+    """Order changes so that a sample breaks as many requirements as possible."""
+    earlier: Counter[str] = Counter()
+    rounds = []
+    for each in mutants:
+        rounds.append((earlier[each.rule], each))
+        earlier[each.rule] += 1
+    return [each for _, each in sorted(rounds, key=lambda numbered: numbered[0])]
+
+
 def planted_files() -> list[Path]:
     others = ("equivalent.toml", "renames.toml")
     return [file for file in sorted(MUTANTS.glob("*.toml")) if file.name not in others]
@@ -636,7 +646,7 @@ def main() -> int:
         found, stale = planted(given.specs)
         found = [each for each in found if each.path.startswith(given.only)]
         random.Random(given.seed).shuffle(found)
-        mutants = found[: given.count]
+        mutants = one_of_each_first(found)[: given.count]
     else:
         mutants = generated(given.count, given.seed, given.only)
     if given.list:

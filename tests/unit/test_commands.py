@@ -163,6 +163,6 @@ def test_for_good_means_that_nothing_is_kept() -> None:
 )
 def test_hostile_texts_take_no_time(text: str) -> None:
     parse("forget that")
-    begun = time.process_time()
+    begun = time.thread_time()
     parse(text)
-    assert time.process_time() - begun < 1
+    assert time.thread_time() - begun < 1

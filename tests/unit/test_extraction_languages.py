@@ -130,10 +130,10 @@ def test_english_is_read_by_its_own_rules() -> None:
 def test_a_turn_takes_less_than_a_millisecond() -> None:
     for row in ROWS:
         find(row["text"])  # the first one of each language compiles its patterns
-    start = time.process_time()
+    start = time.thread_time()
     for row in ROWS:
         find(row["text"])
-    assert (time.process_time() - start) / len(ROWS) < 0.001
+    assert (time.thread_time() - start) / len(ROWS) < 0.001
 
 
 @pytest.mark.parametrize(
@@ -152,10 +152,10 @@ def test_a_turn_takes_less_than_a_millisecond() -> None:
 )
 def test_hostile_text_is_read_in_linear_time(unit: str) -> None:
     hostile = unit * (1_000_000 // len(unit))
-    start = time.process_time()
+    start = time.thread_time()
     find(f"ich mag {hostile}", "Ana")
     find(hostile.replace(unit * 9, unit * 9 + ". "), "Ana")
-    assert time.process_time() - start < 2
+    assert time.thread_time() - start < 2
 
 
 @pytest.mark.parametrize(("text", "fact"), [

@@ -206,6 +206,6 @@ def test_any_text_gives_facts_that_quote_it(parts: list[str]) -> None:
     ["I love ", "my ", "a, ", "I have a ", '"I', "is my ", "My dog ", "I've been x ", "    ", "x"],
 )
 def test_a_hostile_text_is_read_in_a_moment(unit: str) -> None:
-    started = time.process_time()
+    started = time.thread_time()
     rules.find_facts("I " + unit * (100_000 // len(unit)), who="Ana", at=AT)
-    assert time.process_time() - started < 2
+    assert time.thread_time() - started < 2

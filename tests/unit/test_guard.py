@@ -324,7 +324,7 @@ def test_any_text_can_be_looked_at(text: str) -> None:
 )
 def test_a_long_text_takes_linear_time(text: str) -> None:
     whole = text * (100_000 // len(text))
-    started = time.process_time()
+    started = time.thread_time()
     guard.find_injection(whole, "strict")
     guard.find_secret(whole)
-    assert time.process_time() - started < 2
+    assert time.thread_time() - started < 2

@@ -121,6 +121,6 @@ def test_twice_the_text_takes_about_twice_the_time(form: Callable[[str], str], p
 
 
 def _seconds(form: Callable[[str], str], text: str) -> float:
-    start = time.process_time()
+    start = time.thread_time()
     form(text)
-    return time.process_time() - start
+    return time.thread_time() - start

@@ -79,9 +79,9 @@ def test_a_name_cannot_pose_as_somebody_else() -> None:
     "text", ["." * 200_000, "a. " * 60_000, "Ana 1 " * 30_000, "\n" * 200_000, "Dr. " * 40_000]
 )
 def test_hostile_texts_take_little_time(text: str) -> None:
-    started = time.process_time()
+    started = time.thread_time()
     extract([Turn(text)])
-    assert time.process_time() - started < 5
+    assert time.thread_time() - started < 5
 
 
 @pytest.mark.spec("MLS-60")

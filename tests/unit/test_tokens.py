@@ -118,6 +118,6 @@ def test_token_counts_are_at_least_one_and_grow_with_the_script() -> None:
     ids=["marks", "one word", "apostrophes", "number", "marked letters"],
 )
 def test_hostile_text_takes_linear_time(hostile: str) -> None:
-    start = time.process_time()
+    start = time.thread_time()
     tokens.analyze(hostile)
-    assert time.process_time() - start < 5
+    assert time.thread_time() - start < 5

@@ -138,9 +138,9 @@ def test_a_lone_surrogate_vanishes(tokenizer: WordPiece) -> None:
 )
 def test_ten_megabytes_are_read_in_linear_time(tokenizer: WordPiece, part: str) -> None:
     text = part * (10_000_000 // len(part))
-    start = time.process_time()
+    start = time.thread_time()
     assert len(tokenizer.encode(text)) <= 256
-    assert time.process_time() - start < 10
+    assert time.thread_time() - start < 10
 
 
 def test_the_caches_stay_bounded(tokenizer: WordPiece) -> None:

@@ -89,10 +89,10 @@ def test_looking_for_json_finds_an_object_or_says_that_there_is_none(text: str) 
     "text", ["{" * 300_000, '{"a":' * 200_000, '{"a":"' + "\\" * 300_000, "[" * 300_000 + "{"]
 )
 def test_a_text_made_to_be_slow_is_not(text: str) -> None:
-    begun = time.process_time()
+    begun = time.thread_time()
     with pytest.raises(ValueError):
         find_object(text)
-    assert time.process_time() - begun < 2
+    assert time.thread_time() - begun < 2
 
 
 def test_an_object_is_found_after_49_broken_ones_and_not_after_50() -> None:
