@@ -739,6 +739,20 @@ async def test_a_question_of_fewer_than_three_characters_is_not_embedded(
     assert bool(counting.asked) is is_embedded
 
 
+@pytest.mark.spec("CLK-51")
+async def test_without_an_embedder_facts_that_have_no_vector_are_found_by_words(
+    engine: Client,
+) -> None:
+    bot = Clanker(engine)
+    await bot.add_memory_fact("g1", "u1", "Ana owns a boat")  # its vector would be computed later
+    engine.ctx.embedder = None
+    found = await bot.build_prompt_memory_slice("g1", "u1", "whose boat?", channel_id="c1")
+    assert [memory.text for memory in found.user_facts] == ["Ana owns a boat."]
+    assert [memory.text for memory in await bot.search_durable_facts("g1", "whose boat?")] == [
+        "Ana owns a boat."
+    ]
+
+
 @pytest.mark.spec("CLK-50", "CLK-51")
 async def test_vectors_rank_facts_alone_and_not_for_a_question_of_two_letters(
     engine: Client,

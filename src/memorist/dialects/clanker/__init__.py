@@ -312,12 +312,11 @@ class Clanker:
 
     async def _backfill(self, guild: ScopedClient) -> None:
         """Embed a few facts that have no vector; without the model, keyword search is used."""
-        ctx = self._ctx
         with suppress(ProviderFailed):
-            if ctx.embedder is not None and not await guild.privacy.disabled_reason():
+            if not await guild.privacy.disabled_reason():
                 where = Filter(kinds=_FACTS, needs_embedding=True)
                 found = await guild.list(where, limit=BACKFILLED)
-                await vectors.embed_now(ctx, found.memories)
+                await vectors.embed_now(self._ctx, found.memories)
 
     def _guild(
         self, guild_id: str, channel_id: str | None = None, **labels: str | None
