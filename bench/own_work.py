@@ -126,9 +126,12 @@ def give_vectors() -> list[GivenVectors]:
     return given
 
 
-def open_memory(path: Path) -> Any:
-    """Open the database without a cache of vectors."""
-    return load("aio").open(path, state_dir=path.parent, cache_mb=0)
+def open_memory(path: Path, *, models: bool = False) -> Any:
+    """Open the database without a cache of vectors, and without the verifier unless models run."""
+    settings: dict[str, Any] = {"cache_mb": 0}
+    if not models and "verifier" in load("settings").Settings.model_fields:
+        settings["verifier"] = False
+    return load("aio").open(path, state_dir=path.parent, **settings)
 
 
 async def fill(path: Path, size: int) -> float:
@@ -162,13 +165,13 @@ async def measure(path: Path, size: int, calls: int, models: bool) -> dict[str, 
         given.is_real = models
         for text in () if models else (*asked, *told, *(each["content"] for each in many)):
             given.learn(text)
-    async with open_memory(path) as memory:
+    async with open_memory(path, models=models) as memory:
         scope = memory.scope("ana")
         recall = await time_calls(scope.recall, asked)
         remember = await time_calls(scope.remember, told[: calls + 5])
         stored_many = await time_calls(memory.scope("many").remember, [many])
     lock = WriteLock()
-    async with open_memory(path) as memory:
+    async with open_memory(path, models=models) as memory:
         scope, held, run = memory.scope("ana"), [], []
         await scope.remember("The first call opens what is opened late.")
         for text in told[calls + 5 :]:
@@ -215,6 +218,7 @@ def compare(options: argparse.Namespace) -> None:
     took: dict[tuple[str, str], list[Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, source in trees.items():
+            (Path(folder) / name).mkdir()
             seconds = run_child(source, Path(folder) / name / "memory.db", "fill", options)
             took["fill", name] = [seconds]
         for turn in range(options.rounds):
