@@ -91,6 +91,21 @@ def test_the_protected_are_never_trimmed_and_an_alert_says_that_there_are_too_ma
         assert (alert.memory_id, alert.category) == (None, None)
 
 
+@pytest.mark.spec("THE-49")
+def test_a_pin_alone_protects_from_trimming(place: str, tmp_path: Path) -> None:
+    with memorist.open(place, embedder="hashing", state_dir=tmp_path, capacity=1) as memory:
+        ana, other = memory.scope("ana"), memory.scope("ana", space="other")
+        other.remember("Herons stand in the river.", pinned=True)
+        records = list(other.export())
+        for record in records:  # version 0.1 exported pins so
+            if record["record_type"] == "memory":
+                record["data"] |= {"manually_saved": False, "importance": 0.0}
+        (pinned,) = ana.import_(records, restore=True).ids
+        assert not ana.get(pinned).manually_saved
+        ana.remember("Storks stand on roofs.")
+        assert [each.id for each in ana.list()] == [pinned]
+
+
 @pytest.mark.spec("THE-24")
 def test_no_capacity_is_without_end(place: str, tmp_path: Path) -> None:
     with memorist.open(place, embedder="none", state_dir=tmp_path, capacity=0) as memory:
