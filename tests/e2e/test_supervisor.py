@@ -290,6 +290,16 @@ async def test_a_fact_in_the_same_words_is_another_memory(
     assert (await ana.remember("Deploy the service")).outcomes[0].status == "created"
 
 
+@pytest.mark.spec("IMP-97")
+async def test_a_how_to_saved_again_in_nearly_the_same_words_replaces_the_earlier_one(
+    ana: ScopedClient, boss: Supervisor
+) -> None:
+    made = await boss.save_workflow("Deploy the service to production", STEPS)
+    again = await boss.save_workflow("deploy the service to production!", STEPS)
+    assert again.supersedes == made.ids[0]
+    assert [memory.id for memory in await ana.list()] == [again.ids[0]]
+
+
 @pytest.mark.spec("IMP-94", "IMP-97")
 async def test_what_was_done_twice_in_the_same_steps_becomes_a_how_to(
     ana: ScopedClient, boss: Supervisor
