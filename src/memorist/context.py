@@ -178,6 +178,11 @@ class Voice:
         if memory.on_purpose:
             self.require_owner("Editing what was saved explicitly")
 
+    def require_removal(self, memories: Iterable[Memory]) -> None:
+        """Raise NotAllowed unless the caller may remove memories."""
+        if any(memory.on_purpose for memory in memories):
+            self.require_owner("Removing what was saved explicitly")
+
     def require_owner(self, what: str) -> None:
         """Raise NotAllowed unless the caller may do something on behalf of the user."""
         if not self.is_owner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from trust.expected import require
 
 ENTRIES = "/v1/memory/entries"
 # One for each test, as they share a server.
-PEOPLE = "ana bob cyd dan eve fay hal ida jo kai".split()
+PEOPLE = "ana bob cyd dan eve fay hal ida jo kai lea".split()
 ADMIN = ("read", "write", "admin")
 
 
@@ -37,7 +38,7 @@ def server(place: str) -> Iterator[Server]:
     }
     keys |= {
         f"{name} himself": {"user": name, "rights": ("read", "write", "owner")}
-        for name in ("hal", "kai")
+        for name in ("hal", "kai", "lea")
     }
     keys |= {"writer of jo": {"user": "jo", "agent": "writer"}}  # an agent without an allowlist
     keys |= {"gus at work": {"user": "gus", "rights": ADMIN, "space": "work"}}
@@ -186,6 +187,42 @@ def test_only_the_person_changes_or_gives_up_what_they_pinned(server: Server) ->
         for client, status in ((writer, 403), (owner, 200)):
             edited = client.patch(f"{ENTRIES}/{pinned}", json={"text": "I live in Oslo."})
             assert edited.status_code == status
+
+
+REMOVALS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("DELETE", f"{ENTRIES}/{{id}}", {}),
+    ("DELETE", f"{ENTRIES}/{{id}}?keep_days=3", {}),
+    ("POST", "/v1/memory/forget", {"where": {"ids": ["{id}"]}, "dry_run": False}),
+    ("POST", "/v1/memory/forget", {"query": "lighthouse keeper", "dry_run": False}),
+    ("POST", "/v1/memory/undo", {"operation": "{operation}"}),
+    ("PATCH", f"{ENTRIES}/{{id}}", {"summary": "Nothing."}),
+    ("PATCH", f"{ENTRIES}/{{id}}", {"expires_at": "2030-01-01"}),
+    ("PATCH", f"{ENTRIES}/{{id}}", {"valid_to": "2030-01-01"}),
+)
+
+
+@pytest.mark.parametrize(("method", "path", "body"), REMOVALS)
+@pytest.mark.parametrize("saved", ["pinned", "manually_saved"])
+def test_only_the_person_removes_what_they_saved_explicitly(
+    server: Server, saved: str, method: str, path: str, body: dict[str, Any]
+) -> None:
+    with server.client("lea") as writer, server.client("lea himself") as owner:
+        (id,) = add(owner, "My uncle is a lighthouse keeper.", **{saved: True})["ids"]
+        (entry,) = owner.get(f"{ENTRIES}/{id}/history").json()
+        given = json.dumps(body).replace("{id}", id)
+        given = given.replace("{operation}", entry["meta"]["operation"])
+        for client, is_allowed in ((writer, False), (owner, True)):
+            answer = client.request(method, path.format(id=id), json=json.loads(given) or None)
+            assert answer.is_success is is_allowed, answer.text
+            assert is_allowed or (answer.status_code == 403 and "'owner'" in answer.text)
+        owner.post("/v1/memory/forget-all", json={"dry_run": False}).raise_for_status()
+
+
+def test_a_caller_that_may_write_forgets_what_was_not_saved_explicitly(server: Server) -> None:
+    with server.client("lea") as writer:
+        (id,) = add(writer, "The kettle is broken.")["ids"]
+        assert writer.delete(f"{ENTRIES}/{id}").status_code == 200
+        assert writer.get(f"{ENTRIES}/{id}").status_code == 404
 
 
 # Keys of the same person

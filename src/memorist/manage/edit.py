@@ -35,6 +35,7 @@ from ..types import (
 from . import privacy
 
 LONGEST_SUMMARY = 280  # characters
+_SAYS = ("summary", "expires_at", "valid_from", "valid_to")  # what is shown, and until when
 MOST_REPEATS = 100  # of a statement that was replaced
 Decision = Literal["confirmed", "rejected", "both"]  # about a conflict
 
@@ -101,7 +102,7 @@ async def edit_memory(
             raise RevisionConflict(
                 f"Memory {id!r} was changed: it has revision {old.revision}, not {revision}"
             )
-        if text is not None:
+        if text is not None or not fields.keys().isdisjoint(_SAYS):
             place.voice.require_rewording(old)
         before = transitions.earlier_version(old, now, id=new_id())
         new = transitions.revise(old, now, **fields)

@@ -162,6 +162,14 @@ async def make_plan(reading: Reader, scope: Scope, ids: Sequence[str]) -> Plan:
     return Plan(report=report, derived=tuple(derived), flagged=flagged)
 
 
+async def _plan_allowed(place: Place, tx: Transaction, ids: Sequence[str]) -> Plan:
+    """Return the plan if the caller may remove what is in it. Raises NotAllowed."""
+    plan = await make_plan(tx, place.scope, ids)
+    if not place.voice.is_owner:
+        place.voice.require_removal(await tx.get(place.scope, plan.gone))
+    return plan
+
+
 async def _find_turns(reading: Reader, scope: Scope, known: Sequence[Memory]) -> dict[str, bool]:
     """Return the turns of the facts among some memories, and whether they say hardly more."""
     found: dict[str, bool] = {}
@@ -201,7 +209,7 @@ async def forget(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
     """Forget memories with what is based on them: all or none, or many in slices.
 
     If it is interrupted between two slices, repeating it forgets the rest.
-    Raises NotFound, StoreUnavailable.
+    Raises NotFound, NotAllowed, StoreUnavailable.
     """
     if manner.keep_days:
         return await _hide(place, ids, manner)
@@ -213,10 +221,10 @@ async def forget(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
         if start > 0:  # what another process has forgotten meanwhile is no error
             some = [memory.id for memory in await ctx.store.get(scope, some)]
         try:
-            plan, words = await _erase(ctx, scope, some, manner)
+            plan, words = await _erase(place, some, manner)
         except StoreFull:  # erasing needs space too: some was reserved for it
             ctx.store.database.make_room()
-            plan, words = await _erase(ctx, scope, some, manner)
+            plan, words = await _erase(place, some, manner)
         await sweep(ctx, scope, words)
         await _embed_summaries(ctx, scope, plan)
         done += plan.report
@@ -255,14 +263,14 @@ def clear_aside(folder: Path, words: Sequence[str]) -> None:
                     draft.write_bytes(b"".join(kept))
 
 
-async def _erase(
-    ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner
-) -> tuple[Plan, list[str]]:
+async def _erase(place: Place, ids: Sequence[str], manner: Manner) -> tuple[Plan, list[str]]:
     """Erase memories in one transaction; return what was erased with them, and all their words."""
+    ctx = place.ctx
+    scope = place.scope
     now = ctx.clock()
     until = manner.tombstone_end(ctx, now)
     async with ctx.store.transaction(scope) as tx:
-        plan = await make_plan(tx, scope, ids)
+        plan = await _plan_allowed(place, tx, ids)
         words: list[str] = []
         if scope.user == GUILD:  # more was embedded than the text
             with suppress(StoreDamaged):  # an altered row is erased all the same
@@ -363,7 +371,7 @@ async def _hide(place: Place, ids: Sequence[str], manner: Manner) -> Forgotten:
     until = manner.tombstone_end(ctx, now)
     trace = await privacy.trace(place)
     async with ctx.store.transaction(scope) as tx:  # a separate one: this cannot be undone
-        plan = await make_plan(tx, scope, ids)
+        plan = await _plan_allowed(place, tx, ids)
         words = await _summarize_again(tx, scope, plan, now, until)
     if words:
         await sweep(ctx, scope, words)

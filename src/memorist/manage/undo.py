@@ -45,6 +45,12 @@ class Step:
     then: Memory
     entries: tuple[HistoryEntry, ...]  # that are undone, newest first
 
+    @property
+    def gives_up(self) -> bool:
+        """Whether the undo takes away the memory, its words, or that it was saved explicitly."""
+        then = self.then
+        return not (then.is_active and then.on_purpose and then.text == self.now.text)
+
 
 async def undo_changes(
     place: Place,
@@ -57,8 +63,8 @@ async def undo_changes(
     """Undo one operation of the history (`meta` names it), or everything a session did.
 
     New memories are hidden and can be restored for 30 days; changed ones are reverted. An undo is
-    in the history and can itself be undone; an erasure cannot. Raises NotFound; RevisionConflict if
-    something was changed later.
+    in the history and can itself be undone; an erasure cannot. Raises NotFound, NotAllowed;
+    RevisionConflict if something was changed later.
     """
     ctx, scope, _ = place.parts
     validation.fields({"operation": operation, "session": session, "actor": actor})
@@ -81,6 +87,7 @@ async def undo_changes(
     async with ctx.store.transaction(scope) as tx:
         now = ctx.clock()
         operations, steps = await plan(tx, now=now)
+        place.voice.require_removal(step.now for step in steps if step.gives_up)
         meta = {"undoes": list(operations), **trace}
         ids = [step.now.id for step in steps]
         changes: list[Change] = []
