@@ -55,7 +55,10 @@ async def test_the_old_address_is_what_was_replaced(engine: Client, ana: ScopedC
         await chat.remember([{"role": "user", "content": text, "at": f"2026-03-0{day}T09:00:00Z"}])
     asked = await ana.command("forget my old address")
     assert asked is not None
-    assert asked.say.splitlines()[1:3] == [f"1. {old}", f"2. {older}"]
+    assert asked.say.splitlines()[1:3] == [
+        f"1. {old} (outdated)",
+        f"2. {older} (outdated)",
+    ]
     done = await ana.command("all of them")
     assert done is not None
     assert done.say == 'Forgotten: 2 memories. Say "undo" within a day to bring them back.'
@@ -105,6 +108,46 @@ async def test_what_is_remembered_about_something_is_shown(
 
 
 @pytest.mark.spec("THE-88")
+async def test_nothing_is_shown_about_what_was_never_mentioned(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "memory.db", state_dir=tmp_path) as memory:
+        chat = memory.scope("ana", session="chat-1")
+        said = ("I keep bees in Lyon.", "My boat is called Freya.", "I like tea.")
+        await chat.remember([{"role": "user", "content": text} for text in said])
+        for topic in ("penicillin", "my uncle", "my blood type", "my salary"):
+            reply = await chat.command(f"What do you remember about {topic}?")
+            assert reply is not None
+            assert "I remember nothing about" in reply.say
+
+
+async def test_a_topic_includes_what_was_replaced_and_what_replaced_it(engine: Client) -> None:
+    said = ("My sister Margit lives in Ghent.", "Margit moved to Bruges.", "I like tea.")
+    for day, text in enumerate(said, 1):
+        chat = engine.scope("ana", session=f"chat-{day}")
+        await chat.remember([{"role": "user", "content": text, "at": f"2026-03-0{day}T09:00:00Z"}])
+    chat = engine.scope("ana", session="chat-9")
+    shown = await chat.command("What do you know about my sister?")
+    assert shown is not None
+    assert shown.say.splitlines()[1:] == [
+        "1. Margit moved to Bruges.",
+        "2. My sister Margit lives in Ghent. (outdated)",
+    ]
+    asked = await chat.command("Forget everything about Margit")
+    assert asked is not None
+    assert len(asked.ids) == 2
+    await chat.command("all of them")
+    assert [each.text for each in await chat.list()] == ["I like tea."]
+
+
+@pytest.mark.parametrize("order", ["pin that", "forget that"])
+async def test_a_question_is_not_what_that_means(ana: ScopedClient, order: str) -> None:
+    await ana.remember([{"role": "user", "content": "I'm allergic to nuts."}])
+    await ana.remember([{"role": "user", "content": "What can I eat at Luigi's?"}])
+    reply = await ana.command(order)
+    assert reply is not None
+    assert "allergic to nuts" in reply.say
+    assert "Luigi" not in reply.say
+
+
 async def test_only_what_is_about_it_is_shown(engine: Client, ana: ScopedClient) -> None:
     await ana.remember(TEA)
     await engine.scope("ana", session="chat-2").remember(CAT)

@@ -32,11 +32,12 @@ from .chat_list import (
     choose,
     describe_topic,
     ids_of,
+    leave_out_questions,
     number,
 )
 from .chat_undo import describe_changes, find_command, find_last_change, find_last_undo
 from .privacy import INCOGNITO, Consent, Privacy
-from .topics import ALIKE_IF_SHOWN, CHOICES
+from .topics import CHOICES
 from .undo import undo_changes
 
 KEPT = timedelta(days=1)  # how long what a command forgot can be brought back
@@ -179,8 +180,8 @@ class Chat(CorrectingChat):
             return self.reply(f"I cannot look anything up: {INCOGNITO}.")
         topic = self.command.topic
         if topic:
-            about = await topics.find_mentions(self, topic)
-            found = [*about.exact, *about.partly] or about.alike(ALIKE_IF_SHOWN)
+            about = await topics.find_mentions(self, topic, outdated=True)
+            found = await topics.add_newer(self, [*about.exact, *about.partly] or about.best())
         else:
             found = await self.list_known()
         on = describe_topic(self.command)
@@ -207,9 +208,10 @@ class Chat(CorrectingChat):
         if self.intent == "forget_listed":
             ids = choose(self.about or self.shown.ids, self.command)
         elif self.command.which == "that":
-            ids = self.about or ids_of(await self.list_session())
-            if len(ids) > 1:
-                return await self.ask(await self.load(ids[:CHOICES]))
+            found = await self.load(self.about) or await self.list_session()
+            if len(found) > 1:
+                return await self.ask(leave_out_questions(found)[:CHOICES])
+            ids = ids_of(found)
         else:
             ids = ids_of(await self.find_last_said())
         return await self.hide(ids)

@@ -109,7 +109,7 @@ class ChatList(Place):
     async def find_last_said(self) -> list[Memory]:
         """Return the last words of the person in this session, if there are any."""
         found = await self.list_session()
-        return [*filter(cues.is_persons, found)][:1]
+        return leave_out_questions([*filter(cues.is_persons, found)])[:1]
 
     async def find(self, topic: str, where: Filter | None = None) -> list[Memory]:
         """Return what is stored about a topic, also while memory is off: the person asks for it."""
@@ -149,6 +149,11 @@ def choose(ids: Sequence[str], command: Command) -> tuple[str, ...]:
     return tuple(ids[place] for place in command.places if -len(ids) <= place < len(ids))
 
 
+def leave_out_questions(memories: list[Memory]) -> list[Memory]:
+    """Return the memories that state something; all of them if none does."""
+    return [each for each in memories if asking_share(each.text) < 1] or memories
+
+
 def ids_of(memories: Sequence[Memory]) -> tuple[str, ...]:
     """Return the ids of memories."""
     return tuple(memory.id for memory in memories)
@@ -170,12 +175,17 @@ def describe_topic(command: Command) -> str:
 
 
 def number(memories: Sequence[Memory]) -> str:
-    """Return memories as numbered lines, with the speaker where that is not the person."""
+    """Return memories as numbered lines, with the speaker where that is not the person.
+
+    What was replaced or has ended is marked as outdated.
+    """
     lines = []
     for place, memory in enumerate(memories, 1):
         who = render.credit(memory)
         words = normalize.one_line(memory.text)
         short = words if len(words) <= 200 else f"{words[:199]}…"
-        notes = "".join(f" ({note})" for note in (who, "pinned" if memory.pinned else "") if note)
+        pinned = "pinned" if memory.pinned else ""
+        outdated = "" if memory.valid_to is None else "outdated"
+        notes = "".join(f" ({note})" for note in (who, pinned, outdated) if note)
         lines.append(f"{place}. {short}{notes}")
     return "\n".join(lines)

@@ -130,10 +130,12 @@ async def search(
     *,
     as_of: datetime | None = None,
     min_confidence: float | None = None,
+    outdated: bool = False,
 ) -> Recall:
     """Return an answer to the person, also while memory is off; its use is not recorded.
 
-    The question of an incognito session is not embedded.
+    With `outdated`, what was replaced is found as if it were still true. The question of an
+    incognito session is not embedded.
     """
     options = RecallOptions(
         limit=limit,
@@ -144,6 +146,8 @@ async def search(
         min_confidence=min_confidence,
     )
     query, profile = build_query(place, text, options)
+    if outdated:
+        profile = replace(profile, current_first=False)
     ctx = replace(place.ctx, verifier=None)  # a topic is not a question
     if await privacy.find_disabled_reason(place) == privacy.INCOGNITO:
         ctx = replace(ctx, embedder=None)

@@ -23,7 +23,7 @@ LOOKED_AT = 10  # memories that were valid before, for each step back in time
 MENTIONED = 200  # memories about a topic
 # The confidence from which a memory without a word of the topic is about it.
 ALIKE = 0.35
-ALIKE_IF_SHOWN = 0.15
+ALIKE_IF_REPLACING = 0.15
 # Stems of words that say what somebody thinks of a thing, not which thing.
 _ATTITUDES = tokens.word_set("""
     like love hate enjoy prefer want need use have get go old
@@ -39,10 +39,10 @@ class Mentions:
     partly: Sequence[Memory]  # half of its words
     others: Sequence[Hit]  # none of its words
 
-    def alike(self, least: float) -> list[Memory]:
-        """Return the few others of which recall is so sure that they are about it."""
+    def best(self, least: float = ALIKE) -> list[Memory]:
+        """Return what has most of the topic, or else the few that recall is sure to be about it."""
         sure = [hit.memory for hit in self.others if (hit.confidence or 0.0) >= least]
-        return sure[:CHOICES]
+        return list(self.exact or self.partly) or sure[:CHOICES]
 
 
 async def select(place: Place, query: str | None, where: Where | None) -> list[str]:
@@ -66,9 +66,11 @@ async def select(place: Place, query: str | None, where: Where | None) -> list[s
 
 async def find_meant(place: Place, topic: str, where: Where | None = None) -> list[Memory]:
     """Return the memories that a topic may mean; if it says "old", those called so or replaced."""
-    found = await find_about(place, topic, where)
     if not commands.names_old(topic):
-        return found
+        mentions = await find_mentions(place, topic, where, outdated=True)
+        about = mentions.best()
+        return await add_newer(place, about) if where is None else about
+    found = await find_about(place, topic, where)
     called_old = [each for each in found if is_named(each, topic)]
     outdated = await find_outdated(place, topic, found, where)
     old = {each.id: each for each in (*called_old, *outdated)}
@@ -79,13 +81,30 @@ async def find_meant(place: Place, topic: str, where: Where | None = None) -> li
 
 async def find_about(place: Place, topic: str, where: Where | None = None) -> list[Memory]:
     """Return the memories that a topic may mean; none if nothing is about it."""
-    found = await find_mentions(place, topic, where)
-    return list(found.exact or found.partly) or found.alike(ALIKE)
+    return (await find_mentions(place, topic, where)).best()
 
 
-async def find_mentions(place: Place, topic: str, where: Where | None = None) -> Mentions:
+async def add_newer(place: Place, found: Sequence[Memory]) -> list[Memory]:
+    """Return memories with what replaced them, such as "Margit moved": the current ones first."""
+    ended = [each.id for each in found if each.valid_to is not None]
+    pairs = await place.ctx.store.links(place.scope, ended, REPLACES)
+    known = {each.id for each in found}
+    newer = dict.fromkeys(pair.from_id for pair in pairs if pair.from_id not in known)
+    both = [*found, *await load(place, list(newer))]
+    return sorted(both, key=lambda each: each.valid_to is not None)
+
+
+async def find_mentions(
+    place: Place,
+    topic: str,
+    where: Where | None = None,
+    *,
+    outdated: bool = False,
+) -> Mentions:
     """Return the memories that mention a topic, also while memory is off."""
-    answer = await recall.search(place, topic, MENTIONED, where, min_confidence=0)
+    answer = await recall.search(
+        place, topic, MENTIONED, where, min_confidence=0, outdated=outdated
+    )
     return select_mentions(answer.hits, topic)
 
 
@@ -109,7 +128,7 @@ async def find_replaced(place: Place, topic: str) -> list[Memory]:
     replaced: dict[str, Memory] = {}
     store = place.ctx.store
     about = await find_mentions(place, commands.leave_out_old(topic))
-    newer = [*about.exact, *about.partly] or about.alike(ALIKE_IF_SHOWN)
+    newer = about.best(ALIKE_IF_REPLACING)
     while newer and len(replaced) < CHOICES:
         newer_ids = [each.id for each in newer]
         ids = await store.earlier_versions(place.scope, newer_ids)
