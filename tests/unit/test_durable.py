@@ -191,6 +191,9 @@ def test_neither_words_in_a_row_nor_a_log_are_quoted(text: str) -> None:
      ["Ana needs 4 chairs for June."]),
     ("Max and I sold the boat to a dentist in Oslo in 2019.",
      ["Ana said: Max and Ana sold the boat to a dentist in Oslo in 2019."]),
+    ("I'm considering a kayak for June and my neighbor Paul, who's 25, likes oak.", []),
+    ("I liked the talk Wren and I gave on 3 May in Ghent", ["Ana liked the talk Wren and Ana gave on 3 May in Ghent."]),
+    ("As I said, I'm allergic to plums", ["Ana is allergic to plums."]),
     ("I moved to Oslo in 2019, and my sister Wren runs a clinic in Hobart.",
      ["Ana moved to Oslo in 2019.", "Ana's sister Wren runs a clinic in Hobart."]),
 ])  # fmt: skip
@@ -227,6 +230,10 @@ def test_who_signs_a_message_of_a_shared_account_is_its_speaker() -> None:
     "I kept playing through 2019.", "Mostly spoons, but once I found 3 rings in Ghent",
     "I've got the booking code and the permit.", "so Ghent it is", "I want to see both cases for 3 coins",
     "Yes, moving all 3 servers to Oslo makes sense.", "Got it! The odds of 2 heads are 1 in 4.",
+    "A walk with Ines at 7 is exactly what I needed", "My decision is final",
+    "I'd like to include 3 charts", "Moving all 3 servers in May works perfectly.", "I mean 6 is young for a cat",
+    "I already committed on 3 May", "I wouldn't be able to go every May", "I see em every May in Ghent",
+    "My preference for 3 small files, and add 2 tests", "I've been using the following script from 2019",
     "So we have P(A and B) = 1/6 for the 2 dice", "The result is \\( \\frac{1}{6} \\) for my 2 dice.",
 ])  # fmt: skip
 def test_what_needs_the_conversation_or_is_no_news_of_the_speaker_is_no_fact(said: str) -> None:
@@ -247,6 +254,8 @@ def test_what_needs_the_conversation_or_is_no_news_of_the_speaker_is_no_fact(sai
     ("I told my boss Ines about the baby on 3 May", "The user told the user's boss Ines about the baby on 3 May."),
     ("I take vitamin D since 2019", "The user takes vitamin D since 2019."),
     ("We got married in Ghent in 2019", "The user and the user's partner got married in Ghent in 2019."),
+    ("I choked on my own blood in Ghent in 2019", "The user choked on the user's own blood in Ghent in 2019."),
+    ("No, my cat Moss is 11", "The user's cat Moss is 11."),
     ("I live by myself on the Elbe", "The user lives alone on the Elbe."),
     ("I tested 3 kettles myself in 2019", "The user tested 3 kettles in 2019."),
 ])  # fmt: skip

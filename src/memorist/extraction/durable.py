@@ -266,12 +266,12 @@ def _is_abbreviation(line: str, end: int) -> bool:
 
 
 def _split_clauses(line: str, sentence: Span) -> list[Span]:
-    start = sentence.start
-    is_linked = False
+    start, is_linked = sentence.start, False
     clauses: list[Span] = []
     for match in PATTERNS["clause"].finditer(line, *sentence[:2]):
         said = line[start : match.start()]
-        if match["and"] and not PATTERNS["finite"].search(said):
+        is_joint = PATTERNS["joint"].search(line, max(start, match.start() - 22), match.end() + 2)
+        if match["and"] and (is_joint or not PATTERNS["finite"].search(said)):
             continue  # "my wife and I"
         if match[0].strip() == "," and is_introduction(said):
             continue  # "as a child, I"
@@ -300,8 +300,8 @@ def is_introduction(said: str) -> bool:
     >>> is_introduction("when I was six"), is_introduction("in Rome"), is_introduction("I was ill")
     (True, True, False)
     """
-    if "," in said:
-        return False
+    if "," in said or PATTERNS["lead"].sub("", f"{said},") == "":
+        return False  # "as I said"
     is_adverbial = PATTERNS["adverbial"].match(said) and not PATTERNS["finite"].search(said)
     return bool(is_adverbial or PATTERNS["intro"].match(said))
 
@@ -328,11 +328,11 @@ def states(clause: str, before: str = "") -> bool:
     is_name = len(bare.split()) <= 3 and bare[-1:] in ".!"  # "My wife. She is 40."
     if PATTERNS["own"].match(bare) and not (is_name or PATTERNS["predicate"].search(bare)):
         return False
-    is_passing = PATTERNS["promise"].search(bare) or PATTERNS["feeling"].search(bare)
-    if is_passing and not (TIME.search(bare) or CUES["number"].search(bare)):
+    is_dated = TIME.search(bare) or CUES["number"].search(bare)
+    if not is_dated and (PATTERNS["promise"].search(bare) or PATTERNS["feeling"].search(bare)):
         return False
-    bare = replace_that(PATTERNS["this"].sub("the", bare))
-    statement = references.resolve(f"{before}\n{bare}")
+    statement = replace_that(PATTERNS["this"].sub("the", bare))
+    statement = references.resolve(f"{before}\n{statement}")
     return not references.points_outside(statement.rpartition("\n")[2])
 
 
