@@ -234,7 +234,8 @@ def _split_sentence(sentence: str) -> Iterator[str]:
     start = 0
     for match in PATTERNS["clause"].finditer(sentence):
         said = sentence[start : match.start()]
-        is_long = match[0].strip(" ,") == "and" or said.count(" ") > 2
+        link = match[0].strip(" ,")
+        is_long = link == "and" or (link == "" and said.count(" ") > 2)
         is_part = is_long and not durable.has_verb(said)
         if (is_part or durable.is_introduction(said)) and len(said) < LONGEST_CLAUSE:
             continue
