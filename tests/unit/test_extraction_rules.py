@@ -95,7 +95,7 @@ def test_each_fact_quotes_its_source_and_has_no_word_of_its_own() -> None:
     ("My dog bites me.", ""),
     ("My dog Rex is afraid of me.", "Ana's dog Rex is afraid of Ana."),
     ("Our team uses Go.", "Ana's team uses Go."),
-    ("We decided to leave.", "Ana's group decided to leave."),
+    ("We decided to leave.", "Ana and others decided to leave."),
     ("My dentist is Dr. Weber.", "Ana's dentist is Dr. Weber."),
     ("I live in St. Gallen.", "Ana lives in St. Gallen."),
     ("I love it.", ""), ("I love you.", ""), ("I love that film.", ""),

@@ -17,11 +17,11 @@ from typing import Literal, NamedTuple, get_args
 
 from ..text import cues, prompts
 from ..text.normalize import LINK, one_line
-from ..text.tokens import ENGLISH, compile_all, load_patterns
+from ..text.tokens import compile_all, load_patterns
+from . import references
 from .third_person import (
     TIME,
-    date,
-    possessive,
+    date_if_certain,
     replace_first_person,
     replace_second_person,
     replace_that,
@@ -41,10 +41,8 @@ KINDS: dict[Type, re.Pattern[str]] = {
     type: re.compile(pattern) for type, pattern in _TABLES["types"].items()
 }
 WEIGHTS: dict[str, float] = _TABLES["weights"]
-# Probability from which a statement is kept.
-LEAST = WEIGHTS["least"]
+LEAST = WEIGHTS["least"]  # probability from which a statement is kept
 LEAST_QUOTED = WEIGHTS["least_quoted"]  # if the speaker is not its subject
-MANY_WORDS = 7  # in a row, without one such as "the" or "is", are no sentence
 
 _WITH_ASSISTANT = "The user"  # the name of a speaker who talks to an assistant
 _SUBJECTS = {"verb": "I", "doing": "I am", "been": "I have"}
@@ -121,11 +119,10 @@ def is_worth_keeping(text: str) -> bool:
 def _add_subject(source: str, *, is_first: bool) -> str:
     """Complete a statement that begins with its verb; empty if that is not of the speaker.
 
-    >>> _add_subject("got a cat", is_first=True), _add_subject("Faro it is", is_first=False)
-    ('I got a cat', 'I chose Faro')
+    >>> _add_subject("got a cat", is_first=True), _add_subject("got a cat", is_first=False)
+    ('I got a cat', '')
     """
     statement = PATTERNS["lead"].sub("", PATTERNS["image"].sub("", source).strip(" ,;:–—-"))
-    statement = PATTERNS["it_is"].sub(r"I chose \g<choice>", statement)
     verb = PATTERNS["subjectless"].match(statement)
     if verb is None:
         return statement
@@ -180,33 +177,56 @@ def _find_spans(line: str, known: Sequence[str]) -> list[Span]:
     """
     spans: list[Span] = []
     is_open = False  # the last run ends where the next clause begins
+    gap = ""  # the sentence before, if it was left out
     for sentence in _split_sentences(line):
-        if not _is_meant(line, sentence):
+        whole = line[sentence.start : sentence.end]
+        if (gap and _only_adds(whole)) or not _is_meant(line, sentence):
             is_open = False
             continue
         is_first = True
+        left_out = ""  # the clause before, of the same sentence
         for clause in _split_clauses(line, sentence):
             said = line[clause.start : clause.end].strip()
             before = line[spans[-1].start : spans[-1].end] if is_open else ""
             is_known = any(each in said or said in each for each in known)
-            is_rest = not (is_first or before or PATTERNS["own"].match(said))  # of a dropped clause
-            is_alone = is_rest or (clause.is_linked and not before)
+            part = left_out if line.endswith(", ", 0, clause.start) else ""
+            is_cut = not is_first and _is_cut(said, before, part)
+            is_alone = is_cut or (clause.is_linked and not before)
+            left_out = ""
             if is_known or is_alone or not states(said, before):
                 is_open = False
+                left_out = said
             elif before and (not is_first or _depends(said, before)):
                 spans[-1] = Span(spans[-1].start, clause.end)
             else:
                 spans.append(clause)
                 is_open = True
             is_first = False
+        is_told = has_verb(whole) and not PATTERNS["request"].match(whole) and "?" not in whole
+        gap = whole if is_told and not is_open else ""
     return spans
+
+
+def _only_adds(sentence: str) -> bool:
+    """Return whether a sentence only goes on from the one before: "No cake, no guests."."""
+    return bool(PATTERNS["remainder"].match(sentence)) and not has_verb(sentence.split(",")[0])
+
+
+def _is_cut(said: str, before: str, left_out: str) -> bool:
+    """Return whether a later clause of a sentence lost what it belongs to."""
+    if not before and not PATTERNS["own"].match(said):
+        return True
+    has_subject = CUES["first"].search(said) or CUES["we"].search(said)
+    if PATTERNS["circumstance"].match(said) and not has_subject:
+        return True
+    return left_out.count(" ") > 2 and not has_verb(left_out)
 
 
 def _is_meant(line: str, sentence: Span) -> bool:
     """Return whether a sentence is neither hypothetical nor what somebody else said."""
     is_inside = line.count('"', 0, sentence.start) % 2 == 1
     quoted = PATTERNS["quoted"].findall(line, *sentence[:2])
-    if is_inside or any(map(is_speech, quoted)):
+    if is_inside or any(map(references.is_speech, quoted)):
         return False
     return PATTERNS["hypothetical"].search(line, *sentence[:2]) is None
 
@@ -246,19 +266,44 @@ def _is_abbreviation(line: str, end: int) -> bool:
 
 
 def _split_clauses(line: str, sentence: Span) -> list[Span]:
-    start = sentence.start
-    is_linked = False
+    start, is_linked = sentence.start, False
     clauses: list[Span] = []
     for match in PATTERNS["clause"].finditer(line, *sentence[:2]):
         said = line[start : match.start()]
-        if match["and"] and not PATTERNS["finite"].search(said):
+        is_joint = PATTERNS["joint"].search(line, max(start, match.start() - 22), match.end() + 2)
+        if match["and"] and (is_joint or not PATTERNS["finite"].search(said)):
             continue  # "my wife and I"
+        if match[0].strip() == "," and is_introduction(said):
+            continue  # "as a child, I"
         if said:
             clauses.append(Span(start, match.start(), is_linked))
         start = match.end()
         is_linked = PATTERNS["linked"].match(match["link"] or "") is not None
     clauses.append(Span(start, sentence.end, is_linked))
     return clauses[:MOST_CLAUSES]
+
+
+def has_verb(said: str) -> bool:
+    """Return whether a part of a sentence states something by itself, or says nothing.
+
+    >>> has_verb("my birthday, 14 March"), has_verb("sold my car"), has_verb("oh well")
+    (False, True, True)
+    """
+    bare = PATTERNS["lead"].sub("", f"{said},").strip(" ,")
+    has_subject = PATTERNS["finite"].search(bare) is not None
+    return not bare or has_subject or PATTERNS["subjectless"].match(bare) is not None
+
+
+def is_introduction(said: str) -> bool:
+    """Return whether what precedes a clause says when or under which condition it holds.
+
+    >>> is_introduction("when I was six"), is_introduction("in Rome"), is_introduction("I was ill")
+    (True, True, False)
+    """
+    if "," in said or PATTERNS["lead"].sub("", f"{said},") == "":
+        return False  # "as I said"
+    is_adverbial = PATTERNS["adverbial"].match(said) and not PATTERNS["finite"].search(said)
+    return bool(is_adverbial or PATTERNS["intro"].match(said))
 
 
 def states(clause: str, before: str = "") -> bool:
@@ -271,54 +316,24 @@ def states(clause: str, before: str = "") -> bool:
     """
     if "?" in clause or len(before) + len(clause) > LONGEST:
         return False
-    bare = PATTERNS["it_is"].sub(r"I chose \g<choice>", PATTERNS["lead"].sub("", clause))
+    bare = PATTERNS["lead"].sub("", clause)
     if PATTERNS["asks"].match(bare) or PATTERNS["by_then"].search(clause):
         return False
-    if PATTERNS["request"].match(bare) and not PATTERNS["rule"].search(bare):
+    is_rule = PATTERNS["rule"].search(bare) is not None
+    if (PATTERNS["request"].match(bare) and not is_rule) or references.is_unclear(bare, before):
         return False
-    vague = "vague_rule" if PATTERNS["rule"].search(bare) else "vague"
+    vague = "vague_rule" if is_rule else "vague"
     if any(PATTERNS[name].search(bare) for name in ("unsure", "report", vague)):
         return False
-    is_name = len(bare.split()) <= 3  # "My wife. She is 40."
+    is_name = len(bare.split()) <= 3 and bare[-1:] in ".!"  # "My wife. She is 40."
     if PATTERNS["own"].match(bare) and not (is_name or PATTERNS["predicate"].search(bare)):
         return False
-    is_passing = PATTERNS["promise"].search(bare) or PATTERNS["feeling"].search(bare)
-    if is_passing and not (TIME.search(bare) or CUES["number"].search(bare)):
+    is_dated = TIME.search(bare) or CUES["number"].search(bare)
+    if not is_dated and (PATTERNS["promise"].search(bare) or PATTERNS["feeling"].search(bare)):
         return False
-    bare = replace_that(PATTERNS["this"].sub("the", bare))
-    statement = resolve(f"{before}\n{bare}")
-    return not PATTERNS["outside"].search(statement.rpartition("\n")[2])
-
-
-def is_speech(quoted: str) -> bool:
-    """Return whether a quotation is what somebody said, and not a title.
-
-    >>> is_speech("I hate my job"), is_speech("Low Water")
-    (True, False)
-    """
-    return bool(PATTERNS["person"].search(quoted)) or quoted.count(" ") > 5
-
-
-def resolve(statement: str) -> str:
-    """Replace "he", "she" and "they" by the only person or people that are named before.
-
-    >>> resolve("My son Leo is six, he loves his bike; they race")
-    "My son Leo is six, Leo loves Leo's bike; they race"
-    """
-    statement = _replace_pronouns(statement, PATTERNS["one_person"], PATTERNS["he_or_she"])
-    return _replace_pronouns(statement, PATTERNS["people"], PATTERNS["they"])
-
-
-def _replace_pronouns(statement: str, people: re.Pattern[str], pronouns: re.Pattern[str]) -> str:
-    first = pronouns.search(statement)
-    if first is None:
-        return statement
-    named = people.finditer(statement, 0, first.start())
-    names = {match[match.lastgroup or 0] for match in named}
-    if len(names) != 1:
-        return statement
-    (name,) = names
-    return pronouns.sub(lambda match: possessive(name) if match["of"] else name, statement)
+    statement = replace_that(PATTERNS["this"].sub("the", bare))
+    statement = references.resolve(f"{before}\n{statement}")
+    return not references.points_outside(statement.rpartition("\n")[2])
 
 
 def _join_sentences(statement: str) -> str:
@@ -350,17 +365,6 @@ def _is_complete(statement: str, *, is_own: bool) -> bool:
     return not is_answer and not is_part
 
 
-def _lists_words(statement: str) -> bool:
-    """Return whether a text is many words in a row that form no sentence.
-
-    >>> _lists_words("tea milk kettle train ship water violin garden"), _lists_words("no gluten")
-    (True, False)
-    """
-    words = statement.lower().split()
-    is_plain = all(word.isalnum() for word in words)
-    return is_plain and len(words) >= MANY_WORDS and ENGLISH.isdisjoint(words)
-
-
 def state(source: str, who: str, at: datetime) -> str:
     """Return a candidate as a statement in the third person; empty if it is not self-contained.
 
@@ -371,25 +375,26 @@ def state(source: str, who: str, at: datetime) -> str:
     line = LINK.sub(" ", one_line(source))
     statement = PATTERNS["lead"].sub("", line)
     statement = PATTERNS["tail"].sub("", PATTERNS["filler"].sub("", statement))
+    statement = PATTERNS["vocative"].sub(r"\g<said>", statement)
     statement = PATTERNS["this"].sub("the", statement)
-    statement = resolve(_join_sentences(statement))
+    statement = references.resolve(_join_sentences(statement))
+    statement = PATTERNS["repeated"].sub(r"\g<who>", statement)
     is_cut = statement.count('"') % 2 or PATTERNS["hanging"].search(statement)
     is_short = len(statement.split()) < 3 and not PATTERNS["rule"].search(statement)
-    if is_cut or is_short or _lists_words(statement):
+    if is_cut or is_short or references.lists_words(statement):
         return ""
     is_own = PATTERNS["own_subject"].match(statement) is not None
     if not _is_complete(statement, is_own=is_own):
         return ""
-    said = replace_first_person(statement, who)
+    is_rule = CUES["rule"].search(statement) is not None
+    parts = statement.split("; ")
+    for number, part in enumerate(parts):
+        if not (is_rule and PATTERNS["weekday"].search(part)):  # "never on Friday" is every Friday
+            parts[number] = date_if_certain(part, at, has_tense=is_own)
+    said = replace_first_person("; ".join(parts), who)
     if who == _WITH_ASSISTANT and PATTERNS["rule"].search(statement):
         said = replace_second_person(said, "the assistant")
     if not is_own:
         said = f"{who} said: {said}"
-    is_rule = CUES["rule"].search(statement) is not None
-    parts = said.split("; ")
-    for number, part in enumerate(parts):
-        if not (is_rule and PATTERNS["weekday"].search(part)):  # "never on Friday" is every Friday
-            parts[number] = date(part, at)
-    said = "; ".join(parts)
     stated = prompts.trim(said[0].upper() + said[1:])
     return "" if prompts.find_fault(stated) else stated

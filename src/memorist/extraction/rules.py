@@ -20,7 +20,7 @@ from ..text.cues import ROLE_WORDS, poses
 from ..text.normalize import LINK, one_line, strip_preface
 from ..text.tokens import compile_all, detect_language, load_patterns, words
 from ..types import frozen
-from . import durable
+from . import durable, references
 from .durable import Type
 from .third_person import TIME, date, to_third_person
 
@@ -120,9 +120,12 @@ def find_facts(
      ('relationship', "Ana's sister Eva hates tea.")]
     """
     own = read_own(text)
+    is_user = who == THE_USER
+    if is_user and (signed := durable.PATTERNS["signature"].search(own)):
+        who = name_speaker(signed["name"])  # several people may share an account
     found = list(_find_by_patterns(own, who, at))
     known = [fact.evidence for fact in found]
-    found += _find_lasting(own, who, at, known)
+    found += _find_lasting(own, who, at, known, is_user=is_user)
     found.sort(key=lambda fact: text.find(fact.evidence))
     distinct: dict[str, Fact] = {}
     for fact in found:
@@ -155,16 +158,25 @@ def _find_by_patterns(own: str, who: str, at: datetime) -> Iterator[Fact]:
         yield _fact(stated, rule.type, rule.confidence, clause)
 
 
-def _find_lasting(own: str, who: str, at: datetime, known: Sequence[str]) -> Iterator[Fact]:
+def _find_lasting(
+    own: str,
+    who: str,
+    at: datetime,
+    known: Sequence[str],
+    *,
+    is_user: bool,
+) -> Iterator[Fact]:
     """Yield the facts that are likely to last by the model of `durable`, beside the known ones."""
     proposed = list(durable.propose(own, who, at, known))
     if not proposed or durable.PATTERNS["role"].search(own):
         return
     if guard.find_injection(own, "contextual"):
         return
+    is_told = durable.PATTERNS["learns"].search(own) is not None
     for each in proposed:
         # What one person tells another about the world, and a document, are rarely worth keeping.
-        is_own = each.is_own or (who == THE_USER and len(own) <= LONGEST_QUOTED)
+        is_quoted = is_user and len(own) <= LONGEST_QUOTED and not is_told
+        is_own = each.is_own or is_quoted
         if is_own and detect_language(words(each.source)) == "english":
             yield _fact(each.text, durable.classify(each.source), CONFIDENT, each.source)
 
@@ -205,12 +217,31 @@ def split_clauses(own: str) -> Iterator[str]:
         bare = strip_preface(sentence)
         if PATTERNS["doubt"].search(sentence) or PATTERNS["report"].search(bare):
             continue
-        if any(map(durable.is_speech, PATTERNS["quoted"].findall(sentence))):
+        if any(map(references.is_speech, PATTERNS["quoted"].findall(sentence))):
             continue
-        for part in PATTERNS["clause"].split(sentence):
+        for part in _split_sentence(sentence):
             clause = part.strip(" \t,;:–—-")
             if clause and not PATTERNS["unsure"].search(clause):
                 yield clause
+
+
+def _split_sentence(sentence: str) -> Iterator[str]:
+    """Yield the clauses of a sentence; what has no verb belongs to the clause after it.
+
+    >>> list(_split_sentence("As a child, I rowed, but Max and I swim, and I ran"))
+    ['As a child, I rowed', 'Max and I swim', 'I ran']
+    """
+    start = 0
+    for match in PATTERNS["clause"].finditer(sentence):
+        said = sentence[start : match.start()]
+        link = match[0].strip(" ,")
+        is_long = link == "and" or (link == "" and said.count(" ") > 2)
+        is_part = is_long and not durable.has_verb(said)
+        if (is_part or durable.is_introduction(said)) and len(said) < LONGEST_CLAUSE:
+            continue
+        yield said
+        start = match.end()
+    yield sentence[start:]
 
 
 def first_sentences(text: str, most: int) -> str:
@@ -245,6 +276,7 @@ def _state(
 
     Empty if it depends on the conversation, or names only a time.
     """
+    statement = durable.PATTERNS["vocative"].sub(r"\g<said>", statement)
     least = start if rule.is_whole else start + 2
     cut_patterns = [PATTERNS["cut"]]
     if rule.type == "relationship":
@@ -256,7 +288,7 @@ def _state(
         part = statement[:end].rstrip(" ,")
         is_vague = PATTERNS["vague"].search(part, start) or PATTERNS["hanging"].search(part)
         is_seen = rule.type == "preference" and PATTERNS["likes_the"].match(part)
-        if end < least or is_vague or is_seen:
+        if end < least or is_vague or is_seen or references.is_unclear(part):
             continue
         timeless = TIME.sub("", part[start:])
         if rule in TIMED and not timeless.strip(" ,."):

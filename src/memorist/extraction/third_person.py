@@ -31,7 +31,17 @@ _IRREGULAR: dict[str, str] = {
 _SAME, _PAST, _VERBLESS = (
     word_set(" ".join(_TABLES["words"][name])) for name in ("same", "past", "verbless")
 )
-_PLURAL = {"am": "are", "was": "were"}
+_PLURAL = {
+    "is": "are",
+    "was": "were",
+    "has": "have",
+    "does": "do",
+    "goes": "go",
+    "does not": "do not",
+    "has not": "have not",
+    "is not": "are not",
+    "was not": "were not",
+}
 
 
 def to_third_person(statement: str, who: str) -> str:
@@ -40,7 +50,7 @@ def to_third_person(statement: str, who: str) -> str:
     >>> to_third_person("I don't eat my sister's soup", "Ana")
     "Ana does not eat Ana's sister's soup"
     >>> to_third_person("My cat hates me, so im out and we sold the sofa", "The user")
-    "The user's cat hates the user, so the user is out and the user's group sold the sofa"
+    "The user's cat hates the user, so the user is out and the user and others sold the sofa"
     """
     if match := PATTERNS["call"].match(statement):
         name = statement[match.end() :].strip()
@@ -56,10 +66,10 @@ def replace_first_person(statement: str, who: str) -> str:
     "later the user goes to the user's aunt"
     """
     name = inside(who)
-    group = f"{possessive(name)} group"
-    statement = PATTERNS["together"].sub(
-        lambda match: f"{name} and others {match['live'] or 'are'}", statement
-    )
+    others = f"{possessive(name)} partner" if PATTERNS["couple"].search(statement) else "others"
+    group = f"{name} and {others}"
+    statement = PATTERNS["alone"].sub("alone", statement)
+    statement = PATTERNS["in_person"].sub(r"\g<said>", statement)
     said = _replace_subjects(statement, "first", name, group)
     said = PATTERNS["me"].sub(name, said)
     said = PATTERNS["us"].sub(group, said)
@@ -93,14 +103,13 @@ def _replace_subjects(statement: str, person: str, name: str, group: str) -> str
 
     def write(match: re.Match[str]) -> str:
         subject = group if match["we"] else name
+        before = statement[max(0, match.start() - 80) : match.start()]
+        is_plural = subject != name or PATTERNS["joined"].search(before) is not None
         if match["short"]:
             verb = _SHORT[match["short"].lstrip("'’").lower()]
-            return f"{subject} {verb}"
+            return f"{subject} {_PLURAL.get(verb, verb) if is_plural else verb}"
         verb = match["verb"].lower()
-        if PATTERNS["joined"].search(statement[max(0, match.start() - 80) : match.start()]):
-            verb = _PLURAL.get(verb, verb)
-        else:
-            verb = conjugate(verb)
+        verb = conjugate_plural(verb) if is_plural else conjugate(verb)
         adverbs = match["adverbs"].lower()
         return f"{subject}{adverbs} {verb}"
 
@@ -139,6 +148,19 @@ def conjugate(verb: str) -> str:
     return f"{plain}s"
 
 
+def conjugate_plural(verb: str) -> str:
+    """Return the verb in the third person plural.
+
+    >>> [conjugate_plural(verb) for verb in ("love", "was", "dont", "went", "on")]
+    ['love', 'were', 'do not', 'went', 'are on']
+    """
+    plain = verb.lower().replace("’", "'")
+    if plain in _VERBLESS:
+        return f"are {plain}"
+    third = _IRREGULAR.get(plain, plain)
+    return _PLURAL.get(third, third)
+
+
 def is_past(verb: str) -> bool:
     """Return whether a verb is in the past tense.
 
@@ -167,6 +189,8 @@ def date(text: str, at: datetime) -> str:
     def write(match: re.Match[str]) -> str:
         """Return the date, week, month or year of words such as "last week"."""
         words = match["time"].lower()
+        if words.endswith(" ago") and PATTERNS["in_month"].search(text[: match.start()][-20:]):
+            return match[0]  # of which year, is not certain
         is_listed = len(re.findall(rf"(?i)\b{re.escape(words)}\b", text)) > 1
         if is_listed or (is_habit and words.startswith("on ")):
             return match[0]
@@ -175,6 +199,8 @@ def date(text: str, at: datetime) -> str:
         found = clock.intervals(asked, at)
         is_ahead = len(found) == 1 and found[0].start > clock.utc(at)
         if is_past and is_ahead and words.startswith("this "):
+            if not words.endswith(("day", "weekend")):
+                return match[0]  # "I have saved for this winter" is about the next one
             found = clock.intervals(f"last {words.removeprefix('this ')}", at)
         if len(found) != 1:
             return match[0]
@@ -188,6 +214,14 @@ def date(text: str, at: datetime) -> str:
         return (match["before"] or usual) + part + name
 
     return TIME.sub(write, text)
+
+
+def date_if_certain(part: str, at: datetime, *, has_tense: bool) -> str:
+    """Replace relative times, but not "on Friday" where it may be the last one or the next."""
+    said = "said: "
+    dated = date(part, at)
+    is_same = date(said + part, at) == said + dated
+    return dated if has_tense or is_same else part
 
 
 def _add_year(match: re.Match[str], at: datetime) -> str:
