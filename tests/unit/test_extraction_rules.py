@@ -209,3 +209,19 @@ def test_a_hostile_text_is_read_in_a_moment(unit: str) -> None:
     started = time.thread_time()
     rules.find_facts("I " + unit * (100_000 // len(unit)), who="Ana", at=AT)
     assert time.thread_time() - started < 2
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        ("I speak Dutch and live in Ghent.", "Ana speaks Dutch and lives in Ghent."),
+        ("I'm a nurse and work in Ghent.", "Ana is a nurse and works in Ghent."),
+        ("I don't eat pork and never drink milk.", "Ana does not eat pork and never drinks milk."),
+        ("I moved to Bonn in May and work from home.", "Ana moved to Bonn in May and works from home."),
+        ("I want to learn Dutch and move to Ghent.", "Ana wants to learn Dutch and move to Ghent."),
+        ("I love good food and drink.", "Ana loves good food and drink."),
+        ("I don't smoke or drink.", "Ana does not smoke or drink."),
+    ],
+)  # fmt: skip
+def test_each_verb_of_a_person_is_in_the_third_person(text: str, fact: str) -> None:
+    assert [found.text for found in rules.find_facts(text, who="Ana", at=AT)] == [fact]

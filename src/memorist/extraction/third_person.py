@@ -28,8 +28,8 @@ _SHORT = {"m": "is", "ve": "has", "ll": "will", "re": "is", "d": "would"}
 _IRREGULAR: dict[str, str] = {
     verb: third for third, verbs in _TABLES["irregular"].items() for verb in verbs.split()
 }
-_SAME, _PAST, _VERBLESS = (
-    word_set(" ".join(_TABLES["words"][name])) for name in ("same", "past", "verbless")
+_SAME, _PAST, _VERBLESS, _MODAL = (
+    word_set(" ".join(_TABLES["words"][name])) for name in ("same", "past", "verbless", "modal")
 )
 _PLURAL = {
     "is": "are",
@@ -70,12 +70,30 @@ def replace_first_person(statement: str, who: str) -> str:
     group = f"{name} and {others}"
     statement = PATTERNS["alone"].sub("alone", statement)
     statement = PATTERNS["in_person"].sub(r"\g<said>", statement)
+    statement = _conjugate_further_verbs(statement)
     said = _replace_subjects(statement, "first", name, group)
     said = PATTERNS["me"].sub(name, said)
     said = PATTERNS["us"].sub(group, said)
     said = PATTERNS["mine"].sub(possessive(name), said)
     said = replace_that(said)
     return PATTERNS["going_to"].sub("going to", said)
+
+
+def _conjugate_further_verbs(statement: str) -> str:
+    """Conjugate the verbs that follow "I" and a first verb after "and", "but" or "or".
+
+    >>> _conjugate_further_verbs("I speak Dutch and live in Ghent, but I want to learn and work")
+    'I speak Dutch and lives in Ghent, but I want to learn and work'
+    """
+
+    def write(match: re.Match[str]) -> str:
+        verb = (match["first"] or "").lower()
+        is_present = match["adverbs"] or not verb.endswith(("n't", "n’t", "nt", "not"))
+        if verb in _MODAL or not is_present or PATTERNS["infinitive"].search(match["between"]):
+            return match[0]
+        return f"{match['before']} {conjugate(match['verb'])}"
+
+    return PATTERNS["further_verb"].sub(write, statement)
 
 
 def replace_that(statement: str) -> str:
