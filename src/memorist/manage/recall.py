@@ -21,6 +21,7 @@ from ..text import normalize
 from ..types import Filter, Memory, Query, Reason, Recall
 from . import privacy, updates
 
+NO_MATCH = "it shares no word with the question, and its meaning is not similar"
 UNLIMITED = 1 << 20  # tokens: more than any look-up returns
 
 
@@ -145,6 +146,7 @@ async def search(
     )
     query, profile = build_query(place, text, options)
     ctx = replace(place.ctx, verifier=None)  # a topic is not a question
+    profile = replace(profile, by_period=False)
     if await privacy.find_disabled_reason(place) == privacy.INCOGNITO:
         ctx = replace(ctx, embedder=None)
     return await pipeline.recall(ctx, query, profile, ctx.clock())
@@ -171,6 +173,7 @@ async def explain(
                 parts=hit.parts,
             )
     search, legs = await pipeline.prepare(ctx, query, profile, now)
+    profile = search.profile
     found = score.select(search, query.limit, everything=True)
     if profile.features & {"lexical", "related"}:
         found = await pipeline.read(found, search, query, ctx.store, legs)
@@ -180,6 +183,8 @@ async def explain(
     places = np.flatnonzero(np.isin(found_rows, rows))
     if not len(places):
         why = _why_absent(memory, query, sources_only=profile.sources_only)
+        if search.in_period is not None and why == NO_MATCH:
+            why = "it was not said in the time that the question names, and names no date in it"
         return Reason(id=id, returned=False, reason=why)
     i = int(places[0])
     better = int((total > total[i]).sum())
@@ -219,7 +224,7 @@ def _why_absent(memory: Memory, query: Query, *, sources_only: bool) -> str:
         return "it does not pass the filter"
     if memory.evidence_text and memory.evidence_ids and sources_only:
         return f"it was extracted from {memory.evidence_ids[0]}, which is searched in its place"
-    return "it shares no word with the question, and its meaning is not similar"
+    return NO_MATCH
 
 
 async def record_use(
