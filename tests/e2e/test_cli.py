@@ -26,6 +26,7 @@ from e2e.imports.formats import chatgpt_chat, chatgpt_message
 from memorist.interfaces.cli import app, files
 from memorist.manage import import_export
 from memorist.ports import LlmUsage
+from memorist.sync import BlockingScope
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., Result]
@@ -525,6 +526,23 @@ def test_an_export_to_stdout_is_jsonl(run: Run, tea: str) -> None:
     assert kinds == ["memorist", "history", "memory"]
 
 
+def test_an_import_counts_only_its_own_memories(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = memorist.open(place / "memory.db", state_dir=place / "state")
+    store = BlockingScope.import_
+
+    def import_while_another_writes(*given: Any, **more: Any) -> Any:
+        other.scope("ana").remember("Another process stores this.")
+        return store(*given, **more)
+
+    monkeypatch.setattr(BlockingScope, "import_", import_while_another_writes)
+    chat = lines(place / "chat.jsonl", {"content": "I like tea."}, {"content": "I like cake."})
+    with other:
+        assert run("import", chat).stdout == "2 records read, 2 new memories\n"
+        assert "0 new memories" in run("import", chat).stdout
+
+
 def test_an_import_reads_stdin(run: Run) -> None:
     assert "1 new memories" in run("import", "-", input='{"content": "from a pipe"}\n').stdout
 
@@ -818,6 +836,18 @@ def test_a_wrong_setting_is_answered_with_the_right_one(
 ) -> None:
     monkeypatch.setenv("MEMORIST_PROFLE", "default")
     assert "did you mean MEMORIST_PROFILE?" in " ".join(run("doctor").stdout.split())
+
+
+def test_a_misspelled_variable_is_reported_once_and_stops_nothing(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMORIST_EXTRACTT", "off")
+    monkeypatch.setenv("MEMORIST_WEATHER_STATION", "of another program")
+    answer = run("remember", "I drink green tea.")
+    assert answer.exit_code == 0
+    said = "MEMORIST_EXTRACTT is not a setting and has no effect: did you mean MEMORIST_EXTRACT?"
+    assert " ".join(answer.stderr.split()).count(said) == 1
+    assert "WEATHER" not in answer.stderr
 
 
 @pytest.mark.parametrize("part", [slice(0, -6), slice(-8, None)])

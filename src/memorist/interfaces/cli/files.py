@@ -173,12 +173,14 @@ def _import_lines(
 
     A line that cannot be read stops the import; the lines before it are stored.
     """
+    from ...manage.import_export import NewMemories  # with numpy, which other commands do without
+
     outcomes: list[Outcome] = []
+    new = NewMemories()
     read = 0
     with nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as source:
         names_a_scope = call.user or call.space or call.tenant
         counted: Any = call.scope(memory) if names_a_scope else memory
-        before = counted.stats()["memories"]
         lines = add_ids(read_lines(source), file=file, session=call.session)
         size = 0
         with suppress(OSError, ValueError):  # a pipe
@@ -196,12 +198,12 @@ def _import_lines(
                     number = batch[int(named[1]) - 1].number
                     raise InvalidInput(f"Line {number}: {named[2]}") from error
                 outcomes += receipt.outcomes
+                new.add(receipt.outcomes)
                 read += sum(line.is_counted for line in batch)
                 advance(batch[-1].read)
-        new = counted.stats()["memories"] - before
     counts = Counter(outcome.status for outcome in outcomes)
-    text = f"{read} records read, {new} new memories{_name_problems(counts)}"
-    values = {"records": read, "new_memories": new, "outcomes": counts}
+    text = f"{read} records read, {len(new)} new memories{_name_problems(counts)}"
+    values = {"records": read, "new_memories": len(new), "outcomes": counts}
     refused = [outcome for outcome in outcomes if outcome.status in REFUSALS]
     notes = [f"{outcome.status}: {outcome.reason}" for outcome in refused[:10]]
     if not call.json:
