@@ -53,9 +53,10 @@ async def recall_memories(
     and `min_confidence`: an answer below this confidence is empty; 0 returns all that matches,
     and None leaves it to the profile. If a component is unavailable, the others answer and
     `legs` says so. With `since`, the text begins with what changed in this thread after that
-    revision, as `delta` returns it. Raises InvalidInput.
+    revision, as `delta` returns it. Raises InvalidInput, also for an empty question.
     """
     asked, by = build_query(place, query, options)
+    require_text(query)
     ctx = place.ctx
     session = place.labels.session
     disabled, checks = await ctx.load_disabled(ctx.store, place.scope, [session])
@@ -108,6 +109,12 @@ def build_query(
         text=normalize.storable(text[: ctx.settings.max_query_chars]),
     )
     return query, profile
+
+
+def require_text(question: str) -> None:
+    """Raise InvalidInput for an empty question."""
+    if not question.strip():
+        raise InvalidInput("The question is empty")
 
 
 async def look_up(
