@@ -454,3 +454,21 @@ async def test_an_empty_question_is_invalid(ana: httpx.AsyncClient, path: str, q
         body["filters"] = {"user_id": "ana"}
     answer = await ana.post(path, json=body)
     assert (answer.status_code, answer.json()["detail"]) == (422, "The question is empty")
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"query": "tea", "limit": "many"}, "body.limit: Must be a whole number"),
+        ({"query": "tea", "limit": 0}, "body.limit: Must be at least 1"),
+        ({"query": "tea", "colour": 1}, "body.colour: Is not known here: check the name"),
+        ({"limit": 3}, "body.query: Is required"),
+        ({"query": ["tea"]}, "body.query: Must be text"),
+    ],
+)
+async def test_a_wrong_value_is_explained_in_plain_words(
+    ana: httpx.AsyncClient, body: dict[str, Any], why: str
+) -> None:
+    answer = await ana.post("/v1/memory/recall", json=body)
+    assert (answer.status_code, answer.json()["detail"]) == (422, why)
+    assert "Input" not in answer.text
