@@ -276,8 +276,8 @@ class ScopedClient(ManagedScope):
             where=Filter(tags=(f"{SHARED}{self.scope.space}",)),
             min_confidence=min_confidence,
         )
-        recall.build_query(self, query, options)
-        recall.require_text(query)
+        asked, _ = recall.build_query(self, query, options)
+        recall.require_text(asked)
         if await self.privacy.disabled_reason():
             return []
         answers = []
@@ -337,7 +337,7 @@ class ScopedClient(ManagedScope):
         The options are those of `recall`. Raises NotFound.
         """
         asked, by = recall.build_query(self, query, options, verb="why_not")
-        recall.require_text(query)
+        recall.require_text(asked)
         await privacy.refuse_incognito(self)
         memory = await self.get(id)
         return await recall.explain(self.ctx, asked, memory, by, self.ctx.clock())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from textwrap import shorten
 from typing import TypedDict, Unpack
 
 import numpy as np
@@ -18,10 +19,11 @@ from ..retrieve.profiles import Profile
 from ..storage import Event
 from ..storage.store import MemoryAccess, record_access
 from ..text import normalize
-from ..types import Filter, Memory, Query, Reason, Recall
+from ..types import REPLACES, Filter, Memory, Query, Reason, Recall
 from . import privacy, updates
 
 NO_MATCH = "it shares no word with the question, and its meaning is not similar"
+MOST_SHOWN = 120  # characters of a text in a reason
 UNLIMITED = 1 << 20  # tokens: more than any look-up returns
 
 
@@ -56,7 +58,7 @@ async def recall_memories(
     revision, as `delta` returns it. Raises InvalidInput, also for an empty question.
     """
     asked, by = build_query(place, query, options)
-    require_text(query)
+    require_text(asked)
     ctx = place.ctx
     session = place.labels.session
     disabled, checks = await ctx.load_disabled(ctx.store, place.scope, [session])
@@ -111,9 +113,9 @@ def build_query(
     return query, profile
 
 
-def require_text(question: str) -> None:
+def require_text(query: Query) -> None:
     """Raise InvalidInput for an empty question."""
-    if not question.strip():
+    if not query.text.strip():
         raise InvalidInput("The question is empty")
 
 
@@ -202,7 +204,7 @@ async def explain(
     if cuts and is_verified:  # the only part that needs the whole answer
         shown["verdict"] = cuts[0].score - value
         value = cuts[0].score
-    reasons = [cut.reason for cut in cuts]
+    reasons = [await _name_newer(ctx, memory, cut.reason) for cut in cuts]
     if not answer.hits:
         reasons += [cut.reason for cut in answer.cut]
     if better:
@@ -215,6 +217,16 @@ async def explain(
         score=value,
         parts=shown,
     )
+
+
+async def _name_newer(ctx: Context, memory: Memory, reason: str) -> str:
+    """Return the reason with the text of the memory that replaced this one, if that is the reason."""
+    pairs = await ctx.store.links(memory.scope, [memory.id], REPLACES)
+    ids = [pair.from_id for pair in pairs if pair.from_id in reason]
+    for newer in await ctx.store.get(memory.scope, ids):
+        text = shorten(newer.text, MOST_SHOWN, placeholder=" …")
+        reason = reason.replace(newer.id, f'"{text}" ({newer.id})')
+    return reason
 
 
 def _why_absent(memory: Memory, query: Query, *, sources_only: bool) -> str:

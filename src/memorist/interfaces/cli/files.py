@@ -310,11 +310,11 @@ def privacy_set(
 
 
 @command("privacy incognito")
-def incognito(call: Call, action: Literal["start", "end"]) -> object:
+def incognito(call: Call, action: Literal["start", "end", "on", "off"]) -> object:
     """Start or end incognito mode of a --session: nothing is stored or recalled in it.
 
     Args:
-        action: <start|end>
+        action: <start|end> Or on and off.
 
     Example: memorist privacy incognito start --session chat-7
     """
@@ -322,7 +322,7 @@ def incognito(call: Call, action: Literal["start", "end"]) -> object:
         raise typer.BadParameter("Missing --session NAME")
     with call.mine() as mine:
         privacy = mine.privacy
-        privacy.start_incognito() if action == "start" else privacy.end_incognito()
+        privacy.start_incognito() if action in ("start", "on") else privacy.end_incognito()
         return privacy_status(mine)
 
 
