@@ -732,10 +732,11 @@ def test_what_cannot_be_done_is_said_with_its_exit_code(
 
 
 def test_a_memory_that_is_not_there_is_not_made_by_looking(run: Run, place: Path) -> None:
-    for words in (["list"], ["list", "--db", str(place / "no" / "such" / "memory.db")]):
+    missing = str(place / "no" / "such" / "memory.db")
+    for words, how in ((["list"], "memorist remember"), (["list", "--db", missing], "create it")):
         answer = run(*words)
         assert (answer.exit_code, list(place.rglob("memory.db"))) == (3, [])
-        assert "memorist remember" in answer.stderr
+        assert how in answer.stderr
 
 
 def test_a_damaged_file_is_said_to_be_damaged(run: Run, place: Path, tea: str) -> None:

@@ -220,7 +220,7 @@ async def explain(
 
 
 async def _name_newer(ctx: Context, memory: Memory, reason: str) -> str:
-    """Return the reason with the text of the memory that replaced this one, if that is the reason."""
+    """Return the reason, with the text of the memory that it names as the newer one."""
     pairs = await ctx.store.links(memory.scope, [memory.id], REPLACES)
     ids = [pair.from_id for pair in pairs if pair.from_id in reason]
     for newer in await ctx.store.get(memory.scope, ids):

@@ -62,7 +62,7 @@ async def restrict(search: SnapshotSearch, scope: Scope, store: Reader) -> Snaps
 
 
 def find_spans(search: SnapshotSearch) -> list[Span]:
-    """Return the periods that the question names; one of every year, where anything may be in it."""
+    """Return the periods that the question names, such as every June with memories."""
     said = search.snapshot.said[search.usable]
     if not len(said):
         return []
