@@ -139,28 +139,28 @@ def test_the_same_can_be_written_as_toml(tmp_path: Path) -> None:
     [
         ("", "is empty"),
         ("categories: [", "is not YAML"),
-        ("- a\n- b", "categories and allowlists: Input should be a valid dictionary"),
-        ("kategories: {}", "kategories: Extra inputs are not permitted"),
-        ("categories: {system: {profile: all}}", "categories.system: Input should be a valid list"),
-        ("categories: {system: [{context: all}]}", "categories.system.0.name: Field required"),
+        ("- a\n- b", "categories and allowlists: Must be an object"),
+        ("kategories: {}", "kategories: Is not known here: check the name"),
+        ("categories: {system: {profile: all}}", "categories.system: Must be a list"),
+        ("categories: {system: [{context: all}]}", "categories.system.0.name: Is required"),
         (
             "categories: {custom: [{name: a}, {name: b, context: some}]}",
-            "categories.custom.1.context: Input should be 'all' or 'rag'",
+            "categories.custom.1.context: Must be 'all' or 'rag'",
         ),
         (
             "categories: {system: [{name: a, rag_length: 0}]}",
-            "categories.system.0.rag_length: Value error, at least 1, or -1 for all",
+            "categories.system.0.rag_length: At least 1, or -1 for all",
         ),
         (
             "categories: {system: [{name: a, length: 3}]}",
-            "categories.system.0.length: Extra inputs are not permitted",
+            "categories.system.0.length: Is not known here: check the name",
         ),
         ("categories: {system: [{name: a}], custom: [{name: A}]}", "'a' is declared twice"),
-        ("allowlists: [a]", "allowlists: Input should be a valid dictionary"),
-        ("allowlists: {planner: tasks}", "allowlists.planner: Input should be a valid list"),
+        ("allowlists: [a]", "allowlists: Must be an object"),
+        ("allowlists: {planner: tasks}", "allowlists.planner: Must be a list"),
         (
             "allowlists: {planner: [tasks, 3]}",
-            "allowlists.planner.1: Input should be a valid string",
+            "allowlists.planner.1: Must be text",
         ),
     ],
 )

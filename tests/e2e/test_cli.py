@@ -26,6 +26,7 @@ from e2e.imports.formats import chatgpt_chat, chatgpt_message
 from memorist.interfaces.cli import app, files
 from memorist.manage import import_export
 from memorist.ports import LlmUsage
+from memorist.sync import BlockingScope
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., Result]
@@ -141,7 +142,7 @@ def test_the_demo_answers_its_questions_and_leaves_nothing_behind(place: Path) -
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "Hazelnuts" in done.stdout
+    assert "hazelnuts" in done.stdout
     assert "█" in done.stdout
     assert sorted(place.rglob("*")) == before
 
@@ -150,7 +151,7 @@ def test_the_demo_finds_what_each_question_is_about() -> None:
     done = process("demo", "--json")
     best = [question["answers"][0]["text"] for question in json.loads(done.stdout)["questions"]]
     for text, word in zip(
-        best, ("Trieste", "Hazelnuts", "13 March", "Quince", "accordions"), strict=True
+        best, ("Trieste", "hazelnuts", "13 March", "Quince", "accordions"), strict=True
     ):
         assert word in text
 
@@ -525,6 +526,72 @@ def test_an_export_to_stdout_is_jsonl(run: Run, tea: str) -> None:
     assert kinds == ["memorist", "history", "memory"]
 
 
+def test_a_receipt_says_how_to_decide_about_what_was_replaced(run: Run) -> None:
+    run("remember", "The budget meeting is on Tuesday at ten.")
+    said = run("remember", "The budget meeting is on Friday at four.").stdout
+    id = said.split()[1]
+    assert f"`memorist conflicts reject {id}` undoes that, `both` keeps both" in said
+    why = run(
+        "why-not",
+        "When is the budget meeting?",
+        json.loads(run("conflicts", "--json").stdout)["old_id"],
+    ).stdout
+    assert "superseded" in why
+    assert run("conflicts", "both", id).exit_code == 0
+
+
+def test_what_has_expired_already_says_so(run: Run) -> None:
+    said = run("remember", "The voucher is BLUE.", "--expires-at", "2020-01-01").stdout
+    assert said.startswith("created")
+    assert "already expired" in said
+
+
+def test_in_a_missing_folder_there_is_no_database_until_the_folder_is_created(
+    run: Run, place: Path
+) -> None:
+    missing = place / "missing" / "m.db"
+    answer = run("--db", missing, "list")
+    assert answer.exit_code == 3
+    assert "does not exist: create it, or use --db" in " ".join(answer.stderr.split())
+    assert "memorist remember" not in answer.stderr
+    assert "`memorist remember` creates one" in run("--db", place / "other.db", "list").stderr
+
+
+def test_incognito_can_be_switched_on_and_off(run: Run, tea: str) -> None:
+    for action, is_on in (("on", False), ("off", True)):
+        shown = run("privacy", "incognito", action, "--session", "s1", "--json").stdout
+        assert json.loads(shown)["on"] is is_on
+
+
+def test_json_is_one_document_per_line(run: Run, tea: str) -> None:
+    for words in (
+        ["list"],
+        ["show", tea],
+        ["stats"],
+        ["recall", "tea"],
+        ["keys", "create", "phone"],
+    ):
+        (document,) = run(*words, "--json").stdout.splitlines()
+        assert isinstance(json.loads(document), dict)
+
+
+def test_an_import_counts_only_its_own_memories(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = memorist.open(place / "memory.db", state_dir=place / "state")
+    store = BlockingScope.import_
+
+    def import_while_another_writes(*given: Any, **more: Any) -> Any:
+        other.scope("ana").remember("Another process stores this.")
+        return store(*given, **more)
+
+    monkeypatch.setattr(BlockingScope, "import_", import_while_another_writes)
+    chat = lines(place / "chat.jsonl", {"content": "I like tea."}, {"content": "I like cake."})
+    with other:
+        assert run("import", chat).stdout == "2 records read, 2 new memories\n"
+        assert "0 new memories" in run("import", chat).stdout
+
+
 def test_an_import_reads_stdin(run: Run) -> None:
     assert "1 new memories" in run("import", "-", input='{"content": "from a pipe"}\n').stdout
 
@@ -665,10 +732,11 @@ def test_what_cannot_be_done_is_said_with_its_exit_code(
 
 
 def test_a_memory_that_is_not_there_is_not_made_by_looking(run: Run, place: Path) -> None:
-    for words in (["list"], ["list", "--db", str(place / "no" / "such" / "memory.db")]):
+    missing = str(place / "no" / "such" / "memory.db")
+    for words, how in ((["list"], "memorist remember"), (["list", "--db", missing], "create it")):
         answer = run(*words)
         assert (answer.exit_code, list(place.rglob("memory.db"))) == (3, [])
-        assert "memorist remember" in answer.stderr
+        assert how in answer.stderr
 
 
 def test_a_damaged_file_is_said_to_be_damaged(run: Run, place: Path, tea: str) -> None:
@@ -818,6 +886,18 @@ def test_a_wrong_setting_is_answered_with_the_right_one(
 ) -> None:
     monkeypatch.setenv("MEMORIST_PROFLE", "default")
     assert "did you mean MEMORIST_PROFILE?" in " ".join(run("doctor").stdout.split())
+
+
+def test_a_misspelled_variable_is_reported_once_and_stops_nothing(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMORIST_EXTRACTT", "off")
+    monkeypatch.setenv("MEMORIST_WEATHER_STATION", "of another program")
+    answer = run("remember", "I drink green tea.")
+    assert answer.exit_code == 0
+    said = "MEMORIST_EXTRACTT is not a setting and has no effect: did you mean MEMORIST_EXTRACT?"
+    assert " ".join(answer.stderr.split()).count(said) == 1
+    assert "WEATHER" not in answer.stderr
 
 
 @pytest.mark.parametrize("part", [slice(0, -6), slice(-8, None)])

@@ -85,6 +85,8 @@ async def test_what_was_certainly_replaced_is_left_out(ana: ScopedClient, at_onc
     assert [hit.memory.text for hit in found] == [new]
     (cut,) = [each for each in found.cut if each.id == home.id]
     assert cut.reason == f"it was replaced by {found.hits[0].memory.id}"
+    reason = await ana.why_not(ASKED, cut.id)
+    assert reason.reason == f'it was replaced by "{new}" ({found.hits[0].memory.id})'
     then = datetime(2026, 3, 1, 12, tzinfo=UTC)
     assert (await texts(ana, ASKED, as_of=then))[0] == old
 

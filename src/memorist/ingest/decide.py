@@ -28,6 +28,7 @@ from .candidates import Batch, Neighbors
 from .policies import Bands, Policy
 
 FORGOTTEN = "it was forgotten on request: save it explicitly to keep it again"
+EXPIRED = "it has already expired, so it is not recalled: `expires_at` is in the past"
 SAID_AGAIN = "said again"
 MOST_TAGS = 3  # taken over from near memories
 # Like all tags with a colon, these apply to a single memory.
@@ -90,7 +91,8 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
     chunk.id = memory.id
     batch.save(put)
     if contradicted is None and not chunk.older:
-        return Outcome(status="created", ids=(memory.id,))
+        is_over = memory.expires_at is not None and memory.expires_at <= batch.now
+        return Outcome(status="created", ids=(memory.id,), reason=EXPIRED if is_over else "")
     return current.replace_older(chunk, batch, memory.id, contradicted)
 
 

@@ -26,7 +26,7 @@ from ..types import Draft, Message, Outcome, Scope, Status
 from . import current, guard, links, relate, trim, validation
 from .analyze import Chunk, analyze, split
 from .candidates import Batch, load, load_scope
-from .decide import FORGOTTEN, decide
+from .decide import EXPIRED, FORGOTTEN, decide
 from .guard import Item
 from .policies import Policy
 
@@ -201,6 +201,8 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
             item.outcome = replace(outcome, status="skipped", reason=FULL)
         elif is_new:
             reason = batch.problem or outcome.reason or item.note
+            if outcome.reason == EXPIRED:
+                reason = EXPIRED
             item.outcome = replace(outcome, reason=reason)
     final: dict[str | None, Outcome] = {}
     for outcome in outcomes(items):

@@ -97,11 +97,7 @@ class Call:
         # The store reports invalid paths, and URLs that cannot be reached.
         is_file = place != ":memory:" and "://" not in place and "\0" not in place
         if is_file and not self.creates and not os.path.lexists(place):
-            folders = Path(place).absolute().parents
-            if next(each for each in folders if os.path.lexists(each)).is_dir():
-                raise NotFound(
-                    f"No database at {place!r}. `memorist remember` creates one; use --db for another"
-                )
+            _require_database(place, is_default="db" not in settings.model_fields_set)
         with memorist.open(self.db, run_jobs=False) as memory:
             yield memory
 
@@ -117,6 +113,19 @@ class Call:
         if user is None:  # a server knows the user by the key
             user = "" if memory.settings.db.startswith(SERVER) else login()
         return memory.scope(user, self.space, self.tenant, session=self.session)
+
+
+def _require_database(place: str, *, is_default: bool) -> None:
+    """Raise NotFound for a file that does not exist, and say how it is created."""
+    folder, *above = Path(place).absolute().parents
+    nearest = next(each for each in (folder, *above) if os.path.lexists(each))
+    if not nearest.is_dir():  # the store says what is wrong
+        return
+    if nearest == folder or is_default:  # the default folder is created, too
+        how = "`memorist remember` creates one; use --db for another"
+    else:
+        how = f"The folder {str(folder)!r} does not exist: create it, or use --db for another place"
+    raise NotFound(f"No database at {place!r}. {how}")
 
 
 def login() -> str:

@@ -27,6 +27,7 @@ from ..storage import HistoryEntry, SeenMessage
 from ..storage.person import Summary
 from ..storage.transaction import Transaction
 from ..text import cues
+from ..text.clock import new_id
 from ..text.second_process import share_work
 from ..types import Draft, HistoryEvent, Labels, Memory, Outcome, Receipt, Scope
 from . import edit
@@ -41,6 +42,7 @@ LARGE = 5_000_000  # bytes from which on vectors are added afterwards: words are
 LAST = datetime.max.replace(tzinfo=UTC)
 SAMPLES = 3  # texts that are shown of each format
 FEW_NAMES = 8
+_MILLISECOND = len("0190a6c2-1f3b")  # of an id: when it was made
 _UNDO_KEYS = "operation session final".split()  # by these `undo` finds what it reverts
 _SAID = "text labels speaker evidence evidence_text".split()  # what the guard reads of a memory
 _LOWERED = "kind steps_text category item_type fact_type".split()  # … and may change
@@ -260,6 +262,25 @@ class ImportReport:
                 self.refused[outcome.reason.partition(": ")[0]] += 1
 
 
+class NewMemories:
+    """Counts the memories that an import created, whatever other processes store meanwhile."""
+
+    def __init__(self) -> None:
+        self._start = new_id()[:_MILLISECOND]
+        self._ids: set[str] = set()
+
+    def add(self, outcomes: Iterable[Outcome]) -> None:
+        """Count what was created; a message that was stored before returns its older outcome."""
+        for outcome in outcomes:
+            if outcome.status == "created":
+                is_record = outcome.message_id is None  # it keeps its id
+                new = [id for id in outcome.ids if is_record or id >= self._start]
+                self._ids.update(new)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+
 class Writable(Protocol):
     """A scope in which drafts can be stored."""
 
@@ -296,7 +317,7 @@ async def import_files(
     if not BETWEEN_PEOPLE.isdisjoint(found.files):
         await asyncio.to_thread(_require_name, found, me, mine.scope.user)
     report = ImportReport()
-    before = await _count_memories(mine)
+    new = NewMemories()
     items = read(found, how)
     is_large = found.size > LARGE
     count = 0  # of all items, if they are known before the first is stored
@@ -310,11 +331,13 @@ async def import_files(
         while batch := await asyncio.to_thread(_take, items, most):
             drafts = list(report.select(batch, longest))
             if drafts and not dry_run:
-                report.count(await mine.remember_drafts(drafts, defer_vectors=is_large))
+                receipt = await mine.remember_drafts(drafts, defer_vectors=is_large)
+                report.count(receipt)
+                new.add(receipt.outcomes)
             done += len(batch)
             if on_progress is not None:
                 on_progress(found.size * done // count if count else how.read, found.size)
-    report.new_memories = await _count_memories(mine) - before
+    report.new_memories = len(new)
     return report
 
 
@@ -352,11 +375,6 @@ def _sort_by_time(items: Iterable[NamedItem]) -> list[NamedItem]:
         return start or LAST
 
     return sorted(found, key=find_start)
-
-
-async def _count_memories(mine: Writable) -> int:
-    stats = await mine.ctx.store.stats(mine.scope, mine.ctx.index.model)
-    return int(stats["memories"])
 
 
 def _require_name(found: FilesByFormat, me: str | None, user: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from textwrap import shorten
 from typing import TypedDict, Unpack
 
 import numpy as np
@@ -18,9 +19,11 @@ from ..retrieve.profiles import Profile
 from ..storage import Event
 from ..storage.store import MemoryAccess, record_access
 from ..text import normalize
-from ..types import Filter, Memory, Query, Reason, Recall
+from ..types import REPLACES, Filter, Memory, Query, Reason, Recall
 from . import privacy, updates
 
+NO_MATCH = "it shares no word with the question, and its meaning is not similar"
+MOST_SHOWN = 120  # characters of a text in a reason
 UNLIMITED = 1 << 20  # tokens: more than any look-up returns
 
 
@@ -52,9 +55,10 @@ async def recall_memories(
     and `min_confidence`: an answer below this confidence is empty; 0 returns all that matches,
     and None leaves it to the profile. If a component is unavailable, the others answer and
     `legs` says so. With `since`, the text begins with what changed in this thread after that
-    revision, as `delta` returns it. Raises InvalidInput.
+    revision, as `delta` returns it. Raises InvalidInput, also for an empty question.
     """
     asked, by = build_query(place, query, options)
+    require_text(asked)
     ctx = place.ctx
     session = place.labels.session
     disabled, checks = await ctx.load_disabled(ctx.store, place.scope, [session])
@@ -109,6 +113,12 @@ def build_query(
     return query, profile
 
 
+def require_text(query: Query) -> None:
+    """Raise InvalidInput for an empty question."""
+    if not query.text.strip():
+        raise InvalidInput("The question is empty")
+
+
 async def look_up(
     place: Place,
     text: str,
@@ -149,6 +159,7 @@ async def search(
     if outdated:
         profile = replace(profile, current_first=False)
     ctx = replace(place.ctx, verifier=None)  # a topic is not a question
+    profile = replace(profile, by_period=False)
     if await privacy.find_disabled_reason(place) == privacy.INCOGNITO:
         ctx = replace(ctx, embedder=None)
     return await pipeline.recall(ctx, query, profile, ctx.clock())
@@ -175,6 +186,7 @@ async def explain(
                 parts=hit.parts,
             )
     search, legs = await pipeline.prepare(ctx, query, profile, now)
+    profile = search.profile
     found = score.select(search, query.limit, everything=True)
     if profile.features & {"lexical", "related"}:
         found = await pipeline.read(found, search, query, ctx.store, legs)
@@ -184,6 +196,8 @@ async def explain(
     places = np.flatnonzero(np.isin(found_rows, rows))
     if not len(places):
         why = _why_absent(memory, query, sources_only=profile.sources_only)
+        if search.in_period is not None and why == NO_MATCH:
+            why = "it was not said in the time that the question names, and names no date in it"
         return Reason(id=id, returned=False, reason=why)
     i = int(places[0])
     better = int((total > total[i]).sum())
@@ -194,7 +208,7 @@ async def explain(
     if cuts and is_verified:  # the only part that needs the whole answer
         shown["verdict"] = cuts[0].score - value
         value = cuts[0].score
-    reasons = [cut.reason for cut in cuts]
+    reasons = [await _name_newer(ctx, memory, cut.reason) for cut in cuts]
     if not answer.hits:
         reasons += [cut.reason for cut in answer.cut]
     if better:
@@ -207,6 +221,16 @@ async def explain(
         score=value,
         parts=shown,
     )
+
+
+async def _name_newer(ctx: Context, memory: Memory, reason: str) -> str:
+    """Return the reason, with the text of the memory that it names as the newer one."""
+    pairs = await ctx.store.links(memory.scope, [memory.id], REPLACES)
+    ids = [pair.from_id for pair in pairs if pair.from_id in reason]
+    for newer in await ctx.store.get(memory.scope, ids):
+        text = shorten(newer.text, MOST_SHOWN, placeholder=" …")
+        reason = reason.replace(newer.id, f'"{text}" ({newer.id})')
+    return reason
 
 
 def _why_absent(memory: Memory, query: Query, *, sources_only: bool) -> str:
@@ -223,7 +247,7 @@ def _why_absent(memory: Memory, query: Query, *, sources_only: bool) -> str:
         return "it does not pass the filter"
     if memory.evidence_text and memory.evidence_ids and sources_only:
         return f"it was extracted from {memory.evidence_ids[0]}, which is searched in its place"
-    return "it shares no word with the question, and its meaning is not similar"
+    return NO_MATCH
 
 
 async def record_use(

@@ -18,6 +18,7 @@ from ..text import cues
 from ..text.cues import IS_FOREIGN, ONLY_ASKS
 from ..types import Cut
 from .features import SnapshotSearch
+from .question import is_aside
 from .score import Candidate
 
 TOP = 3  # candidates whose words are compared with the question
@@ -29,7 +30,9 @@ SMALL = 30  # memories of a scope below which the threshold of a hit decreases
 LARGE = 300  # and above which it increases
 LONGEST_ASKED = 160  # characters; longer ones are mostly pasted texts or pieces of a dialog
 CERTAIN = 4.0  # log odds from which a verdict counts fully
+IN_PERIOD = 0.9  # for the best of what a period has, if the question asks for nothing else
 SHARE = 0.25  # of the best score, without verdicts, that every hit needs
+_LEAST = 1e-9  # of a score that others are compared with
 NEXT_PART = re.compile(r"(?i),? and (?=(?:who|whom|whose|what|which|when|where|why|how)\b)")
 
 
@@ -145,6 +148,8 @@ def judge(
     question or all candidates have no vector. It is 0 if only questions match, or if nothing is
     asked, as in "ok, thanks".
     """
+    if search.in_period is not None:
+        return judge_by_period(ranked)
     model = search.profile.confidence
     positions = [each.position for each in ranked]
     if model is None or search.vector is None or not search.snapshot.embedded[positions].any():
@@ -161,12 +166,27 @@ def judge(
     return to_probability(weigh(model.answer, measure(search, ranked))), judged
 
 
+def judge_by_period(ranked: Sequence[Candidate]) -> tuple[float, list[Candidate]]:
+    """Return the confidence in what a period has, if the question asks for nothing else.
+
+    Of "ok, thanks" and the like it is 0.
+    """
+    best = max((each.score for each in ranked), default=0.0)
+    judged = []
+    for each in ranked:
+        share = 0.0 if is_aside(each.memory.text) else each.score / max(best, _LEAST)
+        judged.append(replace(each, confidence=IN_PERIOD * max(0.0, min(1.0, share))))
+    return max((each.confidence or 0.0 for each in judged), default=0.0), judged
+
+
 def is_uncertain(search: SnapshotSearch, ranked: Sequence[Candidate], sure: float) -> bool:
     """Return whether an answer that has the confidence it needs is worth verifying.
 
     The verifier knows short questions in English: nothing is verified if the question is long, or if
     it or the best match is in another language.
     """
+    if search.in_period is not None:
+        return False
     model = search.profile.confidence
     question = search.question
     is_foreign = search.snapshot.marked[IS_FOREIGN]

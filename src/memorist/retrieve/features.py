@@ -72,6 +72,7 @@ class SnapshotSearch:
     now: datetime
     vector: Vectors | None = None  # of the question
     second: Vectors | None = None  # of the question, by the second model
+    in_period: Bools | None = None  # what the period has, if the question asks for nothing else
     channel: int = -1  # code of the channel of the question; -1 if it has none
 
     @cached_property
@@ -267,6 +268,8 @@ def speaker(search: SnapshotSearch, at: Places) -> Bools | None:
 
 def time(search: SnapshotSearch, at: Places) -> Scores | None:
     """Return 1 for what was said in a period that the question names, 0.5 in the month after."""
+    if search.in_period is not None:
+        return search.in_period[at].astype(np.float32)
     intervals = search.question.intervals
     if not intervals:
         return None

@@ -18,7 +18,7 @@ from ..storage.queries import Reader
 from ..text import clock
 from ..text.statements import asks_for_another_part, says_more
 from ..types import REPLACES, Cut, Filter, Hit, Memory, Query, Recall
-from . import confidence, optional, score, verification
+from . import confidence, optional, period, score, verification
 from .features import SnapshotSearch
 from .profiles import Profile
 from .question import understand
@@ -46,6 +46,7 @@ async def recall(
     if not query.text.strip():
         return Recall(query=query, profile=profile.name, hits=(), text="", tokens=0)
     search, legs = await prepare(ctx, query, profile, now, revision)
+    profile = search.profile
     candidates = score.select(search, query.limit)
     found = await read(candidates, search, query, ctx.store, legs)
     rank = lambda: confidence.judge(search, score.rank(profile, found))  # noqa: E731
@@ -144,6 +145,8 @@ async def prepare(
         usable=usable,
         now=now,
     )
+    if profile.by_period and search.question.asks_period:
+        return await period.restrict(search, query.scope, ctx.store), {"time": "ok"}
     legs = {"sparse": "ok"}
     by_meaning = profile.candidates in ("blend", "fused", "dense")
     by_meaning |= profile.semantic_weight is not None

@@ -171,6 +171,7 @@ class Profile:
     rerank: bool = False  # the reranker's score replaces the score
     preferences_first: bool = False
     current_first: bool = False  # what replaces a memory comes before it
+    by_period: bool = False  # a question that names only a period is answered by what it has
     sources_only: bool = False  # a fact is not searched where the turn it was extracted from is
     workflows: bool = False  # whether workflows are returned
     working_elsewhere: bool = True  # in a session, working memories of other sessions count too
@@ -248,6 +249,7 @@ DEFAULT = Profile(
         share_verified=0.14,
     ),
     current_first=True,
+    by_period=True,
     sources_only=True,
     budget=2000,
 )

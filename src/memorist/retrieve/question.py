@@ -60,6 +60,16 @@ _ASIDE = CHATTER | word_set("""
     d'accord
     """)
 
+# Words of "What happened in June?" and the like, which ask for nothing but what a period has.
+_ASKS_ALL = word_set("what which anything something everything summarize summarise recap")
+_NO_TOPIC = _ASKS_ALL | word_set("""
+    a about all an and any at been can chat chatted could did discuss discussed do does doing done
+    during else for from get go going had happen happened happening happens has have hey i important
+    in is it life main me mention mentioned most my new news of ok on or our over please remember
+    remind s said say saying show so speak spoke stuff talk talked talking tell that the there thing
+    things to told topic topics up us was we went were with would write wrote you
+    """)
+
 MOST_TERMS = 512
 MOST_READ = 2000  # characters searched for names and dates: a pasted document is not a question
 
@@ -82,6 +92,8 @@ class ParsedQuestion:
     is_task: bool = False  # requests something, or asks for general knowledge
     is_direct: bool = False  # asks for something said before, not for advice
     needs_memory: bool = True  # False: asks for nothing, or for what is the same for everyone
+    asks_period: bool = False  # names a period and no topic: "What happened in June?"
+    is_own: bool = False  # in the first person singular
 
 
 def understand(
@@ -112,6 +124,7 @@ def understand(
     needs_memory = not (is_self_contained(head) or is_aside(text))
     spoken = detect_language(tokens.words(head), language)
     terms = dict.fromkeys(map(tokens.term_id, tokens.analyze(text, spoken)))
+    intervals, rest = clock.read_intervals(head, now)
     name_terms = map(tokens.term_id, tokens.analyze(names, spoken))
     return ParsedQuestion(
         text=text,
@@ -119,7 +132,7 @@ def understand(
         dense_text=as_told(text, speakers[named[0]]) if named else text,
         speakers=named,
         others=others,
-        intervals=tuple(clock.intervals(head, now)),
+        intervals=tuple(intervals),
         kinds=kinds,
         is_english=spoken == "english",
         names=tuple(name_terms),
@@ -128,6 +141,8 @@ def understand(
         is_task=_ABOUT["task"].match(text.lstrip()) is not None,
         is_direct=asks_directly,
         needs_memory=needs_memory,
+        asks_period=bool(intervals) and has_no_topic(rest),
+        is_own=_ABOUT["own"].search(text) is not None,
     )
 
 
@@ -142,6 +157,16 @@ def kinds_asked(question: str) -> int:
         if pattern.search(question):
             asked |= flag
     return asked
+
+
+def has_no_topic(question: str) -> bool:
+    """Return whether a question asks what there is, and nothing more special.
+
+    >>> [has_no_topic(text) for text in ("What did I do?", "What's new?", "What did I eat?", "When?")]
+    [True, True, False, False]
+    """
+    found = {match[0].casefold() for match in _WORD.finditer(question)}
+    return not found.isdisjoint(_ASKS_ALL) and found <= _NO_TOPIC
 
 
 def is_direct(question: str) -> bool:

@@ -124,7 +124,9 @@ def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
             column = COMPUTED[name](search, _EVERYTHING)
             if column is not None:
                 total += np.float32(weight) * column
-    is_supported = search.usable & (own + search.around > 0)
+    is_supported = search.usable
+    if search.in_period is None:
+        is_supported = is_supported & (own + search.around > 0)
     np.copyto(total, -np.inf, where=~is_supported)
     least = lower_bound(total, PASSAGES * pool) - slack
     positions = np.flatnonzero((total >= least) & is_supported)

@@ -31,6 +31,7 @@ from pydantic_settings import (
 from ..errors import Misconfigured
 from ..ports import Embedder, EntityDetector, LanguageModel, Reranker
 from ..providers import list_plugins
+from ..text import wording
 from ..types import Memory
 from . import upgrade
 
@@ -320,7 +321,8 @@ def load(**given: Any) -> Settings:
         name = ".".join(map(str, first["loc"])) or "settings"
         if first["type"] == "extra_forbidden":
             raise Misconfigured(f"There is no setting {name!r}.{suggest(name)}") from error
-        why = first["msg"].removeprefix("Value error, ")
+        why = wording.explain(first)
+        why = why[:1].lower() + why[1:]
         raise Misconfigured(f"Setting {name!r}: {why}. See `memorist doctor`") from error
     except ValueError as error:  # a TOML file that cannot be read
         raise Misconfigured(f"The configuration file cannot be read: {error}") from error

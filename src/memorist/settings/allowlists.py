@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from ..errors import Misconfigured, NotAllowed
+from ..text import wording
 from ..types import frozen
 
 DOCUMENTED = Path(__file__).with_name("categories.toml")
@@ -136,7 +137,7 @@ def load(path: Path | None) -> Access:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "categories and allowlists"
-        raise Misconfigured(f"{path}: {place}: {first['msg']}") from error
+        raise Misconfigured(f"{path}: {place}: {wording.explain(first)}") from error
     groups = file.categories or Groups()
     custom = groups.custom or []
     found = {}

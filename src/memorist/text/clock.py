@@ -235,8 +235,17 @@ def intervals(text: str, now: datetime | None = None) -> list[Interval]:
     >>> [f"{i.start:%Y-%m-%d}" for i in intervals("yesterday", datetime(2023, 5, 8, 9, tzinfo=UTC))]
     ['2023-05-07']
     """
+    return read_intervals(text, now)[0]
+
+
+def read_intervals(text: str, now: datetime | None = None) -> tuple[list[Interval], str]:
+    """Return the intervals a text names, earliest first, and the text without them.
+
+    >>> read_intervals("Where was I in May 2023?")[1]
+    'Where was I in ;?'
+    """
     if not _HINT.search(text):
-        return []
+        return [], text
     found: list[Interval] = []
     today = datetime(ANY_YEAR, 1, 1, tzinfo=UTC)
     if now is not None:  # the beginning of the day where the asker is
@@ -261,7 +270,7 @@ def intervals(text: str, now: datetime | None = None) -> list[Interval]:
     for rule in _RULES:
         if now is not None or _RELATIVE.isdisjoint(rule.groupindex):
             text = rule.sub(take, text)
-    return sorted(found, key=lambda interval: interval[:2])
+    return sorted(found, key=lambda interval: interval[:2]), text
 
 
 def find_year(weekday: int, day: int, month: int, at: datetime) -> int | None:

@@ -442,3 +442,33 @@ async def test_an_unknown_address_is_a_page_for_a_browser_and_json_for_a_program
     assert '<a href="/">' in page.text
     answer = await ana.get("/nowhere", headers={"Accept": "application/json"})
     assert (answer.status_code, answer.json()["status"]) == (404, 404)
+
+
+@pytest.mark.parametrize("path", ["/v1/memory/recall", "/v1/memory/query", "/v3/memories/search/"])
+@pytest.mark.parametrize("query", ["", " \n"])
+async def test_an_empty_question_is_invalid(ana: httpx.AsyncClient, path: str, query: str) -> None:
+    body: dict[str, Any] = {"query": query}
+    if path.endswith("/query"):
+        body["agent"] = "planner"
+    if path.startswith("/v3"):
+        body["filters"] = {"user_id": "ana"}
+    answer = await ana.post(path, json=body)
+    assert (answer.status_code, answer.json()["detail"]) == (422, "The question is empty")
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"query": "tea", "limit": "many"}, "body.limit: Must be a whole number"),
+        ({"query": "tea", "limit": 0}, "body.limit: Must be at least 1"),
+        ({"query": "tea", "colour": 1}, "body.colour: Is not known here: check the name"),
+        ({"limit": 3}, "body.query: Is required"),
+        ({"query": ["tea"]}, "body.query: Must be text"),
+    ],
+)
+async def test_a_wrong_value_is_explained_in_plain_words(
+    ana: httpx.AsyncClient, body: dict[str, Any], why: str
+) -> None:
+    answer = await ana.post("/v1/memory/recall", json=body)
+    assert (answer.status_code, answer.json()["detail"]) == (422, why)
+    assert "Input" not in answer.text

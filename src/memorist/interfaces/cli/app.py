@@ -25,7 +25,7 @@ from ... import __version__
 from ...errors import InvalidInput, MemoristError, NotFound
 from ...types import KINDS, STATES, Filter
 from .. import CLI, INTERRUPTED, OK, PIPE_CLOSED, USAGE, Call, codes, split_doc
-from . import output
+from . import output, variables
 
 Work = TypeVar("Work", bound=Callable[..., object])
 Words = list[str] | None  # values of an option that can be repeated
@@ -148,6 +148,8 @@ def command(path: str) -> Callable[[Work], Work]:
                 if value not in (None, False):
                     shared[option] = value
             call = replace(ctx.obj, **shared)
+            if path != "doctor":  # it lists them
+                variables.warn()
             with quiet_end():
                 opened = call.memory() if wanted & {"memory", "mine"} else nullcontext()
                 with opened as memory:

@@ -12,7 +12,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ import memorist
 
 from ...errors import MemoristError
 from .. import FAILED, OK, SERVER, Call, load, plain
+from . import variables
 from .app import command
 from .output import grid
 
@@ -118,14 +118,9 @@ def check_settings(settings: Settings) -> Findings:
     listed = ", ".join(values) or "all defaults"
     file = load("settings").config_file()
     yield "settings", "good", f"{listed}; configuration file: {file}"
-    known = {*type(settings).model_fields, "config", "traceback"}
-    for variable in sorted(os.environ):
-        name = variable.removeprefix("MEMORIST_").lower()
-        if variable.startswith("MEMORIST_") and name not in known:
-            fix = "correct the name or remove it"
-            if close := get_close_matches(name, known, n=1):
-                fix = f"did you mean MEMORIST_{close[0].upper()}?"
-            yield "settings", "poor", f"unknown variable {variable}", fix
+    for variable, close in variables.find_unknown():
+        fix = f"did you mean {close}?" if close else "correct the name or remove it"
+        yield "settings", "poor", f"unknown variable {variable}", fix
 
 
 def check_model(settings: Settings) -> Findings:

@@ -173,12 +173,14 @@ def _import_lines(
 
     A line that cannot be read stops the import; the lines before it are stored.
     """
+    from ...manage.import_export import NewMemories  # with numpy, which other commands do without
+
     outcomes: list[Outcome] = []
+    new = NewMemories()
     read = 0
     with nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as source:
         names_a_scope = call.user or call.space or call.tenant
         counted: Any = call.scope(memory) if names_a_scope else memory
-        before = counted.stats()["memories"]
         lines = add_ids(read_lines(source), file=file, session=call.session)
         size = 0
         with suppress(OSError, ValueError):  # a pipe
@@ -196,12 +198,12 @@ def _import_lines(
                     number = batch[int(named[1]) - 1].number
                     raise InvalidInput(f"Line {number}: {named[2]}") from error
                 outcomes += receipt.outcomes
+                new.add(receipt.outcomes)
                 read += sum(line.is_counted for line in batch)
                 advance(batch[-1].read)
-        new = counted.stats()["memories"] - before
     counts = Counter(outcome.status for outcome in outcomes)
-    text = f"{read} records read, {new} new memories{_name_problems(counts)}"
-    values = {"records": read, "new_memories": new, "outcomes": counts}
+    text = f"{read} records read, {len(new)} new memories{_name_problems(counts)}"
+    values = {"records": read, "new_memories": len(new), "outcomes": counts}
     refused = [outcome for outcome in outcomes if outcome.status in REFUSALS]
     notes = [f"{outcome.status}: {outcome.reason}" for outcome in refused[:10]]
     if not call.json:
@@ -308,11 +310,11 @@ def privacy_set(
 
 
 @command("privacy incognito")
-def incognito(call: Call, action: Literal["start", "end"]) -> object:
+def incognito(call: Call, action: Literal["start", "end", "on", "off"]) -> object:
     """Start or end incognito mode of a --session: nothing is stored or recalled in it.
 
     Args:
-        action: <start|end>
+        action: <start|end> Or on and off.
 
     Example: memorist privacy incognito start --session chat-7
     """
@@ -320,7 +322,7 @@ def incognito(call: Call, action: Literal["start", "end"]) -> object:
         raise typer.BadParameter("Missing --session NAME")
     with call.mine() as mine:
         privacy = mine.privacy
-        privacy.start_incognito() if action == "start" else privacy.end_incognito()
+        privacy.start_incognito() if action in ("start", "on") else privacy.end_incognito()
         return privacy_status(mine)
 
 

@@ -23,6 +23,7 @@ from rich.text import Text
 from ... import storage
 from ...types import NEAREST, NO_ANSWER, Conflict, Evidence, Hit, Memory, Reason, Recall, Receipt
 from .. import OK, plain
+from . import receipts
 
 if TYPE_CHECKING:
     from ...storage.accounts import Key
@@ -67,8 +68,8 @@ def note(text: str) -> None:
     screen(stderr=True).print(styled, soft_wrap=True)
 
 
-def as_json(value: Any, *, indent: int | None = 2) -> None:
-    """Print one JSON document."""
+def as_json(value: Any) -> None:
+    """Print one JSON document on a line."""
     if isinstance(value, Conflict):
         value = {
             "id": value.id,
@@ -82,7 +83,6 @@ def as_json(value: Any, *, indent: int | None = 2) -> None:
     text = json.dumps(
         value,
         ensure_ascii=not _is_unicode(),
-        indent=indent,
         default=lambda inner: asdict(inner) if is_dataclass(inner) else str(inner),  # type: ignore
     )
     print(text)
@@ -111,7 +111,7 @@ def result(returned: Any, *, json: bool, empty: str | None = None) -> None:
         return
     if json and isinstance(returned, list):
         for each in returned:
-            as_json(each, indent=None)
+            as_json(each)
         return
     if not isinstance(returned, tuple):
         returned = (returned, returned)
@@ -293,7 +293,8 @@ def show(result: Any) -> None:
         case "Receipt":
             for outcome in result.outcomes:
                 ids = "  ".join(map(short, outcome.ids))
-                line(f"{outcome.status:<9}  {ids}  {plain(outcome.reason)}".rstrip())
+                why = plain(receipts.describe(outcome, short))
+                line(f"{outcome.status:<9}  {ids}  {why}".rstrip())
         case "Evidence":
             _show_evidence(result)
         case "Reason":

@@ -29,6 +29,7 @@ from ...client import Client
 from ...errors import InvalidInput, MemoristError, NotFound
 from ...retrieve import render
 from ...storage.accounts import OF_USER
+from ...text import wording
 from ...types import NO_ANSWER, Filter
 from .. import Call, Json, login
 from ..auth import Caller, authenticate
@@ -83,7 +84,9 @@ class MemoryServer(MCPServer[None]):
             found = []
             for each in cause.errors(include_url=False):
                 place = ".".join(map(str, each["loc"]))
-                found.append(f"{place}: {each['msg']}")  # without the value: it may be secret
+                found.append(
+                    f"{place}: {wording.explain(each)}"
+                )  # without the value: it may be secret
             text = "; ".join(found)
             raise ToolError(f"Invalid arguments for {name}: {text[:1000]}") from cause
 

@@ -39,6 +39,7 @@ from ...client import Client
 from ...errors import Busy, KeyRefused, MemoristError
 from ...settings import Settings
 from ...telemetry import request_id
+from ...text import wording
 from ...types import Memory
 from .. import Json, codes
 from ..auth import Caller, ClientAccess, Requires, authenticate, challenge
@@ -136,7 +137,7 @@ def answer_error(request: Request, error: Exception) -> Response:
         found = []
         for each in error.errors()[:20]:  # without the input
             at = ".".join(map(str, each["loc"]))
-            why = PATTERN_ERRORS.get(each.get("ctx", {}).get("pattern"), str(each["msg"]))
+            why = PATTERN_ERRORS.get(each.get("ctx", {}).get("pattern"), wording.explain(each))
             found.append({"at": at, "why": why})
         detail = f"{found[0]['at']}: {found[0]['why']}"
         return problem(request, 422, detail, kind="InvalidInput", errors=found)
