@@ -23,7 +23,7 @@ from ..storage import Change, Checks, Event, Save, SeenMessage
 from ..storage.fingerprints import Fingerprints, load_fingerprints
 from ..storage.transaction import Transaction
 from ..text import clock, cues, normalize, tokens
-from ..text.cues import read
+from ..text.cues import CHANGING, read
 from ..text.normalize import ClauseParts
 from ..types import KINDS, Memory, Scope
 from .analyze import Chunk, is_turn
@@ -34,7 +34,6 @@ MOST = 5  # memories that a chunk is compared with
 COMPARED = 4  # earlier statements that a chunk may replace, the most similar ones
 LEAST_SIMILAR = 0.1
 PARTITIONED = 1000  # from this number on, sorting all would take longer
-CHANGING = frozenset("ended moved new now corrected".split())
 _INSIGHT = KINDS.index("insight")
 _SAID_AS = {"live": "live moved relocated", "work": "work joined started"}
 
@@ -286,10 +285,11 @@ def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, fl
     times = np.array([clock.micros(batch.valid_since(said[i])) for i in stating])
     stored_times = snapshot.said[rows]
     similarities = compare_all(changing, snapshot, batch.statements)
+    told = int((snapshot.alive & ~snapshot.marked[cues.IS_EXTRACTED]).sum())
     found = []
     for i, (is_english, _, _), similar in zip(asked, changing, similarities, strict=True):
         chunk = said[i]
-        chunk.earlier = snapshot.count + i
+        chunk.earlier = told + i
         place = int(np.searchsorted(places, i))
         since = times[place]
         earlier = rows[stored_times <= since]
