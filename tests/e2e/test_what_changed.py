@@ -134,3 +134,56 @@ async def test_the_place_where_one_lives_is_not_whom_one_lives_with(
     await tell(client, ana, home, "Maja and I broke up. She moves out on Sunday.", jobs=True)
     assert (await recalled(ana, "Where do I live?"))[0] == home
     assert home in await recalled(ana, "What is my parrot called?")
+
+
+RECORDED = [
+    ("Decision: invoices are stored in MariaDB.", "Decision: invoices moved to DuckDB.", "Where are invoices stored?"),
+    ("The parser is written in Perl.", "We rewrote the parser in Elixir.", "What is the parser written in?"),
+    ("The preview server uses port 7070.", "The preview server now uses port 7171.", "Which port does preview use?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "question"), RECORDED)
+async def test_what_an_agent_recorded_is_replaced_by_a_later_record(
+    client: aio.Client, ana: ScopedClient, old: str, new: str, question: str
+) -> None:
+    await tell(client, ana, old, new, role="assistant")
+    assert await current(ana) == [new]
+    assert await recalled(ana, question) == [new]
+
+
+@pytest.mark.parametrize(("old", "new", "question"), RECORDED)
+async def test_an_agent_replaces_nothing_that_a_person_said_or_saved(
+    client: aio.Client, ana: ScopedClient, old: str, new: str, question: str
+) -> None:
+    await tell(client, ana, old)
+    agent = {"role": "assistant", "session": "a1"}
+    await ana.remember([{**agent, "content": old}], manually_saved=True)
+    (pinned,) = (await ana.remember([{**agent, "content": f"Note: {old}"}])).ids
+    await ana.pin(pinned)
+    await ana.remember([{**agent, "content": new, "session": "a2"}])
+    assert len(await current(ana)) == 4
+
+
+@pytest.mark.parametrize(
+    "advice",
+    [
+        "You could move the invoices to DuckDB now.",
+        "Sure! We moved the invoices to DuckDB.",
+        "Should we move the invoices to DuckDB?",
+        "Maybe the invoices should move from MariaDB to DuckDB now.",
+    ],
+)
+async def test_advice_of_an_assistant_replaces_no_record(
+    client: aio.Client, ana: ScopedClient, advice: str
+) -> None:
+    record = "Decision: invoices are stored in MariaDB."
+    await tell(client, ana, record, advice, role="assistant")
+    assert record in await current(ana)
+
+
+async def test_what_an_agent_decided_is_a_decision(client: aio.Client, ana: ScopedClient) -> None:
+    await tell(client, ana, "Decision: ids are ULIDs.", "The moon is bright.", role="assistant")
+    categories = {each.text: each.category for each in await ana.list()}
+    assert categories["Decision: ids are ULIDs."] == "decision"
+    assert categories["The moon is bright."] != "decision"

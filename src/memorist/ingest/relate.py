@@ -23,14 +23,8 @@ from ..text.cues import CHANGING, read
 from ..types import CONTRADICTS, REPLACES, Draft, Memory, Scope
 from . import current
 from .analyze import Chunk, is_turn
-from .candidates import (
-    Batch,
-    ComparedVectors,
-    compare_all,
-    find_statements,
-    pick,
-    read_last,
-)
+from .candidates import Batch, ComparedVectors, compare_all, find_statements, pick
+from .sessions import read_last
 from .transitions import held_since
 
 

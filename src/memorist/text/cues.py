@@ -336,10 +336,12 @@ class ComparedText:
     def refers_back(self) -> bool:
         """Whether a pronoun may stand for something that was said before.
 
-        After the first clause, it mostly stands for what the text itself has named.
+        After the first clause, "it" and "her name" mostly are of what the text itself has named.
         """
-        has_later = not (_REFERRING - _OWNING).isdisjoint(self.spoken)
-        return self.opens_referring or (has_later and not TURNING.isdisjoint(self.cues))
+        later = _REFERRING - _OWNING
+        if TURNING.isdisjoint(self.cues):
+            later -= {"it"}
+        return self.opens_referring or not later.isdisjoint(self.spoken)
 
     @cached_property
     def opens_referring(self) -> bool:
