@@ -187,3 +187,63 @@ async def test_what_an_agent_decided_is_a_decision(client: aio.Client, ana: Scop
     categories = {each.text: each.category for each in await ana.list()}
     assert categories["Decision: ids are ULIDs."] == "decision"
     assert categories["The moon is bright."] != "decision"
+
+
+@pytest.mark.parametrize(
+    ("said", "commands", "outdated"),
+    [
+        ("I live in Skagen.", ["that's wrong, I live in Thisted, not Skagen"], "Skagen"),
+        ("I live at 9 Birch Street in Hull.", ["update my address to 3 Fern Close, Hull", "yes"], "Birch"),
+    ],
+)  # fmt: skip
+async def test_the_facts_of_a_statement_end_when_it_is_corrected(
+    client: aio.Client, ana: ScopedClient, said: str, commands: list[str], outdated: str
+) -> None:
+    await tell(client, ana, said, jobs=True)
+    for command in commands:
+        reply = await client.scope("ana", session="chat").command(command)
+    assert reply is not None
+    assert reply.say.startswith("Corrected.")
+    assert not [text for text in await current(ana) if outdated in text]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("My email is nils@harbor.example.", "My new email is nils@pier.example."),
+        ("I have a goldfish named Bubbles.", "Bubbles died this morning."),
+        ("Unsere Katze heißt Minka.", "Unsere Katze heißt doch Mieze, nicht Minka."),
+        ("Our landlord is called Brandt.", "Our landlord is Brandis, not Brandt."),
+    ],
+)
+async def test_a_correction_ends_what_it_corrects(
+    client: aio.Client, ana: ScopedClient, old: str, new: str
+) -> None:
+    await tell(client, ana, old, new)
+    assert await current(ana) == [new]
+
+
+@pytest.mark.parametrize("correction", ["No, it's Förster, with ö.", "no, it's Förster with ö"])
+async def test_a_spelling_that_is_corrected_at_once_ends_the_wrong_one(
+    ana: ScopedClient, correction: str
+) -> None:
+    scope = ana
+    for text in ("My surname is Forster.", correction):
+        await scope.remember([{"role": "user", "content": text, "session": "s1"}])
+    assert await current(ana) == [correction]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("My work email is nils@harbor.example.", "My private email is nils@pier.example."),
+        ("I have a goldfish named Bubbles.", "The old president died this morning."),
+        ("Unsere Katze heißt Minka.", "Unser Hund heißt Rex, nicht Max."),
+        ("My surname is Forster.", "It's Monday, not Sunday."),
+    ],
+)
+async def test_what_corrects_something_else_ends_nothing(
+    client: aio.Client, ana: ScopedClient, old: str, new: str
+) -> None:
+    await tell(client, ana, old, new)
+    assert old in await current(ana)

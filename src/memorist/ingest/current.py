@@ -22,6 +22,7 @@ from ..storage.transaction import Transaction
 from ..text import clock, cues, repeats
 from ..text.agent_records import is_agents
 from ..text.contradictions import contradicts_clause, ends_fact
+from ..text.corrections import names_wrong
 from ..text.cues import CHANGING, FROM_ASSISTANT, ComparedText, read
 from ..text.entities import is_common
 from ..text.subjects import are_of_other_kinds, are_parallel, read_subject, share_subject
@@ -183,10 +184,12 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
                 likely = 0.0  # one of a list, such as "Room 4 has a bath" after "Room 3 has a bath"
             elif is_about_another(chunk, memory, measures["similar"]):
                 likely = 0.0
-        if likely >= LIKELY and _says_same(chunk, memory, measures["similar"], batch):
+        is_wrong = chunk.has_same_source(memory) and names_wrong(chunk.text, memory.text)
+        is_repeat = likely >= LIKELY and _says_same(chunk, memory, measures["similar"], batch)
+        if is_repeat and not is_wrong:
             continue
         is_close = measures["similar"] >= CLOSE and chunk.has_same_source(memory)
-        if is_close and contradicts_clause(chunk.text, memory.text):
+        if is_wrong or (is_close and contradicts_clause(chunk.text, memory.text)):
             likely = CERTAIN
         elif likely > UNSURE and not is_certain(chunk, memory, since):
             likely = UNSURE

@@ -72,7 +72,7 @@ _SEVERAL = word_set("have has like likes love loves hate own owns play eat drink
 ALIKE = 0.7  # of the letters of two spellings of a word
 _SPELLING = re.compile(
     r"(?P<subject>.{0,60}?)(?:(?<=t)['’]?s| is| are)(?: actually)?(?P<how> spelled| spelt| written)?"
-    r"(?: as| like)? (?P<right>[^\W\d_]{2,40})(?: with [^,.;!]{1,30})?"
+    r"(?: as| like)? (?P<right>[^\W\d_]{2,40})(?:,? with [^,.;!]{1,30})?"
     r"(?:,? (?:and )?not (?P<wrong>[^\W\d_]{2,40}))?",
     re.IGNORECASE,
 )
@@ -191,6 +191,8 @@ def _has_other_value(a: Clause, b: Clause) -> bool:
         return False
     if not _have_same_values(a, b, "names", "numbers"):
         return False
+    if is_being and _is_about(a, _PLAIN) and " " not in a.rest and " " not in b.rest:
+        return a.rest.strip(".!").lower() != b.rest.strip(".!").lower()  # an address, a user name
     one = set(a.object_words)
     other = set(b.object_words)
     values = a.text_values
