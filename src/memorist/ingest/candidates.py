@@ -274,12 +274,12 @@ def _find_older(batch: Batch, *, by_agent: bool = False) -> list[Older]:
     """
     snapshot = batch.snapshot
     said = [chunk for chunk in batch.chunks if chunk.is_turn or _is_note(chunk)]
+    if by_agent:
+        said = [chunk for chunk in said if chunk.draft.labels.role == "assistant"]
     has_vectors = any(chunk.vector is not None for chunk in said)
     if not has_vectors or snapshot.matrix is None or not batch.policy.conflicts:
         return []
     stating, asked = _find_changing(said, snapshot, by_agent=by_agent)
-    if not asked:
-        return []
     usable = find_statements(snapshot, by_agent=True) if by_agent else batch.statements
     second = {text: vector for text, (_, vector) in batch.second.items()}
     changing: list[ComparedVectors] = []

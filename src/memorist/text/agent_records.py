@@ -10,6 +10,7 @@ from .tokens import word_set
 
 LONGEST = 30  # words; the longer, the more it is advice
 _LEAST = 3  # words
+_MOST_READ = 400  # characters
 # Whoever addresses the person, suggests or reacts does not record.
 _TALKING = word_set("""
     you your yours yourself let's please sure okay ok thanks welcome sorry great glad recommend
@@ -30,6 +31,8 @@ def is_record(text: str) -> bool:
     >>> is_record("You could rewrite the API in Go."), is_record("Sure, noted!")
     (False, False)
     """
+    if len(text) > _MOST_READ:
+        return False
     said = ComparedText(text)
     if not _LEAST <= said.length <= LONGEST or _MARKUP.search(text) or ends_asking(text):
         return False
@@ -49,4 +52,4 @@ def is_decision(role: str | None, text: str) -> bool:
     >>> is_decision("assistant", "Decision: ids are ULIDs"), is_decision("user", "Decision: no tea")
     (True, False)
     """
-    return is_agents(role, text) and _DECIDED.match(text) is not None
+    return _DECIDED.match(text) is not None and is_agents(role, text)

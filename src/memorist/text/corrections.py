@@ -57,7 +57,7 @@ def names_wrong(correction: str, text: str) -> bool:
     """
     content = _OBJECTION.sub("", correction.strip())
     right, wrong = split_contrast(content)
-    said = set(words(text))
+    said = set(words(text)) if wrong else set()
     if wrong and len(wrong.split()) <= _MOST_WRONG and set(words(wrong)) <= said:
         ours = set(analyze_spoken(right)) - set(analyze_spoken(wrong))
         is_same = POINTING.match(content) or not ours.isdisjoint(analyze_spoken(text))
