@@ -20,7 +20,7 @@ from ..index.arrays import Bools
 from ..storage import Relation, Save
 from ..storage.transaction import Transaction
 from ..text import clock, cues, repeats
-from ..text.agent_records import is_agents
+from ..text.agent_records import is_state
 from ..text.contradictions import contradicts_clause, ends_fact
 from ..text.corrections import names_wrong
 from ..text.cues import CHANGING, FROM_ASSISTANT, ComparedText, read
@@ -287,11 +287,12 @@ def _says_same(chunk: Chunk, memory: Memory, similar: float, batch: Batch) -> bo
 def may_replace(memory: Memory, chunk: Chunk, batch: Batch) -> bool:
     """Return whether a chunk may replace a memory: one saved on purpose only in the user's words.
 
-    An assistant replaces only what an assistant recorded.
+    An assistant replaces only what an assistant recorded of the same thing.
     """
     draft = chunk.draft
-    if draft.labels.role == "assistant" and not is_agents(memory.labels.role, memory.text):
-        return False
+    if draft.labels.role == "assistant":
+        is_known = memory.labels.role == "assistant" and is_state(memory.text)
+        return is_known and not memory.on_purpose and share_subject(chunk.text, memory.text)
     is_own = cues.is_own(draft.labels.role, draft.speaker, batch.scope.user)
     return is_own or not memory.on_purpose
 

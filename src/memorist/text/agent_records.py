@@ -15,12 +15,15 @@ _MOST_READ = 400  # characters
 _TALKING = word_set("""
     you your yours yourself let's please sure okay ok thanks welcome sorry great glad recommend
     suggest try consider should could would might maybe perhaps hope here's happy congratulations
-    noted understood dir dich dein deine ihnen ihr vous votre tu te tes su usted você seu sua
+    noted understood yes clear dir dich dein deine ihnen ihr vous votre tu te tes su usted você seu sua
     """)
 _DECIDED = re.compile(
     r"(?i)\s*+(?:decision\b|(?:it was |we )?(?:have )?(?:decided|agreed|chosen)\b)"
 )
-_MARKUP = re.compile(r"[?\n]|```")
+_MARKUP = re.compile(r"[?\n]|```|[.!;]\s+\S")  # also a second sentence
+_REPORTS = re.compile(
+    r"(?i)\s*+(?:\w+ed|done|ran|wrote|rewrote|put|set|split|cut|built|made|fix)\b"
+)
 
 
 def is_record(text: str) -> bool:
@@ -39,6 +42,15 @@ def is_record(text: str) -> bool:
     if not _TALKING.isdisjoint(said.spoken) or "hypothetical" in said.cues:
         return False
     return bool(read_subject(text))
+
+
+def is_state(text: str) -> bool:
+    """Return whether a record says how something is, and not only what the assistant did.
+
+    >>> is_state("The API is written in Rust."), is_state("Removed 14 comments from the API.")
+    (True, False)
+    """
+    return is_record(text) and not _REPORTS.match(text)
 
 
 def is_agents(role: str | None, text: str) -> bool:

@@ -17,7 +17,7 @@ from .tokens import analyze, detect_language, reduce_spoken, word_groups, word_s
 from .values import is_value, read_values
 
 _GENERIC = word_set("""
-    name names named call called month months year years week weeks day days hour hours minute
+    name names number numbers named call called month months year years week weeks day days hour hours minute
     minutes each every per mg g kg km ml kilo kilos mile miles percent time times date thing
     things new old first last next
     """)
@@ -33,6 +33,8 @@ _KIND = re.compile(
     r" ([^\W\d_]{3,40})\b"
 )
 _PRONOUN = re.compile(r"(?:he|she|it|they|his|her|its|their)\b", re.IGNORECASE)
+_SPEAKERS = frozenset(("i", "we", "and"))
+_MOST_BEFORE = 4  # words that may come before a verb
 _LEAST_PART = 4  # letters of a word that is part of another one
 _OWNER = re.compile(r"\b[A-Z][^\W\d_]*['’]s?(?=\s+[^\W\d_])")
 
@@ -93,6 +95,10 @@ def are_of_other_kinds(new: str, old: str) -> bool:
     False
     >>> are_of_other_kinds("My sister moved to Bonn", "My brother lives in Kiel")
     True
+    >>> are_of_other_kinds("I go to bed at eleven now", "The kids go to bed at eight")
+    True
+    >>> are_of_other_kinds("I live in Bonn now", "Ole and I live in Kiel")
+    False
     """
     ours = dict(_read_kinds(new))
     theirs = dict(_read_kinds(old))
@@ -100,10 +106,26 @@ def are_of_other_kinds(new: str, old: str) -> bool:
     for head in ours.keys() & theirs.keys():
         if ours[head] not in spoken[1] and theirs[head] not in spoken[0]:
             return True
+    if _differ_in_person(new, old) or _differ_in_person(old, new):
+        return True
     people, others = ({_PEOPLE[word] for word in said & _PEOPLE.keys()} for said in spoken)
     if not people or not others or people & others:
         return False
     return not set(read_values(new).names) & set(read_values(old).names)
+
+
+def _differ_in_person(one: str, other: str) -> bool:
+    """Return whether somebody else does what a text says of its speaker: "I go", "The kids go"."""
+    first, *rest = words(one)[:2] or [""]
+    if first != "i" or not rest:
+        return False
+    verb = rest[0].removesuffix("s")
+    before: list[str] = []
+    for word in words(other)[:_MOST_BEFORE]:
+        if word.removesuffix("s") == verb:
+            return bool(before) and _SPEAKERS.isdisjoint(before)
+        before.append(word)
+    return False
 
 
 def may_mean_same(new: str, clause: Clause, old: str, older_clause: Clause) -> bool:
