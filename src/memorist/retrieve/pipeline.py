@@ -284,15 +284,15 @@ async def _put_current_first(
 
     A turn such as "it is ten now" may not match the question: it takes over the score and the
     confidence of what it replaces, unless the question is about another part of that. A candidate
-    that says more than what was replaced stays, unless a fact that was extracted from it and is
-    still valid answers the question as well. A pinned one is always returned with what may replace
+    that says more than what was replaced stays, unless a fact of it that is still valid, and says
+    nothing else, answers the question as well. A pinned one is always returned with what may replace
     it. An uncertain change comes first only if it matches the question itself, the better the less
     likely it is, and if the verifier does not clearly prefer the older one.
     """
     by_id = {each.memory.id: each for each in ranked}
     restating: defaultdict[str, str] = defaultdict(str)  # what restates a memory and still holds
     for each in ranked:
-        if each.memory.valid_to is None:
+        if each.memory.valid_to is None and not says_more(each.memory.text):
             for id in each.memory.evidence_ids:
                 restating[id] += f"{each.memory.text}\n"
     pairs = await store.links(query.scope, list(by_id), REPLACES)
