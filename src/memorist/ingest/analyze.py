@@ -20,6 +20,7 @@ import numpy as np
 from ..errors import InvalidInput
 from ..ports import FindNames, Vectors
 from ..text import clock, entities, normalize
+from ..text.agent_records import is_decision
 from ..text.cues import CHATTER, LONGEST_CHATTER, MOST_CHATTER, UNSPACED_CHATTER
 from ..text.entities import Entity
 from ..text.normalize import ClauseParts, split_clause
@@ -149,11 +150,12 @@ def analyze(draft: Draft, policy: Policy, find: FindNames | None = None) -> list
             is_passing = found != "procedural" and _has("now", text)
             kind = "episodic" if is_passing else found  # it is kept beyond the session
         kind = kind or "episodic"
+        recorded = "decision" if is_decision(draft.labels.role, text) else None
         chunk = Chunk(
             draft=draft,
             text=text,
             kind=cast(Kind, kind),
-            category=draft.category or choose_category(kind, item_type),
+            category=draft.category or choose_category(kind, item_type or recorded),
             item_type=item_type,
             session=draft.labels.session,
             is_turn=is_said,

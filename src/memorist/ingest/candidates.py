@@ -23,24 +23,26 @@ from ..storage import Change, Checks, Event, Save, SeenMessage
 from ..storage.fingerprints import Fingerprints, load_fingerprints
 from ..storage.transaction import Transaction
 from ..text import clock, cues, normalize, tokens
-from ..text.cues import read
+from ..text.agent_records import is_agents
+from ..text.cues import CHANGING, read
 from ..text.normalize import ClauseParts
 from ..types import KINDS, Memory, Scope
 from .analyze import Chunk, is_turn
 from .guard import Item
 from .policies import Bands, Policy
+from .sessions import read_last
 
 MOST = 5  # memories that a chunk is compared with
 COMPARED = 4  # earlier statements that a chunk may replace, the most similar ones
 LEAST_SIMILAR = 0.1
 PARTITIONED = 1000  # from this number on, sorting all would take longer
-CHANGING = frozenset("ended moved new now corrected".split())
 _INSIGHT = KINDS.index("insight")
 _SAID_AS = {"live": "live moved relocated", "work": "work joined started"}
 
-Neighbors = Sequence[tuple[float, Memory]]  # with their cosine, nearest first
 Similar = list[tuple[int, float]]  # rows or places, with the similarity
 ComparedVectors = tuple[bool, Vectors | None, Vectors | None]  # is it English; by both models
+Older = tuple[Chunk, Similar, list[tuple[Chunk, float]]]  # stored rows, and chunks before it
+Neighbors = Sequence[tuple[float, Memory]]  # with their cosine, nearest first
 
 
 @dataclass(kw_only=True)
@@ -174,7 +176,9 @@ async def load(tx: Transaction, batch: Batch) -> None:
     if checks is None:
         sessions = {chunk.session for chunk in chunks}
         checks = await tx.checks(scope, sessions=sessions, hashes=hashes)
-    near, older = await compute(batch.size, lambda: (_find_near(batch), _find_older(batch)))
+    near = await compute(batch.size, _find_near, batch)
+    older = await compute(batch.size, _find_older, batch)
+    older += await compute(batch.size, lambda: _find_older(batch, by_agent=True))
     same = checks.same & {chunk.content_hash for chunk in chunks if chunk.is_self_contained}
     if batch.policy.exact and same:
         for memory in await tx.same_text(scope, same):
@@ -262,7 +266,7 @@ def _find_same_subject(snapshot: Snapshot, clause: ClauseParts) -> Bools:
     return marked
 
 
-def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, float]]]]:
+def _find_older(batch: Batch, *, by_agent: bool = False) -> list[Older]:
     """Return each turn or note that may replace an earlier statement, with the most similar ones.
 
     They are the rows of stored ones, and chunks that come before it in the batch, unless they were
@@ -270,10 +274,13 @@ def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, fl
     """
     snapshot = batch.snapshot
     said = [chunk for chunk in batch.chunks if chunk.is_turn or _is_note(chunk)]
+    if by_agent:
+        said = [chunk for chunk in said if chunk.draft.labels.role == "assistant"]
     has_vectors = any(chunk.vector is not None for chunk in said)
     if not has_vectors or snapshot.matrix is None or not batch.policy.conflicts:
         return []
-    stating, asked = _find_changing(said, snapshot)
+    stating, asked = _find_changing(said, snapshot, by_agent=by_agent)
+    usable = find_statements(snapshot, by_agent=True) if by_agent else batch.statements
     second = {text: vector for text, (_, vector) in batch.second.items()}
     changing: list[ComparedVectors] = []
     for i in asked:
@@ -281,15 +288,16 @@ def _find_older(batch: Batch) -> list[tuple[Chunk, Similar, list[tuple[Chunk, fl
         changing.append((read(text).is_english, said[i].vector, second.get(text)))
     firsts = np.array([said[i].vector for i in stating])
     others = np.array([second[said[i].text] for i in stating if said[i].text in second])
-    rows = np.flatnonzero(batch.statements)
+    rows = np.flatnonzero(usable)
     places = np.array(stating, np.int64)
     times = np.array([clock.micros(batch.valid_since(said[i])) for i in stating])
     stored_times = snapshot.said[rows]
-    similarities = compare_all(changing, snapshot, batch.statements)
+    similarities = compare_all(changing, snapshot, usable)
+    told = int((snapshot.alive & ~snapshot.marked[cues.IS_EXTRACTED]).sum())
     found = []
     for i, (is_english, _, _), similar in zip(asked, changing, similarities, strict=True):
         chunk = said[i]
-        chunk.earlier = snapshot.count + i
+        chunk.earlier = told + i
         place = int(np.searchsorted(places, i))
         since = times[place]
         earlier = rows[stored_times <= since]
@@ -313,8 +321,15 @@ def _is_note(chunk: Chunk) -> bool:
     return not is_derived and chunk.text == draft.text.strip()
 
 
-def _find_changing(said: Sequence[Chunk], snapshot: Snapshot) -> tuple[list[int], list[int]]:
+def _find_changing(
+    said: Sequence[Chunk],
+    snapshot: Snapshot,
+    *,
+    by_agent: bool,
+) -> tuple[list[int], list[int]]:
     """Return the places of the statements of people, and of those that can replace something.
+
+    If `by_agent`, those of the records of assistants.
 
     A note stands alone: it has to say that something changed. Turns that follow a question of the
     other side are marked.
@@ -327,12 +342,13 @@ def _find_changing(said: Sequence[Chunk], snapshot: Snapshot) -> tuple[list[int]
         speaker = chunk.draft.speaker
         if session not in last:
             last[session] = read_last(snapshot, session)
-        is_own = cues.is_own_role(chunk.draft.labels.role)
+        role = chunk.draft.labels.role
+        is_wanted = is_agents(role, chunk.text) if by_agent else cues.is_own_role(role)
         asks, other = last[session]
         chunk.answers = asks and speaker != other
         last[session] = (cues.ends_asking(chunk.text), speaker)
         parts = read(chunk.text)
-        if chunk.vector is None or not is_own or parts.asks >= 1:
+        if chunk.vector is None or not is_wanted or parts.asks >= 1:
             continue
         stating.append(i)
         says_changed = chunk.is_turn or not CHANGING.isdisjoint(parts.cues)
@@ -341,29 +357,12 @@ def _find_changing(said: Sequence[Chunk], snapshot: Snapshot) -> tuple[list[int]
     return stating, changing
 
 
-def read_last(
-    snapshot: Snapshot,
-    session: str | None,
-    before: int | None = None,
-) -> tuple[bool, str | None]:
-    """Return whether the last turn of a session, or the one before another, asks, and who said it."""
-    is_here = snapshot.alive & (snapshot.session == snapshot.code("session", session))
-    if before is not None:
-        is_here &= snapshot.sequence < before
-    positions = np.flatnonzero(is_here)
-    if not len(positions):
-        return False, None
-    latest = positions[np.argmax(snapshot.sequence[positions])]
-    asks = bool(snapshot.flags[latest] & cues.ENDS_ASKING)
-    code = int(snapshot.speaker[latest])
-    names = {number: name for name, number in snapshot.codes["speaker"].items()}
-    return asks, names.get(code)
-
-
-def find_statements(snapshot: Snapshot) -> Bools:
-    """Mark what people said themselves, apart from questions."""
-    unwanted = cues.FROM_ASSISTANT | cues.ONLY_ASKS | cues.IS_SUMMARY | cues.IS_EXTRACTED
+def find_statements(snapshot: Snapshot, *, by_agent: bool = False) -> Bools:
+    """Mark what people said themselves, apart from questions; or else what an assistant said."""
+    unwanted = cues.ONLY_ASKS | cues.ENDS_ASKING if by_agent else cues.ONLY_ASKS
+    unwanted |= cues.IS_SUMMARY | cues.IS_EXTRACTED
     usable: Bools = snapshot.flags & unwanted == 0
+    usable &= snapshot.marked[cues.FROM_ASSISTANT] == by_agent
     usable &= snapshot.alive & (snapshot.kind != _INSIGHT)
     return usable
 

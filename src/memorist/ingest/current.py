@@ -20,13 +20,16 @@ from ..index.arrays import Bools
 from ..storage import Relation, Save
 from ..storage.transaction import Transaction
 from ..text import clock, cues, repeats
+from ..text.agent_records import is_state
 from ..text.contradictions import contradicts_clause, ends_fact
-from ..text.cues import FROM_ASSISTANT, ComparedText, read
+from ..text.corrections import names_wrong
+from ..text.cues import CHANGING, FROM_ASSISTANT, ComparedText, read
 from ..text.entities import is_common
+from ..text.subjects import are_of_other_kinds, are_parallel, read_subject, share_subject
 from ..types import CONTRADICTS, REPLACES, Memory, Outcome
 from . import transitions
 from .analyze import Chunk
-from .candidates import CHANGING, Batch
+from .candidates import Batch
 
 LIKELY = 0.13  # from here on the newer statement is recalled first, and the pair is listed
 SURE = 0.35  # from here on a turn supersedes the older statement
@@ -34,6 +37,7 @@ UNSURE = SURE - 0.01
 NOTE_SURE = 0.44  # … and a note, which has no session around it
 CERTAIN = 0.95  # if a rule says that the attribute has another value
 CLOSE = 0.2  # similarity from which on the rules are asked
+PARALLEL = 0.4  # … from which on two statements may be the same sentence about different things
 DISTANT = 0.25  # similarity below which two statements need a word in common
 LONGEST = 40  # words of a statement that can be superseded as a whole
 TERSE = 8  # words
@@ -178,10 +182,14 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
             new = read(chunk.text)
             if new.topics == read(memory.text).topics and CHANGING.isdisjoint(new.cues):
                 likely = 0.0  # one of a list, such as "Room 4 has a bath" after "Room 3 has a bath"
-        if likely >= LIKELY and _says_same(chunk, memory, measures["similar"], batch):
+            elif is_about_another(chunk, memory, measures["similar"]):
+                likely = 0.0
+        is_wrong = chunk.has_same_source(memory) and names_wrong(chunk.text, memory.text)
+        is_repeat = likely >= LIKELY and _says_same(chunk, memory, measures["similar"], batch)
+        if is_repeat and not is_wrong:
             continue
         is_close = measures["similar"] >= CLOSE and chunk.has_same_source(memory)
-        if is_close and contradicts_clause(chunk.text, memory.text):
+        if is_wrong or (is_close and contradicts_clause(chunk.text, memory.text)):
             likely = CERTAIN
         elif likely > UNSURE and not is_certain(chunk, memory, since):
             likely = UNSURE
@@ -207,10 +215,10 @@ def is_valid_at(memory: Memory, since: datetime, chunk: Chunk, batch: Batch) -> 
 def is_certain(chunk: Chunk, older: Memory, since: datetime) -> bool:
     """Return whether a turn that is likely to replace a statement may end it for certain.
 
-    It has to refer to the statement. A plan whose time has come is replaced only by what says that
-    something is new: whatever ended since, the plan was true.
+    It has to refer to the statement. What ended before does not end again. A plan whose time has
+    come is replaced only by what says that something is new: whatever ended since, the plan was true.
     """
-    if not is_connected(chunk, older):
+    if not is_connected(chunk, older) or continues_ending(chunk.text, older.text):
         return False
     return not read(chunk.text).cues.isdisjoint(("new", "now")) or not is_past(older, since)
 
@@ -218,15 +226,45 @@ def is_certain(chunk: Chunk, older: Memory, since: datetime) -> bool:
 def is_connected(chunk: Chunk, older: Memory) -> bool:
     """Return whether a turn refers to an earlier statement, and is not only similar to it.
 
-    It has a word in common with it, answers a question, corrects something in the same session, says
-    that the rest stays, or has a pronoun in place of what it is about.
+    It has a word in common with it that says what it is about, answers a question, corrects something
+    in the same session, says that the rest stays, or has a pronoun in place of what it is about.
     """
     new = read(chunk.text)
     is_here = chunk.session is not None and chunk.session == older.labels.session
     corrects = "corrected" in new.cues and is_here
     if chunk.answers or corrects or "kept" in new.cues or new.refers_back:
         return True
-    return new.shares_topic(read(older.text))
+    has_only_value = not read_subject(chunk.text) and not new.topics.isdisjoint(
+        read(older.text).topics
+    )
+    return has_only_value or share_subject(chunk.text, older.text)
+
+
+def is_about_another(chunk: Chunk, older: Memory, similar: float) -> bool:
+    """Return whether a turn says the like of another thing or person than an earlier statement."""
+    new = read(chunk.text)
+    old = read(older.text)
+    if not new.is_english or not old.is_english or "corrected" in new.cues:
+        return False
+    is_bare = CHANGING.isdisjoint(new.cues) and not chunk.answers
+    if is_bare and similar >= PARALLEL and are_parallel(chunk.text, older.text):
+        return True
+    return are_of_other_kinds(chunk.text, older.text)
+
+
+def continues_ending(new: str, old: str) -> bool:
+    """Return whether both texts say that something ended, and the newer one has no other value.
+
+    >>> continues_ending("Ole moved out today", "Ole and I broke up")
+    True
+    >>> continues_ending("We dropped Go for Rust", "We dropped C++ and use Go")
+    False
+    """
+    ours = read(new)
+    theirs = read(old)
+    if "ended" not in ours.cues & theirs.cues:
+        return False
+    return ours.names <= theirs.names and ours.numbers <= theirs.numbers
 
 
 def is_past(older: Memory, now: datetime) -> bool:
@@ -247,8 +285,14 @@ def _says_same(chunk: Chunk, memory: Memory, similar: float, batch: Batch) -> bo
 
 
 def may_replace(memory: Memory, chunk: Chunk, batch: Batch) -> bool:
-    """Return whether a chunk may replace a memory: one saved on purpose only in the user's words."""
+    """Return whether a chunk may replace a memory: one saved on purpose only in the user's words.
+
+    An assistant replaces only what an assistant recorded of the same thing.
+    """
     draft = chunk.draft
+    if draft.labels.role == "assistant":
+        is_known = memory.labels.role == "assistant" and is_state(memory.text)
+        return is_known and not memory.on_purpose and share_subject(chunk.text, memory.text)
     is_own = cues.is_own(draft.labels.role, draft.speaker, batch.scope.user)
     return is_own or not memory.on_purpose
 

@@ -19,19 +19,12 @@ from ..index.arrays import Bools, Floats
 from ..storage import Unrelated
 from ..storage.transaction import Transaction
 from ..text import cues
-from ..text.cues import read
+from ..text.cues import CHANGING, read
 from ..types import CONTRADICTS, REPLACES, Draft, Memory, Scope
 from . import current
 from .analyze import Chunk, is_turn
-from .candidates import (
-    CHANGING,
-    Batch,
-    ComparedVectors,
-    compare_all,
-    find_statements,
-    pick,
-    read_last,
-)
+from .candidates import Batch, ComparedVectors, compare_all, find_statements, pick
+from .sessions import read_last
 from .transitions import held_since
 
 
@@ -203,5 +196,5 @@ async def _find_older(
         id=turn.id,
         answers=asks and speaker != turn.speaker,
         older=[(memories[place], cosine) for place, cosine in nearest if place in memories],
-        earlier=int((snapshot.alive & is_earlier).sum()),
+        earlier=int((snapshot.alive & is_earlier & ~snapshot.marked[cues.IS_EXTRACTED]).sum()),
     )

@@ -21,7 +21,7 @@ from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import normalize
 from ..text.clock import new_id
-from ..text.statements import says_more
+from ..text.contradictions import ends_fact
 from ..types import (
     CONTRADICTS,
     REPLACES,
@@ -331,10 +331,8 @@ async def _decide_repeats(
     """Return the changes of what repeats two turns: of facts, and of replies to the older one."""
     changes: list[Change] = []
     gone = old if decision == "confirmed" else new
-    if decision != "both" and not says_more(gone.text):
-        for fact in await _find_facts(tx, gone, "semantic"):
-            outdated = transitions.revise(fact, now, valid_to=transitions.held_since(new))
-            changes.append(Save(memory=outdated, event="superseded"))
+    if decision != "both":
+        changes += await _end_facts(tx, gone, new if gone is old else old, now)
     if decision == "confirmed":
         return changes
     for pair in await tx.relations(tx.scope, REPLACES, limit=MOST_REPEATS, from_id=new.id):
@@ -358,5 +356,16 @@ async def supersede(place: Place, id: str, *, by: str, actor: str | None) -> Mem
         now = ctx.clock()
         gone = transitions.supersede(old, now, by=by)
         put = Save(memory=gone, event="superseded", actor=actor, meta=meta)
-        await tx.apply([put])
+        await tx.apply([put, *await _end_facts(tx, old, new, now)])
     return new
+
+
+async def _end_facts(tx: Transaction, gone: Memory, kept: Memory, now: datetime) -> list[Change]:
+    """Return the changes that end the facts of a turn which another memory replaces."""
+    since = max(transitions.held_since(gone), transitions.held_since(kept))
+    changes: list[Change] = []
+    for fact in await _find_facts(tx, gone, "semantic"):
+        if fact.valid_to is None and ends_fact(kept.text, gone.text, fact.text):
+            outdated = transitions.revise(fact, now, valid_to=since)
+            changes.append(Save(memory=outdated, event="superseded"))
+    return changes

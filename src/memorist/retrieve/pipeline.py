@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +17,9 @@ from ..index import WORKING
 from ..ports import Vectors
 from ..storage.queries import Reader
 from ..text import clock
-from ..text.statements import asks_for_another_part, says_more
+from ..text.parts import answers_alike, find_asked
+from ..text.statements import says_more
+from ..text.subjects import answers_instead
 from ..types import REPLACES, Cut, Filter, Hit, Memory, Query, Recall
 from . import confidence, optional, period, score, verification
 from .features import SnapshotSearch
@@ -284,16 +287,17 @@ async def _put_current_first(
 
     A turn such as "it is ten now" may not match the question: it takes over the score and the
     confidence of what it replaces, unless the question is about another part of that. A candidate
-    that says more than what was replaced stays, unless a fact that was extracted from it and is
-    still valid is found, too. A pinned one is always returned with what may replace it. An uncertain
-    change comes first only if it matches the question itself, the better the less likely it is, and
-    if the verifier does not clearly prefer the older one.
+    that says more than what was replaced stays, unless a fact of it that is still valid, and says
+    nothing else, answers the question as well. A pinned one is always returned with what may replace
+    it. An uncertain change comes first only if it matches the question itself, the better the less
+    likely it is, and if the verifier does not clearly prefer the older one.
     """
     by_id = {each.memory.id: each for each in ranked}
-    restated: set[str] = set()
+    restating: defaultdict[str, str] = defaultdict(str)  # what restates a memory and still holds
     for each in ranked:
-        if each.memory.valid_to is None:
-            restated.update(each.memory.evidence_ids)
+        if each.memory.valid_to is None and not says_more(each.memory.text):
+            for id in each.memory.evidence_ids:
+                restating[id] += f"{each.memory.text}\n"
     pairs = await store.links(query.scope, list(by_id), REPLACES)
     newer = {pair.from_id for pair in pairs} - by_id.keys()
     added = []
@@ -308,13 +312,14 @@ async def _put_current_first(
         if memory is None:
             continue
         is_over = old.memory.valid_to is not None
-        reach = new.unverified * (1.0 + TRUST * pair.strength) if new is not None else 0.0
-        if reach < old.unverified and not is_over and not old.memory.pinned:
+        text = old.memory.text
+        restated = answers_alike(query.text, text, restating[pair.to_id])
+        asks_another = find_asked(query.text, text, memory.text) == "another"
+        if is_over and (restated or not (asks_another or says_more(text))):
+            cut[pair.to_id] = old.cut(f"it was replaced by {pair.from_id}")
+        if asks_another:
             continue
-        verdict = new.verdict if new is not None else 0.0
-        if old.verdict > verdict + DOUBT and not is_over:
-            continue
-        if asks_for_another_part(query.text, old.memory.text, memory.text):
+        if not is_over and not _may_come_first(query, old, new, memory, pair.strength):
             continue
         if new is None:
             new = replace(old, memory=memory, parts={}, features={}, score=0.0)
@@ -323,10 +328,26 @@ async def _put_current_first(
             parts = {**new.parts, "current": total - new.score}
             new = replace(new, parts=parts, score=total, confidence=old.confidence)
         by_id[pair.from_id] = new
-        if is_over and (pair.to_id in restated or not says_more(old.memory.text)):
-            cut[pair.to_id] = old.cut(f"it was replaced by {pair.from_id}")
     kept = [each for id, each in by_id.items() if id not in cut]
     return sorted(kept, key=lambda each: -each.score), list(cut.values())
+
+
+def _may_come_first(
+    query: Query,
+    old: Candidate,
+    new: Candidate | None,
+    memory: Memory,
+    strength: float,
+) -> bool:
+    """Return whether a memory that may have replaced a candidate comes before it."""
+    if old.memory.pinned:
+        return True
+    reach = new.unverified * (1.0 + TRUST * strength) if new is not None else 0.0
+    if reach < old.unverified:
+        return False
+    if new is not None and "verdict" in new.parts:
+        return old.verdict <= new.verdict + DOUBT
+    return answers_instead(query.text, memory.text, old.memory.text)
 
 
 def _select_fitting(

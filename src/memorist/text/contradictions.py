@@ -13,13 +13,15 @@ value is wrong.
 
 import re
 from difflib import SequenceMatcher
-from itertools import product, starmap
+from itertools import product
 from unicodedata import normalize
 
 from .compare import have_same_persons, verdict
 from .cues import read
-from .statements import Clause, Statement, asks_for_another_part, parse, says_more
-from .tokens import analyze, analyze_spoken, word_set, words
+from .parts import find_changed, find_covered
+from .statements import Clause, Statement, parse, says_more
+from .subjects import may_mean_same
+from .tokens import analyze, word_set, words
 from .values import read_values
 
 _EVENTS = word_set("""
@@ -67,11 +69,10 @@ _CONTRASTS = (
 )
 # One can have and like several things, so another one corrects nothing.
 _SEVERAL = word_set("have has like likes love loves hate own owns play eat drink speak want")
-_CHANGED = ("ended", "moved", "corrected")  # cues that a statement is no longer so
 ALIKE = 0.7  # of the letters of two spellings of a word
 _SPELLING = re.compile(
     r"(?P<subject>.{0,60}?)(?:(?<=t)['’]?s| is| are)(?: actually)?(?P<how> spelled| spelt| written)?"
-    r"(?: as| like)? (?P<right>[^\W\d_]{2,40})(?: with [^,.;!]{1,30})?"
+    r"(?: as| like)? (?P<right>[^\W\d_]{2,40})(?:,? with [^,.;!]{1,30})?"
     r"(?:,? (?:and )?not (?P<wrong>[^\W\d_]{2,40}))?",
     re.IGNORECASE,
 )
@@ -117,7 +118,10 @@ def contradicts_clause(new: str, old: str) -> bool:
     """
     if "hypothetical" in read(new).cues:
         return False
-    return any(starmap(clauses_contradict, product(read(new).clauses, read(old).clauses)))
+    for one, other in product(read(new).clauses, read(old).clauses):
+        if clauses_contradict(one, other) and may_mean_same(new, one, old, other):
+            return True
+    return False
 
 
 def ends_fact(new: str, old: str, fact: str) -> bool:
@@ -132,9 +136,8 @@ def ends_fact(new: str, old: str, fact: str) -> bool:
     """
     if not says_more(old) or contradicts_clause(new, fact):
         return True
-    shared = {*analyze_spoken(fact)}.intersection(analyze_spoken(new))
-    has_changed = not read(new).cues.isdisjoint(_CHANGED)
-    return has_changed and len(shared) > 1 and not asks_for_another_part(fact, old, new)
+    changed, parts = find_changed(old, new)
+    return not changed or not changed.isdisjoint(find_covered(parts, fact))
 
 
 def clauses_contradict(a: Clause, b: Clause) -> bool:
@@ -188,6 +191,8 @@ def _has_other_value(a: Clause, b: Clause) -> bool:
         return False
     if not _have_same_values(a, b, "names", "numbers"):
         return False
+    if is_being and _is_about(a, _PLAIN) and " " not in a.rest and " " not in b.rest:
+        return a.rest.strip(".!").lower() != b.rest.strip(".!").lower()  # an address, a user name
     one = set(a.object_words)
     other = set(b.object_words)
     values = a.text_values

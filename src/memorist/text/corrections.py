@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from .contradictions import ATTRIBUTES, POINTING, split_contrast
+import re
+
+from .contradictions import ATTRIBUTES, POINTING, respell, split_contrast
 from .statements import Clause, parse
-from .tokens import analyze, word_set, words
+from .tokens import analyze, analyze_spoken, word_set, words
 
 # Words before a value that a correction may leave out: "it's Bath" for "I live in Leeds".
 _LEADING = word_set("in at on for from to near with called named of by")
@@ -15,6 +17,9 @@ _TOLD_BY = {
     "work": word_set("job employer company workplace work office firm"),
     "study": word_set("school university college course"),
 }
+_MOST_WRONG = 4  # words of a value
+_OBJECTION = re.compile(r"(?i)^(?:no|nope|no wait|wait|sorry|nein|non)[,.!]?\s+")
+_WITH_LETTER = re.compile(r"(?i)^it['’]?s (?=[^\W\d_]+,? with [^\W\d_]{1,2}[.!]?$)")
 _SPEAKERS = word_set("i we")
 
 
@@ -38,6 +43,27 @@ def restate(text: str, correction: str) -> str:
     if leading.lower() in _LEADING and value.split()[0].lower() not in _LEADING:
         value = f"{leading} {value}"
     return f"{start}{value}"
+
+
+def names_wrong(correction: str, text: str) -> bool:
+    """Return whether a text says that the value of another one is wrong, or how it is spelled.
+
+    >>> names_wrong("Our landlord is Brandis, not Brandt.", "Our landlord is called Brandt.")
+    True
+    >>> names_wrong("No, it's Müller, with ü.", "My surname is Muller.")
+    True
+    >>> names_wrong("It's Monday, not Sunday.", "My surname is Muller.")
+    False
+    """
+    content = _OBJECTION.sub("", correction.strip())
+    right, wrong = split_contrast(content)
+    said = set(words(text)) if wrong else set()
+    if wrong and len(wrong.split()) <= _MOST_WRONG and set(words(wrong)) <= said:
+        ours = set(analyze_spoken(right)) - set(analyze_spoken(wrong))
+        is_same = POINTING.match(content) or not ours.isdisjoint(analyze_spoken(text))
+        return bool(is_same) and not set(words(right)) <= said
+    spelled = _WITH_LETTER.sub("it is spelled ", content, count=1)
+    return spelled != content and respell(text, spelled.rstrip(" .!")) != ""
 
 
 def is_about_another_attribute(text: str, topic: str) -> bool:

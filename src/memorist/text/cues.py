@@ -17,7 +17,6 @@ import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from itertools import product
 from pathlib import Path
 from unicodedata import normalize
 from zlib import crc32
@@ -90,13 +89,17 @@ _ASKING_MARKS = ("?", "？", "؟", "\u037e")
 # A smiley or a quotation mark may follow the question mark.
 _LAST_MARK = re.compile(r"[?？؟\u037e][^\w.!…]*$")
 _SPOKEN = re.compile(r"\w+")
+TURNING = frozenset("ended moved corrected kept".split())
+CHANGING = frozenset("ended moved new now corrected".split())
 _MOST_CUES = 1000  # characters; what changed is said at once, or in a text of its own
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _CLAUSE = re.compile(r"(?i)(?<=[.!?;:])\s+|,\s+|\s[–—-]\s|\s(?:and|but)\s(?=(?:i|we|live|work)\b)")
+_OPENING_PERSON = re.compile(r"(?i)(?:i|we)\b")
+_OMITTED = re.compile(r"(?i)^(?=(?:live|work)\b)")
 _MOST_CLAUSES = 5  # of a text that are compared by rules
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_OWNING = word_set("its their her his")
 _REFERRING = word_set("it its they them their she her he him his ours theirs")
-_LEAST_PART = 4  # letters of a word that is part of another one
 
 
 def speaker_of(role: str | None, name: str | None) -> str | None:
@@ -329,26 +332,21 @@ class ComparedText:
         """Stems of its content words, without numbers."""
         return frozenset(stem for stem in analyze_spoken(self.text) if not stem[0].isdigit())
 
-    def shares_topic(self, other: ComparedText) -> bool:
-        """Return whether both have a content word in common, also as a part of a compound.
-
-        >>> ComparedText("I left the gym").shares_topic(ComparedText("CityGym costs 20"))
-        False
-        >>> ComparedText("I left my choir").shares_topic(ComparedText("choirmaster is Ann"))
-        True
-        """
-        if not self.topics.isdisjoint(other.topics):
-            return True
-        for one, another in product(self.topics, other.topics):
-            part, whole = sorted((one, another), key=len)
-            if len(part) >= _LEAST_PART and (whole.startswith(part) or whole.endswith(part)):
-                return True
-        return False
-
     @cached_property
     def refers_back(self) -> bool:
-        """Whether a pronoun stands for something that was said before."""
-        return not _REFERRING.isdisjoint(self.spoken)
+        """Whether a pronoun may stand for something that was said before.
+
+        After the first clause, "it" and "her name" mostly are of what the text itself has named.
+        """
+        later = _REFERRING - _OWNING
+        if TURNING.isdisjoint(self.cues):
+            later -= {"it"}
+        return self.opens_referring or not later.isdisjoint(self.spoken)
+
+    @cached_property
+    def opens_referring(self) -> bool:
+        """Whether its first clause has a pronoun, before anything else is named."""
+        return not _REFERRING.isdisjoint(_SPOKEN.findall(self.parts[0].lower()))
 
     @cached_property
     def values(self) -> Values:
@@ -390,7 +388,11 @@ class ComparedText:
 
     @cached_property
     def clauses(self) -> list[Clause]:
-        return list(filter(None, map(parse_clause, self.parts)))
+        """Its first clauses, each with a subject: "I cook and live in Bonn" says "I live in Bonn"."""
+        parts = self.parts
+        if opening := _OPENING_PERSON.match(self.text):
+            parts = [_OMITTED.sub(f"{opening[0]} ", part) for part in parts]
+        return list(filter(None, map(parse_clause, parts)))
 
 
 # Cleared after each write: a text that is kept here could not be forgotten.

@@ -1,0 +1,127 @@
+"""Which part of a text a newer one changes: of "I live in Bonn and work as a nurse", one may end.
+
+Parts are told apart by the words that they share with the newer text, or with a question. Some words
+stand for what they are about: who moved no longer lives where they did.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from .compare import RELATIVES
+from .cues import CHANGING, ComparedText, read_cues
+from .statements import says_more, split_parts
+from .tokens import analyze_spoken, word_groups, words
+
+Asked = Literal["changed", "another", "unknown"]
+_COVERED = 0.5  # of the words of a part, in a fact that is based on it
+_NONE = (False, 0)
+_WITH = re.compile(r"\swith (?:my|our)\s", re.IGNORECASE)
+_ASPECTS = word_groups("""
+    home live lives living lived reside moved moving moves relocated flat apartment house address
+    city town unpacked landlord
+    /job work works working worked employed employer company quit resigned promoted hired career
+    /partner boyfriend girlfriend husband wife fiance married engaged divorced separated broke split
+    /diet eat eats eating vegetarian vegan meat fish
+    """)
+
+
+def read_terms(text: str) -> frozenset[str]:
+    """Return the stems of a text, and what its words are about.
+
+    >>> sorted(read_terms("I moved to Kiel"))
+    ['home', 'kiel', 'move']
+    """
+    aspects = frozenset(_ASPECTS[word] for word in words(text) if word in _ASPECTS)
+    return aspects.union(analyze_spoken(text))
+
+
+def find_changed(old: str, new: str) -> tuple[frozenset[int], list[str]]:
+    """Return the places of the parts of a text that a newer one changes, and all parts.
+
+    What the newer text says in a clause with a cue of a change counts first.
+
+    >>> old = "I started Dutch lessons on Mondays. The teacher is Ana."
+    >>> find_changed(old, "Dutch is on Fridays now")[0], find_changed(old, "I have a cat")[0]
+    (frozenset({0}), frozenset())
+    """
+    parts = [part for part in split_parts(old) if part.strip()]
+    clauses = ComparedText(new).parts
+    changing = [each for each in clauses if not CHANGING.isdisjoint(read_cues(each))]
+    for said in (changing, clauses, [new]):
+        found = [max((_compare(part, each) for each in said), default=_NONE) for part in parts]
+        best = max(found, default=_NONE)
+        if best > _NONE:
+            return frozenset(i for i, each in enumerate(found) if each == best), parts
+    return frozenset(), parts
+
+
+def _compare(part: str, clause: str) -> tuple[bool, int]:
+    """Return whether a clause has another number for a part, and how many words they share."""
+    shared = len(read_terms(part) & read_terms(clause))
+    ours = ComparedText(clause).numbers
+    theirs = ComparedText(part).numbers
+    is_other = bool(ours and theirs) and ours.isdisjoint(theirs)
+    return is_other and shared > 0, shared
+
+
+def find_covered(parts: Sequence[str], fact: str) -> frozenset[int]:
+    """Return the places of the parts that a fact is based on.
+
+    >>> sorted(find_covered(["I speak Dutch", "live in Ghent"], "Ana lives in Ghent"))
+    [1]
+    """
+    ours = read_terms(fact)
+    covered = []
+    for place, part in enumerate(parts):
+        theirs = read_terms(part)
+        if theirs and len(theirs & ours) >= _COVERED * len(theirs):
+            covered.append(place)
+    return frozenset(covered)
+
+
+def find_asked(question: str, old: str, new: str) -> Asked:
+    """Return whether a question is about the part of a text that a newer text changes.
+
+    It is unknown if no part has a word of the question, apart from whom it is about.
+
+    >>> old = "Clara is vegetarian and I'm allergic to nuts"
+    >>> find_asked("What am I allergic to?", old, "Clara eats meat now")
+    'another'
+    >>> find_asked("What does Clara eat?", old, "Clara eats meat now")
+    'changed'
+    >>> find_asked("What do you know of Clara?", old, "Clara eats meat now")
+    'unknown'
+    """
+    if not says_more(old) and not _WITH.search(old):
+        return "unknown"
+    changed, parts = find_changed(old, new)
+    if not changed or len(parts) < 2:
+        return "unknown"
+    asked = read_terms(question) - read_terms(" ".join(_name_people(old)))
+    for terms in (asked - read_terms(new), asked):
+        counts = [len(read_terms(part) & terms) for part in parts]
+        if most := max(counts):
+            best = {place for place, count in enumerate(counts) if count == most}
+            return "another" if best.isdisjoint(changed) else "changed"
+    return "unknown"
+
+
+def answers_alike(question: str, text: str, restating: str) -> bool:
+    """Return whether what restates a part of a text has all words of the question that the text has.
+
+    >>> old = "I'm a nurse and I live in Ghent."
+    >>> answers_alike("Am I a nurse?", old, "The user is a nurse.")
+    True
+    >>> answers_alike("Which city do I live in?", old, "The user is a nurse.")
+    False
+    """
+    asked = read_terms(question) & read_terms(text)
+    asked -= read_terms(" ".join(_name_people(text)))
+    return bool(asked) and asked <= read_terms(restating)
+
+
+def _name_people(text: str) -> list[str]:
+    return [*ComparedText(text).names, *RELATIVES.intersection(words(text))]

@@ -1,0 +1,249 @@
+"""What a new statement changes of what was said before: only what it is about, and all of that."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from memorist import aio
+from memorist.scoped import ScopedClient
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[aio.Client]:
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as client:
+        yield client
+
+
+@pytest.fixture
+def ana(client: aio.Client) -> ScopedClient:
+    return client.scope("ana")
+
+
+async def tell(
+    client: aio.Client,
+    ana: ScopedClient,
+    *said: str,
+    role: str = "user",
+    jobs: bool = False,
+) -> None:
+    """Store each text as a turn of a session and a month of its own."""
+    for month, text in enumerate(said, 1):
+        at = datetime(2026, month, 3, 9, tzinfo=UTC)
+        turn = {"role": role, "content": text, "session": f"s{month}", "at": at}
+        await ana.remember([turn])
+        if jobs:
+            await client.run_jobs()
+
+
+async def recalled(ana: ScopedClient, question: str) -> list[str]:
+    return [hit.memory.text for hit in await ana.recall(question)]
+
+
+async def current(ana: ScopedClient) -> list[str]:
+    return [each.text for each in await ana.list() if each.valid_to is None]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "question"),
+    [
+        ("My library card ends on 3 April.", "My bus pass ends on 9 August.", "When does my card end?"),
+        ("Ole borrowed 30 kroner from me.", "Signe borrowed 80 kroner from me.", "How much did Ole borrow?"),
+        ("I pay 15 euros a month for the allotment.", "I pay 22 euros a month for judo.", "How much is the allotment?"),
+        ("The mail server listens on port 2525.", "The exporter listens on port 9100.", "Which port is for mail?"),
+        ("We hired a gardener, her name is Wilma.", "I met the neighbor, her name is Ruth.", "Who is the gardener?"),
+        ("My sister moved to Aarhus.", "My brother moved to Odense.", "Where does my sister live?"),
+        ("My violin lesson is on Monday at 17:00.", "My cello lesson moved to Friday at 18:00.", "When is violin?"),
+        ("We open the shop on 4 May.", "I signed up for the language exam on 30 May.", "When do we open the shop?"),
+        ("Ida and I split up.", "Ida moved out last night.", "Did Ida and I split up?"),
+    ],
+)  # fmt: skip
+async def test_what_is_true_of_another_thing_replaces_nothing(
+    client: aio.Client, ana: ScopedClient, old: str, new: str, question: str
+) -> None:
+    await tell(client, ana, old, new)
+    assert {old, new} <= set(await current(ana))
+    assert (await recalled(ana, question))[0] == old
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "question"),
+    [
+        ("My library card ends on 3 April.", "My library card ends on 9 October now.", "When does my card end?"),
+        ("I pay 15 euros for the allotment.", "The allotment went up to 19 euros.", "How much is the allotment?"),
+        ("The mail server listens on port 2525.", "The mail server listens on 587 now.", "Which port is for mail?"),
+        ("I swim 40 lengths on Sundays.", "up to 60 lengths now!", "How many lengths do I swim?"),
+        ("My violin lesson is on Monday at 17:00.", "My violin lesson moved to Friday at 18:00.", "When is violin?"),
+    ],
+)  # fmt: skip
+async def test_another_value_of_the_same_thing_replaces_the_older_one(
+    client: aio.Client, ana: ScopedClient, old: str, new: str, question: str
+) -> None:
+    await tell(client, ana, old, new)
+    assert await current(ana) == [new]
+    assert await recalled(ana, question) == [new]
+
+
+async def test_what_may_replace_a_statement_does_not_take_its_place_in_other_questions(
+    client: aio.Client, ana: ScopedClient
+) -> None:
+    trip, pool = "We leave for Lofoten on 2 July.", "I signed up for diving, it starts on 11 July."
+    await tell(client, ana, trip, pool)
+    assert (await recalled(ana, "When do we leave for Lofoten?"))[0] == trip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "outdated", "kept"),
+    [
+        ("I live in Vejle with my husband Palle.", "Palle and I got divorced.", "Palle", ""),
+        ("I'm 41 and I work at Maersk in Esbjerg.", "I left Maersk, I'm at Vestas now.", "Maersk in", "41"),
+        ("I play the harp and live in Vejle.", "I live in Ribe now.", "Vejle", "Ribe"),
+    ],
+)  # fmt: skip
+async def test_the_facts_of_a_statement_end_with_what_changed(
+    client: aio.Client, ana: ScopedClient, old: str, new: str, outdated: str, kept: str
+) -> None:
+    await tell(client, ana, old, new, jobs=True)
+    facts = [each for each in await ana.list() if each.evidence_ids and each.valid_to is None]
+    assert not [each.text for each in facts if outdated in each.text]
+    assert not kept or [each.text for each in facts if kept in each.text]
+    lines = (await ana.context("What is a good soup for winter?")).text.splitlines()
+    assert not [line for line in lines if outdated in line and " until " not in line]
+
+
+@pytest.mark.parametrize("jobs", [True, False], ids=["with facts", "without facts"])
+async def test_a_part_that_did_not_change_is_still_found(
+    client: aio.Client, ana: ScopedClient, jobs: bool
+) -> None:
+    course = "I started a pottery course on Mondays at 18:30. The instructor is Birgit."
+    moved = "My pottery course moved to Wednesdays at 19:00."
+    await tell(client, ana, course, moved, jobs=jobs)
+    assert (await recalled(ana, "Who is my pottery instructor?"))[0] == course
+    found = await ana.recall("Who is my pottery instructor?")
+    assert f"until 2026-02-03 user: {course}" in found.text
+    assert (await recalled(ana, "When is my pottery course?"))[0] == moved
+
+
+async def test_the_place_where_one_lives_is_not_whom_one_lives_with(
+    client: aio.Client, ana: ScopedClient
+) -> None:
+    home = "I live on Strandvej with my girlfriend Maja and our parrot Kaj."
+    await tell(client, ana, home, "Maja and I broke up. She moves out on Sunday.", jobs=True)
+    assert (await recalled(ana, "Where do I live?"))[0] == home
+    assert home in await recalled(ana, "What is my parrot called?")
+
+
+RECORDED = [
+    ("Decision: invoices are stored in MariaDB.", "Decision: invoices moved to DuckDB.", "Where are invoices stored?"),
+    ("The parser is written in Perl.", "We rewrote the parser in Elixir.", "What is the parser written in?"),
+    ("The preview server uses port 7070.", "The preview server now uses port 7171.", "Which port does preview use?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "question"), RECORDED)
+async def test_what_an_agent_recorded_is_replaced_by_a_later_record(
+    client: aio.Client, ana: ScopedClient, old: str, new: str, question: str
+) -> None:
+    await tell(client, ana, old, new, role="assistant")
+    assert await current(ana) == [new]
+    assert await recalled(ana, question) == [new]
+
+
+@pytest.mark.parametrize(("old", "new", "question"), RECORDED)
+async def test_an_agent_replaces_nothing_that_a_person_said_or_saved(
+    client: aio.Client, ana: ScopedClient, old: str, new: str, question: str
+) -> None:
+    await tell(client, ana, old)
+    agent = {"role": "assistant", "session": "a1"}
+    await ana.remember([{**agent, "content": old}], manually_saved=True)
+    (pinned,) = (await ana.remember([{**agent, "content": f"Note: {old}"}])).ids
+    await ana.pin(pinned)
+    await ana.remember([{**agent, "content": new, "session": "a2"}])
+    assert len(await current(ana)) == 4
+
+
+@pytest.mark.parametrize(
+    "advice",
+    [
+        "You could move the invoices to DuckDB now.",
+        "Sure! We moved the invoices to DuckDB.",
+        "Should we move the invoices to DuckDB?",
+        "Maybe the invoices should move from MariaDB to DuckDB now.",
+    ],
+)
+async def test_advice_of_an_assistant_replaces_no_record(
+    client: aio.Client, ana: ScopedClient, advice: str
+) -> None:
+    record = "Decision: invoices are stored in MariaDB."
+    await tell(client, ana, record, advice, role="assistant")
+    assert record in await current(ana)
+
+
+async def test_what_an_agent_decided_is_a_decision(client: aio.Client, ana: ScopedClient) -> None:
+    await tell(client, ana, "Decision: ids are ULIDs.", "The moon is bright.", role="assistant")
+    categories = {each.text: each.category for each in await ana.list()}
+    assert categories["Decision: ids are ULIDs."] == "decision"
+    assert categories["The moon is bright."] != "decision"
+
+
+@pytest.mark.parametrize(
+    ("said", "commands", "outdated"),
+    [
+        ("I live in Skagen.", ["that's wrong, I live in Thisted, not Skagen"], "Skagen"),
+        ("I live at 9 Birch Street in Hull.", ["update my address to 3 Fern Close, Hull", "yes"], "Birch"),
+    ],
+)  # fmt: skip
+async def test_the_facts_of_a_statement_end_when_it_is_corrected(
+    client: aio.Client, ana: ScopedClient, said: str, commands: list[str], outdated: str
+) -> None:
+    await tell(client, ana, said, jobs=True)
+    for command in commands:
+        reply = await client.scope("ana", session="chat").command(command)
+    assert reply is not None
+    assert reply.say.startswith("Corrected.")
+    assert not [text for text in await current(ana) if outdated in text]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("My email is nils@harbor.example.", "My new email is nils@pier.example."),
+        ("I have a goldfish named Bubbles.", "Bubbles died this morning."),
+        ("Unsere Katze heißt Minka.", "Unsere Katze heißt doch Mieze, nicht Minka."),
+        ("Our landlord is called Brandt.", "Our landlord is Brandis, not Brandt."),
+    ],
+)
+async def test_a_correction_ends_what_it_corrects(
+    client: aio.Client, ana: ScopedClient, old: str, new: str
+) -> None:
+    await tell(client, ana, old, new)
+    assert await current(ana) == [new]
+
+
+@pytest.mark.parametrize("correction", ["No, it's Förster, with ö.", "no, it's Förster with ö"])
+async def test_a_spelling_that_is_corrected_at_once_ends_the_wrong_one(
+    ana: ScopedClient, correction: str
+) -> None:
+    scope = ana
+    for text in ("My surname is Forster.", correction):
+        await scope.remember([{"role": "user", "content": text, "session": "s1"}])
+    assert await current(ana) == [correction]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("My work email is nils@harbor.example.", "My private email is nils@pier.example."),
+        ("I have a goldfish named Bubbles.", "The old president died this morning."),
+        ("Unsere Katze heißt Minka.", "Unser Hund heißt Rex, nicht Max."),
+        ("My surname is Forster.", "It's Monday, not Sunday."),
+    ],
+)
+async def test_what_corrects_something_else_ends_nothing(
+    client: aio.Client, ana: ScopedClient, old: str, new: str
+) -> None:
+    await tell(client, ana, old, new)
+    assert old in await current(ana)
