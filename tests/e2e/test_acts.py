@@ -207,7 +207,7 @@ def test_a_moved_meeting_is_noticed_asks_for_a_decision_and_supersedes_the_old_t
     outcome = run("remember", "The budget meeting is on Friday at four.")["outcomes"][0]
     assert outcome["status"] == "created"
     assert outcome["supersedes"] is not None
-    assert "confirm or reject" in outcome["reason"]
+    assert "confirm it, reject it, or keep both" in outcome["reason"]
     asked = run("conflicts")
     assert (asked["old"], asked["new"]) == (
         "The budget meeting is on Tuesday at ten.",

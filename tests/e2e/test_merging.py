@@ -333,7 +333,7 @@ async def test_a_pinned_value_stays_beside_another_one(ana: ScopedClient) -> Non
     pinned = (await ana.remember("My phone number is 555-0123", pinned=True)).ids[0]
     outcome = (await ana.remember("My phone number is 555-0199")).outcomes[0]
     assert (outcome.status, outcome.supersedes) == ("created", None)
-    assert outcome.reason == f"it may replace {pinned}: confirm or reject it"
+    assert outcome.reason == f"it may replace {pinned}: confirm it, reject it, or keep both"
     assert [(await ana.get(id)).pinned for id in (pinned, *outcome.ids)] == [True, False]
     (conflict,) = await ana.conflicts()
     assert (conflict.new.id, conflict.old.id) == (outcome.ids[0], pinned)

@@ -22,7 +22,7 @@ def test_a_stored_outcome_is_read_as_it_was(outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize(
-    "reason", ["it takes the place of m1", "it contradicts m1: confirm or reject it"]
+    "reason", ["it takes the place of m1", "it contradicts m1: confirm it, reject it, or keep both"]
 )
 def test_superseded_of_version_0_1_is_read_as_created_with_the_memory_it_replaced(
     reason: str,

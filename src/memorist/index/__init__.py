@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..ports import ChangeSource, IndexRow, Vectors
 from ..text import clock
-from ..text.cues import FLAGS, IS_FOREIGN, MESSAGE
+from ..text.cues import ENDS_ASKING, FLAGS, IS_FOREIGN, MESSAGE
 from ..types import KINDS, STATES, Scope
 from .arrays import (
     DTYPES,
@@ -42,9 +42,7 @@ from .arrays import (
 )
 
 PAGE = 2048  # rows read from the store at a time
-ACTIVE = STATES.index("active")
-COMPRESSED = STATES.index("compressed")
-SUPERSEDED = STATES.index("superseded")
+ACTIVE, COMPRESSED, SUPERSEDED = map(STATES.index, ("active", "compressed", "superseded"))
 WORKING = KINDS.index("working")
 TOGETHER = 32  # vectors compared at a time, to limit the memory needed
 
@@ -164,6 +162,17 @@ class Snapshot(Columns):
     def code(self, column: str, name: str | None) -> int:
         """Return the number of a session, speaker or channel; -1 for None, -2 if unknown."""
         return -1 if name is None else self.codes[column].get(name, -2)
+
+    def last_turn(self, session: str | None, before: int | None = None) -> tuple[bool, str | None]:
+        """Return whether the last turn of a session (before another) asks, and who said it."""
+        is_here = self.alive & (self.session == self.code("session", session))
+        if before is not None:
+            is_here &= self.sequence < before
+        if not is_here.any():
+            return False, None
+        latest = int(np.argmax(np.where(is_here, self.sequence, -2)))
+        names = {number: name for name, number in self.codes["speaker"].items()}
+        return bool(self.flags[latest] & ENDS_ASKING), names.get(int(self.speaker[latest]))
 
     def postings(self, terms: Sequence[int]) -> Iterator[tuple[Ints, Floats]]:
         """Yield for each term the positions alive at which it occurs, and how often."""

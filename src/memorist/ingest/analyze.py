@@ -150,7 +150,7 @@ def analyze(draft: Draft, policy: Policy, find: FindNames | None = None) -> list
             is_passing = found != "procedural" and _has("now", text)
             kind = "episodic" if is_passing else found  # it is kept beyond the session
         kind = kind or "episodic"
-        recorded = "decision" if is_decision(draft.labels.role, text) else None
+        recorded = "decision" if draft.labels.role == "assistant" and is_decision(text) else None
         chunk = Chunk(
             draft=draft,
             text=text,

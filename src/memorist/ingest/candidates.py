@@ -23,14 +23,13 @@ from ..storage import Change, Checks, Event, Save, SeenMessage
 from ..storage.fingerprints import Fingerprints, load_fingerprints
 from ..storage.transaction import Transaction
 from ..text import clock, cues, normalize, tokens
-from ..text.agent_records import is_agents
+from ..text.agent_records import is_record
 from ..text.cues import CHANGING, read
 from ..text.normalize import ClauseParts
 from ..types import KINDS, Memory, Scope
 from .analyze import Chunk, is_turn
 from .guard import Item
 from .policies import Bands, Policy
-from .sessions import read_last
 
 MOST = 5  # memories that a chunk is compared with
 COMPARED = 4  # earlier statements that a chunk may replace, the most similar ones
@@ -341,9 +340,11 @@ def _find_changing(
         session = chunk.session
         speaker = chunk.draft.speaker
         if session not in last:
-            last[session] = read_last(snapshot, session)
+            last[session] = snapshot.last_turn(session)
         role = chunk.draft.labels.role
-        is_wanted = is_agents(role, chunk.text) if by_agent else cues.is_own_role(role)
+        is_wanted = cues.is_own_role(role)
+        if by_agent:
+            is_wanted = role == "assistant" and is_record(chunk.text)
         asks, other = last[session]
         chunk.answers = asks and speaker != other
         last[session] = (cues.ends_asking(chunk.text), speaker)

@@ -317,7 +317,7 @@ def replace_older(
     pair = Relation(from_id=id, to_id=old.id, type=CONTRADICTS, at=batch.now, strength=likely)
     batch.others += [pair, replace(pair, type=REPLACES)]
     if likely < (SURE if chunk.is_turn else NOTE_SURE):
-        return replace(outcome, reason=f"it may replace {old.id}: confirm or reject it")
+        return replace(outcome, reason=f"it may replace {old.id}: confirm it, reject it, or keep both")
     outdate(old, chunk, batch, id)
     batch.replaced.append((chunk, old))
     return replace(outcome, reason=f"it replaces {old.id}: confirm or reject it", supersedes=old.id)

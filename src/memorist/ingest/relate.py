@@ -24,7 +24,6 @@ from ..types import CONTRADICTS, REPLACES, Draft, Memory, Scope
 from . import current
 from .analyze import Chunk, is_turn
 from .candidates import Batch, ComparedVectors, compare_all, find_statements, pick
-from .sessions import read_last
 from .transitions import held_since
 
 
@@ -177,7 +176,7 @@ async def _find_older(
     for pair in await tx.links(batch.scope, ended, REPLACES) if ended else ():
         batch.ended_by.setdefault(pair.to_id, set()).add(pair.from_id)
     session = turn.labels.session
-    asks, speaker = read_last(snapshot, session, turn.sequence)
+    asks, speaker = snapshot.last_turn(session, turn.sequence)
     if session is not None:
         batch.places[session] = turn.sequence or 0
     at = turn.occurred_at or turn.valid_from or turn.created_at

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -293,12 +292,13 @@ async def _put_current_first(
     likely it is, and if the verifier does not clearly prefer the older one.
     """
     by_id = {each.memory.id: each for each in ranked}
-    restating: defaultdict[str, str] = defaultdict(str)  # what restates a memory and still holds
-    for each in ranked:
-        if each.memory.valid_to is None and not says_more(each.memory.text):
-            for id in each.memory.evidence_ids:
-                restating[id] += f"{each.memory.text}\n"
     pairs = await store.links(query.scope, list(by_id), REPLACES)
+    restating = {pair.to_id: "" for pair in pairs}  # what restates a memory and still holds
+    for each in ranked:
+        restated_ids = restating.keys() & each.memory.evidence_ids
+        if restated_ids and each.memory.valid_to is None and not says_more(each.memory.text):
+            for id in restated_ids:
+                restating[id] += f"{each.memory.text}\n"
     newer = {pair.from_id for pair in pairs} - by_id.keys()
     added = []
     if newer and has_only_states(query.where):

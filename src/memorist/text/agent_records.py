@@ -53,15 +53,10 @@ def is_state(text: str) -> bool:
     return is_record(text) and not _REPORTS.match(text)
 
 
-def is_agents(role: str | None, text: str) -> bool:
-    """Return whether an assistant said a text, and recorded something with it."""
-    return role == "assistant" and is_record(text)
+def is_decision(text: str) -> bool:
+    """Return whether a record is about a decision.
 
-
-def is_decision(role: str | None, text: str) -> bool:
-    """Return whether an assistant recorded a decision with a text.
-
-    >>> is_decision("assistant", "Decision: ids are ULIDs"), is_decision("user", "Decision: no tea")
+    >>> is_decision("Decision: ids are ULIDs"), is_decision("The ids are ULIDs")
     (True, False)
     """
-    return _DECIDED.match(text) is not None and is_agents(role, text)
+    return _DECIDED.match(text) is not None and is_record(text)

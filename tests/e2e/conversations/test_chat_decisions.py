@@ -48,7 +48,7 @@ async def move(engine: Client, clock: Clock, policy: str) -> tuple[ScopedClient,
     clock.now += timedelta(days=3)
     (outcome,) = (await later.remember(turn(FRIDAY), policy=policy)).outcomes
     assert (outcome.status, outcome.supersedes) == ("created", old)
-    assert outcome.reason == f"it replaces {old}: confirm or reject it"
+    assert outcome.reason == f"it replaces {old}: confirm it, reject it, or keep both"
     return later, old, outcome.ids[0]
 
 
