@@ -250,7 +250,7 @@ class ScopedClient(ManagedScope):
         if why := await privacy.find_disabled_reason(self):
             return TurnContext(message=asked.text, text="", tokens=0, legs={"memory": why})
         page = await turn_context.begin(self, reading, caps, since)
-        if reading.recalled is not None and message.strip():
+        if reading.recalled is not None:
             found = await self.recall(message, **options)
             await_reply(self, found)
         return await turn_context.complete(self, page, caps, found)
@@ -276,8 +276,7 @@ class ScopedClient(ManagedScope):
             where=Filter(tags=(f"{SHARED}{self.scope.space}",)),
             min_confidence=min_confidence,
         )
-        asked, _ = recall.build_query(self, query, options)
-        recall.require_text(asked)
+        recall.build_query(self, query, options)
         if await self.privacy.disabled_reason():
             return []
         answers = []
@@ -337,7 +336,6 @@ class ScopedClient(ManagedScope):
         The options are those of `recall`. Raises NotFound.
         """
         asked, by = recall.build_query(self, query, options, verb="why_not")
-        recall.require_text(asked)
         await privacy.refuse_incognito(self)
         memory = await self.get(id)
         return await recall.explain(self.ctx, asked, memory, by, self.ctx.clock())

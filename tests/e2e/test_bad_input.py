@@ -160,11 +160,9 @@ def test_no_question_is_read_as_syntax(ana: BlockingScope, query: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["", " ", "\x00", "\n"])
-def test_a_blank_question_is_invalid(ana: BlockingScope, query: str) -> None:
-    (id,) = ana.remember("Ana drinks green tea in Lisbon.").ids
-    for ask in (ana.recall, ana.recall_shared, lambda query: ana.why_not(query, id)):
-        with pytest.raises(InvalidInput, match="The question is empty"):
-            ask(query)
+def test_a_blank_question_is_answered_with_a_recall(ana: BlockingScope, query: str) -> None:
+    ana.remember("Ana drinks green tea in Lisbon.")
+    assert ana.recall(query).query.text.strip() == ""
 
 
 @pytest.mark.parametrize("query", [None, 5, b"tea", ["tea"], {"text": "tea"}])

@@ -530,7 +530,7 @@ def test_a_receipt_says_how_to_decide_about_what_was_replaced(run: Run) -> None:
     run("remember", "The budget meeting is on Tuesday at ten.")
     said = run("remember", "The budget meeting is on Friday at four.").stdout
     id = said.split()[1]
-    assert f"`memorist conflicts reject {id}` undoes that, `both` keeps both" in said
+    assert "confirm it, reject it, or keep both" in said
     why = run(
         "why-not",
         "When is the budget meeting?",

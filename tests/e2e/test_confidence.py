@@ -205,12 +205,3 @@ async def test_a_question_asked_before_is_no_answer(tmp_path: Path, question: st
         assert texts_of(found)[0] == answer
         assert found.confidence is not None
         assert found.confidence > 0.5
-
-
-@pytest.mark.parametrize("question", ["", " \n"])
-async def test_an_empty_question_is_invalid(ana: ScopedClient, question: str) -> None:
-    with pytest.raises(InvalidInput, match="The question is empty"):
-        await ana.recall(question)
-    with pytest.raises(InvalidInput, match="The question is empty"):
-        await ana.recall_shared(question)
-    assert (await ana.context(question)).ids == ()

@@ -63,7 +63,10 @@ async def test_a_change_that_is_only_implied_comes_first_at_once(
     for batch in [turns] if at_once else [[turn] for turn in turns]:
         receipt = await ana.remember(batch)
     home = await stored(ana, HOME)
-    assert receipt.outcomes[-1].reason == f"it may replace {home.id}: confirm it, reject it, or keep both"
+    assert (
+        receipt.outcomes[-1].reason
+        == f"it may replace {home.id}: confirm it, reject it, or keep both"
+    )
     found = await ana.recall(ASKED)
     assert [hit.memory.text for hit in found][:2] == [MOVED, HOME]
     first, second = found.hits[:2]

@@ -76,8 +76,6 @@ class Theoria:
         top_n: int = 12,
     ) -> list[Memory]:
         """Return the relevant memories, best and most diverse first: at most `top_n`, and 16."""
-        if not query_text.strip():
-            return []
         then = Client(self._client.ctx.at(clock.utc(now)), self._client.offline)
         limit = min(MOST, top_n)
         answer = await then.scope(user=user_id, space=space).recall(

@@ -88,7 +88,7 @@ class Vault:
 
         With `session_id`, working memories of other sessions are left out.
         """
-        if not query.strip() or (memory_types is not None and not memory_types):
+        if memory_types is not None and not memory_types:
             return RecallResult([], 0, 0.0)
         kinds = tuple(map(_check_type, memory_types or ()))
         scope = self._client.scope(user=user_id, session=session_id)

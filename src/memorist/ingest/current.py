@@ -31,6 +31,7 @@ from . import transitions
 from .analyze import Chunk
 from .candidates import Batch
 
+DECIDE = ": confirm it, reject it, or keep both"  # the ways to decide a conflict
 LIKELY = 0.13  # from here on the newer statement is recalled first, and the pair is listed
 SURE = 0.35  # from here on a turn supersedes the older statement
 UNSURE = SURE - 0.01
@@ -317,10 +318,10 @@ def replace_older(
     pair = Relation(from_id=id, to_id=old.id, type=CONTRADICTS, at=batch.now, strength=likely)
     batch.others += [pair, replace(pair, type=REPLACES)]
     if likely < (SURE if chunk.is_turn else NOTE_SURE):
-        return replace(outcome, reason=f"it may replace {old.id}: confirm it, reject it, or keep both")
+        return replace(outcome, reason=f"it may replace {old.id}{DECIDE}")
     outdate(old, chunk, batch, id)
     batch.replaced.append((chunk, old))
-    return replace(outcome, reason=f"it replaces {old.id}: confirm or reject it", supersedes=old.id)
+    return replace(outcome, reason=f"it replaces {old.id}{DECIDE}", supersedes=old.id)
 
 
 def outdate(old: Memory, chunk: Chunk, batch: Batch, id: str) -> None:

@@ -240,7 +240,7 @@ def _supersede(old: Memory, memory: Memory, chunk: Chunk, batch: Batch, reason: 
     batch.save(made)
     why = f"it replaces {old.id}"
     if reason == CONTRADICTS:
-        why = f"it contradicts {old.id}: confirm it, reject it, or keep both"
+        why = f"it contradicts {old.id}{current.DECIDE}"
         relation = Relation(from_id=memory.id, to_id=old.id, type=CONTRADICTS, at=now)
         batch.others.append(relation)
     return Outcome(status="created", ids=(memory.id,), reason=why, supersedes=old.id)

@@ -154,8 +154,6 @@ class Records:
 
     def recall(self, query: str, where: Where, limit: int) -> list[MemoryMatch]:
         """Return what answers a question."""
-        if not query.strip():
-            return []
         found = self._scope.recall(query, limit=limit, where=where)
         matches = []
         for hit in found.hits:

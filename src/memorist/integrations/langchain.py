@@ -61,8 +61,6 @@ class MemoristRetriever(Adapter, BaseRetriever):
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: Any, k: int | None = None
     ) -> list[Document]:
-        if not query.strip():
-            return []
         found = await self._loop.scope.recall(
             query,
             limit=self.k if k is None else k,
@@ -246,8 +244,6 @@ class MemoristVectorStore(Adapter, VectorStore):
 
         `diversity` is the `lambda_mult` of `max_marginal_relevance_search`.
         """
-        if not query.strip():
-            return []
         conditions = {**(filter or {}), DOCUMENT_ID: {"exists": True}}
         found = await self._scope.recall(
             query,

@@ -86,8 +86,6 @@ class MemoristCapability(AbstractCapability[Any]):
             query: What to look for, as a question or in a few words.
         """
         bridge, scope = self._open(ctx)
-        if not query.strip():
-            return "The query is empty: pass a question or a few words."
         found = await bridge.wait(scope.recall(query, budget=self._budget))
         return found.text or "Nothing that is remembered answers this."
 

@@ -55,10 +55,9 @@ async def recall_memories(
     and `min_confidence`: an answer below this confidence is empty; 0 returns all that matches,
     and None leaves it to the profile. If a component is unavailable, the others answer and
     `legs` says so. With `since`, the text begins with what changed in this thread after that
-    revision, as `delta` returns it. Raises InvalidInput, also for an empty question.
+    revision, as `delta` returns it. Raises InvalidInput.
     """
     asked, by = build_query(place, query, options)
-    require_text(asked)
     ctx = place.ctx
     session = place.labels.session
     disabled, checks = await ctx.load_disabled(ctx.store, place.scope, [session])
@@ -111,12 +110,6 @@ def build_query(
         text=normalize.storable(text[: ctx.settings.max_query_chars]),
     )
     return query, profile
-
-
-def require_text(query: Query) -> None:
-    """Raise InvalidInput for an empty question."""
-    if not query.text.strip():
-        raise InvalidInput("The question is empty")
 
 
 async def look_up(

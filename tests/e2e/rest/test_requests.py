@@ -444,18 +444,6 @@ async def test_an_unknown_address_is_a_page_for_a_browser_and_json_for_a_program
     assert (answer.status_code, answer.json()["status"]) == (404, 404)
 
 
-@pytest.mark.parametrize("path", ["/v1/memory/recall", "/v1/memory/query", "/v3/memories/search/"])
-@pytest.mark.parametrize("query", ["", " \n"])
-async def test_an_empty_question_is_invalid(ana: httpx.AsyncClient, path: str, query: str) -> None:
-    body: dict[str, Any] = {"query": query}
-    if path.endswith("/query"):
-        body["agent"] = "planner"
-    if path.startswith("/v3"):
-        body["filters"] = {"user_id": "ana"}
-    answer = await ana.post(path, json=body)
-    assert (answer.status_code, answer.json()["detail"]) == (422, "The question is empty")
-
-
 @pytest.mark.parametrize(
     ("body", "why"),
     [

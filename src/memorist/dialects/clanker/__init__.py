@@ -23,7 +23,7 @@ from ...retrieve.profiles import Profile
 from ...scoped import ScopedClient
 from ...storage import Change, Event, Save
 from ...text import compare, normalize
-from ...types import GUILD, Draft, Filter, Labels, Memory, Message, Outcome, Query, Recall, frozen
+from ...types import GUILD, Draft, Filter, Labels, Memory, Message, Outcome, Recall, frozen
 from .. import CLANKER, CLANKER_STRICT
 
 UNSUPPORTED = "its words are not those of its source"
@@ -383,7 +383,4 @@ async def _recall(
     guild: ScopedClient, profile: Profile, question: str, limit: int, *subjects: str
 ) -> Recall:
     where = Filter(kinds=_FACTS, subjects=subjects)
-    if not question.strip():
-        asked = Query(scope=guild.scope, text="", limit=limit, where=where)
-        return Recall(query=asked, profile=profile.name, hits=(), text="", tokens=0)
     return await guild.recall(question, limit=limit, profile=profile, where=where)

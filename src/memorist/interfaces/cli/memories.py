@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from ... import storage
-from ...errors import NotFound
+from ...errors import InvalidInput, NotFound
 from ...types import KINDS, NEAREST, STATES, Filter, Labels
 from .. import Blocking, BlockingScope, Call, load, plain
 from . import output
@@ -62,6 +62,8 @@ def recall(
 
     Example: memorist recall "where does she live?" --explain
     """
+    if not question.strip():
+        raise InvalidInput("The question is empty")
     limits: dict[str, Any] = {"limit": limit, "budget": budget, "min_confidence": min_confidence}
     if shared:
         answers = mine.recall_shared(question, **limits)

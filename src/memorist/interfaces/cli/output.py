@@ -23,7 +23,6 @@ from rich.text import Text
 from ... import storage
 from ...types import NEAREST, NO_ANSWER, Conflict, Evidence, Hit, Memory, Reason, Recall, Receipt
 from .. import OK, plain
-from . import receipts
 
 if TYPE_CHECKING:
     from ...storage.accounts import Key
@@ -293,8 +292,7 @@ def show(result: Any) -> None:
         case "Receipt":
             for outcome in result.outcomes:
                 ids = "  ".join(map(short, outcome.ids))
-                why = plain(receipts.describe(outcome, short))
-                line(f"{outcome.status:<9}  {ids}  {why}".rstrip())
+                line(f"{outcome.status:<9}  {ids}  {plain(outcome.reason)}".rstrip())
         case "Evidence":
             _show_evidence(result)
         case "Reason":
