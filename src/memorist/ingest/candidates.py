@@ -175,9 +175,7 @@ async def load(tx: Transaction, batch: Batch) -> None:
     if checks is None:
         sessions = {chunk.session for chunk in chunks}
         checks = await tx.checks(scope, sessions=sessions, hashes=hashes)
-    near = await compute(batch.size, _find_near, batch)
-    older = await compute(batch.size, _find_older, batch)
-    older += await compute(batch.size, lambda: _find_older(batch, by_agent=True))
+    near, older = await compute(batch.size, lambda: (_find_near(batch), _find_all_older(batch)))
     same = checks.same & {chunk.content_hash for chunk in chunks if chunk.is_self_contained}
     if batch.policy.exact and same:
         for memory in await tx.same_text(scope, same):
@@ -265,7 +263,12 @@ def _find_same_subject(snapshot: Snapshot, clause: ClauseParts) -> Bools:
     return marked
 
 
-def _find_older(batch: Batch, *, by_agent: bool = False) -> list[Older]:
+def _find_all_older(batch: Batch) -> list[Older]:
+    """Return what people and assistants said that may replace an earlier statement of their own."""
+    return _find_older(batch, by_agent=False) + _find_older(batch, by_agent=True)
+
+
+def _find_older(batch: Batch, *, by_agent: bool) -> list[Older]:
     """Return each turn or note that may replace an earlier statement, with the most similar ones.
 
     They are the rows of stored ones, and chunks that come before it in the batch, unless they were
@@ -292,7 +295,7 @@ def _find_older(batch: Batch, *, by_agent: bool = False) -> list[Older]:
     times = np.array([clock.micros(batch.valid_since(said[i])) for i in stating])
     stored_times = snapshot.said[rows]
     similarities = compare_all(changing, snapshot, usable)
-    told = int((snapshot.alive & ~snapshot.marked[cues.IS_EXTRACTED]).sum())
+    told = int((snapshot.alive & (snapshot.flags & cues.IS_EXTRACTED == 0)).sum())
     found = []
     for i, (is_english, _, _), similar in zip(asked, changing, similarities, strict=True):
         chunk = said[i]
@@ -328,10 +331,8 @@ def _find_changing(
 ) -> tuple[list[int], list[int]]:
     """Return the places of the statements of people, and of those that can replace something.
 
-    If `by_agent`, those of the records of assistants.
-
-    A note stands alone: it has to say that something changed. Turns that follow a question of the
-    other side are marked.
+    If `by_agent`, those of the records of assistants. A note has to say that something changed.
+    Turns that follow a question of the other side are marked.
     """
     last: dict[str | None, tuple[bool, str | None]] = {}
     stating = []
@@ -363,7 +364,7 @@ def find_statements(snapshot: Snapshot, *, by_agent: bool = False) -> Bools:
     unwanted = cues.ONLY_ASKS | cues.ENDS_ASKING if by_agent else cues.ONLY_ASKS
     unwanted |= cues.IS_SUMMARY | cues.IS_EXTRACTED
     usable: Bools = snapshot.flags & unwanted == 0
-    usable &= snapshot.marked[cues.FROM_ASSISTANT] == by_agent
+    usable &= (snapshot.flags & cues.FROM_ASSISTANT != 0) == by_agent
     usable &= snapshot.alive & (snapshot.kind != _INSIGHT)
     return usable
 
