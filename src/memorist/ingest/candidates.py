@@ -276,8 +276,7 @@ def _find_older(batch: Batch, *, by_agent: bool) -> list[Older]:
     """
     snapshot = batch.snapshot
     said = [chunk for chunk in batch.chunks if chunk.is_turn or _is_note(chunk)]
-    if by_agent:
-        said = [chunk for chunk in said if chunk.draft.labels.role == "assistant"]
+    said = [each for each in said if not by_agent or each.draft.labels.role == "assistant"]
     has_vectors = any(chunk.vector is not None for chunk in said)
     if not has_vectors or snapshot.matrix is None or not batch.policy.conflicts:
         return []
