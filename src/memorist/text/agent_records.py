@@ -18,11 +18,11 @@ _TALKING = word_set("""
     noted understood yes clear dir dich dein deine ihnen ihr vous votre tu te tes su usted você seu sua
     """)
 _DECIDED = re.compile(
-    r"(?i)\s*+(?:decision\b|(?:it was |we )?(?:have )?(?:decided|agreed|chosen)\b)"
+    r"(?i)\A\s*+(?:decision\b|(?:it was |we )?(?:have )?(?:decided|agreed|chosen)\b)"
 )
 _MARKUP = re.compile(r"[?\n]|```|[.!;]\s+\S")  # also a second sentence
 _REPORTS = re.compile(
-    r"(?i)\s*+(?:\w+ed|done|ran|wrote|rewrote|put|set|split|cut|built|made|fix)\b"
+    r"(?i)\A\s*+(?:\w{1,30}ed|done|ran|wrote|rewrote|put|set|split|cut|built|made|fix)\b"
 )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from .cues import TURNING, ComparedText
-from .statements import Clause
+from .statements import Clause, parse
 from .tokens import analyze, detect_language, reduce_spoken, word_groups, word_set, words
 from .values import is_value, read_values
 
@@ -33,6 +33,7 @@ _KIND = re.compile(
     r" ([^\W\d_]{3,40})\b"
 )
 _PRONOUN = re.compile(r"(?:he|she|it|they|his|her|its|their)\b", re.IGNORECASE)
+_IS = frozenset(("is", "are"))
 _SPEAKERS = frozenset(("i", "we", "and"))
 _MOST_BEFORE = 4  # words that may come before a verb
 _LEAST_PART = 4  # letters of a word that is part of another one
@@ -79,9 +80,15 @@ def are_parallel(new: str, old: str) -> bool:
     True
     >>> are_parallel("The rent is 900 euros", "My rent is 850 euros a month")
     False
+    >>> are_parallel("My address is 9 Rua Nova, Faro", "My address is 3 Rua Augusta, Lisbon")
+    False
     """
     ours = read_subject(new)
     theirs = read_subject(old)
+    clauses = [parse(text).clause for text in (new, old)]
+    is_about = [read_subject(each.subject) for each in clauses if each and each.verb in _IS]
+    if len(is_about) == 2 and is_about[0] and is_about[0] == is_about[1]:
+        return False
     return not ours.isdisjoint(theirs) and not (ours <= theirs or theirs <= ours)
 
 
