@@ -35,12 +35,12 @@ def is_unclear(clause: str, before: str = "") -> bool:
 
 
 def points_outside(statement: str) -> bool:
-    """Return whether a pronoun of the statement means somebody or something else."""
+    """Return whether a pronoun of the statement refers to someone or something else."""
     return PATTERNS["outside"].search(statement) is not None
 
 
 def is_speech(quoted: str) -> bool:
-    """Return whether a quotation is what somebody said, and not a title.
+    """Return whether a quotation is something a person said, and not a title.
 
     >>> is_speech("I hate my job"), is_speech("Low Water")
     (True, False)

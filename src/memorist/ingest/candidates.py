@@ -294,11 +294,11 @@ def _find_older(batch: Batch, *, by_agent: bool) -> list[Older]:
     times = np.array([clock.micros(batch.valid_since(said[i])) for i in stating])
     stored_times = snapshot.said[rows]
     similarities = compare_all(changing, snapshot, usable)
-    told = int((snapshot.alive & (snapshot.flags & cues.IS_EXTRACTED == 0)).sum())
+    stated = int((snapshot.alive & (snapshot.flags & cues.IS_EXTRACTED == 0)).sum())
     found = []
     for i, (is_english, _, _), similar in zip(asked, changing, similarities, strict=True):
         chunk = said[i]
-        chunk.earlier = told + i
+        chunk.earlier = stated + i
         place = int(np.searchsorted(places, i))
         since = times[place]
         earlier = rows[stored_times <= since]

@@ -11,7 +11,7 @@ from .tokens import word_set
 LONGEST = 30  # words; the longer, the more it is advice
 _LEAST = 3  # words
 _MOST_READ = 400  # characters
-# Whoever addresses the person, suggests or reacts does not record.
+# A text that addresses the person, suggests something or reacts is not a record.
 _TALKING = word_set("""
     you your yours yourself let's please sure okay ok thanks welcome sorry great glad recommend
     suggest try consider should could would might maybe perhaps hope here's happy congratulations

@@ -122,7 +122,7 @@ def are_of_other_kinds(new: str, old: str) -> bool:
 
 
 def _differ_in_person(one: str, other: str) -> bool:
-    """Return whether somebody else does what a text says of its speaker: "I go", "The kids go"."""
+    """Return whether someone else does what a text says of its speaker: "I go", "The kids go"."""
     first, *rest = words(one)[:2] or [""]
     if first != "i" or not rest:
         return False
