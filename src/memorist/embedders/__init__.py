@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import blake2b, sha256
-from math import sqrt
+from math import hypot, sqrt
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -354,13 +354,16 @@ class Hashing:
     async def close(self) -> None:
         """Release nothing."""
 
-    def _row(self, text: str) -> Vectors:
-        row = np.zeros(self.dimensions, dtype=np.float32)
+    def _row(self, text: str) -> list[float]:
+        """Return the vector of a text; as a list, because other threads hardly run beside writes to an
+        array.
+        """
+        row = [0.0] * self.dimensions
         for feature, weight in features(text).items():
             place = hash_feature(feature)
             row[place % self.dimensions] += weight if place & 1 << 63 else -weight
-        length = float(np.linalg.norm(row))
-        return row / length if length else self._row("")
+        length = hypot(*row)
+        return [value / length for value in row] if length else self._row("")
 
 
 def features(text: str) -> dict[str, float]:

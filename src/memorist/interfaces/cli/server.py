@@ -24,7 +24,7 @@ from .output import as_json, line, note
 
 DRAIN_SECONDS = 10  # for requests in flight when the server stops
 KEEP_ALIVE_SECONDS = 75  # longer than clients keep an idle connection, so that they close it
-SWITCH_SECONDS = 0.001  # after which a thread that computes lets the event loop go on
+SWITCH_SECONDS = 0.0002  # after which a thread that computes lets the event loop go on
 NICENESS = 5  # of threads that run models: what waits for the event loop comes first
 Hosts = Literal[
     "claude-code",
