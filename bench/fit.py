@@ -311,7 +311,8 @@ def judge(asked: Asked, models: Models) -> tuple[float, list[tuple[float, bool]]
             judged[place] = again, asked.useful[place]
         totals.append(WEIGHT * confidence.scale_verdict(verdict) - hit["behind"])
     order = sorted(range(len(totals)), key=lambda place: -totals[place])
-    sure = confidence.judge_again(models["answer_verified"], sure, max(odds), asked.is_request)
+    if not asked.is_request:
+        sure = confidence.judge_again(models["answer_verified"], sure, max(odds))
     return sure, [judged[place] for place in order]
 
 
@@ -379,13 +380,17 @@ def fit_verified_hits(sets: list[list[Asked]], models: Models) -> dict[str, floa
 def fit_verified_answers(
     sets: list[list[Asked]], models: Models, hits: dict[str, float], cut: float
 ) -> dict[str, float]:
-    """Fit the confidence of an answer after verification, given that of its hits."""
+    """Fit the confidence of an answer after verification, given that of its hits. That of an answer to
+    a request stays.
+    """
     rows, labels, importance = [], [], []
     after = {**models, "hit_verified": hits, "answer_verified": {}}
     for asked, sure, share in find_verified(sets, models):
+        if asked.is_request:
+            continue
         _, judged = judge(asked, after)
         best = max(each for each in asked.odds if each is not None)
-        rows.append([1.0, to_log_odds(sure), best, float(asked.is_request)])
+        rows.append([1.0, to_log_odds(sure), best])
         labels.append(float(any(returned(asked, judged, cut))))
         importance.append(share)
     return regress_verified(rows, labels, importance)
@@ -396,7 +401,7 @@ def regress_verified(
 ) -> dict[str, float]:
     """Return the weights of the measures after verification."""
     weights = regress(np.array(rows), np.array(labels), np.array(importance))
-    return dict(zip(profiles.AFTER_VERDICT, weights.tolist(), strict=True))
+    return dict(zip(profiles.AFTER_VERDICT, weights.tolist(), strict=False))
 
 
 def evaluate(
@@ -422,7 +427,7 @@ def evaluate(
         share = confidence.scale_answer_threshold(round(10 ** each.measures["size"]))
         before = confidence.to_probability(confidence.weigh(models["answer"], each.measures))
         needed = OF_DEFAULT.least * share
-        if is_verified(each, before):
+        if is_verified(each, before) and not each.is_request:
             needed = options.at_verified * min(1.0, share)
         is_empty = sure < needed
         if not each.answerable:

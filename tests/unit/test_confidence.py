@@ -127,9 +127,23 @@ def test_a_verdict_changes_score_order_and_confidence() -> None:
     assert ranked[1].confidence == pytest.approx(0.018, abs=1e-3)
 
 
-def test_a_request_is_trusted_more_for_the_same_verdict() -> None:
-    sure, _ = verify({"1.0": -1.0}, asked="Can you suggest a tea?")
-    assert sure == pytest.approx(0.7311, abs=1e-4)
+def test_a_hit_for_a_request_is_trusted_more_for_the_same_verdict() -> None:
+    _, (best, *_) = verify({"1.0": -1.0}, asked="Can you suggest a tea?")
+    assert best.confidence == pytest.approx(0.7311, abs=1e-4)
+
+
+@pytest.mark.parametrize("odds", [-4.0, 0.0, 4.0])
+def test_the_confidence_in_the_answer_to_a_request_does_not_depend_on_verdicts(odds: float) -> None:
+    sure, _ = verify({"1.0": odds, "0.9": -1.0}, asked="Can you suggest a tea?")
+    assert sure == 0.5
+
+
+def test_the_answer_to_a_request_needs_the_same_confidence_as_before_verification() -> None:
+    likely = hit(1.0, 0.8)
+    request = "Can you suggest a tea?"
+    assert select(likely, verified=True, sure=0.23) == []
+    assert select(likely, verified=True, sure=0.23, asked=request) == ["1.0"]
+    assert select(likely, verified=True, sure=0.20, asked=request) == []
 
 
 def test_what_is_not_verified_overtakes_nothing_and_keeps_its_confidence() -> None:

@@ -205,7 +205,8 @@ def judge_verified(
     """Return the confidence and the candidates after verification, best first.
 
     What was not verified gets the least verdict, so that it overtakes nothing, and keeps its
-    confidence. What is not in English gets a neutral one.
+    confidence. What is not in English gets a neutral one. The confidence in the answer to a request
+    stays: a memory serves a request without answering it, so a verdict hardly tells whether it does.
     """
     model = search.profile.confidence
     assert model is not None
@@ -223,15 +224,16 @@ def judge_verified(
         parts = {**each.parts, "verdict": part}
         changed.append(replace(each, score=each.score + part, parts=parts, confidence=likely))
     changed.sort(key=lambda each: -round(each.score, 7))
-    best = max(odds.values())
-    return judge_again(model.answer_verified, sure, best, is_request), changed
+    if not is_request:
+        sure = judge_again(model.answer_verified, sure, max(odds.values()))
+    return sure, changed
 
 
 def judge_again(
     weights: Mapping[str, float],
     before: float,
     odds: float,
-    is_request: bool,
+    is_request: bool = False,
 ) -> float:
     """Return the confidence after a verdict, given the confidence before it."""
     measures = {
@@ -302,7 +304,8 @@ def select(
     needed = least
     if needed is None:
         share = scale_answer_threshold(search.size)
-        needed = model.least_verified * min(1.0, share) if verified else model.least * share
+        is_judged_again = verified and search.question.is_direct
+        needed = model.least_verified * min(1.0, share) if is_judged_again else model.least * share
     if sure < needed:
         reason = f"the confidence of {sure:.2f} is below the required {needed:.2f}"
         return [], [Cut(id=each.memory.id, reason=reason, score=each.score) for each in ranked]

@@ -134,7 +134,7 @@ class Confidence:
     least_hit: float  # confidence that a hit after the first needs
     # An answer that has the confidence it needs, but less than `certain`, is verified, and then:
     certain: float = 0.0
-    least_verified: float = 0.0  # confidence that it needs after that
+    least_verified: float = 0.0  # confidence that it needs after that, unless it is to a request
     answer_verified: Mapping[str, float] = field(default_factory=dict)
     hit_verified: Mapping[str, float] = field(default_factory=dict)
     # Share of the best hit's confidence that the others need then, unless the question is a request;
@@ -243,8 +243,8 @@ DEFAULT = Profile(
         least=0.21,
         least_hit=0.031,
         certain=0.95,
-        least_verified=0.22,
-        answer_verified={"always": -0.03, "before": 0.45, "verdict": 0.56, "request": 0.66},
+        least_verified=0.24,
+        answer_verified={"always": -0.03, "before": 0.45, "verdict": 0.56},
         hit_verified={"always": 0.1, "before": 0.81, "verdict": 0.42, "request": 0.31},
         share_verified=0.14,
     ),
