@@ -134,6 +134,8 @@ def test_days_are_named_by_their_dates(said: str, day: str) -> None:
     ("I flew to Rome on Tuesday 23 December", "Ana flew to Rome on Tuesday 23 December 2025."),
     ("I'm flying to Rome on Saturday 11 May", "Ana is flying to Rome on Saturday 11 May."),
     ("I have a dentist appointment next Friday, the 15th", "Ana has a dentist appointment next Friday, the 15th."),
+    ("I joined a climbing gym last Tues.", "Ana joined a climbing gym on 2026-05-05."),
+    ("I'm flying to Rome on Monday and Wed", "Ana is flying to Rome on Monday and Wed."),
     ("im learning Norwegian on tuesday evenings", "Ana is learning Norwegian on tuesday evenings."),
     ("I have yoga on Monday and Wednesday", "Ana has yoga on Monday and Wednesday."),
     ("I have yoga every week on Monday", "Ana has yoga every week on Monday."),

@@ -248,6 +248,6 @@ def _add_year(match: re.Match[str], at: datetime) -> str:
     if day is None:
         day, month, comma = match["us_day"], match["us_month"], ","
     number = clock.MONTH_NUMBERS[month.lower()[:3]]
-    weekday = clock.WEEKDAYS.index(match["weekday"].lower())
+    weekday = clock.find_weekday(match["weekday"])
     year = clock.find_year(weekday, int(day), number, at)
     return match[0] if year is None else f"{match[0]}{comma} {year}"

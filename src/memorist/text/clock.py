@@ -68,6 +68,8 @@ _AHEAD = ("next", "coming", "upcoming")
 
 _MONTH = "|".join(MONTHS)
 _WEEKDAY = "|".join(WEEKDAYS)
+# "sat" and "sun" are words, too.
+_DAY_NAME = rf"(?:{_WEEKDAY}|(?:mon|tues?|wed|thu(?:rs?)?|fri)\b\.?)"
 _COUNT = (
     r"\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|(?:a )?(?:couple of|few)|several"
 )
@@ -101,7 +103,7 @@ _DATES = rf"""
     (?:in|during|over|for) (?:the )?{_S}
     (?<![$€£#.,\d]){_Y}(?![.,]\d|%| (?:{_COUNTED})\b)
     (?P<word>{"|".join(_DAYS)})\b
-    (?:{_WHICH}|on) (?P<weekday>{_WEEKDAY})\b
+    (?:{_WHICH}|on) (?P<weekday>{_DAY_NAME})(?!\w)
     (?P<number>{_COUNT}) {_UNIT} (?P<ago>ago)\b
     (?:last|past) (?P<number>{_COUNT}) {_UNIT}
     {_WHICH} (?P<unit>weekend|week|month|year)\b
@@ -111,7 +113,7 @@ _RELATIVE = {"which", "word", "weekday", "number"}
 # Without one of these no rule finds anything.
 _HINT = re.compile(
     r"(?i)(?:19|20)\d\d|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|spring|summer|autumn|fall"
-    r"|winter|tonight|last night|tomorrow|day|week|month|year"
+    r"|winter|tonight|last night|tomorrow|day|week|month|year|\b(?:mon|tue|wed|thu|fri)"
 )
 _SEASONS = "spring|summer|autumn|fall|winter"
 _CLEAR = rf"(?!may\b|march\b)(?:{_MONTH})"
@@ -273,6 +275,15 @@ def read_intervals(text: str, now: datetime | None = None) -> tuple[list[Interva
     return sorted(found, key=lambda interval: interval[:2]), text
 
 
+def find_weekday(name: str) -> int:
+    """Return the number of a day of the week, given its name or an abbreviation.
+
+    >>> find_weekday("Monday"), find_weekday("tues."), find_weekday("thu")
+    (0, 1, 3)
+    """
+    return [day[:3] for day in WEEKDAYS].index(name[:3].lower())
+
+
 def find_year(weekday: int, day: int, month: int, at: datetime) -> int | None:
     """Return the year in which a date, at most half a year away, is that weekday (0: Monday).
 
@@ -305,7 +316,7 @@ def _read(fields: dict[str, str], today: datetime) -> Interval | None:
         offset = _DAYS[fields["word"]]
         return _days(today, offset, 1)
     if "weekday" in fields:
-        weekday = WEEKDAYS.index(fields["weekday"])
+        weekday = find_weekday(fields["weekday"])
         offset = (weekday - today.weekday()) % 7  # the next one; today's name means another day
         if step > 0 or which == "this":
             return _days(today, offset or 7, 1)
