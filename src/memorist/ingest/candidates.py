@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -47,7 +47,6 @@ Neighbors = Sequence[tuple[float, Memory]]  # with their cosine, nearest first
 @dataclass(kw_only=True)
 class Batch:
     """Drafts that are written in one transaction, the data read for them, and the decisions."""
-
     ctx: Context
     scope: Scope
     policy: Policy
@@ -71,6 +70,7 @@ class Batch:
     # Turns and what they replace.
     replaced: list[tuple[Chunk, Memory]] = field(default_factory=list)
     ended_by: dict[str, set[str]] = field(default_factory=dict)  # ids of what replaced it, by id
+    changes: Mapping[tuple[str, str], bool] = field(default_factory=dict)  # see `known_changes`
     alike: dict[object, set[str]] = field(default_factory=dict)  # ids of memories, by form
     puts: dict[str, Save] = field(default_factory=dict)
     written: dict[str, int] = field(default_factory=dict)  # rows of `vectors`, by id

@@ -14,7 +14,7 @@ from ..text import compare, contradictions, entities, normalize
 from ..text.clock import new_id
 from ..text.statements import parse
 from ..types import CONTRADICTS, Memory, Outcome
-from . import current, transitions
+from . import current, known_changes, transitions
 from .analyze import (
     CHIT_CHAT,
     Chunk,
@@ -76,6 +76,8 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
     if chunk.key is not None and chunk.key in batch.keyed:
         return _merge(batch.keyed[chunk.key], chunk, batch)
     contradicted = _find_contradicted(chunk, batch, neighbors)
+    if contradicted is not None and known_changes.follow(chunk, contradicted, batch):
+        contradicted = None
     if (
         contradicted is not None
         and not contradicted.pinned
@@ -144,10 +146,11 @@ def compare_with(chunk: Chunk, memory: Memory) -> compare.Verdict:
 def _find_contradicted(chunk: Chunk, batch: Batch, neighbors: Neighbors) -> Memory | None:
     """Return the memory that a chunk replaces because it gives another value to an attribute.
 
-    A chunk about an earlier time replaces nothing, and relative dates are compared only if both
-    were said on the same day.
+    A chunk about an earlier time, or that has ended, replaces nothing, and relative dates are
+    compared only if both were said on the same day.
     """
-    if chunk.clause is None or not neighbors:
+    ends = chunk.draft.valid_to
+    if chunk.clause is None or not neighbors or (ends is not None and ends <= batch.now):
         return None
     since = batch.valid_since(chunk)
     for _, memory in neighbors:
