@@ -47,6 +47,7 @@ Neighbors = Sequence[tuple[float, Memory]]  # with their cosine, nearest first
 @dataclass(kw_only=True)
 class Batch:
     """Drafts that are written in one transaction, the data read for them, and the decisions."""
+
     ctx: Context
     scope: Scope
     policy: Policy

@@ -21,9 +21,10 @@ from ..storage import Relation, Save
 from ..storage.transaction import Transaction
 from ..text import clock, cues, repeats
 from ..text.agent_records import is_state
-from ..text.contradictions import contradicts_clause, ends_fact
+from ..text.contradictions import contradicts_clause
 from ..text.corrections import names_wrong
 from ..text.cues import CHANGING, FROM_ASSISTANT, ComparedText, read
+from ..text.endings import ends_fact
 from ..text.entities import is_common
 from ..text.statements import says_more
 from ..text.subjects import are_of_other_kinds, are_parallel, read_subject, share_subject

@@ -54,7 +54,9 @@ async def load(tx: Reader, batch: Batch) -> None:
     batch.changes = await load_changes(tx, batch.scope, ids)
 
 
-def find_change(changes: Changes, new: Sequence[str], old: Sequence[str]) -> tuple[str, bool] | None:
+def find_change(
+    changes: Changes, new: Sequence[str], old: Sequence[str]
+) -> tuple[str, bool] | None:
     """Return which of the newer memories changes one of the older ones, and whether that ends.
 
     >>> find_change({("b", "a"): True}, ["b"], ["a", "c"]), find_change({}, ["b"], ["a"])

@@ -25,6 +25,7 @@ from ..types import (
     CONTRADICTS,
     REPLACES,
     Conflict,
+    Filter,
     HistoryEvent,
     Memory,
     Scope,

@@ -106,7 +106,9 @@ async def undo_changes(
 async def _follow(tx: Transaction, steps: Sequence[Step], now: datetime) -> list[Change]:
     """Return the changes of facts that were extracted since a decision which is undone."""
     changes: list[Change] = []
-    pairs = {tuple(e.meta["between"]) for each in steps for e in each.entries if "between" in e.meta}
+    pairs = {
+        tuple(e.meta["between"]) for each in steps for e in each.entries if "between" in e.meta
+    }
     for new, old in sorted(pairs):
         memories = {memory.id: memory for memory in await tx.get(tx.scope, (new, old))}
         if len(memories) == 2:
