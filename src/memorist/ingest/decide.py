@@ -13,7 +13,7 @@ from ..storage import Event, Relation, Save
 from ..text import compare, contradictions, entities, normalize
 from ..text.clock import new_id
 from ..text.statements import parse
-from ..types import CONTRADICTS, Memory, Outcome
+from ..types import CONTRADICTS, REPLACES, Memory, Outcome
 from . import current, known_changes, transitions
 from .analyze import (
     CHIT_CHAT,
@@ -76,7 +76,13 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
     if chunk.key is not None and chunk.key in batch.keyed:
         return _merge(batch.keyed[chunk.key], chunk, batch)
     contradicted = _find_contradicted(chunk, batch, neighbors)
-    if contradicted is not None and known_changes.follow(chunk, contradicted, batch):
+    change = contradicted and known_changes.find_source(chunk, contradicted, batch)
+    if contradicted is not None and change:
+        turn, ends = change
+        if ends:
+            pair = Relation(from_id=turn, to_id=contradicted.id, type=REPLACES, at=batch.now)
+            batch.others.append(pair)
+            return _supersede(contradicted, memory, chunk, batch, REPLACES)
         contradicted = None
     if (
         contradicted is not None

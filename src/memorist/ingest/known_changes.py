@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 
-from ..storage import Relation
 from ..storage.history import History
 from ..storage.queries import Reader
 from ..types import REPLACES, Memory, Scope
-from . import current
 from .analyze import Chunk
 from .candidates import Batch
 
@@ -66,18 +64,13 @@ def find_change(
     return next(((pair[0], ends) for pair, ends in known.items()), None)
 
 
-def follow(chunk: Chunk, contradicted: Memory, batch: Batch) -> bool:
-    """Return whether the sources of a fact tell what becomes of another one that it contradicts.
-
-    If they do, the older fact ends with its turn, or stays with it.
+def find_source(chunk: Chunk, contradicted: Memory, batch: Batch) -> tuple[str, bool] | None:
+    """Return which source of a new fact changes a source of the one that it contradicts, and whether
+    that one ends; None if no change between them is known.
     """
     older = (contradicted.id, *contradicted.evidence_ids)
     change = find_change(batch.changes, chunk.draft.evidence_ids, older)
-    if change is None:
-        return False
-    turn, ends = change
-    if ends and contradicted.valid_to is None and not contradicted.on_purpose:
-        pair = Relation(from_id=turn, to_id=contradicted.id, type=REPLACES, at=batch.now)
-        batch.others.append(pair)
-        current.outdate(contradicted, chunk, batch, turn)
-    return True
+    if change is None or not contradicted.on_purpose:
+        return change
+    turn, _ = change
+    return turn, False

@@ -10,7 +10,7 @@ from typing import Any
 from ..ingest import current, transitions
 from ..storage import Change, Relation, Save, Unrelated
 from ..storage.transaction import Transaction
-from ..types import CONTRADICTS, REPLACES, Filter, Memory
+from ..types import CONTRADICTS, REPLACES, Filter, Memory, State
 
 MOST = 100  # memories that one statement replaces
 
@@ -21,9 +21,10 @@ async def list_replaced(tx: Transaction, by: Memory) -> dict[str, float]:
     return {pair.to_id: pair.strength for pair in pairs}
 
 
-async def find_facts(tx: Transaction, turn: Memory, *kinds: str) -> list[Memory]:
-    """Return the facts that were extracted from a turn."""
-    found = await tx.find_all(tx.scope, Filter(derived_from=(turn.id,), kinds=kinds))
+async def find_facts(tx: Transaction, turn: Memory, *states: State) -> list[Memory]:
+    """Return the facts in these states that were extracted from a turn."""
+    where = Filter(derived_from=(turn.id,), kinds=("semantic", "procedural"), states=states)
+    found = await tx.find_all(tx.scope, where)
     return [fact for fact in found if fact.evidence_text and turn.id in fact.evidence_ids]
 
 
@@ -44,7 +45,7 @@ async def follow(
         if gone is not None and turn.id == gone.id:
             changes += await end_facts(tx, turn, other, now)
             continue
-        for fact in await find_facts(tx, turn, "semantic"):
+        for fact in await find_facts(tx, turn, "active", "superseded"):
             for pair in await tx.relations(tx.scope, REPLACES, limit=MOST, from_id=other.id):
                 if pair.to_id == fact.id:
                     changes += restore(pair, fact, now)
@@ -78,7 +79,7 @@ async def release(tx: Transaction, by: Memory, old: Memory, now: datetime) -> li
 def restore(pair: Relation, memory: Memory, now: datetime) -> Iterator[Change]:
     """Yield the changes that make valid again what another memory replaced."""
     yield Unrelated(from_id=pair.from_id, to_id=pair.to_id, type=REPLACES)
-    if memory.is_active:
+    if memory.is_active or (memory.state == "superseded" and memory.evidence_text):
         yield Save(memory=transitions.restore(memory, now), event="restored")
 
 

@@ -135,7 +135,7 @@ async def _extract_again(ctx: Context, tx: Transaction, turn: Memory) -> None:
     """Archive the facts that rest on a turn alone, and queue it, because its text was changed."""
     facts = []
     meta = {"reason": "source changed"}
-    for fact in await decisions.find_facts(tx, turn, "semantic", "procedural"):
+    for fact in await decisions.find_facts(tx, turn, "active"):
         if fact.evidence_ids != (turn.id,):
             continue
         archived = transitions.archive(fact, ctx.clock())
