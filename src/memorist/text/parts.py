@@ -71,7 +71,7 @@ def find_changed(old: str, new: str) -> tuple[frozenset[int], list[str]]:
 
 def _compare(part: str, clause: str) -> tuple[bool, int, bool]:
     """Return whether a clause has another number for a part, how many words they share, and whether
-    it has a value of the same kind.
+    these say what it is about. If they share none: whether both have a value of the same kind.
 
     What the clause only says again is not changed by it.
     """
@@ -80,11 +80,13 @@ def _compare(part: str, clause: str) -> tuple[bool, int, bool]:
     if theirs <= ours and not _denies(clause):
         return _NONE
     are_places = _names_place(part) and _names_place(clause)
-    shared = len((theirs | {_HOME} if are_places else theirs) & ours)
+    shared = (theirs | {_HOME} if are_places else theirs) & ours
     numbers = ComparedText(clause).numbers
     others = ComparedText(part).numbers
     is_other = bool(numbers and others) and numbers.isdisjoint(others)
-    return is_other and shared > 0, shared, are_places or is_other
+    if shared:
+        return is_other, len(shared), not shared.isdisjoint(_ASPECTS.values())
+    return False, 0, are_places or is_other
 
 
 def _denies(clause: str) -> bool:
