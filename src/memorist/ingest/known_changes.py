@@ -20,7 +20,7 @@ Changes = Mapping[tuple[str, str], bool]
 
 
 async def load_changes(reading: Reader, scope: Scope, ids: Collection[str]) -> Changes:
-    """Return the known changes between memories.
+    """Return the known changes of these memories.
 
     What was pinned does not end before a person decides, and nothing ends of two that are both true.
     """
@@ -32,8 +32,9 @@ async def load_changes(reading: Reader, scope: Scope, ids: Collection[str]) -> C
             found.pop((new, old), None)
         else:
             found[new, old] = entry.meta["decision"] == "confirmed"
-    pairs = await reading.links(scope, wanted, REPLACES)
-    older = {memory.id: memory for memory in await reading.get(scope, [p.to_id for p in pairs])}
+    pairs = await reading.links(scope, wanted, REPLACES, either_end=True)
+    ends = [pair.to_id for pair in pairs]
+    older = {memory.id: memory for memory in await reading.get(scope, ends)} if ends else {}
     for pair in pairs:
         memory = older.get(pair.to_id)
         is_kept = memory is not None and memory.pinned and memory.valid_to is None
@@ -43,12 +44,10 @@ async def load_changes(reading: Reader, scope: Scope, ids: Collection[str]) -> C
 
 
 async def load(tx: Reader, batch: Batch) -> None:
-    """Read the known changes between the sources of new facts, and of what they may contradict."""
+    """Read the known changes of the turns that new facts were extracted from."""
     ids = {id for chunk in batch.chunks for id in chunk.draft.evidence_ids}
     if not ids or not batch.policy.conflicts:
         return
-    for memory in batch.memories.values():
-        ids.update((memory.id, *memory.evidence_ids))
     batch.changes = await load_changes(tx, batch.scope, ids)
 
 
