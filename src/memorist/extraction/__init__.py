@@ -22,8 +22,8 @@ from ..storage.person import count_of_user
 from ..storage.queries import Reader
 from ..storage.tasks import NewTask, Task
 from ..text import compare, cues, normalize
-from ..text.contradictions import ends_fact
 from ..text.cues import read
+from ..text.endings import ends_fact
 from ..text.repeats import LEAST_SHARED, count_shared
 from ..text.statements import parse, says_more
 from ..types import REPLACES, STATES, Draft, Filter, Labels, Memory, Outcome, Receipt, Scope, frozen

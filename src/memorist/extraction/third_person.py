@@ -31,6 +31,7 @@ _IRREGULAR: dict[str, str] = {
 _SAME, _PAST, _VERBLESS, _MODAL = (
     word_set(" ".join(_TABLES["words"][name])) for name in ("same", "past", "verbless", "modal")
 )
+_SINGULAR = ("m", " am")
 _PLURAL = {
     "is": "are",
     "was": "were",
@@ -122,7 +123,9 @@ def _replace_subjects(statement: str, person: str, name: str, group: str) -> str
     def write(match: re.Match[str]) -> str:
         subject = group if match["we"] else name
         before = statement[max(0, match.start() - 80) : match.start()]
-        is_plural = subject != name or PATTERNS["joined"].search(before) is not None
+        is_alone = match[0].lower().endswith(_SINGULAR)  # "my boss is Rita and I'm", "… and I am"
+        is_joined = not is_alone and PATTERNS["joined"].search(before) is not None
+        is_plural = subject != name or is_joined
         if match["short"]:
             verb = _SHORT[match["short"].lstrip("'’").lower()]
             return f"{subject} {_PLURAL.get(verb, verb) if is_plural else verb}"

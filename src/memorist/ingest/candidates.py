@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -71,6 +71,7 @@ class Batch:
     # Turns and what they replace.
     replaced: list[tuple[Chunk, Memory]] = field(default_factory=list)
     ended_by: dict[str, set[str]] = field(default_factory=dict)  # ids of what replaced it, by id
+    changes: Mapping[tuple[str, str], bool] = field(default_factory=dict)  # see `known_changes`
     alike: dict[object, set[str]] = field(default_factory=dict)  # ids of memories, by form
     puts: dict[str, Save] = field(default_factory=dict)
     written: dict[str, int] = field(default_factory=dict)  # rows of `vectors`, by id

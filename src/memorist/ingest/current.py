@@ -21,12 +21,14 @@ from ..storage import Relation, Save
 from ..storage.transaction import Transaction
 from ..text import clock, cues, repeats
 from ..text.agent_records import is_state
-from ..text.contradictions import contradicts_clause, ends_fact
+from ..text.contradictions import contradicts_clause
 from ..text.corrections import names_wrong
 from ..text.cues import CHANGING, FROM_ASSISTANT, ComparedText, read
+from ..text.endings import ends_fact
 from ..text.entities import is_common
+from ..text.statements import says_more
 from ..text.subjects import are_of_other_kinds, are_parallel, read_subject, share_subject
-from ..types import CONTRADICTS, REPLACES, Memory, Outcome
+from ..types import CONTRADICTS, REPLACES, Filter, Memory, Outcome
 from . import transitions
 from .analyze import Chunk
 from .candidates import Batch
@@ -336,14 +338,22 @@ async def end_repeats(tx: Transaction, batch: Batch) -> None:
     """End the validity of what repeats the statements that were replaced in a batch."""
     for chunk, old in batch.replaced:
         outdated = [reply for reply in await _find_replies(tx, batch, old) if _is_echo(old, reply)]
-        facts = batch.snapshot.source == batch.rows.get(old.id, -2)
-        own = [fact for fact in await _load(tx, batch, facts) if fact.evidence_ids == (old.id,)]
-        outdated += [fact for fact in own if ends_fact(chunk.text, old.text, fact.text)]
+        outdated += await find_restated(tx, old, chunk.text)
         for memory in outdated:
             if chunk.id is not None and memory.valid_to is None and not memory.on_purpose:
                 pair = Relation(from_id=chunk.id, to_id=memory.id, type=REPLACES, at=batch.now)
                 batch.others.append(pair)
                 outdate(batch.memories.get(memory.id, memory), chunk, batch, chunk.id)
+
+
+async def find_restated(tx: Transaction, old: Memory, new: str) -> list[Memory]:
+    """Return the facts of a statement that a newer text ends, and other turns that say just that."""
+    derived = await tx.find_all(old.scope, Filter(derived_from=(old.id,)))
+    extracted = [memory for memory in derived if memory.evidence_text]
+    facts = [fact for fact in extracted if ends_fact(new, old.text, fact.text)]
+    others = {id for fact in facts for id in fact.evidence_ids if id != old.id}
+    turns = await tx.get(old.scope, sorted(others)) if others else []
+    return [*facts, *(turn for turn in turns if turn.is_active and not says_more(turn.text))]
 
 
 async def _load(tx: Transaction, batch: Batch, wanted: Bools) -> Iterable[Memory]:

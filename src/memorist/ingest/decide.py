@@ -13,8 +13,8 @@ from ..storage import Event, Relation, Save
 from ..text import compare, contradictions, entities, normalize
 from ..text.clock import new_id
 from ..text.statements import parse
-from ..types import CONTRADICTS, Memory, Outcome
-from . import current, transitions
+from ..types import CONTRADICTS, REPLACES, Memory, Outcome
+from . import current, known_changes, transitions
 from .analyze import (
     CHIT_CHAT,
     Chunk,
@@ -76,6 +76,14 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
     if chunk.key is not None and chunk.key in batch.keyed:
         return _merge(batch.keyed[chunk.key], chunk, batch)
     contradicted = _find_contradicted(chunk, batch, neighbors)
+    change = contradicted and known_changes.find_source(chunk, contradicted, batch)
+    if contradicted is not None and change:
+        turn, ends = change
+        if ends:
+            pair = Relation(from_id=turn, to_id=contradicted.id, type=REPLACES, at=batch.now)
+            batch.others.append(pair)
+            return _supersede(contradicted, memory, chunk, batch, REPLACES)
+        contradicted = None
     if (
         contradicted is not None
         and not contradicted.pinned
@@ -144,10 +152,11 @@ def compare_with(chunk: Chunk, memory: Memory) -> compare.Verdict:
 def _find_contradicted(chunk: Chunk, batch: Batch, neighbors: Neighbors) -> Memory | None:
     """Return the memory that a chunk replaces because it gives another value to an attribute.
 
-    A chunk about an earlier time replaces nothing, and relative dates are compared only if both
-    were said on the same day.
+    A chunk about an earlier time, or that has ended, replaces nothing, and relative dates are
+    compared only if both were said on the same day.
     """
-    if chunk.clause is None or not neighbors:
+    ends = chunk.draft.valid_to
+    if chunk.clause is None or not neighbors or (ends is not None and ends <= batch.now):
         return None
     since = batch.valid_since(chunk)
     for _, memory in neighbors:

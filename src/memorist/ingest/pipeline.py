@@ -23,7 +23,7 @@ from ..text import clock, cues, normalize
 from ..text.clock import new_id
 from ..text.cues import read
 from ..types import Draft, Message, Outcome, Scope, Status
-from . import current, guard, links, relate, trim, validation
+from . import current, guard, known_changes, links, relate, trim, validation
 from .analyze import Chunk, analyze, split
 from .candidates import Batch, load, load_scope
 from .decide import EXPIRED, FORGOTTEN, decide
@@ -168,6 +168,7 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     seen = await load_seen(tx, batch.scope, items)
     await load_scope(tx, batch)
     await load(tx, batch)
+    await known_changes.load(tx, batch)
     done = await compute(batch.size, lambda: [_decide_item(item, batch, seen) for item in items])
     for item, outcome in zip(items, done, strict=True):
         item.outcome = outcome

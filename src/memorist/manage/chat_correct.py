@@ -137,8 +137,8 @@ class CorrectingChat(ChatList):
             return self.reply(say, (new.id, old.id))
         decision = _DECISIONS[self.intent]
         await edit.decide(self, new.id, self.actor, decision=decision)
-        kept = {"confirmed": [new], "rejected": [old]}.get(decision, [new, old])
-        return await self.list_done("I will keep this:", kept)
+        kept = {"confirmed": (new.id,), "rejected": (old.id,)}.get(decision, (new.id, old.id))
+        return await self.list_done("I will keep this:", await self.load(kept))
 
     async def decide_proposal(self) -> Reply | None:
         """Decide a proposal that the person has seen; show one that they have not."""

@@ -21,7 +21,6 @@ from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import normalize
 from ..text.clock import new_id
-from ..text.contradictions import ends_fact
 from ..types import (
     CONTRADICTS,
     REPLACES,
@@ -32,11 +31,10 @@ from ..types import (
     Scope,
     State,
 )
-from . import privacy
+from . import decisions, privacy
 
 LONGEST_SUMMARY = 280  # characters
 _SAYS = ("summary", "expires_at", "valid_from", "valid_to")  # what is shown, and until when
-MOST_REPEATS = 100  # of a statement that was replaced
 Decision = Literal["confirmed", "rejected", "both"]  # about a conflict
 
 
@@ -137,18 +135,14 @@ async def _extract_again(ctx: Context, tx: Transaction, turn: Memory) -> None:
     """Archive the facts that rest on a turn alone, and queue it, because its text was changed."""
     facts = []
     meta = {"reason": "source changed"}
-    for fact in await _find_facts(tx, turn, "semantic", "procedural"):
+    for fact in await decisions.find_facts(tx, turn, "active"):
+        if fact.evidence_ids != (turn.id,):
+            continue
         archived = transitions.archive(fact, ctx.clock())
         facts.append(Save(memory=archived, event="superseded", meta=meta))
     await tx.apply(facts)
     if facts and ctx.settings.extract != "off":
         await pipeline.queue_turns(tx, [(turn.id,)], ctx, ctx.policy, ctx.clock())
-
-
-async def _find_facts(tx: Transaction, turn: Memory, *kinds: str) -> list[Memory]:
-    """Return the facts that were extracted from a turn alone."""
-    found = await tx.find_all(tx.scope, Filter(derived_from=(turn.id,), kinds=kinds))
-    return [fact for fact in found if fact.evidence_text and fact.evidence_ids == (turn.id,)]
 
 
 async def change(
@@ -285,11 +279,13 @@ async def decide(place: Place, id: str, actor: str | None, *, decision: Decision
             )
         new = found[0].new
         old = found[0].old
-        given_up = {"confirmed": old, "rejected": new}.get(decision)
-        if given_up is not None and given_up.on_purpose:
+        gone = {"confirmed": old, "rejected": new}.get(decision)
+        if gone is not None and gone.on_purpose:
             place.voice.require_owner("Giving up what was saved explicitly")
         now = ctx.clock()
+        replaced = await decisions.list_replaced(tx, new)
         meta: dict[str, Any] = {"decision": decision, "between": [new.id, old.id], **trace}
+        meta |= {"replaced": replaced} if replaced else {}
         pair = {"from_id": new.id, "to_id": old.id}
         changes: list[Change] = [Unrelated(**pair, type=CONTRADICTS)]
         if decision != "confirmed":
@@ -309,41 +305,18 @@ async def decide(place: Place, id: str, actor: str | None, *, decision: Decision
                 save(outdated, "superseded")
         else:
             kept = transitions.restore(old, now)
-            gone = transitions.supersede(new, now, by=old.id, since=since)
+            never = transitions.supersede(new, now, by=old.id, since=since)
             if old.is_active:  # turns stay: they are what was said
-                gone = transitions.revise(new, now, valid_to=since)
+                never = transitions.revise(new, now, valid_to=since)
                 changes.append(Relation(from_id=old.id, to_id=new.id, type=REPLACES, at=now))
-            save(gone, "superseded")
+            save(never, "superseded")
             meta = {"decision": decision, "supersedes": new.id, **trace}
             save(kept, "restored")
-        changes += await _decide_repeats(tx, new, old, decision, now)
+        changes += await decisions.follow(tx, new, old, gone, now)
+        if decision != "confirmed":
+            changes += await decisions.release(tx, new, old, now)
         await tx.apply(changes)
     return kept
-
-
-async def _decide_repeats(
-    tx: Transaction,
-    new: Memory,
-    old: Memory,
-    decision: Decision,
-    now: datetime,
-) -> list[Change]:
-    """Return the changes of what repeats two turns: of facts, and of replies to the older one."""
-    changes: list[Change] = []
-    gone = old if decision == "confirmed" else new
-    if decision != "both":
-        changes += await _end_facts(tx, gone, new if gone is old else old, now)
-    if decision == "confirmed":
-        return changes
-    for pair in await tx.relations(tx.scope, REPLACES, limit=MOST_REPEATS, from_id=new.id):
-        if pair.to_id == old.id:
-            continue
-        changes.append(Unrelated(from_id=new.id, to_id=pair.to_id, type=REPLACES))
-        for memory in await tx.get(tx.scope, [pair.to_id]):
-            if memory.is_active:
-                back = transitions.restore(memory, now)
-                changes.append(Save(memory=back, event="restored"))
-    return changes
 
 
 async def supersede(place: Place, id: str, *, by: str, actor: str | None) -> Memory:
@@ -356,16 +329,5 @@ async def supersede(place: Place, id: str, *, by: str, actor: str | None) -> Mem
         now = ctx.clock()
         gone = transitions.supersede(old, now, by=by)
         put = Save(memory=gone, event="superseded", actor=actor, meta=meta)
-        await tx.apply([put, *await _end_facts(tx, old, new, now)])
+        await tx.apply([put, *await decisions.end_facts(tx, old, new, now)])
     return new
-
-
-async def _end_facts(tx: Transaction, gone: Memory, kept: Memory, now: datetime) -> list[Change]:
-    """Return the changes that end the facts of a turn which another memory replaces."""
-    since = max(transitions.held_since(gone), transitions.held_since(kept))
-    changes: list[Change] = []
-    for fact in await _find_facts(tx, gone, "semantic"):
-        if fact.valid_to is None and ends_fact(kept.text, gone.text, fact.text):
-            outdated = transitions.revise(fact, now, valid_to=since)
-            changes.append(Save(memory=outdated, event="superseded"))
-    return changes

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Literal, TypeVar, get_args
 
 from ..context import Context, Place
@@ -22,9 +21,9 @@ from ..retrieve.render import Caps, fit
 from ..settings import allowlists
 from ..storage import person
 from ..storage.history import Updates
-from ..text.cues import read_cues
-from ..types import NO_ANSWER, REPLACES, Cut, Filter, Memory, Recall, frozen
+from ..types import NO_ANSWER, Cut, Filter, Memory, Recall, frozen
 from . import agent_query, records, updates
+from .newest_first import arrange
 from .privacy import Consent
 
 T = TypeVar("T")
@@ -176,6 +175,12 @@ class ContextPage:
         changes = [line.text for line in self.lines if line.source == "change"]
         return any(line.partition(" (imp=")[0].endswith(f"] {text}") for line in changes)
 
+    def may_show(self, memory: Memory) -> bool:
+        """Return whether the reader may see the category of a memory."""
+        allowed = self.reading.categories
+        category = self.ctx.allowlists.category(memory.category or memory.kind)
+        return allowed is None or category.name in allowed
+
     def line(self, source: Source, memory: Memory) -> ContextLine:
         """Render a memory as one line."""
         if self.reading.is_block:
@@ -255,56 +260,10 @@ async def _load_person(place: Place, page: ContextPage) -> list[ContextLine]:
 
 
 async def _find(place: Place, where: Filter) -> list[Memory]:
-    """Return the memories that pass a filter, newest first, without workflows and outdated ones."""
+    """Return the memories that pass a filter, newest first, without workflows."""
     where = replace(where, unexpired_at=place.ctx.clock())
     found = await place.ctx.store.find_all(place.scope, where)
-    current = [memory for memory in found if memory.valid_to is None or memory.pinned]
-    return [memory for memory in current if memory.procedural_form != "workflow"]
-
-
-async def _add_newer(place: Place, reading: Reading, found: list[Memory]) -> list[Memory]:
-    """Put the newest statements first, and what may replace a fact or its turn before that fact.
-
-    If it is certain, the fact is outdated and not among those found.
-    """
-    store, scope = place.ctx.store, place.scope
-    found = sorted(found, key=_said_at, reverse=True)
-    based_on: dict[str, str] = {}  # facts by the ids of their turns and by their own
-    for memory in found:
-        based_on |= dict.fromkeys((*memory.evidence_ids, memory.id), memory.id)
-    pairs = await store.links(scope, list(based_on), REPLACES)
-    if not pairs:
-        return found
-    ends = {id for pair in pairs for id in (pair.from_id, pair.to_id)}
-    ended = {memory.id for memory in await store.get(scope, sorted(ends)) if memory.valid_to}
-    newer: dict[str, list[str]] = {}
-    for pair in pairs:
-        if ended.isdisjoint((pair.from_id, pair.to_id)):
-            newer.setdefault(based_on[pair.to_id], []).append(pair.from_id)
-    added = {memory.id: memory for memory in await store.get(scope, sorted(ends - ended))}
-    allowed = reading.categories
-    by_id = {memory.id: memory for memory in found}
-    facts = {id: by_id[fact] for id, fact in based_on.items()}
-    ordered: dict[str, Memory] = {}
-    for memory in found:
-        for id in newer.get(memory.id, ()):
-            replacing = facts.get(id) or added[id]  # a turn is told by its fact, if there is one
-            category = place.ctx.allowlists.category(replacing.category or replacing.kind)
-            is_allowed = allowed is None or category.name in allowed
-            if is_allowed and not _only_ends(replacing.text):
-                ordered.setdefault(replacing.id, replacing)
-        ordered.setdefault(memory.id, memory)
-    return list(ordered.values())
-
-
-def _only_ends(text: str) -> bool:
-    """Return whether a text says that something is over, and nothing that came in its place."""
-    cues = read_cues(text)
-    return "ended" in cues and cues.isdisjoint(("moved", "new", "now"))
-
-
-def _said_at(memory: Memory) -> datetime:
-    return memory.occurred_at or memory.created_at
+    return [memory for memory in found if memory.procedural_form != "workflow"]
 
 
 async def complete(place: Place, page: ContextPage, caps: Caps, found: Recall) -> TurnContext:
@@ -316,7 +275,7 @@ async def complete(place: Place, page: ContextPage, caps: Caps, found: Recall) -
         facts = 0
         found_whole = await page.read(_find(place, page.reading.whole))
         listed = {memory.id for memory in found_whole}
-        for memory in await page.read(_add_newer(place, page.reading, found_whole)):
+        for memory in await page.read(arrange(place, found_whole, page.may_show)):
             is_extracted = memory.evidence_text and memory.evidence_ids
             if is_extracted or memory.id not in listed:  # from a turn, or a turn that was added
                 is_shown = not answers.isdisjoint(memory.evidence_ids)

@@ -12,13 +12,13 @@ from ..context import Place
 from ..errors import InvalidInput, NotFound, RevisionConflict
 from ..ingest import transitions, validation
 from ..ports import Vectors
-from ..storage import Change, HistoryEntry, Relation, Save, Unrelated
+from ..storage import Change, HistoryEntry, Save
 from ..storage.history import History, with_fields
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import clock
-from ..types import CONTRADICTS, HistoryEvent, Memory, Scope, frozen
-from . import edit, privacy
+from ..types import HistoryEvent, Memory, Scope, frozen
+from . import decisions, edit, privacy
 
 KEPT = timedelta(days=30)  # how long a memory can be restored after its creation was undone
 _EVENTS: dict[str, HistoryEvent] = {
@@ -98,8 +98,24 @@ async def undo_changes(
                     continue  # it is reverted itself, and not also stored as a version
                 changes.append(change)
         await tx.apply(changes)
+        await tx.apply(await _follow(tx, steps, now))
         memories = await tx.get(scope, ids)
     return Undone(operations=operations, memories=tuple(memories))
+
+
+async def _follow(tx: Transaction, steps: Sequence[Step], now: datetime) -> list[Change]:
+    """Return the changes of facts that were extracted since a decision which is undone."""
+    changes: list[Change] = []
+    pairs = {
+        tuple(e.meta["between"]) for each in steps for e in each.entries if "between" in e.meta
+    }
+    for new, old in sorted(pairs):
+        memories = {memory.id: memory for memory in await tx.get(tx.scope, (new, old))}
+        if len(memories) == 2:
+            ended = [each for each in memories.values() if each.valid_to is not None]
+            gone = ended[0] if len(ended) == 1 else None
+            changes += await decisions.follow(tx, memories[new], memories[old], gone, now)
+    return changes
 
 
 async def _plan(
@@ -212,15 +228,8 @@ async def _revert(
     changes: list[Change] = []
     decided = [entry.meta for entry in step.entries if "between" in entry.meta]
     if decided:
-        between = decided[-1]["between"]
-        pair = {"from_id": between[0], "to_id": between[1], "type": CONTRADICTS}
-        decision = "reopened"
-        if decided[-1]["decision"] == "reopened":
-            decision = "closed"
-            changes.append(Unrelated(**pair))
-        else:
-            changes.append(Relation(**pair, at=now))
-        meta = {**meta, "decision": decision, "between": between}
+        changes += decisions.reverse(decided[-1], now)
+        meta = {**meta, **decisions.describe_reversal(decided[-1])}
     changes += await edit.carry_versions(tx, old, then)
     if old.text == then.text:
         put = Save(memory=then, event=event, actor=actor, model=model, meta=meta)

@@ -90,6 +90,13 @@ class History:
         found = await self.reader.rows(scope, sql, (*values, limit))
         return rows.parse_all(HistoryEntry, found)
 
+    async def decisions(self, scope: Scope, ids: Sequence[str]) -> list[HistoryEntry]:
+        """Return the entries of decisions about conflicts between these memories, oldest first."""
+        sql = f"{_ENTRY} WHERE scope = ? AND meta ->> 'between' IS NOT NULL"
+        found = await self.reader.rows_in(scope, sql, "memory_id", ids)
+        entries = rows.parse_all(HistoryEntry, found)
+        return sorted(entries, key=lambda entry: (entry.at, entry.id))
+
     async def find_spaces(self, tenant: str, user: str, memory_id: str) -> list[str]:
         """Return the spaces of a user in which a memory has this id, or had it, by name."""
         sql = """SELECT space FROM scopes s WHERE tenant = ? AND user_id = ?

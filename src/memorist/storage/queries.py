@@ -103,8 +103,7 @@ class Reader:
                 each = f"({placeholders(values[0])})"
                 marks = f"VALUES {placeholders(values, each)}"
                 values = list(chain(*values))
-            query = f"{sql} AND {column} IN ({marks})"
-            found += await self.rows(scope, query, (*before, *values))
+            found += await self.rows(scope, f"{sql} AND {column} IN ({marks})", (*before, *values))
         return found
 
     def digest(self, text: str) -> str:
@@ -381,13 +380,14 @@ class Reader:
         only, values = ("", ()) if from_id is None else ("AND r.from_id = ?", (from_id,))
         sql = f"""{_RELATION} WHERE r.scope = ? AND r.relation_type = ? {only}
         ORDER BY r.created_at DESC, r.id DESC LIMIT ?"""
-        found = await self.rows(scope, sql, (type, *values, limit))
-        return rows.parse_all(Relation, found)
+        return rows.parse_all(Relation, await self.rows(scope, sql, (type, *values, limit)))
 
-    async def links(self, scope: Scope, ids: Sequence[str], type: str = RELATED) -> list[Relation]:
+    async def links(
+        self, scope: Scope, ids: Sequence[str], type: str = RELATED, *, either_end: bool = False
+    ) -> list[Relation]:
         """Return the relations of these memories whose other end is active, strongest first."""
         found: dict[tuple[str, str], Relation] = {}
-        for here, there in _ENDS[type]:
+        for here, there in _ENDS[RELATED if either_end else type]:
             sql = f"""{_RELATION} JOIN memories m ON m.scope = r.scope AND m.id = r.{there}
             AND m.state = 'active' WHERE r.scope = ? AND r.relation_type = ?"""
             for row in await self.rows_in(scope, sql, f"r.{here}", ids, type):

@@ -18,8 +18,7 @@ from unicodedata import normalize
 
 from .compare import have_same_persons, verdict
 from .cues import read
-from .parts import find_changed, find_covered
-from .statements import Clause, Statement, parse, says_more
+from .statements import Clause, Statement, parse
 from .subjects import may_mean_same
 from .tokens import analyze, word_set, words
 from .values import read_values
@@ -52,7 +51,7 @@ ATTRIBUTES = _QUANTITIES | _NAMED | _PLAIN  # what has one value at a time
 _RECURRING = re.compile(r"(?i)\b(?:every|each|weekly|daily|\w+days)\b")
 _FAVORITE = re.compile(r"(?i)\bfavou?rite\b")
 _UNSURE = word_set("maybe would must if")
-_BEING = word_set("is are am : = 'm ’m 's ’s 're ’re") | {"will be"}
+BEING = word_set("is are am : = 'm ’m 's ’s 're ’re") | {"will be"}
 _MEASURING = word_set("cost costs weigh weighs earn earns have has own owns")
 _WHEN = "times dates weekdays months".split()
 _SMALL = r"(?:(?:in|at|on|a|an|the|my|no|na|em|à|en|das|die|der) )?"
@@ -124,22 +123,6 @@ def contradicts_clause(new: str, old: str) -> bool:
     return False
 
 
-def ends_fact(new: str, old: str, fact: str) -> bool:
-    """Return whether a text that replaces an older one replaces a fact of it, too.
-
-    Of a text that says several things, it is the fact that the newer text contradicts or is about.
-
-    >>> old = "My pills: perindopril 4 mg in the morning. I had amlodipine before, bad ankles."
-    >>> new = "pills changed, no more perindopril, now losartan 50"
-    >>> ends_fact(new, old, "Ana's pills: perindopril 4 mg."), ends_fact(new, old, "Ana had amlodipine.")
-    (True, False)
-    """
-    if not says_more(old) or contradicts_clause(new, fact):
-        return True
-    changed, parts = find_changed(old, new)
-    return not changed or not changed.isdisjoint(find_covered(parts, fact))
-
-
 def clauses_contradict(a: Clause, b: Clause) -> bool:
     """Return whether a clause gives another value to an attribute that an older one states."""
     if a.text == b.text:  # often a greeting
@@ -172,7 +155,7 @@ def is_relative(text: str) -> bool:
 def _has_other_value(a: Clause, b: Clause) -> bool:
     """Return whether one attribute of one subject has another figure, name or choice."""
     verb = a.base_verb
-    is_being = a.verb in _BEING
+    is_being = a.verb in BEING
     if not a.subject or not verb or verb != b.base_verb:
         return False
     if a.subject.lower() != b.subject.lower() and not _live_together(a, b):

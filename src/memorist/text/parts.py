@@ -14,15 +14,25 @@ from .compare import RELATIVES
 from .cues import CHANGING, ComparedText, read_cues
 from .statements import says_more, split_parts
 from .tokens import analyze_spoken, word_groups, words
+from .values import is_value
 
 Asked = Literal["changed", "another", "unknown"]
 _COVERED = 0.5  # of the words of a part, in a fact that is based on it
-_NONE = (False, 0)
+_NONE = (False, 0, False)
+# "a nurse in Leeds", "moved to Porto"
+_PLACE = re.compile(
+    r"\b(?:in|near|to|from|nach|aus|à|au|a|en|em|no|na|para|per) (?:[oa] )?(?=[^\W\d_a-z])(?P<name>[^\W_]+)"
+)
 _WITH = re.compile(r"\swith (?:my|our)\s", re.IGNORECASE)
+_HOME = "home"
 _ASPECTS = word_groups("""
     home live lives living lived reside moved moving moves relocated flat apartment house address
-    city town unpacked landlord
+    city town unpacked landlord wohne wohnt wohnen gezogen umgezogen umzug wohnung habite habitons
+    déménagé déménage appartement vivo vive vivimos mudé mudado piso moro mora mudei mudamos abito
+    abita trasferito trasferita trasferiti
     /job work works working worked employed employer company quit resigned promoted hired career
+    arbeite arbeitet gekündigt firma travaille travaillons emploi trabajo trabaja empleo trabalho
+    trabalha emprego lavoro lavora
     /partner boyfriend girlfriend husband wife fiance married engaged divorced separated broke split
     /diet eat eats eating vegetarian vegan meat fish
     """)
@@ -53,18 +63,41 @@ def find_changed(old: str, new: str) -> tuple[frozenset[int], list[str]]:
     for said in (changing, clauses, [new]):
         found = [max((_compare(part, each) for each in said), default=_NONE) for part in parts]
         best = max(found, default=_NONE)
-        if best > _NONE:
+        _, shared, _ = best
+        if shared or (best > _NONE and found.count(best) == 1):
             return frozenset(i for i, each in enumerate(found) if each == best), parts
     return frozenset(), parts
 
 
-def _compare(part: str, clause: str) -> tuple[bool, int]:
-    """Return whether a clause has another number for a part, and how many words they share."""
-    shared = len(read_terms(part) & read_terms(clause))
-    ours = ComparedText(clause).numbers
-    theirs = ComparedText(part).numbers
-    is_other = bool(ours and theirs) and ours.isdisjoint(theirs)
-    return is_other and shared > 0, shared
+def _compare(part: str, clause: str) -> tuple[bool, int, bool]:
+    """Return whether a clause has another number for a part, how many words they share, and whether
+    these say what it is about. If they share none: whether both have a value of the same kind.
+
+    What the clause only says again is not changed by it.
+    """
+    ours = read_terms(clause)
+    theirs = read_terms(part)
+    if theirs <= ours and not _denies(clause):
+        return _NONE
+    are_places = _names_place(part) and _names_place(clause)
+    shared = (theirs | {_HOME} if are_places else theirs) & ours
+    numbers = ComparedText(clause).numbers
+    others = ComparedText(part).numbers
+    is_other = bool(numbers and others) and numbers.isdisjoint(others)
+    if shared:
+        return is_other, len(shared), not shared.isdisjoint(_ASPECTS.values())
+    return False, 0, are_places or is_other
+
+
+def _denies(clause: str) -> bool:
+    """Return whether a clause says that something is not so, or no longer."""
+    said = ComparedText(clause)
+    return "ended" in said.cues or bool(said.values.negations)
+
+
+def _names_place(text: str) -> bool:
+    found = _PLACE.search(text)
+    return found is not None and not is_value(found["name"].lower())
 
 
 def find_covered(parts: Sequence[str], fact: str) -> frozenset[int]:
