@@ -93,6 +93,8 @@ async def test_another_value_of_the_same_thing_replaces_the_older_one(
         ("Mein Zahnarzttermin ist am 4. Juni.", "Mein Friseurtermin ist am 9. Juni."),
         ("Der Internetvertrag kostet jetzt 35 Euro.", "Der Gasvertrag kostet jetzt 80 Euro."),
         ("Mein Kurs bei der Volkshochschule ist montags.", "Mein Schwimmkurs ist freitags um 8 Uhr."),
+        ("Die Musikschule kostet 85 Euro im Monat.", "Das Schwimmbad kostet 40 Euro im Monat."),
+        ("Mi tía tiene 61 años.", "Mi abuelo tiene 88 años."),
         ("Mon fils a 12 ans.", "Ma fille a 7 ans."),
         ("Le loyer de la cave est de 45 euros.", "Le loyer du studio est de 610 euros."),
         ("Mi clase de guitarra es los martes a las 16:00.", "Mi clase de dibujo es los viernes a las 19:00."),
@@ -197,6 +199,7 @@ async def test_a_change_that_is_told_politely_still_replaces(
         ("I live in Ghent.", "I live in Belgium."),
         ("Wir wohnen in Österreich.", "Wir wohnen in Graz."),
         ("Vivo en Chile.", "Vivo en Valdivia."),
+        ("Moro no Uruguai.", "Moro em Salto."),
     ],
 )
 @pytest.mark.parametrize("as_note", [True, False], ids=["notes", "turns"])
@@ -229,6 +232,7 @@ async def test_a_place_in_a_country_refines_it(
         ("Eu corro.", "Não corro mais.", "Eu corro?"),
         ("Bevo birra.", "Non bevo più birra.", "Bevo birra?"),
         ("I'm vegan.", "I eat fish again since the summer.", "Do I eat fish?"),
+        ("Ich arbeite bei Vela.", "Ich habe eine neue Stelle bei Lumen.", "Wo arbeite ich?"),
         ("My number is 555-0147.", "I have a new number: 555-0182.", "What is my number?"),
         ("My vet appointment is on May 6th.", "The vet had to reschedule me to May 13th.", "When is the vet?"),
         ("I work at Lumen.", "I got a new job! I start at Vela in June.", "Where do I work?"),

@@ -254,7 +254,8 @@ def is_about_another(chunk: Chunk, older: Memory, similar: float) -> bool:
     if "corrected" in new.cues:
         return False
     is_bare = CHANGING.isdisjoint(new.cues) and not chunk.answers
-    if is_bare and similar >= PARALLEL and are_parallel(chunk.text, older.text):
+    is_alike = similar >= (PARALLEL if new.is_english else CLOSE)
+    if is_bare and is_alike and are_parallel(chunk.text, older.text):
         return True
     return are_of_other_kinds(chunk.text, older.text)
 

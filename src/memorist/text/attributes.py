@@ -9,17 +9,18 @@ from __future__ import annotations
 import re
 
 from .cues import CHANGING, read
-from .tokens import compile_all, load_patterns, words
+from .tokens import compile_all, detect_language, load_patterns, reduce_spoken, words
 
 _TABLES = load_patterns(__file__)
 _HOME = compile_all(_TABLES["home"])
 _DIET = compile_all(_TABLES["diet"])
+_JOB = compile_all(_TABLES["job"])
 _COUNTRY = re.compile(rf"\b(?:{_TABLES['names']['countries']})\b", re.IGNORECASE)
 _UNCERTAIN = frozenset(("past", "hypothetical"))
 
 
 def have_other_values(new: str, old: str) -> bool:
-    """Return whether two texts tell another home or another diet of the speaker.
+    """Return whether two texts tell another home or diet of the speaker, or the newer one a new job.
 
     >>> have_other_values("Me mudé a Valencia.", "Vivo en Madrid.")
     True
@@ -32,7 +33,10 @@ def have_other_values(new: str, old: str) -> bool:
         return False
     homes = read_home(new), read_home(old)
     diets = read_diet(new), read_diet(old)
-    return any(all(told) and told[0] != told[1] for told in (homes, diets))
+    if any(all(told) and told[0] != told[1] for told in (homes, diets)):
+        return True
+    has_new_job = _JOB["new"].search(new.lower()) and "added" not in read(new).cues
+    return bool(has_new_job and _JOB["held"].search(old.lower()))
 
 
 def read_home(text: str) -> str:
@@ -69,7 +73,7 @@ def refines(new: str, old: str) -> bool:
         return False
     if not CHANGING.isdisjoint(read(new).cues):
         return False
-    rest = [set(words(_COUNTRY.sub(" ", text))) for text in (new, old)]
-    fewer, more = sorted(rest, key=len)
-    names = read(new).names | read(old).names
-    return fewer < more and more - fewer <= names
+    language = detect_language(words(f"{new} {old}"))
+    rest = [words(_COUNTRY.sub(" ", text)) for text in (new, old)]
+    fewer, more = sorted((set(reduce_spoken(each, language)) for each in rest), key=len)
+    return fewer < more

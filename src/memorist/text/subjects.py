@@ -57,6 +57,12 @@ def read_subject(text: str, default: str = "english") -> frozenset[str]:
     return frozenset(stem for stem in stems if not stem[0].isdigit())
 
 
+def _read_subjects(new: str, old: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the stems of two texts; a text that does not tell its language has that of both."""
+    language = detect_language(words(f"{new} {old}"))
+    return read_subject(new, language), read_subject(old, language)
+
+
 def share_subject(new: str, old: str) -> bool:
     """Return whether two texts have a word in common that says what they are about.
 
@@ -67,9 +73,7 @@ def share_subject(new: str, old: str) -> bool:
     >>> share_subject("Non fumo più", "Fumo")
     True
     """
-    language = detect_language(words(f"{new} {old}"))
-    ours = read_subject(new, language)
-    theirs = read_subject(old, language)
+    ours, theirs = _read_subjects(new, old)
     if not ours.isdisjoint(theirs):
         return True
     for one, another in product(ours, theirs):
@@ -89,13 +93,9 @@ def are_parallel(new: str, old: str) -> bool:
     >>> are_parallel("My address is 9 Rua Nova, Faro", "My address is 3 Rua Augusta, Lisbon")
     False
     """
-    ours = read_subject(new)
-    theirs = read_subject(old)
-    if (
-        _PATTERNS["having"].search(new)
-        and _PATTERNS["having"].search(old)
-        and read_values(new).weekdays
-    ):
+    ours, theirs = _read_subjects(new, old)
+    are_had = all(_PATTERNS["having"].search(text) for text in (new, old))
+    if are_had and read_values(new).weekdays:
         return bool(ours) and ours == theirs  # tickets for two days
     topic = _read_topic(new)
     if topic and topic == _read_topic(old):
@@ -140,7 +140,9 @@ def are_of_other_kinds(new: str, old: str) -> bool:
     people, others = _name_relatives(new), _name_relatives(old)
     if not people or not others or people & others:
         return False
-    return not set(read_values(new).names) & set(read_values(old).names)
+    names = {name.lower() for name in set(read_values(new).names) & set(read_values(old).names)}
+    is_english = detect_language(words(new)) == "english"
+    return not (names if is_english else names & GIVEN_NAMES)  # other words have capitals, too
 
 
 def _differ_in_compound(new: str, old: str) -> bool:
