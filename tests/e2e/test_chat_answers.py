@@ -703,7 +703,7 @@ async def test_the_old_address_is_offered_in_other_words(tmp_path: Path) -> None
         for text in (old, new, TEA):
             await ana.remember([{"content": text}])
         asked = await say(ana, "forget my old address")
-        assert asked.say.splitlines()[1] == f"1. {old}"
+        assert asked.say.splitlines()[1] == f"1. {old} (outdated)"
         await say(ana, "yes")
         assert await texts(ana) == {new, TEA}
 

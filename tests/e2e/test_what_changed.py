@@ -87,6 +87,187 @@ async def test_another_value_of_the_same_thing_replaces_the_older_one(
     assert await recalled(ana, question) == [new]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Mein Zahnarzttermin ist am 4. Juni.", "Mein Friseurtermin ist am 9. Juni."),
+        ("Der Internetvertrag kostet jetzt 35 Euro.", "Der Gasvertrag kostet jetzt 80 Euro."),
+        ("Mein Kurs bei der Volkshochschule ist montags.", "Mein Schwimmkurs ist freitags um 8 Uhr."),
+        ("Die Musikschule kostet 85 Euro im Monat.", "Das Schwimmbad kostet 40 Euro im Monat."),
+        ("Mi tía tiene 61 años.", "Mi abuelo tiene 88 años."),
+        ("Mon fils a 12 ans.", "Ma fille a 7 ans."),
+        ("Le loyer de la cave est de 45 euros.", "Le loyer du studio est de 610 euros."),
+        ("Mi clase de guitarra es los martes a las 16:00.", "Mi clase de dibujo es los viernes a las 19:00."),
+        ("La factura del gas es de 70 euros.", "La factura del agua es de 25 euros."),
+        ("A conta do gás é 42 euros.", "A conta da internet é 31 euros."),
+        ("Il corso di ceramica è il martedì alle 20.", "Il corso di inglese è il venerdì alle 18."),
+        ("La tessera scade nel 2028.", "Il passaporto scade nel 2033."),
+    ],
+)  # fmt: skip
+async def test_what_is_true_of_another_thing_replaces_nothing_in_other_languages(
+    client: aio.Client, ana: ScopedClient, old: str, new: str
+) -> None:
+    await tell(client, ana, old, new)
+    assert {old, new} <= set(await current(ana))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Der Gasvertrag kostet 80 Euro.", "Der Gasvertrag kostet jetzt 95 Euro."),
+        ("Le loyer du studio est de 610 euros.", "Le loyer du studio est passé à 640 euros."),
+        ("Mi clase de dibujo es los viernes a las 19:00.", "Mi clase de dibujo ahora es los lunes a las 18:00."),
+        ("A conta da internet é 31 euros.", "A conta da internet subiu para 36 euros."),
+        ("Il corso di inglese è il venerdì alle 18.", "Il corso di inglese è spostato al lunedì alle 17."),
+    ],
+)  # fmt: skip
+async def test_another_value_of_the_same_thing_replaces_the_older_one_in_other_languages(
+    client: aio.Client, ana: ScopedClient, old: str, new: str
+) -> None:
+    await tell(client, ana, old, new)
+    assert await current(ana) == [new]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Milhouse won a medal at the gala and felt very proud.", "Nelson looks forward to the gala."),
+        ("Over the holidays, Nelson was building a raft and felt great.", "Milhouse bought a blue raft at the harbor."),
+        ("Nelson watched a show at home and felt cozy.", "Milhouse is watching a show at home and feels bored."),
+        ("I swam 2 km today.", "I swam 3 km today."),
+        ("I normally get up at 6:30.", "I woke up at 11 today."),
+        ("I visited Ghent on Sunday and had a great time.", "I visited Bruges on Saturday and felt bored."),
+        ("Ich habe gestern 7 Stunden geschlafen.", "Ich habe heute 5 Stunden geschlafen."),
+    ],
+)  # fmt: skip
+async def test_what_happened_once_or_to_somebody_else_replaces_nothing(
+    client: aio.Client, ana: ScopedClient, old: str, new: str
+) -> None:
+    await tell(client, ana, old, new)
+    assert {old, new} <= set(await current(ana))
+    assert await ana.conflicts() == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("We live in Vejle.", "We moved to Ribe last week."),
+        ("I drive a Corsa.", "I sold the Corsa and bought a Zoe yesterday."),
+        ("We go to Skagen in May.", "They cancelled the ferry, so we felt sad: no trip to Skagen."),
+        ("Tom is our choir leader.", "Ines is our new choir leader."),
+        ("I weigh 71 kg.", "I weighed myself today: 68 kg."),
+    ],
+)  # fmt: skip
+async def test_an_event_that_leaves_something_else_to_hold_replaces_what_held(
+    client: aio.Client, ana: ScopedClient, old: str, new: str
+) -> None:
+    await tell(client, ana, old, new)
+    assert new in {each.new.text for each in await ana.conflicts()}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("I'm feeling a bit down today.", "I'm feeling much better today!"),
+        ("See you, Kim! I'll write to you soon.", "Sure, Kim. I'm always here for you."),
+        ("Thanks, Ole! I appreciate your kind words.", "Thanks, Ole! That means a lot now."),
+        ("Heute bin ich müde, danke!", "Ich bin jetzt sehr müde."),
+        ("I'm doing well, thanks. How are you?", "I'm doing really great now. And you?"),
+    ],
+)
+async def test_courtesies_and_moods_replace_nothing(
+    client: aio.Client, ana: ScopedClient, old: str, new: str
+) -> None:
+    await tell(client, ana, old, new)
+    assert {old, new} <= set(await current(ana))
+    assert await ana.conflicts() == []
+
+
+async def test_a_change_that_is_told_politely_still_replaces(
+    client: aio.Client, ana: ScopedClient
+) -> None:
+    old, new = "My flight is at 9:40.", "Thanks! My flight is at 11:15 now."
+    await tell(client, ana, old, new)
+    assert await current(ana) == [new]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("I live in Denmark.", "I live in Aarhus."),
+        ("My aunt lives in Peru.", "My aunt lives in Cusco."),
+        ("I live in Ghent.", "I live in Belgium."),
+        ("Wir wohnen in Österreich.", "Wir wohnen in Graz."),
+        ("Vivo en Chile.", "Vivo en Valdivia."),
+        ("Moro no Uruguai.", "Moro em Salto."),
+    ],
+)
+@pytest.mark.parametrize("as_note", [True, False], ids=["notes", "turns"])
+async def test_a_place_in_a_country_refines_it(
+    client: aio.Client, ana: ScopedClient, old: str, new: str, as_note: bool
+) -> None:
+    if as_note:
+        for text in (old, new):
+            await ana.remember(text)
+    else:
+        await tell(client, ana, old, new)
+    assert {old, new} <= set(await current(ana))
+    assert await ana.conflicts() == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "question"),
+    [
+        ("I live in Denmark.", "I live in Hamburg now.", "Where do I live?"),
+        ("I live in Denmark.", "I live in Norway.", "Where do I live?"),
+        ("Wir wohnen in Graz.", "Wir sind im Mai nach Linz gezogen.", "Wo wohnen wir?"),
+        ("J'habite à Nantes.", "On a déménagé à Rennes en avril.", "Où est-ce que j'habite ?"),
+        ("Vivo en Bilbao.", "Nos mudamos a Cádiz.", "¿Dónde vivo?"),
+        ("Moro em Aveiro.", "Mudei-me para Coimbra.", "Onde moro?"),
+        ("Abito a Pisa.", "Ci siamo trasferiti a Lecce.", "Dove abito?"),
+        ("Ich trinke Alkohol.", "Ich trinke keinen Alkohol mehr.", "Trinke ich Alkohol?"),
+        ("Ich jogge.", "Ich jogge nicht mehr.", "Jogge ich?"),
+        ("Je mange du fromage.", "Je ne mange plus de fromage.", "Est-ce que je mange du fromage ?"),
+        ("Bebo vino.", "Ya no bebo vino.", "¿Bebo vino?"),
+        ("Eu corro.", "Não corro mais.", "Eu corro?"),
+        ("Bevo birra.", "Non bevo più birra.", "Bevo birra?"),
+        ("I'm vegan.", "I eat fish again since the summer.", "Do I eat fish?"),
+        ("Ich arbeite bei Vela.", "Ich habe eine neue Stelle bei Lumen.", "Wo arbeite ich?"),
+        ("My number is 555-0147.", "I have a new number: 555-0182.", "What is my number?"),
+        ("My vet appointment is on May 6th.", "The vet had to reschedule me to May 13th.", "When is the vet?"),
+        ("I work at Lumen.", "I got a new job! I start at Vela in June.", "Where do I work?"),
+    ],
+)  # fmt: skip
+async def test_moves_and_negations_replace_what_was_so(
+    client: aio.Client, ana: ScopedClient, old: str, new: str, question: str
+) -> None:
+    await tell(client, ana, old, new)
+    assert await current(ana) == [new]
+    assert await recalled(ana, question) == [new]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Vivo en Bilbao.", "Mi primo se mudó a Cádiz."),
+        ("Wir wohnen in Graz.", "Wir sind nach Linz gefahren."),
+        ("J'habite à Nantes.", "Si je déménage à Rennes, je vends le vélo."),
+        ("I'm vegan.", "My wife eats fish again."),
+    ],
+)
+async def test_a_move_of_somebody_else_or_a_trip_ends_nothing(
+    client: aio.Client, ana: ScopedClient, old: str, new: str
+) -> None:
+    await tell(client, ana, old, new)
+    assert old in await current(ana)
+
+
+async def test_a_new_time_alone_replaces_the_one_of_the_same_session(ana: ScopedClient) -> None:
+    for text in ("choir is at 19:30", "now 20:00"):
+        await ana.remember([{"role": "user", "content": text, "session": "s1"}])
+    assert await current(ana) == ["now 20:00"]
+
+
 async def test_what_may_replace_a_statement_does_not_take_its_place_in_other_questions(
     client: aio.Client, ana: ScopedClient
 ) -> None:

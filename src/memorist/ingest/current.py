@@ -19,13 +19,14 @@ import numpy as np
 from ..index.arrays import Bools
 from ..storage import Relation, Save
 from ..storage.transaction import Transaction
-from ..text import clock, cues, repeats
+from ..text import clock, cues, passing, repeats
 from ..text.agent_records import is_state
 from ..text.contradictions import contradicts_clause
 from ..text.corrections import names_wrong
 from ..text.cues import CHANGING, FROM_ASSISTANT, ComparedText, read
 from ..text.endings import ends_fact
 from ..text.entities import is_common
+from ..text.parts import read_aspects
 from ..text.statements import says_more
 from ..text.subjects import are_of_other_kinds, are_parallel, read_subject, share_subject
 from ..types import CONTRADICTS, REPLACES, Filter, Memory, Outcome
@@ -196,7 +197,7 @@ def find_replaced(chunk: Chunk, batch: Batch) -> tuple[Memory, float] | None:
             likely = CERTAIN
         elif likely > UNSURE and not is_certain(chunk, memory, since):
             likely = UNSURE
-        if likely >= LIKELY:
+        if likely >= LIKELY and passing.may_replace(chunk.text, memory.text):
             is_long = read(memory.text).length > LONGEST  # it says more than what changed
             if is_long or memory.pinned:
                 likely = min(likely, UNSURE)
@@ -229,28 +230,34 @@ def is_certain(chunk: Chunk, older: Memory, since: datetime) -> bool:
 def is_connected(chunk: Chunk, older: Memory) -> bool:
     """Return whether a turn refers to an earlier statement, and is not only similar to it.
 
-    It has a word in common with it that says what it is about, answers a question, corrects something
-    in the same session, says that the rest stays, or has a pronoun in place of what it is about.
+    It has a word in common with it that says what it is about, or says of the same aspect, such as
+    the job, that it changed; it answers a question, corrects something or only gives another time in
+    the same session, says that the rest stays, or has a pronoun in place of what it is about.
     """
     new = read(chunk.text)
     is_here = chunk.session is not None and chunk.session == older.labels.session
     corrects = "corrected" in new.cues and is_here
     if chunk.answers or corrects or "kept" in new.cues or new.refers_back:
         return True
-    has_only_value = not read_subject(chunk.text) and not new.topics.isdisjoint(
-        read(older.text).topics
-    )
-    return has_only_value or share_subject(chunk.text, older.text)
+    old = read(older.text)
+    if not read_subject(chunk.text):  # only a value
+        return not new.topics.isdisjoint(old.topics) or (
+            is_here and new.values.are_like(old.values)
+        )
+    shares_aspect = read_aspects(chunk.text) & read_aspects(older.text)
+    if shares_aspect and not new.cues.isdisjoint(("ended", "moved", "new")):
+        return True
+    return share_subject(chunk.text, older.text)
 
 
 def is_about_another(chunk: Chunk, older: Memory, similar: float) -> bool:
     """Return whether a turn says the like of another thing or person than an earlier statement."""
     new = read(chunk.text)
-    old = read(older.text)
-    if not new.is_english or not old.is_english or "corrected" in new.cues:
+    if "corrected" in new.cues:
         return False
     is_bare = CHANGING.isdisjoint(new.cues) and not chunk.answers
-    if is_bare and similar >= PARALLEL and are_parallel(chunk.text, older.text):
+    is_alike = similar >= (PARALLEL if new.is_english else CLOSE)
+    if is_bare and is_alike and are_parallel(chunk.text, older.text):
         return True
     return are_of_other_kinds(chunk.text, older.text)
 

@@ -16,6 +16,7 @@ from difflib import SequenceMatcher
 from itertools import product
 from unicodedata import normalize
 
+from .attributes import have_other_values, refines
 from .compare import have_same_persons, verdict
 from .cues import read
 from .statements import Clause, Statement, parse
@@ -81,7 +82,7 @@ POINTING = re.compile(r"^(?:it['’]?s|it is|to|as) (?:actually )?", re.IGNORECA
 _OWN = re.compile(
     r"(?:i|my|we|our|he|she|his|her|they|their)\b", re.IGNORECASE
 )  # begins a sentence
-# What a sentence has that can be understood alone: a person it is about, or a verb between nouns.
+# What makes a sentence complete: a person it is about, or a verb between nouns.
 _WHOLE = re.compile(
     r"\b(?:i|i['’]?m|i['’]?ve|my|we|our|he|she|his|her|they|their|ich|mein\w{0,2}|wir|je|j['’]\w+|mon|ma"
     r"|mes|nous|yo|mi|mis|soy|vivo|tengo|me|eu|meu|minha|moro|sou|tenho|io|mio|mia|sono|abito|ho)\b"
@@ -102,9 +103,9 @@ def contradicts(new: Statement, old: Statement) -> bool:
     >>> contradicts(parse("Tom lives in Porto"), parse("Anna lives in Rome"))
     False
     """
-    a = new.clause
-    b = old.clause
-    return a is not None and b is not None and clauses_contradict(a, b)
+    if new.clause is None or old.clause is None or refines(new.text, old.text):
+        return False
+    return clauses_contradict(new.clause, old.clause)
 
 
 def contradicts_clause(new: str, old: str) -> bool:
@@ -115,8 +116,10 @@ def contradicts_clause(new: str, old: str) -> bool:
     >>> contradicts_clause("If I win, I live in Leuven.", "I live in Ghent.")
     False
     """
-    if "hypothetical" in read(new).cues:
+    if "hypothetical" in read(new).cues or refines(new, old):
         return False
+    if have_other_values(new, old):
+        return True
     for one, other in product(read(new).clauses, read(old).clauses):
         if clauses_contradict(one, other) and may_mean_same(new, one, old, other):
             return True
@@ -200,11 +203,8 @@ def _is_rescheduled(a: Clause, b: Clause) -> bool:
     """Return whether one event has another time."""
     if a.words != b.words or "past" in b.marks:
         return False
-    if not a.says_changed:
-        if "past" in a.marks:
-            return False
-        if _RECURRING.search(f"{a.text} {b.text}"):
-            return False
+    if not a.says_changed and ("past" in a.marks or _RECURRING.search(f"{a.text} {b.text}")):
+        return False
     if not _mentions(a, _EVENTS) or not _mentions(b, _EVENTS):
         return False
     if not _have_same_values(a, b, *_WHEN):
@@ -269,8 +269,8 @@ def _differ(
 
 
 def _mentions(of: Clause, nouns: frozenset[str]) -> bool:
-    words = of.text.lower().split()
-    return any(word.strip(",.!") in nouns or word.strip(",.!'’s") in nouns for word in words)
+    spoken = of.text.lower().split()
+    return any(word.strip(",.!") in nouns or word.strip(",.!'’s") in nouns for word in spoken)
 
 
 def _is_about(of: Clause, nouns: frozenset[str]) -> bool:

@@ -270,7 +270,7 @@ def ends_asking(text: str) -> bool:
 
 
 @cache
-def _load() -> tuple[dict[str, list[tuple[list[str], str]]], dict[str, str], dict[str, str]]:
+def _load() -> tuple[dict[str, list[tuple[list[str], str]]], dict[str, str], list[dict[str, str]]]:
     """Return phrases with their cues by the first word, cues by stem, and patterns by cue."""
     tables = tomllib.loads(Path(__file__).with_name("changes.toml").read_text("utf-8"))
     by_first: dict[str, list[tuple[list[str], str]]] = {}
@@ -282,7 +282,7 @@ def _load() -> tuple[dict[str, list[tuple[list[str], str]]], dict[str, str], dic
                 stems[first[:-1]] = cue
             else:
                 by_first.setdefault(first, []).append((rest, cue))
-    return by_first, stems, tables["unspaced"]
+    return by_first, stems, [tables["apart"], tables["unspaced"]]
 
 
 def read_cues(text: str) -> frozenset[str]:
@@ -293,7 +293,7 @@ def read_cues(text: str) -> frozenset[str]:
     >>> sorted(read_cues("Ab sofort nicht mehr montags")), sorted(read_cues("I like tea"))
     (['ended', 'now'], [])
     """
-    by_first, stems, unspaced = _load()
+    by_first, stems, tables = _load()
     found: set[str] = set()
     read = text[:_MOST_CUES].lower().replace("’", "'")
     spoken = _WORD.findall(read)
@@ -304,8 +304,8 @@ def read_cues(text: str) -> frozenset[str]:
                 found.add(cue)
         if word.startswith(beginnings):
             found.update(cue for stem, cue in stems.items() if word.startswith(stem))
-    if _UNSPACED.search(read):
-        found.update(cue for cue, pattern in unspaced.items() if re.search(pattern, read))
+    for patterns in tables if _UNSPACED.search(read) else tables[:1]:
+        found.update(cue for cue, pattern in patterns.items() if re.search(pattern, read))
     return frozenset(found)
 
 

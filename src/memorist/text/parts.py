@@ -44,8 +44,16 @@ def read_terms(text: str) -> frozenset[str]:
     >>> sorted(read_terms("I moved to Kiel"))
     ['home', 'kiel', 'move']
     """
-    aspects = frozenset(_ASPECTS[word] for word in words(text) if word in _ASPECTS)
-    return aspects.union(analyze_spoken(text))
+    return read_aspects(text).union(analyze_spoken(text))
+
+
+def read_aspects(text: str) -> frozenset[str]:
+    """Return which of home, job, partner and diet a text has a word of.
+
+    >>> sorted(read_aspects("I quit and moved to Kiel"))
+    ['home', 'job']
+    """
+    return frozenset(_ASPECTS[word] for word in words(text) if word in _ASPECTS)
 
 
 def find_changed(old: str, new: str) -> tuple[frozenset[int], list[str]]:

@@ -250,13 +250,15 @@ def _is_ruled_out(new: Said, old: Said, shared: Mapping[str, float]) -> bool:
     is_clear = is_own or "again" in new.cues or not new.is_english
     if worth < ENOUGH_SHARED and (not is_clear or _POINTS.search(new.text)):
         return True
+    if not new.is_english and "ended" in new.cues - old.cues:
+        return True
     numbers = new.numbers
     if numbers and old.numbers and numbers.isdisjoint(old.numbers):
         return True
     for one, other in ((new, old), (old, new)):
-        negated = one.values.negations
-        is_compared = new.is_english and not other.is_averse
-        if is_compared and any(_stem(word) in shared for word in negated):
+        negated = () if other.is_averse else one.values.negations
+        is_reversed = one.stems.keys() == other.stems.keys()
+        if negated and (is_reversed or any(_stem(word) in shared for word in negated)):
             return True
         likes = "+" in one.values.leanings
         if likes and "-" in other.values.leanings:

@@ -9,49 +9,58 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import product
+from itertools import product, takewhile
 
-from .cues import TURNING, ComparedText
+from .cues import CHANGING, TURNING, ComparedText
+from .entities import GIVEN_NAMES, is_common
 from .statements import Clause, parse
-from .tokens import analyze, detect_language, reduce_spoken, word_groups, word_set, words
+from .tokens import (
+    ENGLISH,
+    analyze,
+    compile_all,
+    detect_language,
+    load_patterns,
+    reduce_spoken,
+    word_groups,
+    word_set,
+    words,
+)
 from .values import is_value, read_values
 
-_GENERIC = word_set("""
-    name names number numbers named call called month months year years week weeks day days hour hours minute
-    minutes each every per mg g kg km ml kilo kilos mile miles percent time times date thing
-    things new old first last next
-    """)
-_NO_KIND = word_set("new old current next other same first last own previous main whole right")
-# Of these a person may have one or two, and they do not become one another, as a fiancé does.
-_PEOPLE = word_groups("""
-    mother mom mum/father dad/brother/sister/uncle/aunt/cousin/nephew/niece/son/daughter/boss manager
-    /grandmother grandma/grandfather grandpa/neighbour neighbor/landlord landlady/flatmate roommate
-    """)
-# "my vet appointment", "Tom's birthday"
-_KIND = re.compile(
-    r"(?i)\b(?:(?:my|our|the|his|her|their|your|a|an) ([^\W\d_]{3,40})|([^\W\d_]{3,40})['’]s)"
-    r" ([^\W\d_]{3,40})\b"
-)
+_TABLES = load_patterns(__file__)
+_WORDS = {name: word_set(" ".join(lines)) for name, lines in _TABLES["words"].items()}
+_PEOPLE = {name: word_groups("/".join(groups)) for name, groups in _TABLES["people"].items()}
+_PATTERNS = compile_all(_TABLES["patterns"])
+_KINDS = compile_all(_TABLES["kinds"])
+_COPULAS = compile_all(_TABLES["copulas"])
 _PRONOUN = re.compile(r"(?:he|she|it|they|his|her|its|their)\b", re.IGNORECASE)
 _IS = frozenset(("is", "are"))
 _SPEAKERS = frozenset(("i", "we", "and"))
+_MOST_READ = 1000  # characters in which compounds are searched
 _MOST_BEFORE = 4  # words that may come before a verb
 _LEAST_PART = 4  # letters of a word that is part of another one
 _OWNER = re.compile(r"\b[A-Z][^\W\d_]*['’]s?(?=\s+[^\W\d_])")
 
 
-def read_subject(text: str) -> frozenset[str]:
+def read_subject(text: str, default: str = "english") -> frozenset[str]:
     """Return the stems that may tell what a text is about, without values and their units.
 
-    Whose something is does not count: "Jonas's parents" are not Jonas.
+    Whose something is does not count: "Jonas's parents" are not Jonas. The language is the default if
+    the text does not tell it.
 
     >>> sorted(read_subject("I pay 40 euros a month for Ana's car"))
     ['car', 'pay']
     """
     spoken = words(_OWNER.sub(" ", text))
-    kept = [word for word in spoken if not (word in _GENERIC or is_value(word))]
-    stems = reduce_spoken(kept, detect_language(spoken))
+    kept = [word for word in spoken if not (word in _WORDS["generic"] or is_value(word))]
+    stems = reduce_spoken(kept, detect_language(spoken, default))
     return frozenset(stem for stem in stems if not stem[0].isdigit())
+
+
+def _read_subjects(new: str, old: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the stems of two texts; a text that does not tell its language has that of both."""
+    language = detect_language(words(f"{new} {old}"))
+    return read_subject(new, language), read_subject(old, language)
 
 
 def share_subject(new: str, old: str) -> bool:
@@ -61,9 +70,10 @@ def share_subject(new: str, old: str) -> bool:
     False
     >>> share_subject("I left my choir", "The choirmaster is Ann")
     True
+    >>> share_subject("Non fumo più", "Fumo")
+    True
     """
-    ours = read_subject(new)
-    theirs = read_subject(old)
+    ours, theirs = _read_subjects(new, old)
     if not ours.isdisjoint(theirs):
         return True
     for one, another in product(ours, theirs):
@@ -83,13 +93,23 @@ def are_parallel(new: str, old: str) -> bool:
     >>> are_parallel("My address is 9 Rua Nova, Faro", "My address is 3 Rua Augusta, Lisbon")
     False
     """
-    ours = read_subject(new)
-    theirs = read_subject(old)
-    clauses = [parse(text).clause for text in (new, old)]
-    is_about = [read_subject(each.subject) for each in clauses if each and each.verb in _IS]
-    if len(is_about) == 2 and is_about[0] and is_about[0] == is_about[1]:
+    ours, theirs = _read_subjects(new, old)
+    are_had = all(_PATTERNS["having"].search(text) for text in (new, old))
+    if are_had and read_values(new).weekdays:
+        return bool(ours) and ours == theirs  # tickets for two days
+    topic = _read_topic(new)
+    if topic and topic == _read_topic(old):
         return False
     return not ours.isdisjoint(theirs) and not (ours <= theirs or theirs <= ours)
+
+
+def _read_topic(text: str) -> frozenset[str]:
+    """Return the stems of what a text says something is, such as an address."""
+    if copula := _COPULAS.get(detect_language(words(text))):
+        before, *rest = copula.split(text, maxsplit=1)
+        return read_subject(before) if rest else frozenset()
+    clause = parse(text).clause
+    return read_subject(clause.subject) if clause and clause.verb in _IS else frozenset()
 
 
 def are_of_other_kinds(new: str, old: str) -> bool:
@@ -113,12 +133,79 @@ def are_of_other_kinds(new: str, old: str) -> bool:
     for head in ours.keys() & theirs.keys():
         if ours[head] not in spoken[1] and theirs[head] not in spoken[0]:
             return True
-    if _differ_in_person(new, old) or _differ_in_person(old, new):
+    if _differ_in_compound(new, old):
         return True
-    people, others = ({_PEOPLE[word] for word in said & _PEOPLE.keys()} for said in spoken)
+    if _differ_in_person(new, old) or _differ_in_person(old, new) or _differ_in_actor(new, old):
+        return True
+    people, others = _name_relatives(new), _name_relatives(old)
     if not people or not others or people & others:
         return False
-    return not set(read_values(new).names) & set(read_values(old).names)
+    names = {name.lower() for name in set(read_values(new).names) & set(read_values(old).names)}
+    is_english = detect_language(words(new)) == "english"
+    return not (names if is_english else names & GIVEN_NAMES)  # other words have capitals, too
+
+
+def _differ_in_compound(new: str, old: str) -> bool:
+    """Return whether two texts in German name two things of one sort by one word each.
+
+    >>> _differ_in_compound("Mein Stromvertrag endet im Mai", "Mein Handyvertrag endet im Juni")
+    True
+    """
+    if detect_language(words(f"{new} {old}")) != "german":
+        return False
+    ours, theirs = (set(_PATTERNS["compound"].findall(text[:_MOST_READ])) for text in (new, old))
+    for one, other in product(ours - theirs, theirs - ours):
+        pairs = zip(reversed(one), reversed(other), strict=False)
+        same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        is_whole = min(len(one), len(other)) - same < 2
+        is_value_word = is_value(one.lower()) or is_value(other.lower())
+        if same >= _LEAST_PART and not is_whole and not is_value_word:
+            return True
+    return False
+
+
+def _name_relatives(text: str) -> set[str]:
+    """Return the relatives that a text names, each by one word."""
+    spoken = words(text)
+    is_english = detect_language(spoken) == "english"
+    known = _PEOPLE["english" if is_english else "elsewhere"]
+    return {known[word] for word in spoken if word in known}
+
+
+def _differ_in_actor(new: str, old: str) -> bool:
+    """Return whether two people do or have what two texts say, and neither is named in the other.
+
+    Who holds a role may be replaced by somebody else: "Tom is our coach", "Ana is our coach now".
+    """
+    ours, theirs = _read_actor(new), _read_actor(old)
+    if not ours or not theirs or ours in words(old) or theirs in words(new):
+        return False
+    if _PATTERNS["holds"].search(new) and _PATTERNS["holds"].search(old):
+        return False
+    if GIVEN_NAMES.issuperset((ours, theirs)):
+        return True
+    if _PATTERNS["first"].search(new) or _PATTERNS["first"].search(old):
+        return False
+    are_people = _is_person(ours, new) and _is_person(theirs, old)
+    return are_people or CHANGING.isdisjoint(ComparedText(new).cues)
+
+
+def _read_actor(text: str) -> str:
+    """Return the name with which a text begins, or that follows when or where it was.
+
+    >>> _read_actor("Ines won a race"), _read_actor("At the zoo, Bo's son fell"), _read_actor("Rent is due")
+    ('ines', 'bo', '')
+    """
+    found = _PATTERNS["actor"].match(text)
+    name = found["name"].lower() if found else ""
+    if name in GIVEN_NAMES:
+        return name
+    is_known = name in ENGLISH or is_common(name) or detect_language(words(text)) != "english"
+    return "" if is_known else name
+
+
+def _is_person(name: str, text: str) -> bool:
+    return name in GIVEN_NAMES or _PATTERNS["personal"].search(text) is not None
 
 
 def _differ_in_person(one: str, other: str) -> bool:
@@ -169,7 +256,13 @@ def answers_instead(question: str, new: str, old: str) -> bool:
 
 def _read_kinds(text: str) -> Iterator[tuple[str, str]]:
     """Yield what a text names by a noun or a name before it, with that."""
-    for match in _KIND.finditer(text):
-        kind = (match[1] or match[2]).lower()
-        if kind not in _NO_KIND:
-            yield " ".join(analyze(match[3])), kind
+    is_english = detect_language(words(text)) == "english"
+    for name, pattern in _KINDS.items():
+        if (name == "elsewhere") == is_english:
+            continue
+        for match in pattern.finditer(text):
+            kind = match["kind"].lower()
+            head = match["head"].lower()
+            is_sort = kind not in _WORDS["no_kind"] and head not in _WORDS["no_head"]
+            if is_sort and not is_value(head):
+                yield " ".join(analyze(head)), kind

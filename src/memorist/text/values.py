@@ -41,6 +41,13 @@ class Values(NamedTuple):
         pairs = zip(STATED, self, other, strict=False)
         return {name for name, ours, theirs in pairs if ours != theirs}
 
+    def are_like(self, other: "Values") -> bool:
+        """Return whether both have a time, or a date or day."""
+        if self.times and other.times:
+            return True
+        days = self.dates or self.weekdays or self.months
+        return bool(days and (other.dates or other.weekdays or other.months))
+
 
 STATED = Values._fields[: Values._fields.index("names")]
 
@@ -143,6 +150,11 @@ _DATE = re.compile(
     r"(?<![\d.])\d{1,4}(?P<mark>[-/.])\d{1,2}(?P=mark)\d{1,4}(?![\d.]?\d)"
     r"|(?<![\d/])\d{1,2}/\d{1,2}(?![\d/])"
 )
+# A telephone number, and not a range of years: "555-0123", "+44 7700 900123"
+_PHONE = re.compile(
+    r"(?<![\w.,:/-])\+?(?!(?:19|20)\d\d-(?:19|20)\d\d\b)\d{2,5}(?:-\d{3,8}|(?: \d{3,8}){1,3})(?:-\d{3,8})*(?![\w:/-])"
+)
+_SEPARATOR = re.compile("[ +-]")
 _DOTTED = re.compile(r"(?<![^\W_])(?:[^\W\d_]\.){2,}")  # U.S.A.
 _TOKEN = re.compile(
     r"(?<![\w.,)])[-−]\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*|segunda-feira|(?:terça|quarta|quinta"
@@ -197,6 +209,7 @@ def read_values(text: str) -> Values:
     lower = _MODAL_MAY.sub(" ", lower)
     dates = [_LEADING_ZEROS.sub("", match[0]) for match in _DATE.finditer(lower)]
     lower = _DATE.sub(" ", lower)
+    lower = _PHONE.sub(lambda match: _SEPARATOR.sub("", match[0]), lower)
     words = _tokens(lower)
     names = []
     for token in _tokens(bare):
