@@ -14,7 +14,8 @@ from .ingest import links, validation
 from .ingest.links import Related
 from .ingest.validation import Where
 from .jobs.expire import purge
-from .jobs.summarize import compress, roll_up
+from .jobs.rollup import roll_up
+from .jobs.summarize import compress
 from .manage import edit, forget, topics
 from .manage.checkpoints import Checkpoints
 from .manage.edit import edit_memory
