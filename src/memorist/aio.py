@@ -148,8 +148,21 @@ async def open_client(
         client.background = Worker(ctx, batch_size=JOB_BATCH, drain_seconds=JOB_SECONDS)
         client.background.start()
     elif chosen.extract != "off":
-        ctx.extractor = IdleRunner(Worker(ctx, only=[EXTRACT]).run_next)
+        ctx.extractor = _make_extractor(ctx)
+        ctx.extractor.start()
     return client
+
+
+def _make_extractor(ctx: Context) -> IdleRunner:
+    """Return what extracts facts while the client is idle; it writes only if something is due."""
+    worker = Worker(ctx, only=[EXTRACT])
+
+    async def step() -> bool:
+        is_due = await ctx.store.tasks.has_due(EXTRACT, ctx.clock())
+        return is_due and await worker.run_next()
+
+    # A model may take longer than closing does, and would be asked in vain each time.
+    return IdleRunner(step, is_quick=ctx.settings.extract == "rules")
 
 
 async def copy_store(

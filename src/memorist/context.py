@@ -10,8 +10,17 @@ import asyncio
 import functools
 import math
 import os
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
@@ -102,6 +111,10 @@ class Context:
     def policy(self) -> Policy:
         """The write policy that the settings name. Raises InvalidInput."""
         return validation.policy(self.policies, self.settings.policy, self.settings.capacity)
+
+    def storing(self) -> AbstractContextManager[None]:
+        """Extract nothing while something is stored."""
+        return nullcontext() if self.extractor is None else self.extractor.pause()
 
     def at(self, now: datetime) -> Context:
         """Return the same context with the clock stopped at a time."""
@@ -309,31 +322,40 @@ class AccessLog:
 
 class IdleRunner:
     """Runs a step until it finds no work when nothing was stored for a moment, and before closing,
-    for a process without a worker.
+    for a process without a worker. What another process left is found after opening and recalling.
     """
 
-    def __init__(self, step: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(self, step: Callable[[], Awaitable[bool]], *, is_quick: bool = True) -> None:
         self._step = step
+        self._is_quick = is_quick  # whether closing has time for it even if nothing was stored
         self._has_news = False  # something was stored since the last run began
+        self._is_storing = 0  # calls that store something now
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def pause(self) -> None:
-        """Stop after the current step, because something is being stored."""
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Stop after the current step while something is stored; begin a moment after."""
+        self._is_storing += 1
         self._has_news = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._cancel_timer()
+        try:
+            yield
+        finally:
+            self._is_storing -= 1
+            self._cancel_timer()
+            self.start()
 
-    def start(self) -> None:
-        """Begin when nothing is stored for a moment."""
-        self.pause()
-        self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._begin)
+    def start(self, *, has_news: bool = False) -> None:
+        """Begin in a moment, unless something is being stored or this is planned already."""
+        self._has_news |= has_news
+        if self._timer is None and not self._is_storing:
+            self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._begin)
 
     async def close(self) -> None:
         """Do what is due, as far as there is time."""
-        if self._timer is not None:
-            self._timer.cancel()
-        is_due = self._has_news
+        self._cancel_timer()
+        is_due = self._has_news or self._is_quick
         if self._task is not None and not self._task.done():
             is_due = True
             self._task.cancel()  # its step is given back
@@ -343,9 +365,17 @@ class IdleRunner:
                 async with asyncio.timeout(CLOSING_SECONDS):
                     await self._run()
 
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _begin(self) -> None:
+        self._timer = None
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
+        else:
+            self.start()  # it may stop after its step
 
     async def _run(self) -> None:
         """Run steps until there is no work, or something is stored again."""

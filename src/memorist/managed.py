@@ -14,7 +14,8 @@ from .ingest import links, validation
 from .ingest.links import Related
 from .ingest.validation import Where
 from .jobs.expire import purge
-from .jobs.summarize import compress, roll_up
+from .jobs.rollup import roll_up
+from .jobs.summarize import compress
 from .manage import edit, forget, topics
 from .manage.checkpoints import Checkpoints
 from .manage.edit import edit_memory
@@ -285,13 +286,8 @@ class ManagedScope(Place):
         ctx = self.ctx
         if why := await self.privacy.disabled_reason(memory.labels.session):
             return Extracted(by="none", why=why)
-        if ctx.extractor is not None:
-            ctx.extractor.pause()  # otherwise a model could be asked twice
-        try:
+        with ctx.storing():  # otherwise a model could be asked twice
             return await draw([[id]], self.scope, ctx, policy=ctx.policy)
-        finally:
-            if ctx.extractor is not None:
-                ctx.extractor.start()
 
     compress = compress
     roll_up = roll_up

@@ -173,18 +173,15 @@ class ScopedClient(ManagedScope):
         by = validation.policy(ctx.policies, policy or ctx.settings.policy, ctx.settings.capacity)
         by = replace(by, embed="deferred") if defer_vectors else by
         outcomes: list[Outcome] = []
-        if ctx.extractor is not None:
-            ctx.extractor.pause()
         spoken = [self.voice.speak(draft) for draft in drafts]
         if by.saves_on_request and self.voice.is_owner:
             spoken = [save_on_request(draft, self.scope.user) for draft in spoken]
-        async with aclosing(split_drafts(ctx, self.scope, spoken, by)) as batches:
-            async for batch in batches:
-                outcomes += await self._store(batch, by)
+        with ctx.storing():
+            async with aclosing(split_drafts(ctx, self.scope, spoken, by)) as batches:
+                async for batch in batches:
+                    outcomes += await self._store(batch, by)
         if ctx.external_index is not None:
             ctx.external_index.notify(self.scope)
-        if ctx.extractor is not None:
-            ctx.extractor.start()
         return Receipt(tuple(outcomes))
 
     async def _store(self, batch: DraftBatch, policy: Policy) -> list[Outcome]:

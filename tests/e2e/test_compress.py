@@ -25,7 +25,7 @@ from memorist.client import Client
 from memorist.dialects.vault import MemoryType, Vault
 from memorist.errors import InvalidInput, RevisionConflict
 from memorist.interfaces.cli import app
-from memorist.jobs import WEEKLY, summarize
+from memorist.jobs import WEEKLY, rollup, summarize
 from memorist.jobs.summarize import SummaryReport
 from memorist.scoped import ScopedClient
 from memorist.storage import tasks
@@ -614,9 +614,7 @@ async def claimed(engine: Client, scope: Scope, name: str) -> Task:
     return task
 
 
-@pytest.mark.parametrize(
-    "run", [summarize.run_compress, summarize.run_roll_up], ids=["compress", "rollup"]
-)
+@pytest.mark.parametrize("run", [summarize.run_compress, rollup.run], ids=["compress", "rollup"])
 async def test_a_duty_ends_and_comes_round_again(place: str, run: Any) -> None:
     async with opened(place) as engine:
         ana = await talked(engine, 11)
@@ -764,11 +762,11 @@ async def test_the_session_that_began_first_is_the_oldest_whichever_was_stored_f
 def test_topics_are_joined_by_their_mean_similarity_and_nothing_is_in_two() -> None:
     angles = np.linspace(0, np.pi, 40)
     circle = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-    found = summarize.find_topics(circle)
+    found = rollup.find_topics(circle)
     every = [place for topic in found for place in topic]
     assert len(every) == len(set(every)) == 40
-    assert all(summarize.FEWEST <= len(topic) <= summarize.MOST for topic in found)
+    assert all(rollup.FEWEST <= len(topic) <= rollup.MOST for topic in found)
     assert all(b == a + 1 for topic in found for a, b in pairwise(topic)), "neighbors"
     chain = np.stack([np.cos(angles[::13]), np.sin(angles[::13])], axis=1).astype(np.float32)
-    assert summarize.find_topics(chain) == [], "each is near the next one, but not all together"
-    assert summarize.find_topics(np.zeros((0, 2), np.float32)) == []
+    assert rollup.find_topics(chain) == [], "each is near the next one, but not all together"
+    assert rollup.find_topics(np.zeros((0, 2), np.float32)) == []

@@ -55,6 +55,21 @@ def extract(place: Path, told: list[str]) -> list[memorist.Memory]:
         return sorted(ana.list(EXTRACTED), key=lambda fact: fact.text)
 
 
+MOVED = {
+    "german": ("Ich bin gerade nach Jena gezogen!", "Der Nutzer ist gerade nach Jena gezogen."),
+    "french": ("Je viens d'emménager à Dijon !", "L'utilisateur vient d'emménager à Dijon."),
+    "spanish": ("¡Me acabo de mudar a Gijón!", "El usuario se acaba de mudar a Gijón."),
+    "portuguese": ("Acabei de me mudar para Évora!", "O usuário acabou de se mudar para Évora."),
+    "italian": ("Mi sono appena trasferito a Pisa!", "L'utente si è appena trasferito a Pisa."),
+}
+
+
+@pytest.mark.parametrize("language", MOVED)
+def test_a_recent_move_is_a_fact_in_each_language(tmp_path: Path, language: str) -> None:
+    told, expected = MOVED[language]
+    assert [fact.text for fact in extract(tmp_path / "m.db", [told])] == [expected]
+
+
 @pytest.mark.parametrize("language", CHATS)
 def test_a_chat_leaves_facts_in_its_own_language(tmp_path: Path, language: str) -> None:
     told, expected = CHATS[language]

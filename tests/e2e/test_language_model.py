@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -20,7 +21,8 @@ from memorist import aio, llms
 from memorist.errors import Misconfigured
 from memorist.interfaces.cli import app
 from memorist.text.prompts import Prompt
-from memorist.types import Scope
+from memorist.text.tokens import analyze
+from memorist.types import Filter, Memory, Scope
 
 ANA = Scope(tenant="default", user="ana", space="default")
 SCHEMA = {
@@ -159,3 +161,55 @@ async def test_a_real_model_answers_in_the_shape_it_is_asked_for_and_within_its_
         assert row.calls == 5
         assert row.tokens_in + row.tokens_out <= cap
         assert row.reserved == 0
+
+
+SAID = (
+    "Hi! I'm allergic to peanuts, please keep that in mind for all the recipes of this week.",
+    "My sister Clara lives in Porto. It rained all day there, so she baked a cake for everybody.",
+    "I moved to Ghent in March and I work as a nurse at the hospital behind the station.",
+    "What would you cook for eight people on a rainy Saturday?",
+    "The depot on Mill Road closes at six. The blue van has to be back there before that. Its keys"
+    " are in the box beside the door, and the log of the trips is under the seat of the driver. The"
+    " tank of the van takes diesel. Lena drives it on Mondays and Piet drives it on Thursdays.",
+    "Thanks, that helps a lot, you are the best!",
+)
+
+
+async def extract_facts(place: Path, **settings: Any) -> tuple[list[Memory], list[str]]:
+    """Return the facts of a conversation, and how each of its turns was read."""
+    async with aio.open(place, embedder="hashing", run_jobs=False, **settings) as memory:
+        memory.ctx.extractor = None  # the job below has no time limit
+        ana = memory.scope("ana", session="monday")
+        for text in SAID:
+            await ana.remember([{"role": "user", "content": text}])
+            await memory.run_jobs(only=["extract"])
+        facts = await ana.list(Filter(tags=("extracted",)), limit=100)
+        events = await ana.events(node="worker", op="classify", limit=100)
+        return list(facts), [str(event.category) for event in events]
+
+
+@pytest.mark.slow
+async def test_extraction_with_a_real_model_keeps_what_rules_find_and_adds_nothing_unsupported(
+    tmp_path: Path, smollm: str
+) -> None:
+    by_rules, _ = await extract_facts(tmp_path / "rules.db")
+    expected = {fact.text for fact in by_rules}
+    assert {
+        "The user is allergic to peanuts.",
+        "The user's sister Clara lives in Porto.",
+    } <= expected
+    facts, how = await extract_facts(
+        tmp_path / "model.db",
+        extract="model",
+        llm="openai:smollm2",
+        llm_url=f"{smollm}/v1",
+        llm_timeout=300,
+        llm_daily_tokens_per_user=1_000_000,
+    )
+    assert expected <= {fact.text for fact in facts}
+    assert any(each.startswith("extract by model") for each in how), "the model answered"
+    spoken = set(analyze(" ".join(SAID)))
+    for fact in facts:
+        assert any(str(fact.evidence_text) in text for text in SAID)
+        if fact.text not in expected:
+            assert set(analyze(fact.text)) - {"user"} <= spoken, fact.text

@@ -71,6 +71,58 @@ def test_a_negation_is_kept(text: str, fact: str) -> None:
 @pytest.mark.parametrize(
     ("text", "fact"),
     [
+        ("Wir haben gerade eine Tochter bekommen.", "Ana hat gerade eine Tochter bekommen."),
+        ("Je suis née à Caen.", "Ana est née à Caen."),
+        ("Je suis de Rennes.", "Ana est de Rennes."),
+        ("On vient d'emménager à Brest.", "Ana vient d'emménager à Brest."),
+        ("Nous venons de nous installer à Metz.", "Ana vient de s'installer à Metz."),
+        ("Je viens d'avoir une fille.", "Ana vient d'avoir une fille."),
+        ("Ma sœur vient de déménager à Lille.", "La sœur d'Ana vient de déménager à Lille."),
+        ("Me acabo de mudar a Sevilla.", "Ana se acaba de mudar a Sevilla."),
+        ("Acabo de mudarme a Bilbao.", "Ana acaba de mudarse a Bilbao."),
+        ("Acabo de empezar a trabajar en Seat.", "Ana acaba de empezar a trabajar en Seat."),
+        ("Acabo de tener una hija.", "Ana acaba de tener una hija."),
+        ("Llevo tres años viviendo en Cádiz.", "Ana lleva tres años viviendo en Cádiz."),
+        ("Mi hermana acaba de mudarse a Lima.", "La hermana de Ana acaba de mudarse a Lima."),
+        ("Acabei de me mudar para Braga.", "Ana acabou de se mudar para Braga."),
+        ("Acabei de trocar de emprego.", "Ana acabou de trocar de emprego."),
+        ("Acabei de adotar um gato.", "Ana acabou de adotar um gato."),
+        ("Minha irmã acabou de se casar.", "A irmã de Ana acabou de se casar."),
+        ("Mi sono appena trasferita a Torino.", "Ana si è appena trasferita a Torino."),
+        ("Abito a Bologna da tre anni.", "Ana abita a Bologna da tre anni."),
+        ("Da poco abito a Trento.", "Da poco Ana abita a Trento."),
+    ],
+)
+def test_what_has_just_changed_and_since_when_something_holds(text: str, fact: str) -> None:
+    assert find(text, "Ana") == [fact]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Acabo de comer.",
+        "Acabo de tener una idea.",
+        "Acabo de comprar un café.",
+        "Acabo de cambiar de opinión.",
+        "Acabo de separar la basura.",
+        "Llevo dos horas trabajando.",
+        "Quizás me acabo de mudar.",
+        "¿Te acabas de mudar a Sevilla?",
+        "Acabei de chegar em casa.",
+        "Acabei de mudar de ideia.",
+        "Acabei de trocar de roupa.",
+        "Mi sono appena svegliata.",
+        "Je viens d'avoir une idée.",
+        "Ma sœur vient de manger.",
+    ],
+)
+def test_what_has_just_happened_and_does_not_last_is_no_fact(text: str) -> None:
+    assert find(text, "Ana") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
         ("Ich bin gestern nach Mainz gezogen.", "Ana ist am 2026-05-07 nach Mainz gezogen."),
         ("Je pars à Rome lundi.", "Ana part à Rome le 2026-05-11."),
         ("Me mudé a Lima el mes pasado.", "Ana se mudó a Lima en abril de 2026."),

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memorist.extraction import rules
+from memorist.extraction.third_person import to_third_person
 from memorist.text import prompts
 from memorist.text.statements import parse
 
@@ -227,3 +228,22 @@ def test_a_hostile_text_is_read_in_a_moment(unit: str) -> None:
 )  # fmt: skip
 def test_each_verb_of_a_person_is_in_the_third_person(text: str, fact: str) -> None:
     assert [found.text for found in rules.find_facts(text, who="Ana", at=AT)] == [fact]
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        ("My boss is Rita and I am allergic to nuts.", "Ana's boss is Rita and Ana is allergic to nuts."),
+        ("My dog is Rex and I walk him daily.", "Ana's dog is Rex and Ana walks him daily."),
+        ("My wife likes jazz and I hate opera.", "Ana's wife likes jazz and Ana hates opera."),
+        ("The kids love soup and I'm a vegan.", "The kids love soup and Ana is a vegan."),
+        ("My cat died and I have no pets.", "Ana's cat died and Ana has no pets."),
+        ("My father sings and I play the oboe.", "Ana's father sings and Ana plays the oboe."),
+        ("My sister and I live in Bonn.", "Ana's sister and Ana live in Bonn."),
+        ("My brother Piet and I own a boat.", "Ana's brother Piet and Ana own a boat."),
+        ("My two sisters and I speak Dutch.", "Ana's two sisters and Ana speak Dutch."),
+        ("Tom and I are vegans.", "Tom and Ana are vegans."),
+    ],
+)  # fmt: skip
+def test_a_verb_after_and_agrees_with_its_own_subject(text: str, fact: str) -> None:
+    assert f"{to_third_person(text[:-1], 'Ana')}." == fact

@@ -1,11 +1,12 @@
 """What a turn says again: a statement of the same person in an earlier session.
 
 It is stored once, in the words of the fact that is known, and every turn that says it is its
-evidence.
+evidence. In a language that the rules cannot read, only the same sentences are a repetition.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -16,13 +17,15 @@ from ..ingest.candidates import Similar, compare_all, find_statements, pick
 from ..storage.queries import Reader
 from ..text import clock, cues, prompts
 from ..text.cues import read
-from ..text.normalize import one_line
+from ..text.normalize import one_line, wording
 from ..text.repeats import LEAST, LEAST_SHARED, Said, count_shared, measure, weigh
 from ..types import Draft, Filter, Memory, Scope
-from . import durable, rules
+from . import durable, grammars, rules
 from .rules import Fact
 
 LEAST_SIMILAR = 0.4
+LEAST_SAID = 6  # letters of sentences that say something
+_SENTENCE = re.compile(r"[.!?…。！？।؟\n]+")
 _CONFIDENCE = 0.7  # of a statement that was made twice
 _IMPORTANCE = 0.6
 
@@ -36,6 +39,8 @@ async def find_repeated(
     likely: dict[str, list[tuple[float, Memory]]] = {}
     for turn, older, measures in await compare(ctx, scope, turns):
         probability = weigh(measures)
+        if not (_is_read(turn.text) and _is_read(older.text)):
+            probability = float(_has_same_sentences(turn.text, older.text))
         if probability >= LEAST:
             likely.setdefault(turn.id, []).append((probability, older))
     found = {}
@@ -43,6 +48,24 @@ async def find_repeated(
         pairs.sort(key=lambda pair: -pair[0])
         found[id] = [older for _, older in pairs]
     return found
+
+
+def _is_read(text: str) -> bool:
+    """Return whether the rules can read the language of a text."""
+    return grammars.choose_language(text) in ("english", *grammars.LANGUAGES)
+
+
+def _has_same_sentences(text: str, other: str) -> bool:
+    """Return whether one text has all sentences of the other, in the same words.
+
+    >>> _has_same_sentences("Hej! Mieszkam w Łodzi.", "mieszkam w Łodzi")
+    True
+    >>> _has_same_sentences("Mieszkam w Łodzi", "Mieszkam w Gdyni")
+    False
+    """
+    one, two = (set(filter(None, map(wording, _SENTENCE.split(each)))) for each in (text, other))
+    is_long = len("".join(one & two)) >= LEAST_SAID
+    return is_long and (one <= two or two <= one)
 
 
 async def compare(

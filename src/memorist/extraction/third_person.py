@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from ..text import clock
+from ..text.compare import RELATIVES
 from ..text.statements import parse
 from ..text.tokens import compile_all, load_patterns, word_set
 
@@ -31,7 +33,7 @@ _IRREGULAR: dict[str, str] = {
 _SAME, _PAST, _VERBLESS, _MODAL = (
     word_set(" ".join(_TABLES["words"][name])) for name in ("same", "past", "verbless", "modal")
 )
-_SINGULAR = ("m", " am")
+_SINGULAR = frozenset(("am", "m"))
 _PLURAL = {
     "is": "are",
     "was": "were",
@@ -123,9 +125,8 @@ def _replace_subjects(statement: str, person: str, name: str, group: str) -> str
     def write(match: re.Match[str]) -> str:
         subject = group if match["we"] else name
         before = statement[max(0, match.start() - 80) : match.start()]
-        is_alone = match[0].lower().endswith(_SINGULAR)  # "my boss is Rita and I'm", "… and I am"
-        is_joined = not is_alone and PATTERNS["joined"].search(before) is not None
-        is_plural = subject != name or is_joined
+        said = (match["short"] or match["verb"]).lower().lstrip("'’")
+        is_plural = subject != name or (said not in _SINGULAR and _is_joined(before))
         if match["short"]:
             verb = _SHORT[match["short"].lstrip("'’").lower()]
             return f"{subject} {_PLURAL.get(verb, verb) if is_plural else verb}"
@@ -135,6 +136,29 @@ def _replace_subjects(statement: str, person: str, name: str, group: str) -> str
         return f"{subject}{adverbs} {verb}"
 
     return PATTERNS[person].sub(write, statement)
+
+
+def _is_joined(before: str) -> bool:
+    """Return whether what precedes "I" makes it a part of a subject, and is not a clause.
+
+    >>> _is_joined("my two sisters and "), _is_joined("my wife likes jazz and ")
+    (True, False)
+    >>> _is_joined("my mother sings and "), _is_joined("the kids love soup and ")
+    (False, False)
+    """
+    match = PATTERNS["joined"].search(before)
+    if match is None:
+        return False
+    words = (match["noun"] or "").split()
+    ends_in_s = PATTERNS["ends_in_s"].fullmatch
+    for previous, word in pairwise(words):
+        if word in _SAME or word in _PLURAL or is_past(word):
+            return False
+        if ends_in_s(word) and (word is not words[-1] or previous in RELATIVES):
+            return False  # my wife likes jazz
+        if ends_in_s(previous) and word.islower():
+            return False  # the kids love soup
+    return True
 
 
 def inside(who: str) -> str:

@@ -92,7 +92,7 @@ def repeat(
     """Return the memory after a draft repeated it: more important, with what the draft adds."""
     count = memory.repeat_count + 1
     importance = repeated_importance(memory.base_importance, count)
-    fields = _join(memory, draft)
+    fields = join(memory, draft)
     named = tuple(map(str.lower, draft.tags))
     fields["tags"] = union(memory.tags, named, tags)
     since = [at for at in (memory.valid_from, draft.at) if at is not None]
@@ -139,7 +139,7 @@ def unshare(memory: Memory) -> Memory:
 
 def absorbed_fields(memory: Memory, other: Memory) -> dict[str, Any]:
     """Return the fields of a memory that absorbs another memory of the same fact."""
-    return _join(memory, unshare(other)) | {
+    return join(memory, unshare(other)) | {
         "importance": max(memory.importance, other.importance),
         "base_importance": max(memory.base_importance, other.base_importance),
         "repeat_count": memory.repeat_count + other.repeat_count + 1,
@@ -149,7 +149,7 @@ def absorbed_fields(memory: Memory, other: Memory) -> dict[str, Any]:
     }
 
 
-def _join(memory: Memory, other: Memory | Draft) -> dict[str, Any]:
+def join(memory: Memory, other: Memory | Draft) -> dict[str, Any]:
     """Return the joined lists, flags and confidence of both."""
     fields: dict[str, Any] = {}
     for name in _LISTS:

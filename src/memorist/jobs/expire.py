@@ -2,7 +2,7 @@
 that.
 
 Pinned and manually saved memories and summaries do not expire. If roll-ups are on, memories on one
-topic are summarized before the first of them would expire. A soft-deleted memory can be restored until it is
+topic are summarized before any of them would expire. A soft-deleted memory can be restored until it is
 erased. The limits are settings: `ttl_days`, `ttl_level`, `purge_days` and `retention_days`.
 """
 
@@ -18,7 +18,7 @@ from ..storage import Change, Forget, Save, person
 from ..storage.queries import portions
 from ..storage.tasks import Task
 from ..types import Filter, Labels, Memory, Scope, frozen
-from . import DAILY, finish, summarize
+from . import DAILY, finish, rollup
 
 EVENTS_KEPT = timedelta(days=90)
 
@@ -57,8 +57,10 @@ async def purge(place: Place, *, dry_run: bool = False) -> Purged:
     if unused and settings.rollup_days and not await privacy.is_space_off(ctx, scope):
         # What belongs to a topic is summarized instead.
         days = settings.rollup_days
-        rolled_up = await summarize.roll_up(place, days=days, dry_run=dry_run)
-        unused = [id for id in unused if id not in rolled_up.memories]
+        where = _unused_filter(settings, now)
+        done, kept = await rollup.roll_up_before(place, where, days=days, dry_run=dry_run)
+        kept.update(done.memories)
+        unused = [id for id in unused if id not in kept]
     summarized = await _find_summarized(ctx, scope, now)
     due = await store.find_all(scope, Filter(states=("soft_deleted",), purge_before=now))
     due += await store.find_all(scope, Filter(states=(), expired_by=now))
@@ -109,18 +111,22 @@ async def purge(place: Place, *, dry_run: bool = False) -> Purged:
 
 async def _find_unused(ctx: Context, scope: Scope, now: datetime) -> list[str]:
     """Return the ids of memories that expire now."""
-    settings = ctx.settings
+    where = _unused_filter(ctx.settings, now)
+    found = await ctx.store.find_all(scope, where) if where is not None else []
+    return [memory.id for memory in found if is_unused(memory, ctx.settings, now)]
+
+
+def _unused_filter(settings: Settings, now: datetime) -> Filter | None:
+    """Return a filter for what may expire now, or None if nothing ever expires."""
     days = [days for days in settings.ttl_days.values() if days > 0]
     if not days:
-        return []
-    where = Filter(
+        return None
+    return Filter(
         used_before=now - timedelta(days=min(days)),
         importance_max=(settings.ttl_level - 1) / 5,
         pinned=False,
         manually_saved=False,
     )
-    found = await ctx.store.find_all(scope, where)
-    return [memory.id for memory in found if is_unused(memory, settings, now)]
 
 
 def is_unused(memory: Memory, settings: Settings, now: datetime) -> bool:

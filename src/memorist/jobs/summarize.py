@@ -1,7 +1,7 @@
 """Replace several memories with one summary that lists them as its evidence; they are kept,
 compressed or archived.
 
-`compress` summarizes the oldest sessions of a scope, `roll_up` old memories about the same topic. A
+`compress` summarizes the oldest sessions of a scope; `rollup` chooses topics in the same way. A
 language model writes the summary if one is configured, its budget allows it and the result is
 grounded in the sources; otherwise sentences of the sources are selected. Sources that were changed
 during the run are left alone.
@@ -17,32 +17,27 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 
 import numpy as np
 
 from ..context import Context, Place
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
 from ..index import Snapshot
-from ..index.arrays import products
 from ..ingest import pipeline, transitions, validation
+from ..manage import edit
 from ..ports import Vectors
 from ..retrieve.render import LONG
 from ..storage import Change, Event, Save
 from ..storage.tasks import Task
+from ..storage.transaction import Transaction
 from ..text import cues, normalize, prompts, summarize
+from ..text.clock import new_id
 from ..text.grounding import Turn
-from ..types import KINDS, STATES, Draft, Filter, Labels, Memory, State, frozen
-from . import DAILY, WEEKLY, finish, get_unchanged
+from ..types import KINDS, STATES, Draft, Filter, Labels, Memory, Outcome, State, frozen
+from . import DAILY, finish, get_unchanged
 
 ROLE = "summary"  # of a text that does not quote one speaker
 MAX_TAGS = 12
-DAYS = 90.0  # without use before a memory is rolled up
-NEAR = 0.35  # lowest mean cosine between the memories of a topic
-FEWEST = 3  # memories of a topic
-MOST = 12
-MAX_MEMORIES = 2000  # per roll-up, oldest first
-APART = -2.0  # in place of a cosine: these groups are not joined
 PAGE = 100  # long memories in one transaction
 
 
@@ -65,14 +60,6 @@ async def run_compress(ctx: Context, task: Task) -> int:
     """Compress the oldest sessions of a scope; return the number of changed memories."""
     done = await compress(Place(ctx, task.scope, Labels()))
     await finish(ctx, task, DAILY)
-    return done.changed
-
-
-async def run_roll_up(ctx: Context, task: Task) -> int:
-    """Roll up the topics of a scope; return the number of changed memories."""
-    place = Place(ctx, task.scope, Labels())
-    done = await roll_up(place, days=ctx.settings.rollup_days)
-    await finish(ctx, task, WEEKLY)
     return done.changed
 
 
@@ -136,7 +123,7 @@ async def compress(
         labels = Labels(session=session)
         turns = await ctx.store.find_all(scope, replace(where, labels=labels))
         if turns:
-            done = await _add_group(ctx, done, turns, "compressed", session)
+            done = await add_group(ctx, done, turns, "compressed", session)
     return done
 
 
@@ -154,106 +141,24 @@ def _oldest_sessions(snapshot: Snapshot) -> list[str]:
     return [names[code] for code in oldest]
 
 
-async def roll_up(
-    place: Place,
-    *,
-    days: float = DAYS,
-    dry_run: bool = False,
-) -> SummaryReport:
-    """Merge memories that were not used for a number of days into one memory per topic.
-
-    The originals are archived and can be restored. With `dry_run` nothing is changed.
-    Raises InvalidInput.
-    """
-    # Half the days after which a memory would expire are enough. Questions and courtesies, memories
-    # without a vector, pinned and manually saved ones, workflows and summaries are not changed.
-    ctx, scope, _ = place.parts
-    settings = ctx.settings
-    if days != settings.rollup_days:
-        validation.days(days)
-    now = ctx.clock()
-    limits = [days, *(kept / 2 for kept in settings.ttl_days.values() if kept > 0)]
-    where = Filter(
-        kinds=("episodic", "semantic"),
-        used_before=now - timedelta(days=min(limits)),
-        pinned=False,
-        manually_saved=False,
-        compression_source=False,
-        none_of=(transitions.EXPIRING,),
-    )
-    unused = await ctx.store.rows_where(scope, where)
-    rows = sorted(unused)[:MAX_MEMORIES]
-    vectors = await ctx.store.vectors(scope, rows, model=ctx.index.model)
-    found = await ctx.store.at_rows(scope, list(vectors))
-    row_of = {memory.id: row for row, memory in found.items()}
-    memories = []
-    for memory in in_order(found.values()):
-        kept = settings.days_kept(memory)
-        least = min(days, kept / 2) if kept else days
-        is_unused = memory.last_used < now - timedelta(days=least)
-        if is_unused and summarize.is_telling(memory.text):
-            memories.append(memory)
-    data = b"".join(vectors[row_of[memory.id]] for memory in memories)
-    matrix = np.frombuffer(data, "<f4").reshape(-1, ctx.index.dimensions)
-    done = SummaryReport(dry_run=dry_run)
-    for topic in await asyncio.to_thread(find_topics, matrix):
-        group = [memories[position] for position in topic]
-        done = await _add_group(ctx, done, group, "archived")
-    return done
-
-
-def find_topics(vectors: Vectors) -> list[list[int]]:
-    """Return the positions of each topic: the most similar vectors are joined first, then groups
-    whose vectors are similar on average.
-
-    >>> find_topics(np.asarray([[1, 0], [0, 1], [1, 0], [0.8, 0.6]], np.float32))
-    [[0, 2, 3]]
-    """
-    count = len(vectors)
-    cosines = products(vectors, vectors.T)
-    np.fill_diagonal(cosines, APART)
-    every = np.arange(count)
-    groups = [[position] for position in range(count)]
-    nearest = cosines.argmax(axis=1) if count else every
-    while count:
-        best = cosines[every, nearest]
-        a = int(best.argmax())
-        b = int(nearest[a])
-        if best[a] < NEAR:
-            break
-        stale = (nearest == a) | (nearest == b)
-        stale[[a, b]] = True
-        size = len(groups[a])
-        total = size + len(groups[b])
-        if total > MOST:
-            cosines[a, b] = cosines[b, a] = APART
-        else:
-            mean = (size * cosines[a] + (total - size) * cosines[b]) / total
-            mean[(cosines[a] == APART) | (cosines[b] == APART)] = APART
-            cosines[a] = cosines[:, a] = mean
-            cosines[b] = cosines[:, b] = APART
-            groups[a] += groups[b]
-            groups[b] = []
-        nearest[stale] = cosines[stale].argmax(axis=1)
-    return sorted(sorted(group) for group in groups if len(group) >= FEWEST)
-
-
-async def _add_group(
+async def add_group(
     ctx: Context,
     report: SummaryReport,
     memories: Sequence[Memory],
     state: State,
     session: str | None = None,
+    known: Memory | None = None,
 ) -> SummaryReport:
     """Replace memories with a summary, unless it is a dry run; return the report with this group.
 
-    They are left alone if one of them was changed since it was read, or if the summary was refused.
+    With a known summary they are added to it. They are left alone if one of them was changed since
+    it was read, or if the summary was refused.
     """
     ids = [memory.id for memory in memories]
     done = replace(report, groups=report.groups + 1, memories=(*report.memories, *ids))
     if report.dry_run:
         return done
-    summary = await _replace_by_summary(ctx, in_order(memories), state, session)
+    summary = await _replace_by_summary(ctx, in_order(memories), state, session, known)
     if summary is None:
         return replace(report, left=report.left + 1)
     return replace(done, summaries=(*report.summaries, summary))
@@ -264,12 +169,14 @@ async def _replace_by_summary(
     sources: Sequence[Memory],
     state: State,
     session: str | None,
+    known: Memory | None,
 ) -> str | None:
     """Summarize memories with a model if possible, otherwise by rules, and set their state; return
     the id of the summary, or None if they were left alone.
     """
     ids = tuple(memory.id for memory in sources)
-    turns = turns_of(sources)
+    earlier = [known] if known is not None else []
+    turns = turns_of([*earlier, *sources])
     times = [memory.occurred_at for memory in sources if memory.occurred_at]
     importance = sum(memory.importance for memory in sources)
     draft = Draft(
@@ -297,7 +204,7 @@ async def _replace_by_summary(
             why = summarize.find_fault(text, turns, as_episode=as_episode)
             if not why:
                 by_model = replace(draft, text=normalize.one_line(text))
-                summary = await _save(ctx, sources, by_model, meta | {"by": "model"})
+                summary = await _save(ctx, sources, by_model, meta | {"by": "model"}, known)
                 if summary is not None:
                     return summary
                 why = "it was refused"  # by the guard
@@ -306,7 +213,7 @@ async def _replace_by_summary(
         meta["why"] = why
     labels = draft.labels if any(turn.speaker for turn in turns) else Labels()
     draft = replace(draft, text=summarize.extract(turns), labels=labels)
-    return await _save(ctx, sources, draft, meta | {"by": "rules"})
+    return await _save(ctx, sources, draft, meta | {"by": "rules"}, known)
 
 
 async def _save(
@@ -314,9 +221,10 @@ async def _save(
     sources: Sequence[Memory],
     draft: Draft,
     meta: Mapping[str, str],
+    known: Memory | None,
 ) -> str | None:
-    """Store a summary and set the state of its sources, in one transaction; return its id, or None
-    if it was refused or a source was changed since it was read.
+    """Store a summary, as a new revision of a known one, and set the state of its sources, in one
+    transaction; return its id, or None if it was refused or a memory was changed since it was read.
     """
     now = ctx.clock()
     scope = sources[0].scope
@@ -324,17 +232,28 @@ async def _save(
     category = f"summary by {meta['by']}{why}"
     event = Event(node="worker", op="merge", at=now, category=category)
     batch = await pipeline.prepare_derived(ctx, scope, [draft], ROLE, now)
+    read = [*sources]
+    vectors: dict[str, Vectors] = {}
+    if known is not None:
+        read.append(known)
+        vectors = await edit.encode(ctx, [known.text, draft.text])
     async with ctx.store.transaction(scope) as tx:
-        unchanged = await get_unchanged(tx, sources)
+        unchanged = await get_unchanged(tx, read)
         if not unchanged:
             return None
-        (outcome,) = await pipeline.write(tx, batch)
-        if outcome.status != "created":
+        (item,) = batch.items
+        if known is None or item.outcome is not None:
+            (outcome,) = await pipeline.write(tx, batch)
+        else:
+            outcome = await _extend(ctx, tx, known, item.draft, vectors)
+        if outcome.status not in ("created", "updated"):
             await tx.apply([replace(event, status="skipped")])
             return None
         summary = outcome.ids[0]
         changes: list[Change] = [replace(event, memory_id=summary)]
         for memory in unchanged:
+            if memory.id == summary:
+                continue
             save = Save(
                 memory=transitions.revise(memory, now, state=meta["state"]),
                 event="updated",
@@ -345,13 +264,45 @@ async def _save(
     return summary
 
 
+async def _extend(
+    ctx: Context,
+    tx: Transaction,
+    known: Memory,
+    draft: Draft,
+    vectors: Mapping[str, Vectors],
+) -> Outcome:
+    """Give a known summary the text of a draft, and its sources in addition, and keep its earlier
+    version.
+    """
+    now = ctx.clock()
+    model = ctx.index.model
+    before = transitions.earlier_version(known, now, id=new_id())
+    fields = transitions.join(known, draft)
+    fields["confidence"] = min(known.confidence, draft.confidence)
+    fields["labels"] = known.labels if known.labels.role else draft.labels
+    new = edit.reword(transitions.revise(known, now, **fields), draft.text, summary=None)
+    about = {"old_ref": before.id, "meta": {"reason": "more was said about its topic"}}
+    put = edit.to_save(new, vectors, model, "updated", **about)
+    await tx.apply([edit.to_save(before, vectors, model, None), put])
+    return Outcome(status="updated", ids=(known.id,))
+
+
 def turns_of(memories: Sequence[Memory]) -> list[Turn]:
     """Return the texts of memories as turns, with speakers unless all of them are the person's own
-    words.
+    words. What was extracted from another of them, or from what a summary has, is left out.
     """
     is_own = all(map(cues.is_persons, memories))
+    told = {memory.id for memory in memories}
+    for memory in memories:
+        if memory.compression_source:
+            told.update(memory.evidence_ids)
     turns = []
     for memory in memories:
+        if memory.compression_source:
+            turns.append(Turn(memory.text))
+            continue
+        if not told.isdisjoint(memory.evidence_ids):
+            continue
         role = memory.labels.role or "user"
         name = memory.speaker or role
         if name == role and name.lower() in cues.ROLE_WORDS:

@@ -41,6 +41,7 @@ from . import (
     next_due,
     next_turn,
     reflect,
+    rollup,
     summarize,
     vectors,
     wait_for_any,
@@ -116,7 +117,7 @@ def list_jobs(ctx: Context) -> Iterator[Job]:
     where = "each" if policy.job == "promote" else "queued"
     yield Job("promote", promote_items, DAILY, where, derives=True)
     if settings.rollup_days:
-        yield Job("rollup", summarize.run_roll_up, WEEKLY, derives=True)
+        yield Job("rollup", rollup.run, WEEKLY, derives=True)
     yield Job("shorten", summarize.run_shorten, DAILY, derives=True)
 
 

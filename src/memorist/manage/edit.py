@@ -127,7 +127,7 @@ async def edit_memory(
         if text is not None and is_turn(new):
             await _extract_again(ctx, tx, put.memory)
     if ctx.extractor is not None:
-        ctx.extractor.start()
+        ctx.extractor.start(has_news=True)
     return put.memory
 
 

@@ -73,6 +73,8 @@ async def recall_memories(
     find = place.recall_offline or pipeline.recall
     answer = await find(ctx, fitted, by, now, revision=revision)
     await record_use(ctx, asked, by, answer, now)
+    if ctx.extractor is not None:
+        ctx.extractor.start()
     return answer if changed is None else updates.add_header(ctx, asked, changed, answer)
 
 

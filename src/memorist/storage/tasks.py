@@ -213,6 +213,12 @@ class Tasks:
             is_left = len(found) == SEEDED
         return total
 
+    async def has_due(self, name: str, now: datetime) -> bool:
+        """Return whether a task of this name can be claimed, without writing."""
+        where = f"name = ? AND due_at <= ? AND {self._free} AND NOT {_ASIDE}"
+        sql = f"SELECT 1 FROM tasks WHERE {where} LIMIT 1"
+        return bool(await self.database.rows(sql, (name, clock.iso(now)), scope=EVERY))
+
     async def bring_forward(self, name: str, now: datetime, until: datetime) -> None:
         """Make recurring tasks due now that are due by `until`, except those that failed."""
         sql = f"""UPDATE tasks SET due_at = ? WHERE name = ? AND key = '' AND attempts = 0
@@ -277,9 +283,8 @@ async def finish(tx: Transaction, task: Task, *, again_at: datetime | None = Non
         values = (clock.iso(again_at), *values)
     sql += " WHERE scope = ? AND name = ? AND key = ? AND lease = ? RETURNING key"
     if not await tx.connection.rows(sql, values, scope=number):
-        tx.failure = RevisionConflict(
-            f"The task {task.name!r} was given to another worker in the meantime"
-        )
+        message = f"The task {task.name!r} was given to another worker in the meantime"
+        tx.failure = RevisionConflict(message)
         raise tx.failure
 
 
@@ -316,10 +321,7 @@ class EmbeddingQueue:
         everything: bool = False,
         dimensions: int | None = None,
     ) -> int:
-        """Count the memories that this model has not embedded yet, or all memories.
-
-        With `dimensions`, vectors of another size do not count.
-        """
+        """Count the memories that this model has not embedded yet, in this size, or all memories."""
         only, values = ("", ()) if everything else (_UNEMBEDDED, (model, dimensions))
         sql = f"SELECT count(*) FROM memories m WHERE m.state <> 'soft_deleted' {only}"
         found = await self.database.rows(sql, values, scope=EVERY)

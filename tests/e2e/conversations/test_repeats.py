@@ -96,6 +96,44 @@ async def test_similar_words_about_something_else_are_not_joined(
     assert [fact.text for fact in await facts(ana) if len(fact.evidence_ids) > 1] == []
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("私は大阪に住んでいます。", "妹は東京に住んでいます。"),
+        ("私は大阪に住んでいます。", "私は京都に住んでいます。"),
+        ("Mieszkam w Warszawie od roku", "Mój brat mieszka w Krakowie od roku"),
+        ("Moja siostra mieszka w Łodzi", "Moja siostra mieszka w Gdyni"),
+        ("मैं दिल्ली में रहता हूँ", "मेरा भाई मुंबई में रहता है"),
+        ("Ik woon in Gent bij mijn zus", "Mijn broer woont in Gent bij mijn zus"),
+        ("Моя сестра живёт в Омске", "Моя сестра больше не живёт в Омске"),
+        ("我住在上海，在银行工作", "我弟弟住在上海，在银行工作"),
+        ("أختي تعيش في القاهرة", "أختي تعيش في دبي"),
+    ],
+    ids=lambda texts: texts[0],
+)
+async def test_in_other_languages_another_person_or_value_is_not_a_repetition(
+    memory: Client, ana: ScopedClient, texts: tuple[str, ...]
+) -> None:
+    await talk(memory, *texts)
+    assert [fact.text for fact in await facts(ana) if len(fact.evidence_ids) > 1] == []
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("私は大阪に住んでいます。", "こんにちは！私は大阪に住んでいます。"),
+        ("Moja siostra mieszka w Łodzi.", "Dzień dobry! moja siostra mieszka w Łodzi"),
+    ],
+    ids=lambda texts: texts[0],
+)
+async def test_in_other_languages_the_same_sentence_is_a_repetition(
+    memory: Client, ana: ScopedClient, texts: tuple[str, ...]
+) -> None:
+    turns = await talk(memory, *texts)
+    (fact,) = await facts(ana)
+    assert fact.evidence_ids == tuple(turns)
+
+
 async def test_what_two_persons_say_are_two_facts(memory: Client, ana: ScopedClient) -> None:
     chat = memory.scope("ana", session="june")
     await chat.remember([{"content": "I'm allergic to walnuts", "id": "a", "name": "Ana"}])
