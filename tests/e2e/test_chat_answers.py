@@ -278,7 +278,8 @@ async def test_the_list_has_no_words_and_is_erased_with_the_memory(
 ) -> None:
     async def rows() -> list[Any]:
         sql = "SELECT key, value FROM space_settings WHERE scope = ?"
-        return list(await engine.ctx.store.rows(ana.scope, sql))
+        found = await engine.ctx.store.rows(ana.scope, sql)
+        return [row for row in found if not row[0].startswith("chat:obeyed:")]
 
     (tea,) = (await ana.remember(TEA)).ids
     await say(ana, "forget everything about green tea")

@@ -87,7 +87,10 @@ async def obey(
         if shown.asks:  # a later "yes" answers something else
             await chat.save_shown(shown.ids)
         return None
-    return await chat.carry_out(command, shown)
+    reply = await chat.carry_out(command, shown)
+    if reply is not None and (reply.done or chat.asked not in ("", RESTATE)):
+        await chat.note_obeyed(text)
+    return reply
 
 
 class Chat(CorrectingChat):
@@ -218,7 +221,8 @@ class Chat(CorrectingChat):
 
     async def ask_about_everything(self) -> Reply:
         """Ask before everything is forgotten."""
-        count = sum((await self.ctx.store.stats(self.scope, ""))["states"].values())
+        states = (await self.ctx.store.stats(self.scope, ""))["states"]
+        count = sum(states.values()) - states.get("soft_deleted", 0)
         if not count and not await Consent(*self.parts).about():
             return self.reply("I remember nothing.")
         await self.save_shown((), asks="forget_all")
