@@ -54,7 +54,7 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
     old, verdict = find_duplicate(chunk, policy, alike, neighbors)
     if old is not None:
         sources = chunk.draft.evidence_ids
-        if sources and old.evidence_ids and set(sources) <= set(old.evidence_ids):
+        if sources and set(sources) <= {old.id, *old.evidence_ids}:
             return Outcome(status="skipped", ids=(old.id,), reason="it is known from this source")
         if policy.bands is None or chunk.is_turn:
             return _merge(old, chunk, batch)

@@ -150,11 +150,11 @@ def absorbed_fields(memory: Memory, other: Memory) -> dict[str, Any]:
 
 
 def _join(memory: Memory, other: Memory | Draft) -> dict[str, Any]:
-    """Return the joined lists, flags and confidence of both."""
+    """Return the joined lists, flags and confidence of both. A memory is no evidence of itself."""
     fields: dict[str, Any] = {}
     for name in _LISTS:
         joined = union(getattr(memory, name), getattr(other, name))
-        fields[name] = joined[-MOST_LISTED:]
+        fields[name] = tuple(each for each in joined if each != memory.id)[-MOST_LISTED:]
     return fields | {
         "confidence": max(memory.confidence, other.confidence),
         "pinned": memory.pinned or other.pinned,
