@@ -204,6 +204,7 @@ class Chat(CorrectingChat):
             return await self.ask_about_everything()
         if topic:
             found = await topics.find_meant(self, topic)
+            found = await topics.prefer_facts(self, topic, found)
             if not found:
                 on = describe_topic(self.command) or " about that"
                 return self.reply(f"I remember nothing{on}.")
