@@ -28,6 +28,7 @@ _TURNED = {"my": "your", "our": "your", "mine": "yours", "me": "you", "myself": 
 _CLAUSE = tokens.word_set("i im i'm i’m ive i've i’ve id i'd we we're")  # "you" needs another verb
 _LASTING = ("semantic", "procedural", "insight")
 _GROUPS = ("forget", "show", "memory", "incognito", "confirm")
+UNCLEAR = "I cannot tell which memory you mean."
 ONE = 'Reply "yes" to forget it, or "no" to keep it.'
 SEVERAL = 'Reply with a number, "all" or "no".'
 Remember = Callable[..., Awaitable[Receipt]]

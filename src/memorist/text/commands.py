@@ -36,14 +36,14 @@ MOST_BESIDE = 20  # words of a sentence beside the command
 INTENTS = (
     *("forget_topic", "forget_last", "forget_listed", "forget_all", "undo"),
     *("save", "dont_save", "pin", "unpin", "show", "show_topic", "correct"),
-    *("memory_off", "memory_on", "incognito_on", "incognito_off"),
+    *("memory_off", "memory_on", "memory_state", "incognito_on", "incognito_off"),
     *("confirm_new", "confirm_old", "confirm_both"),
 )
 ANSWERS = ("yes", "no", "pick", "pick_new", "pick_old", "pick_both")  # to a question of the memory
 # These could as well be about something else, so nothing else may be said with them.
 _ALONE = ("undo", "forget_listed", "confirm_new", "confirm_old", "confirm_both")
 # These may be questions, or be said with one.
-_ASKING = ("show", "show_topic", "_knows", "_told", "_have", "dont_save")
+_ASKING = ("show", "show_topic", "memory_state", "_knows", "_told", "_have", "dont_save")
 _HALF_NAMES = ("_knows", "_oops", "_drop_it", "_told", "_have", "_unchanged")
 _HALVES = {
     ("_knows", "_drop_it"): "forget_topic",
@@ -85,6 +85,7 @@ class Command:
     language: str = "en"  # of the expression that matched; "other" for some languages
     for_good: bool = False  # asked to erase it, not only to hide it
     names_memory: bool = False  # it says that the memory is meant
+    from_now_on: bool = False  # asked to store nothing more about it
     rest: str = ""  # what the message states besides
 
 
@@ -378,6 +379,7 @@ def _read(
         language=language,
         for_good=intent.startswith("forget") and has_cue("for_good", line.folded),
         names_memory=has_cue("memory", line.folded),
+        from_now_on=intent == "forget_topic" and has_cue("lasting", found[0]),
     )
 
 
