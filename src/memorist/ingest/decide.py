@@ -318,7 +318,10 @@ def _score(chunk: Chunk, batch: Batch) -> tuple[float, Mapping[str, float]]:
     if measure == "novelty":
         return by_novelty, parts
     parts |= {"heuristics": heuristic, "given": given or 0.0}
-    return unified(by_novelty, heuristic, given or 0.0), parts
+    # What the person saves is more important than without that, whichever measure is the highest.
+    saved = transitions.SAVED if chunk.on_purpose else 0.0
+    highest = unified(by_novelty, heuristic - saved, given or 0.0)
+    return min(1.0, round(highest + saved, 12)), parts
 
 
 def _propose_tags(chunk: Chunk, batch: Batch) -> list[entities.Entity]:
