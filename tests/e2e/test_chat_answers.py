@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -278,7 +279,8 @@ async def test_the_list_has_no_words_and_is_erased_with_the_memory(
 ) -> None:
     async def rows() -> list[Any]:
         sql = "SELECT key, value FROM space_settings WHERE scope = ?"
-        return list(await engine.ctx.store.rows(ana.scope, sql))
+        found = await engine.ctx.store.rows(ana.scope, sql)
+        return [row for row in found if not row[0].startswith("chat:obeyed:")]
 
     (tea,) = (await ana.remember(TEA)).ids
     await say(ana, "forget everything about green tea")
@@ -453,6 +455,44 @@ async def test_what_is_saved_on_request_is_more_important(
     other = await engine.scope("bo").get(plain)
     more = saved.importance_parts["heuristics"] - other.importance_parts["heuristics"]
     assert more == pytest.approx(0.5)
+
+
+def with_policy(scope: ScopedClient, policy: str) -> ScopedClient:
+    settings = scope.ctx.settings.model_copy(update={"policy": policy})
+    return ScopedClient(replace(scope.ctx, settings=settings), scope.scope, scope.labels)
+
+
+@pytest.mark.spec("THE-38")
+@pytest.mark.parametrize("policy", ["default", "theoria"])
+@pytest.mark.parametrize(
+    "text", ["my bike is green.", "I like tea.", "the gardener is called Udo.", "ok then."]
+)
+async def test_what_a_person_saves_is_stored_with_a_higher_importance(
+    engine: Client, ana: ScopedClient, policy: str, text: str
+) -> None:
+    chat = with_policy(ana, policy)
+    saved = await chat.get((await say(chat, f"Remember this: {text}")).ids[0])
+    other = with_policy(engine.scope("bo", session="chat-1"), policy)
+    plain = await other.get((await other.remember(text)).ids[0])
+    assert saved.importance == pytest.approx(min(1.0, plain.importance + 0.5))
+
+
+@pytest.mark.spec("THE-33", "THE-34", "THE-38")
+@pytest.mark.parametrize("policy", ["default", "theoria"])
+async def test_what_is_saved_when_it_is_known_gets_more_important_once(
+    ana: ScopedClient, policy: str
+) -> None:
+    chat = with_policy(ana, policy)
+    (told,) = (await chat.remember("The gardener is called Udo.")).ids
+    plain = await chat.get(told)
+    for repeats, boost in ((1, 0.1), (2, 0.158496250072)):
+        await say(chat, "Remember this: the gardener is called Udo.")
+        known = await chat.get(told)
+        assert (known.manually_saved, known.repeat_count) == (True, repeats)
+        assert known.importance == pytest.approx(min(1.0, plain.importance + 0.5 + boost))
+    for _ in range(2):
+        await say(chat, "undo that")
+    assert (await chat.get(told)).importance == plain.importance
 
 
 async def test_what_is_saved_is_in_the_order_of_the_persons_words(ana: ScopedClient) -> None:

@@ -355,3 +355,42 @@ def test_the_command_line_listens_too(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (reply["command"], reply["done"]) == ("forget", True)
     assert run("list", "--json").stdout.strip() == ""
     assert "Not a command" in run("agent", "say", "hello").stderr
+
+
+@pytest.mark.parametrize("text", ["Is memory on?", "Are you saving what I say?"])
+async def test_whether_memory_is_on_is_answered_and_not_stored(
+    ana: ScopedClient, text: str
+) -> None:
+    for order, words in (
+        ("turn memory off", "Memory is off in this space"),
+        ("turn memory on", "Memory is on."),
+        ("go incognito", "This session is incognito"),
+    ):
+        await ana.command(order)
+        reply = await ana.command(text)
+        assert reply is not None
+        assert (reply.command, reply.intent) == ("memory", "memory_state")
+        assert reply.say.startswith(words)
+    assert (await ana.remember([{"content": text}])).ids == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["Stop remembering things about my tea", "Don't keep any info about my tea"]
+)
+async def test_a_topic_that_is_not_to_be_remembered_is_told_what_is_possible(
+    ana: ScopedClient, text: str
+) -> None:
+    nothing = await ana.command(text)
+    assert nothing is not None
+    assert "from now on" in nothing.say
+    assert "turn memory off" in nothing.say
+    await ana.remember([{"content": TEA}])
+    asked = await ana.command(text)
+    assert asked is not None
+    assert (asked.done, len(asked.ids)) == (False, 1)
+    assert "from now on" in asked.say
+    assert f"1. {TEA}" in asked.say
+    assert [each.text for each in await ana.list()] == [TEA]
+    await ana.command("yes")
+    assert not await ana.list()
+    assert (await ana.remember([{"content": text}])).count("skipped") == 1

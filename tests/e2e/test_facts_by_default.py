@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import memorist
 from memorist import aio, context
 from memorist.errors import InvalidInput
 from memorist.scoped import ScopedClient
+from memorist.storage import Save
 from memorist.types import Filter, Memory
 
 FACTS = Filter(tags=("extracted",))
@@ -333,3 +335,31 @@ async def test_backfill_relates_earlier_turns_and_lists_what_they_replace(
         assert hits.memories[0].text != lyon
         await ana.keep_both(done.conflicts[0].id)
         assert (await memory.backfill()).conflicts == ()
+
+
+@pytest.mark.parametrize("text", ["I'm allergic to nuts.", "My sister is called Mira."])
+async def test_a_note_of_a_session_is_not_its_own_evidence(
+    place: str, tmp_path: Path, text: str
+) -> None:
+    async with aio.open(place, state_dir=tmp_path) as memory:
+        chat = memory.scope("ana", session="s1")
+        (id,) = (await chat.remember(text)).ids
+        await memory.run_jobs(only=["extract"])
+        note = await chat.get(id)
+        assert (note.evidence_ids, note.repeat_count) == ((), 0)
+        shown = await chat.command("What do you know about me?")
+        assert shown is not None
+        assert text.split()[-1] in shown.say
+
+
+async def test_a_note_that_was_its_own_evidence_is_shown_again(place: str, tmp_path: Path) -> None:
+    async with aio.open(place, state_dir=tmp_path, extract="off") as memory:
+        chat = memory.scope("ana", session="s1")
+        (id,) = (await chat.remember("I'm allergic to nuts.")).ids
+        old = replace(await chat.get(id), evidence_ids=(id, "other"))
+        async with memory.ctx.store.transaction(chat.scope) as tx:
+            await tx.apply([Save(memory=old, event="updated")])
+        assert (await chat.get(id)).evidence_ids == ("other",)
+        shown = await chat.command("What do you know about me?")
+        assert shown is not None
+        assert "allergic to nuts" in shown.say

@@ -54,7 +54,7 @@ def decide(chunk: Chunk, batch: Batch) -> Outcome:
     old, verdict = find_duplicate(chunk, policy, alike, neighbors)
     if old is not None:
         sources = chunk.draft.evidence_ids
-        if sources and old.evidence_ids and set(sources) <= set(old.evidence_ids):
+        if sources and set(sources) <= {old.id, *old.evidence_ids}:
             return Outcome(status="skipped", ids=(old.id,), reason="it is known from this source")
         if policy.bands is None or chunk.is_turn:
             return _merge(old, chunk, batch)
@@ -327,7 +327,10 @@ def _score(chunk: Chunk, batch: Batch) -> tuple[float, Mapping[str, float]]:
     if measure == "novelty":
         return by_novelty, parts
     parts |= {"heuristics": heuristic, "given": given or 0.0}
-    return unified(by_novelty, heuristic, given or 0.0), parts
+    # What the person saves is more important than without that, whichever measure is the highest.
+    saved = transitions.SAVED if chunk.on_purpose else 0.0
+    highest = unified(by_novelty, heuristic - saved, given or 0.0)
+    return min(1.0, round(highest + saved, 12)), parts
 
 
 def _propose_tags(chunk: Chunk, batch: Batch) -> list[entities.Entity]:

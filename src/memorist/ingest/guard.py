@@ -9,14 +9,14 @@ placeholder, an id or an ISBN.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from unicodedata import category
 from unicodedata import normalize as to_form
 
 from ..context import INCOGNITO, Context
-from ..storage import Checks, Event
+from ..storage import Checks, Event, person
 from ..storage.queries import Reader
 from ..text import commands, cues, normalize
 from ..text.entities import is_common
@@ -32,6 +32,7 @@ SHORTEST = {"content": 2, "fact": 4, "evidence": 1, "lore": 4}
 FACT_TYPES = ("preference", "profile", "relationship", "project", "other")
 LOWERED = "stored as a statement by someone else: only the user's own words can become a preference"
 COMMAND = "it is a command to the memory, not something to remember: pass it to `command`"
+OBEYED = "it was carried out as a command to the memory"
 _CLAIMS = ("kind", "category", "item_type", "fact_type")  # that only the user's own words may make
 _TIMELESS = (None, "procedural", "insight")  # kinds of a draft that becomes an episode
 _CLAIMING = "preference preferences procedural profile instruction instructions".split()
@@ -78,6 +79,7 @@ class Item:
     outcome: Outcome | None = None  # None: not decided yet
     chunks: list[Chunk] = field(default_factory=list)
     note: str = ""  # for the caller, if it is created with less authority than requested
+    is_obeyed: bool = False  # it was carried out as a command
 
     def refuse(self, reason: str) -> None:
         """Set a refusal as the outcome."""
@@ -117,6 +119,14 @@ async def refuse_disabled(
     return checks
 
 
+def note_obeyed(ctx: Context, items: Sequence[Item], checks: Checks) -> None:
+    """Note which of the user's messages were carried out as commands."""
+    said = [(each.draft.labels.session or "", each.draft.text) for each in items]
+    found = person.find_obeyed(ctx.store, checks, said, ctx.clock())
+    for item, is_obeyed in zip(items, found, strict=True):
+        item.is_obeyed = is_obeyed
+
+
 def check(item: Item, policy: Policy, user: str) -> tuple[Item, list[Event]]:
     """Refuse an item that may not be stored. Return it, and the event of its refusal."""
     return item, refuse([item], policy, user)
@@ -134,12 +144,15 @@ def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
         if item.outcome is not None:
             continue
         is_own = cues.is_own(labels.role, draft.speaker, user)
+        told = leave_out_command(item) if is_own else draft
+        draft = told or draft
         why = find_refusal(draft, policy, is_own=is_own)
         lowered = lower_authority(draft, policy, is_own=is_own)
         if why:
             item.refuse(why)
-        elif is_own and is_command(draft):
-            item.outcome = Outcome(status="skipped", reason=COMMAND, message_id=draft.message_id)
+        elif told is None:
+            reason = OBEYED if item.is_obeyed else COMMAND
+            item.outcome = Outcome(status="skipped", reason=reason, message_id=draft.message_id)
         else:
             item.draft = lowered
             claims = [
@@ -160,15 +173,21 @@ def refuse(items: Iterable[Item], policy: Policy, user: str) -> list[Event]:
     return events
 
 
-def is_command(draft: Draft) -> bool:
-    """Return whether a draft of the user tells the memory what to do, and nothing else.
+def leave_out_command(item: Item) -> Draft | None:
+    """Return a draft of the user without a command to the memory; None if it says nothing else.
 
-    "Remember that …" and corrections are not meant: what they tell is remembered.
+    "Remember that …" and corrections are left out only if they were carried out: what they tell is
+    remembered.
     """
-    if is_on_purpose(draft) or draft.evidence_ids or draft.compression_source:
-        return False
+    draft = item.draft
+    is_derived = draft.evidence_ids or draft.compression_source
+    if is_derived or (is_on_purpose(draft) and not item.is_obeyed):
+        return draft
     found = commands.parse(draft.text)
-    return found is not None and not found.content and not found.says_more
+    if not item.is_obeyed and (found is None or found.content):
+        return draft
+    rest = found.rest if found is not None else ""
+    return replace(draft, text=rest, manually_saved=False) if rest else None
 
 
 def save_on_request(draft: Draft, user: str) -> Draft:

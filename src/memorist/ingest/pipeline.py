@@ -55,7 +55,7 @@ async def remember(
 
     `analyzed` is what `check_and_analyze` returned for them before.
     """
-    batch = analyzed or await check_and_analyze(ctx, scope, drafts, policy, now)
+    batch = analyzed or await check_and_analyze(ctx, scope, drafts, policy, now, command=command)
     items = batch.items
     done = outcomes(items)
     if len(done) < len(items):
@@ -77,10 +77,17 @@ async def check_and_analyze(
     drafts: Sequence[Draft],
     policy: Policy,
     now: datetime,
+    *,
+    command: str | None = None,
 ) -> Batch:
-    """Refuse drafts that may not be stored, and prepare the others."""
+    """Refuse drafts that may not be stored, and prepare the others.
+
+    What a command stores is not skipped because the same was said before.
+    """
     items = [Item(draft) for draft in drafts]
-    await guard.refuse_disabled(ctx, ctx.store, scope, items)
+    checks = await guard.refuse_disabled(ctx, ctx.store, scope, items)
+    if checks is not None and command is None:
+        guard.note_obeyed(ctx, items, checks)
     size = sum(len(draft.text) for draft in drafts)
     checked = await compute_each(size, guard.check, items, policy, scope.user)
     batch = await prepare(ctx, scope, [item for item, _ in checked], policy, now)

@@ -91,8 +91,11 @@ def repeat(
 ) -> Memory:
     """Return the memory after a draft repeated it: more important, with what the draft adds."""
     count = memory.repeat_count + 1
-    importance = repeated_importance(memory.base_importance, count)
     fields = join(memory, draft)
+    base = memory.base_importance
+    if fields["manually_saved"] and not memory.on_purpose:
+        base = min(1.0, base + SAVED)
+    importance = repeated_importance(base, count)
     named = tuple(map(str.lower, draft.tags))
     fields["tags"] = union(memory.tags, named, tags)
     since = [at for at in (memory.valid_from, draft.at) if at is not None]
@@ -104,6 +107,7 @@ def repeat(
         now,
         repeat_count=count,
         importance=max(importance, draft.importance or 0.0),
+        base_importance=base,
         valid_from=min(since, default=None),
         valid_to=ends,
         metadata={**memory.metadata, **draft.metadata},
@@ -150,11 +154,11 @@ def absorbed_fields(memory: Memory, other: Memory) -> dict[str, Any]:
 
 
 def join(memory: Memory, other: Memory | Draft) -> dict[str, Any]:
-    """Return the joined lists, flags and confidence of both."""
+    """Return the joined lists, flags and confidence of both. A memory is no evidence of itself."""
     fields: dict[str, Any] = {}
     for name in _LISTS:
         joined = union(getattr(memory, name), getattr(other, name))
-        fields[name] = joined[-MOST_LISTED:]
+        fields[name] = tuple(each for each in joined if each != memory.id)[-MOST_LISTED:]
     return fields | {
         "confidence": max(memory.confidence, other.confidence),
         "pinned": memory.pinned or other.pinned,

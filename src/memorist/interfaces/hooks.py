@@ -149,7 +149,8 @@ def _handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
     if not text.strip() or is_by_program(text):
         return ""
     reply = mine.command(text)
-    if reply and (reply.done or reply.ids):  # else it was hardly meant for the memory
+    # A command that finds nothing was hardly meant for the memory.
+    if reply and (reply.done or reply.ids or reply.intent == "forget_all"):
         return f"The memory carried out the user's command and replied: {reply.say}"
     limit = settings.memory_context_limit
     max_chars = settings.memory_context_max_chars

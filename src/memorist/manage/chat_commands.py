@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
 
 from ..context import Place
 from ..errors import InvalidInput, MemoristError, StoreUnavailable
@@ -20,29 +19,26 @@ from ..storage.person import Shown
 from ..text import commands, cues, normalize
 from ..text.commands import Command, parse, parse_assuming
 from ..types import Filter, Memory
-from . import edit, forget, topics
+from . import edit, topics
 from .chat_correct import RESTATE, CorrectingChat
+from .chat_forget import ForgettingChat
 from .chat_list import (
-    KNOWN,
-    ONE,
     SEVERAL,
     SHOWN,
+    UNCLEAR,
     Remember,
     Reply,
     choose,
     describe_topic,
     ids_of,
-    leave_out_questions,
     number,
 )
 from .chat_undo import describe_changes, find_command, find_last_change, find_last_undo
-from .privacy import INCOGNITO, Consent, Privacy
+from .privacy import INCOGNITO, Privacy
 from .topics import CHOICES
 from .undo import undo_changes
 
-KEPT = timedelta(days=1)  # how long what a command forgot can be brought back
 _NOT_STORED = "I won't store this message."
-_UNCLEAR = "I cannot tell which memory you mean."
 _SWITCHED = {
     "memory_off": "Memory is off here: nothing is stored or recalled automatically until you say "
     '"turn memory on".',
@@ -87,10 +83,13 @@ async def obey(
         if shown.asks:  # a later "yes" answers something else
             await chat.save_shown(shown.ids)
         return None
-    return await chat.carry_out(command, shown)
+    reply = await chat.carry_out(command, shown)
+    if reply is not None and (reply.done or chat.asked not in ("", RESTATE)):
+        await chat.note_obeyed(text)
+    return reply
 
 
-class Chat(CorrectingChat):
+class Chat(CorrectingChat, ForgettingChat):
     """Carries out one command of a chat."""
 
     def __init__(self, place: Place, text: str, remember: Remember, about: Sequence[str]) -> None:
@@ -194,85 +193,6 @@ class Chat(CorrectingChat):
             say += 'for example "what do you remember about my work?"'
         return await self.end(say, ids_of(listed))
 
-    async def forget(self) -> Reply:
-        """Forget what the command refers to; ask where a search found it or it is ambiguous."""
-        topic = self.command.topic
-        if self.intent == "forget_all":
-            return await self.ask_about_everything()
-        if topic:
-            found = await topics.find_meant(self, topic)
-            if not found:
-                on = describe_topic(self.command) or " about that"
-                return self.reply(f"I remember nothing{on}.")
-            return await self.ask(found)  # a search may find something else
-        if self.intent == "forget_listed":
-            ids = choose(self.about or self.shown.ids, self.command)
-        elif self.command.which == "that":
-            found = await self.load(self.about) or await self.list_session()
-            if len(found) > 1:
-                return await self.ask(leave_out_questions(found)[:CHOICES])
-            ids = ids_of(found)
-        else:
-            ids = ids_of(await self.find_last_said())
-        return await self.hide(ids)
-
-    async def ask_about_everything(self) -> Reply:
-        """Ask before everything is forgotten."""
-        count = sum((await self.ctx.store.stats(self.scope, ""))["states"].values())
-        if not count and not await Consent(*self.parts).about():
-            return self.reply("I remember nothing.")
-        await self.save_shown((), asks="forget_all")
-        stored = "1 memory" if count == 1 else f"{count} memories"
-        pinned = len(await self.ctx.store.page(self.scope, Filter(pinned=True), limit=KNOWN))
-        stored += f" ({pinned} pinned)" if pinned else ""
-        return self.reply(
-            f"This forgets everything that is stored in this space: {stored}, and what is "
-            f"known about you. {ONE}"
-        )
-
-    async def forget_everything(self) -> Reply:
-        """Forget all memories of the space, and what is known about the person."""
-        consent = Consent(*self.parts)
-        for field in {each.field for each in await consent.list()} | set(await consent.about()):
-            name = "goals_add" if field == "goals" else field
-            await consent.withdraw(name, actor=self.actor)
-        states = ("active", "compressed", "archived")
-        found = await self.ctx.store.find_all(self.scope, Filter(states=states))
-        return await self.hide(ids_of(found))
-
-    async def hide(self, ids: Sequence[str]) -> Reply:
-        """Hide memories for a day, or erase them at once if that was asked for."""
-        found = await self.load(ids)
-        if not found:
-            return self.reply(_UNCLEAR)
-        for_good = self.command.for_good
-        manner = forget.Manner(
-            reason="asked for in the chat",
-            actor=self.actor,
-            keep_days=0 if for_good else KEPT / timedelta(days=1),
-        )
-        plan = await forget.make_plan(self.ctx.store, self.scope, ids_of(found))
-        others = len(
-            [each for each in await self.load(plan.derived) if each.state in forget.VISIBLE]
-        )
-        gone = await forget.forget(self, ids_of(found), manner)
-        is_one = len(found) == 1 and not others
-        say = "Forgotten" if len(found) == 1 else f"Forgotten: {len(found)} memories"
-        if others:
-            say += f", and {others} more based on the same words"
-        say += "."
-        # Without a session, and in an incognito one, "undo" would not find what was done.
-        if not for_good and (self.labels.session is None or await self.is_incognito()):
-            say += f" {'It stays' if is_one else 'They stay'} in the trash for a day."
-        elif not for_good:
-            say += f' Say "undo" within a day to bring {"it" if is_one else "them"} back.'
-        sources = await self.load(gone.sources)
-        await self.save_shown(ids_of(sources), asks="forget_topic" if sources else "")
-        if sources:
-            offer = ONE if len(sources) == 1 else SEVERAL
-            say += f"\nYou also said it here, among other things:\n{number(sources)}\n{offer}"
-        return self.reply(say, ids_of(found), done=True)
-
     async def undo(self) -> Reply:
         """Undo the last change that this chat made to the memory."""
         # "Undo that" may be meant for something else, unless the memory is named or did something.
@@ -331,7 +251,7 @@ class Chat(CorrectingChat):
     async def set_pin(self, ids: Sequence[str]) -> Reply:
         """Pin or unpin memories."""
         if not ids:
-            return self.reply(_UNCLEAR)
+            return self.reply(UNCLEAR)
         is_pinned = self.intent == "pin"
         found = [await self.change(id, pinned=is_pinned) for id in ids]
         return await self.list_done("Pinned:" if is_pinned else "No longer pinned:", found)
@@ -354,7 +274,7 @@ class Chat(CorrectingChat):
             return await self.end(f"Saved: {normalize.one_line(text)}", outcome.ids)
         found = await self.load(self.about) or await self.find_last_said()
         if len(found) != 1:
-            return self.reply(_UNCLEAR)
+            return self.reply(UNCLEAR)
         return await self.list_done("Saved:", [await self.change(found[0].id, manually_saved=True)])
 
     async def dont_save(self) -> Reply:
@@ -376,11 +296,15 @@ class Chat(CorrectingChat):
         return replace(asked, say=f"{_NOT_STORED} This is already stored:\n{offer}")
 
     async def switch(self, intent: str = "") -> Reply:
-        """Turn memory or incognito on or off."""
+        """Turn memory or incognito on or off, or say whether memory is on."""
         privacy = Privacy(*self.parts)
         intent = intent or self.intent
         what, _, state = intent.partition("_")
-        say = _SWITCHED[intent]
+        say = _SWITCHED.get(intent, "")
+        if state == "state":
+            why = await privacy.disabled_reason()
+            say = why or _SWITCHED["memory_on"].rstrip(".")
+            return self.reply(f"{say[0].upper()}{say[1:]}.", done=True)
         if what == "memory":
             await privacy.set(memory_enabled=state == "on", actor=self.actor)
             if state == "on" and (why := await privacy.disabled_reason()):

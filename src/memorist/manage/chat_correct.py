@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from ..storage.person import Shown
 from ..text import contradictions, cues, normalize
 from ..text.commands import Command
-from ..text.corrections import is_about_another_attribute, restate, tells_by_verb
+from ..text.corrections import is_about_another_attribute, restate
+from ..text.self_description import tells_attribute
+from ..text.statements import says_more
 from ..types import Memory
 from . import edit, recall
 from .chat_list import SHOWN, ChatList, Remember, Reply, ids_of, number
@@ -96,7 +98,8 @@ class CorrectingChat(ChatList):
     async def find_replaceable(self, topic: str, statement: str) -> list[Memory]:
         """Return the memories without a word of a statement that it may replace."""
         others = (await find_mentions(self, statement)).others
-        told = [each.memory for each in others if tells_by_verb(each.memory.text, topic)]
+        told = [each.memory for each in others if tells_attribute(each.memory.text, topic)]
+        told = [each for each in told if not says_more(each.text)]
         sure = [each.memory for each in others if (each.confidence or 0) >= ALIKE_IF_REPLACED]
         alike = [each for each in sure if not is_about_another_attribute(each.text, topic)]
         return (told or alike)[:CHOICES]

@@ -28,6 +28,7 @@ _TURNED = {"my": "your", "our": "your", "mine": "yours", "me": "you", "myself": 
 _CLAUSE = tokens.word_set("i im i'm i’m ive i've i’ve id i'd we we're")  # "you" needs another verb
 _LASTING = ("semantic", "procedural", "insight")
 _GROUPS = ("forget", "show", "memory", "incognito", "confirm")
+UNCLEAR = "I cannot tell which memory you mean."
 ONE = 'Reply "yes" to forget it, or "no" to keep it.'
 SEVERAL = 'Reply with a number, "all" or "no".'
 Remember = Callable[..., Awaitable[Receipt]]
@@ -51,6 +52,7 @@ class ChatList(Place):
     """A chat, and the list that it last showed."""
 
     intent = ""  # what is being carried out
+    asked = ""  # the intent that waits for an answer
 
     is_incognito = is_incognito
     load = load
@@ -62,12 +64,21 @@ class ChatList(Place):
 
     async def save_shown(self, ids: Sequence[str], *, asks: str = "", new: str = "") -> None:
         """Keep a list for the answer of the person."""
+        self.asked = asks
         session = self.labels.session or NO_SESSION
         if await self.is_incognito():
             return
         shown = Shown(ids=tuple(ids), asks=asks, new=new)
         async with self.ctx.store.transaction(self.scope) as tx:
             await person.save_shown(tx, session, shown, self.ctx.clock())
+
+    async def note_obeyed(self, text: str) -> None:
+        """Note that a message was carried out: the same message is not stored as a memory."""
+        session = self.labels.session or NO_SESSION
+        if await self.is_incognito():
+            return
+        async with self.ctx.store.transaction(self.scope) as tx:
+            await person.note_obeyed(tx, session, text, self.ctx.clock())
 
     def reply(self, say: str, ids: Sequence[str] = (), *, done: bool = False) -> Reply:
         """Return a reply to the command."""

@@ -15,7 +15,8 @@ from ..ingest import transitions, validation
 from ..ingest.validation import Where
 from ..retrieve.pipeline import has_only_states
 from ..text import commands, cues, tokens
-from ..types import REPLACES, Hit, Memory, frozen
+from ..text.self_description import tells_attribute
+from ..types import REPLACES, Filter, Hit, Memory, frozen
 from . import recall
 
 CHOICES = 4
@@ -35,7 +36,7 @@ _ATTITUDES = tokens.word_set("""
 class Mentions:
     """The memories that a search for a topic found, by what they have of it."""
 
-    exact: Sequence[Memory]  # its names, or all its words
+    exact: Sequence[Memory]  # its names, or all its words, or tell it without naming it
     partly: Sequence[Memory]  # half of its words
     others: Sequence[Hit]  # none of its words
 
@@ -74,14 +75,28 @@ async def find_meant(place: Place, topic: str, where: Where | None = None) -> li
     called_old = [each for each in found if is_named(each, topic)]
     outdated = await find_outdated(place, topic, found, where)
     old = {each.id: each for each in (*called_old, *outdated)}
-    if old or found or where is not None:
+    if old or where is not None:
         return list(old.values()) or found
-    return await find_replaced(place, topic)
+    return await find_replaced(place, topic) or found
 
 
 async def find_about(place: Place, topic: str, where: Where | None = None) -> list[Memory]:
     """Return the memories that a topic may mean; none if nothing is about it."""
     return (await find_mentions(place, topic, where)).best()
+
+
+async def prefer_facts(place: Place, topic: str, found: Sequence[Memory]) -> list[Memory]:
+    """Return the facts that say what a topic means, in place of turns that say something else too."""
+    where = Filter(derived_from=tuple(each.id for each in found))
+    derived = await place.ctx.store.find_all(place.scope, where) if found else []
+    kept: dict[str, Memory] = {}
+    for memory in found:
+        facts = [each for each in derived if each.evidence_text and memory.id in each.evidence_ids]
+        hits = [Hit(memory=fact, score=0.0, parts={}) for fact in facts]
+        about = select_mentions(hits, topic).exact
+        chosen = about if 0 < len(about) < len(facts) else [memory]
+        kept |= {each.id: each for each in chosen}
+    return list(kept.values())
 
 
 async def add_newer(place: Place, found: Sequence[Memory]) -> list[Memory]:
@@ -174,6 +189,8 @@ def select_mentions(hits: Sequence[Hit], topic: str) -> Mentions:
     for hit in hits:
         terms = set(tokens.analyze(hit.memory.text, language))
         shared = terms & telling
+        if cues.is_persons(hit.memory) and (told := tells_attribute(hit.memory.text, topic)):
+            shared |= telling.intersection(tokens.analyze(" ".join(told), language))
         if shared and (shared == telling or (names and names <= terms)):
             exact.append(hit.memory)
         elif shared and 2 * len(shared) >= len(telling):

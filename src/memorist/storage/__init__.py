@@ -137,6 +137,7 @@ class Checks:
     """What is read, in one statement, to decide whether something may be stored."""
 
     settings: SpaceSettings = SpaceSettings()
+    stored: Mapping[str, str] = field(default_factory=dict)  # settings, and what chats left
     incognito: frozenset[str | None] = frozenset()  # of the given sessions
     tombstones: frozenset[str] = frozenset()  # of the given texts, those that were forgotten
     seen: Mapping[str, SeenBefore] = field(default_factory=dict)  # messages, by id

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from ..errors import StoreDamaged
-from ..text import clock
+from ..text import clock, normalize
 from ..types import Filter, Scope, frozen
-from . import Event, HistoryEntry, rows
+from . import Checks, Event, HistoryEntry, rows
 from .conditions import condition
 from .database import EVERY, Batch
 from .erase import CHATS
@@ -31,11 +31,13 @@ VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, id) DO UPDATE SET name = exclud
 data = excluded.data, at = excluded.at, evidence_ids = excluded.evidence_ids
 WHERE summaries.at <= excluded.at"""
 _EXPIRED = "DELETE FROM space_settings WHERE scope = ? AND key >= ? AND key < ? AND value < ?"
+_OBEYED = f"{CHATS[0]}obeyed:"
 _CHAT = "SELECT value FROM space_settings WHERE scope = ? AND key = ?"
 
 _DELETED = ("denied", "withdrawn", "lapsed")  # decisions after which a proposal is deleted
 RecordType = Literal["user_profile", "project_memory"]
 SHOWN_FOR = timedelta(minutes=30)  # after that, an answer or a number refers to nothing
+OBEYED_FOR = timedelta(days=1)  # after that, the same words may be meant for somebody else
 
 
 @frozen
@@ -241,6 +243,28 @@ async def save_shown(tx: Transaction, session: str, shown: Shown, now: datetime)
             (_SETTING, [(number, _chat_key(tx, session), f"{until} {text}")]),
         ]
     )
+
+
+async def note_obeyed(tx: Transaction, session: str, text: str, now: datetime) -> None:
+    """Note that a message was carried out as a command. It is kept as a digest, without words."""
+    number = await tx.create_scope()
+    key = _OBEYED + _digest_message(tx, session, text)
+    await tx.write([(_SETTING, [(number, key, clock.iso(now + OBEYED_FOR))])])
+
+
+def find_obeyed(
+    reader: Reader, checks: Checks, messages: Sequence[tuple[str, str]], now: datetime
+) -> list[bool]:
+    """Return of each message, given by its session and text, whether it was carried out."""
+    noted = {key for key, until in checks.stored.items() if until >= clock.iso(now)}
+    noted = {key.removeprefix(_OBEYED) for key in noted if key.startswith(_OBEYED)}
+    if not noted:
+        return [False] * len(messages)
+    return [_digest_message(reader, *each) in noted for each in messages]
+
+
+def _digest_message(reader: Reader, session: str, text: str) -> str:
+    return reader.digest(f"{session}\0{normalize.content_hash(text)}")
 
 
 def _chat_key(reader: Reader, session: str) -> str:

@@ -299,8 +299,7 @@ class Reader:
             parts.append(STATE)
             values.append(number)
         by_kind: dict[str, dict[str, list[str]]] = defaultdict(dict)
-        query = (" UNION ALL ".join(parts), values)
-        (found,) = await self.connection.read([query], scope=number)
+        (found,) = await self.connection.read([(" UNION ALL ".join(parts), values)], scope=number)
         for kind, key, *rest in found:
             by_kind[kind][key] = rest
         for has_tombstones, state in by_kind["scope"].items():
@@ -308,9 +307,9 @@ class Reader:
         if [scope.user, ""] not in by_kind["revision"].values():  # the user was erased
             self.numbers.pop(scope, None)
             return Checks()
-        stored = {name: value == "true" for name, (value, _) in by_kind["setting"].items()}
-        settings = {name: value for name, value in stored.items() if hasattr(SpaceSettings, name)}
-        is_default = settings.get("incognito_default", False)
+        stored = {name: value for name, (value, _) in by_kind["setting"].items()}
+        flags = {name: stored[name] == "true" for name in stored if hasattr(SpaceSettings, name)}
+        is_default = flags.get("incognito_default", False)
         marks = excepted if is_default else incognito
         marked = {name for mark, name in marks.items() if mark in by_kind["session"]}
         seen = {}
@@ -318,7 +317,8 @@ class Reader:
             is_same = kept == self.digest(messages[id])
             seen[id] = SeenBefore(same=is_same, outcome=rows.load_outcome(outcome, id))
         return Checks(
-            settings=SpaceSettings(**settings),
+            settings=SpaceSettings(**flags),
+            stored=stored,
             incognito=frozenset(asked - marked if is_default else marked),
             tombstones=frozenset(chain(*(digests[key] for key in by_kind["tombstone"]))),
             seen=seen,

@@ -131,6 +131,8 @@ def memory(row: Sequence[Any], scope: Scope) -> Memory:
             made[name] = parse_time(made[name])
     for name in _LISTS:
         made[name] = tuple(load_json(made[name]))
+    if row[0] in made["evidence_ids"]:  # versions before 0.2 stored it as its own evidence
+        made["evidence_ids"] = tuple(id for id in made["evidence_ids"] if id != row[0])
     made["metadata"] = load_json(made["metadata"]) if made["metadata"] else {}
     made["importance_parts"] = load_json(made["importance_parts"])
     made["simhash"] = to_unsigned(made["simhash"])

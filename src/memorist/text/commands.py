@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import compress, product
 
 from ..types import frozen
 from .command_patterns import (
@@ -36,14 +36,14 @@ MOST_BESIDE = 20  # words of a sentence beside the command
 INTENTS = (
     *("forget_topic", "forget_last", "forget_listed", "forget_all", "undo"),
     *("save", "dont_save", "pin", "unpin", "show", "show_topic", "correct"),
-    *("memory_off", "memory_on", "incognito_on", "incognito_off"),
+    *("memory_off", "memory_on", "memory_state", "incognito_on", "incognito_off"),
     *("confirm_new", "confirm_old", "confirm_both"),
 )
 ANSWERS = ("yes", "no", "pick", "pick_new", "pick_old", "pick_both")  # to a question of the memory
 # These could as well be about something else, so nothing else may be said with them.
 _ALONE = ("undo", "forget_listed", "confirm_new", "confirm_old", "confirm_both")
 # These may be questions, or be said with one.
-_ASKING = ("show", "show_topic", "_knows", "_told", "_have", "dont_save")
+_ASKING = ("show", "show_topic", "memory_state", "_knows", "_told", "_have", "dont_save")
 _HALF_NAMES = ("_knows", "_oops", "_drop_it", "_told", "_have", "_unchanged")
 _HALVES = {
     ("_knows", "_drop_it"): "forget_topic",
@@ -85,7 +85,8 @@ class Command:
     language: str = "en"  # of the expression that matched; "other" for some languages
     for_good: bool = False  # asked to erase it, not only to hide it
     names_memory: bool = False  # it says that the memory is meant
-    says_more: bool = False  # the message also states something else
+    from_now_on: bool = False  # asked to store nothing more about it
+    rest: str = ""  # what the message states besides
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +218,11 @@ def has_cue(name: str, text: str) -> bool:
 
 def _match_parts(line: _Folded, part: re.Pattern[str]) -> Command | None:
     """Return the command of a message in which one part, or two together, are a command."""
-    spans = [found.span() for found in part.finditer(line.folded) if found[0].strip()]
+    spans = list(_find_spans(line.folded, part))
     if not 2 <= len(spans) <= MOST_SENTENCES:
         return None
     matched: list[tuple[str, Command | None]] = []
     for start, end in spans:
-        start += len(line.folded[start:end]) - len(line.folded[start:end].lstrip())
         found = _match(line, (start, end), halves=True)
         matched.append((line.folded[start:end].rstrip(), found))
     commands = [found for _, found in matched if found is not None]
@@ -246,19 +246,29 @@ def _match_parts(line: _Folded, part: re.Pattern[str]) -> Command | None:
     stated = [each for each in others if len(each.split()) >= LEAST_STATED and "?" not in each]
     if chosen.intent == "dont_save":
         return _mean_this(chosen) if stated else chosen
-    return replace(chosen, says_more=part is _SENTENCE and bool(stated))
+    told = [each for each in commands if each.content and each is not chosen]
+    if part is not _SENTENCE or not (stated or told):
+        return chosen
+    left = [found is None or found in told for _, found in matched]
+    return replace(chosen, rest=" ".join(line.original(*each) for each in compress(spans, left)))
 
 
 def _match_unsaved(line: _Folded) -> Command | None:
     """Return the request not to store a message that it begins or ends with, whatever it tells."""
-    spans = [found.span() for found in _SENTENCE.finditer(line.folded) if found[0].strip()]
+    spans = list(_find_spans(line.folded, _SENTENCE))
     if len(spans) < 2:
         return None
     for start, end in (spans[0], spans[-1]):
-        start += len(line.folded[start:end]) - len(line.folded[start:end].lstrip())
         if end - start <= LONGEST and (found := _match(line, (start, end), names=("dont_save",))):
             return _mean_this(found)
     return None
+
+
+def _find_spans(folded: str, part: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+    """Yield where the parts of a message begin and end, without the space before them."""
+    for found in part.finditer(folded):
+        if words := found[0].lstrip():
+            yield found.end() - len(words), found.end()
 
 
 def _mean_this(command: Command) -> Command:
@@ -369,6 +379,7 @@ def _read(
         language=language,
         for_good=intent.startswith("forget") and has_cue("for_good", line.folded),
         names_memory=has_cue("memory", line.folded),
+        from_now_on=intent == "forget_topic" and has_cue("lasting", found[0]),
     )
 
 

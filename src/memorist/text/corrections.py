@@ -11,16 +11,9 @@ from .tokens import analyze, analyze_spoken, word_set, words
 # Words before a value that a correction may leave out: "it's Bath" for "I live in Leeds".
 _LEADING = word_set("in at on for from to near with called named of by")
 
-# Attributes that a statement about the speaker tells by its verb.
-_TOLD_BY = {
-    "live": word_set("address home city town hometown country location place residence"),
-    "work": word_set("job employer company workplace work office firm"),
-    "study": word_set("school university college course"),
-}
 _MOST_WRONG = 4  # words of a value
 _OBJECTION = re.compile(r"(?i)^(?:no|nope|no wait|wait|sorry|nein|non)[,.!]?\s+")
 _WITH_LETTER = re.compile(r"(?i)^it['’]?s (?=[^\W\d_]+,? with [^\W\d_]{1,2}[.!]?$)")
-_SPEAKERS = word_set("i we")
 
 
 def restate(text: str, correction: str) -> str:
@@ -79,21 +72,6 @@ def is_about_another_attribute(text: str, topic: str) -> bool:
         return False
     named = ATTRIBUTES.intersection(words(clause.subject))
     return bool(named) and set(analyze(" ".join(named))).isdisjoint(analyze(topic))
-
-
-def tells_by_verb(text: str, topic: str) -> bool:
-    """Return whether a statement about the speaker tells an attribute without naming it.
-
-    >>> tells_by_verb("I live at 12 Elm Street.", "my address")
-    True
-    >>> tells_by_verb("My mum lives in Nagpur.", "my address")
-    False
-    """
-    clause = _read_clause(text)
-    if clause is None or clause.subject.lower() not in _SPEAKERS:
-        return False
-    told = _TOLD_BY.get(clause.base_verb, frozenset())
-    return not told.isdisjoint(words(topic))
 
 
 def _read_clause(text: str) -> Clause | None:

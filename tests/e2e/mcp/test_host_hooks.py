@@ -458,3 +458,23 @@ def test_a_turn_that_was_told_nothing_is_not_counted_where_memory_is_off(
     )
     hook("stop")
     assert uses() == []
+
+
+def test_what_a_prompt_told_the_memory_to_do_is_stored_by_no_hook(
+    hook: Hook, tmp_path: Path
+) -> None:
+    def say(text: str) -> str:
+        told = context(hook("prompt", prompt=text))
+        lines = record("user", text, "u1") + record("assistant", "Done.", "a1")
+        (tmp_path / "transcript.jsonl").write_text(lines, "utf-8")
+        for when in ("pre-compact", "stop"):
+            assert hook(when).exit_code == 0
+        return told
+
+    say("The shop is deployed with Ansible to two servers.")
+    assert "Saved: the staging port is 4455" in say("Remember that the staging port is 4455.")
+    assert "I no longer remember" in say("undo that")
+    assert "1 memory" in say("Forget everything you know about me.")
+    assert [each.text for each in kept()] == ["The shop is deployed with Ansible to two servers."]
+    assert "Forgotten" in say("yes")
+    assert kept() == []

@@ -201,6 +201,16 @@ async def test_a_person_says_it_in_a_chat(ana: httpx.AsyncClient) -> None:
     assert (await say("I had soup."))["command"] == ""
 
 
+async def test_what_a_person_told_the_memory_to_do_is_no_entry(ana: httpx.AsyncClient) -> None:
+    session = {"session": "s1", **HOME}
+    for text in ("Remember that my locker code is 4455.", "undo that"):
+        assert (await ana.post(f"{V1}/say", json={"text": text, **session})).json()["done"]
+        stored = await ana.post(f"{V1}/entries", json={"text": text, **session})
+        assert stored.json()["outcomes"][0]["status"] == "skipped"
+    found = await ana.post(f"{V1}/recall", json={"query": "What is my locker code?", **HOME})
+    assert found.json()["hits"] == []
+
+
 @pytest.mark.spec(
     "IMP-57", "IMP-58", "IMP-59", "IMP-60", "IMP-61", "IMP-62", "IMP-63", "IMP-64", "IMP-65"
 )
