@@ -68,8 +68,7 @@ class Batch:
     keyed: dict[str, Memory] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)  # the last sequence number in each session
     fingerprints: Fingerprints = field(default_factory=Fingerprints)  # if there is no snapshot
-    # Turns and what they replace.
-    replaced: list[tuple[Chunk, Memory]] = field(default_factory=list)
+    replaced: list[tuple[Chunk, Memory]] = field(default_factory=list)  # by turns
     ended_by: dict[str, set[str]] = field(default_factory=dict)  # ids of what replaced it, by id
     changes: Mapping[tuple[str, str], bool] = field(default_factory=dict)  # see `known_changes`
     alike: dict[object, set[str]] = field(default_factory=dict)  # ids of memories, by form

@@ -241,9 +241,8 @@ def is_connected(chunk: Chunk, older: Memory) -> bool:
         return True
     old = read(older.text)
     if not read_subject(chunk.text):  # only a value
-        return not new.topics.isdisjoint(old.topics) or (
-            is_here and new.values.are_like(old.values)
-        )
+        has_value = is_here and new.values.are_like(old.values)
+        return has_value or not new.topics.isdisjoint(old.topics)
     shares_aspect = read_aspects(chunk.text) & read_aspects(older.text)
     if shares_aspect and not new.cues.isdisjoint(("ended", "moved", "new")):
         return True
