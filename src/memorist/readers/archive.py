@@ -36,7 +36,7 @@ def find_sources(path: Path) -> list[Source]:
     for file in files:
         name = file.relative_to(path) if path.is_dir() else Path(path.name)
         if file.is_file() and _is_wanted(name.as_posix()):
-            place = file.resolve().parent.name
+            place = file.resolve().parent.name if path.is_dir() else ""
             opener = partial(open, file, "rb")
             found += _expand(Source(name.as_posix(), file.stat().st_size, opener, place))
     return found

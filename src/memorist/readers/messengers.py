@@ -185,9 +185,8 @@ def read_telegram(source: Source, how: ImportRun) -> Items:
 
 def read_whatsapp(source: Source, how: ImportRun) -> Items:
     """Read a chat exported as text. The order of day and month is decided over the whole file."""
-    name_of_file = source.place if source.stem == "_chat" else source.stem
-    chat = f"whatsapp:{_COPY.sub('', name_of_file)}"
     entries = list(_split_entries(read_text(source, how)))
+    chat = _name_chat(source, entries)
     dates = [list(map(int, re.split(r"[./-]", stamp["date"]))) for stamp, _ in entries]
     order = "dmy"  # unless there are numbers that can be only something else
     if any(first > 31 for first, _, _ in dates):
@@ -222,6 +221,15 @@ def read_whatsapp(source: Source, how: ImportRun) -> Items:
                 chat=chat,
                 at=_read_stamp(stamp, dict(zip(order, date, strict=True))),
             )
+
+
+def _name_chat(source: Source, entries: list[tuple[re.Match[str], str]]) -> str:
+    """Return the name of a chat: that of its file, which an iPhone only gives to the archive."""
+    name = _COPY.sub("", source.stem)
+    if name == "_chat":
+        first = [(stamp["date"], stamp["time"], text) for stamp, text in entries[:1]]
+        name = _COPY.sub("", source.place) or digest(first)
+    return f"whatsapp:{name}"
 
 
 def _is_quoting(name: str) -> bool:

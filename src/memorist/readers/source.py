@@ -78,7 +78,7 @@ class Source:
     name: str  # its path within the folder or archive
     size: int
     open: Callable[[], AbstractContextManager[IO[Any]]]  # of bytes
-    place: str = ""  # the name of its archive or folder
+    place: str = ""  # the name of its archive or folder, if that is imported
 
     def _read(self, most: int) -> tuple[bytes, str]:
         """Return the first bytes, and why there are fewer if they cannot be read."""

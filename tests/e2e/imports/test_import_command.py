@@ -80,6 +80,15 @@ def test_messages_in_lines_can_be_imported_since_a_date_and_then_completed(
     assert "3 records read, 2 new memories" in run("import", path).output
 
 
+def test_other_keys_of_messages_in_lines_are_ignored(run: Run, tmp_path: Path) -> None:
+    path = formats.write_lines(
+        tmp_path / "messages.jsonl", *({**each, "idx": 1, "session_id": "x"} for each in MESSAGES)
+    )
+    done = run("import", path)
+    assert done.exit_code == 0, done.output
+    assert "3 records read, 3 new memories" in done.output
+
+
 def test_exported_records_cannot_be_imported_in_part(run: Run, tmp_path: Path) -> None:
     run("remember", "I drink green tea.")
     run("export", "memories.jsonl")

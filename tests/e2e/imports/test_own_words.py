@@ -218,6 +218,15 @@ async def test_chats_of_an_iphone_have_the_names_of_their_archives(
     }
 
 
+async def test_chats_that_were_unpacked_one_after_another_stay_apart(
+    ana: ScopedClient, tmp_path: Path
+) -> None:
+    for text in (CELLO, "I own a boat."):
+        (tmp_path / "_chat.txt").write_text(f"[13.02.24, 21:15:00] Ana: {text}\n", "utf-8")
+        await ana.import_files(tmp_path / "_chat.txt")
+    assert len({memory.labels.session for memory in await ana.list()}) == 2
+
+
 # Slack, Obsidian and Mem0
 
 
