@@ -65,8 +65,13 @@ def _expand(source: Source) -> Iterator[Source]:
 
 @contextmanager
 def _open_member(source: Source, info: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
-    with _open_archive(source) as archive, archive.open(info) as file:
-        yield file
+    with _open_archive(source) as archive:
+        try:
+            file = archive.open(info)
+        except (OSError, struct.error) as error:  # the list of files gives a wrong place
+            raise zipfile.BadZipFile(str(error)) from error
+        with file:
+            yield file
 
 
 @contextmanager

@@ -162,6 +162,8 @@ def read_messages(source: Source, how: ImportRun) -> Items:
     found: Iterator[tuple[int, Any]] = read_json_lines(source, how)
     if kind == "array":
         found = enumerate(read_objects(source, how, "item", *_CONVERSATIONS))
+    elif not keys.isdisjoint(_CONVERSATIONS):
+        found = enumerate(read_objects(source, how, "", *_CONVERSATIONS), 1)
     for number, given in found:
         if given is None:
             raise Damaged(f"{source.name}: line {number} is not a JSON object")

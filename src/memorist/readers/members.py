@@ -39,7 +39,8 @@ def read_members(
     depth = 0
     with opened(source, how) as file:
         try:
-            for prefix, event, value in ijson.parse(file, use_float=True):
+            events = ijson.parse(file, use_float=True, multiple_values=True)
+            for prefix, event, value in events:
                 if builder is None:
                     if event == "map_key" and (prefix == place or prefix in inside):
                         parent, key = prefix, value

@@ -24,7 +24,7 @@ _TIMES = ("at", "timestamp", "created_at", "create_time", "created")
 # A message with one of each is complete: what other fields it has is up to who wrote it.
 _WHO, _WHAT = frozenset(("role", "from", "type")), frozenset(("content", "value"))
 # Keys of providers and frameworks that look like a misspelled one of ours.
-_USUAL = ("context", "mode", "date", "ts")
+_USUAL = ("context", "mode", "date")
 
 
 def text_of(content: object) -> str:

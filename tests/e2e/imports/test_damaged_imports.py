@@ -19,6 +19,7 @@ from memorist.types import Draft
 
 from . import formats
 
+CELLO = "I play the cello in a quartet."
 COUNT = 40
 TEXTS = [f"Note {number} is about the garden." for number in range(COUNT)]
 
@@ -86,6 +87,36 @@ async def test_one_long_conversation_is_imported_up_to_the_damage_and_then_compl
     path.write_text(whole, "utf-8")
     again = await ana.import_files(path)
     assert (again.new_memories, again.skipped, again.refused) == (COUNT - 30, {}, {})
+
+
+async def test_a_line_that_is_cut_off_has_the_messages_before_the_damage(
+    ana: ScopedClient, tmp_path: Path
+) -> None:
+    first = {"messages": [{"role": "user", "content": CELLO}]}
+    path = formats.write_lines(tmp_path / "chats.jsonl", first, messages())
+    whole = path.read_text("utf-8")
+    path.write_text(whole[: whole.index(TEXTS[30]) + 5], "utf-8")
+    report = await ana.import_files(path)
+    assert {memory.text for memory in await ana.list(limit=100)} == {CELLO, *TEXTS[:30]}
+    assert any(reason.startswith("damaged from there on") for reason in report.skipped)
+    path.write_text(whole, "utf-8")
+    assert (await ana.import_files(path)).new_memories == COUNT - 30
+
+
+async def test_a_wrong_place_in_the_list_of_an_archive_costs_one_file(
+    ana: ScopedClient, tmp_path: Path
+) -> None:
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.json", json.dumps(messages()))
+        archive.writestr("b.json", json.dumps([{"role": "user", "content": CELLO}]))
+    data = bytearray(path.read_bytes())
+    entry = data.index(b"PK\x01\x02")
+    data[entry + 42 : entry + 46] = b"\xff\xff\xff\xfe"  # where a.json begins
+    path.write_bytes(data)
+    report = await ana.import_files(path)
+    assert {memory.text for memory in await ana.list(limit=100)} == {CELLO}
+    assert any(reason.startswith("damaged: a.json: ") for reason in report.skipped)
 
 
 async def test_a_long_chat_of_telegram_is_read_in_little_memory(tmp_path: Path) -> None:
