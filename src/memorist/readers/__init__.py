@@ -13,9 +13,12 @@ from typing import NamedTuple
 from ..errors import InvalidInput
 from ..types import Draft
 from . import chats, coding, messengers, notes
-from .source import Damaged, ImportRun, Items, Skipped, Source, find_sources
+from .archive import find_sources
+from .source import Damaged, ImportRun, Items, Skipped, Source
 
 BETWEEN_PEOPLE = frozenset(("slack", "discord", "whatsapp", "telegram"))
+_LINES = "lines object"  # a single line is an object
+BEFORE_SINCE = "before the given date"
 FEW_FILES = 5  # named of those that are not of a known format
 
 
@@ -56,14 +59,12 @@ FORMATS = {
         chats.read_claude,
     ),
     "claude-code": Format(
-        _has("lines", "sessionId parentUuid", "leafUuid summary"), coding.read_claude_code
+        _has(_LINES, "sessionId parentUuid", "leafUuid summary"), coding.read_claude_code
     ),
-    "codex": Format(_has("lines", "timestamp type payload"), coding.read_codex),
-    "letta": Format(
-        _has("object", "agents blocks", "agents tools", "core_memory messages"), chats.read_letta
-    ),
+    "codex": Format(_has(_LINES, "timestamp type payload"), coding.read_codex),
+    "letta": Format(_has("object", "agents", "core_memory messages"), chats.read_letta),
     "server-memory": Format(
-        _has("lines", "type observations", "type relationType", "type relation_type"),
+        _has(_LINES, "type observations", "type relationType", "type relation_type"),
         notes.read_server_memory,
     ),
     "slack": Format(_is_slack, messengers.read_slack),
@@ -81,7 +82,15 @@ FORMATS = {
         chats.read_messages,
     ),
     "mem0": Format(
-        _has("array object lines", "memory id", "results", "memories", "items", "text user_id"),
+        _has(
+            "array object lines",
+            "memory id",
+            "results",
+            "memories",
+            "items",
+            "text user_id",
+            "data user_id",
+        ),
         notes.read_mem0,
     ),
     "langgraph": Format(
@@ -164,7 +173,7 @@ def read(found: FilesByFormat, how: ImportRun) -> Iterator[tuple[str, Draft | Sk
             try:
                 for item in FORMATS[name].read(source, how):
                     is_late = isinstance(item, Skipped) or how.includes(item.at)
-                    yield name, item if is_late else Skipped("before the given date")
+                    yield name, item if is_late else Skipped(BEFORE_SINCE)
             except Damaged as error:
                 how.damage = how.damage or str(error)
             if how.damage:

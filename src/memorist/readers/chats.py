@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 from ..errors import InvalidInput
 from ..types import Draft
 from .markdown import add_headings, read_entries
+from .members import MAP, read_members, read_objects
 from .provider_messages import NOT_KEPT, ROLES, SYSTEM, TOOL, read_message, text_of
 from .source import (
     Damaged,
@@ -22,13 +25,25 @@ from .source import (
     message,
     moment,
     note,
-    read_items,
     read_json_lines,
 )
 
 HIDDEN = "a hidden system message"
+EMPTY = "a conversation without messages"
 OTHER_BRANCH = "an alternative answer"
 SPEAKERS = ("user", "assistant")
+_CLAUDE_PARTS = ("chat_messages", "memory_files", "conversations_memory", "docs")
+_LETTA_PARTS = (
+    "blocks",
+    "core_memory",
+    "memory_blocks",
+    "archival_memory",
+    "passages",
+    "archival_passages",
+    "messages",
+)
+_EVENT_TEXTS = ("message", "reason", "last_login", "time")  # of Letta
+_CONVERSATIONS = ("messages", "conversations", "input")
 _SKIPPED_ROLES = {**NOT_KEPT, "tool": TOOL}
 
 
@@ -39,10 +54,10 @@ def skip_role(role: object) -> Skipped:
 
 def read_chatgpt(source: Source, how: ImportRun) -> Items:
     """Read `conversations.json`: the branch of each conversation that was shown last."""
-    for chat in map(as_object, read_items(source, how)):
+    for chat in read_objects(source, how, "item", "mapping", kind=MAP):
         nodes = {name: as_object(node) for name, node in as_object(chat.get("mapping")).items()}
         if not nodes:
-            yield Skipped("a conversation without messages")
+            yield Skipped(EMPTY)
             continue
         id = chat.get("conversation_id") or chat.get("id") or digest(chat.get("title"), *nodes)
         said = {name: as_object(node.get("message")) for name, node in nodes.items()}
@@ -91,10 +106,8 @@ def _read_chatgpt_message(
 def read_claude(source: Source, how: ImportRun) -> Items:
     """Read `conversations.json`, `memories.json` and `projects.json` of an export from Claude."""
     prefix = "item" if source.shape[0] == "array" else ""
-    for each in read_items(source, how, prefix):
-        if not isinstance(each, dict):
-            yield Skipped("not an object")
-        elif "chat_messages" in each:
+    for each in read_objects(source, how, prefix, *_CLAUDE_PARTS):
+        if "chat_messages" in each:
             yield from _read_claude_chat(each)
         else:
             yield from _read_claude_notes(each)
@@ -142,25 +155,43 @@ def _read_claude_notes(each: dict[str, Any]) -> Items:
 
 def read_messages(source: Source, how: ImportRun) -> Items:
     """Read messages of the OpenAI API: a list, lists in lines, or ShareGPT's conversations."""
-    kind, _ = source.shape
-    session = f"openai:{source.stem}"
-    if kind == "lines":
-        found = read_json_lines(source, how)
-    else:
-        found = enumerate(read_items(source, how, "item" if kind == "array" else ""))
-    for number, each in found:
-        if each is None and kind == "lines":
+    kind, keys = source.shape
+    if kind == "object" and not keys.isdisjoint(_CONVERSATIONS):
+        yield from _read_conversation(source, how)
+        return
+    found: Iterator[tuple[int, Any]] = read_json_lines(source, how)
+    if kind == "array":
+        found = enumerate(read_objects(source, how, "item", *_CONVERSATIONS))
+    elif not keys.isdisjoint(_CONVERSATIONS):
+        found = enumerate(read_objects(source, how, "", *_CONVERSATIONS), 1)
+    for number, given in found:
+        if given is None:
             raise Damaged(f"{source.name}: line {number} is not a JSON object")
-        given = as_object(each)
-        chat = given.get("messages") or given.get("conversations") or given.get("input")
-        if isinstance(chat, list):
-            name = given.get("id") or given.get("conversation_id") or f"{source.stem}:{number}"
+        chats = [given[name] for name in _CONVERSATIONS if isinstance(given.get(name), list)]
+        if chat := next(filter(None, chats), None):
+            name = _name_conversation(given) or f"{source.stem}:{number}"
             for place, said in enumerate(chat):
                 yield _read_message(said, f"openai:{name}", place)
-        elif kind == "object" or {"messages", "conversations"} & given.keys():
-            yield Skipped("a conversation without messages")
+        elif chats:
+            yield Skipped(EMPTY)
         else:
-            yield _read_message(each, session, number)
+            yield _read_message(given, f"openai:{source.stem}", number)
+
+
+def _read_conversation(source: Source, how: ImportRun) -> Items:
+    """Read the messages of a single object, one at a time: it may be large."""
+    count = 0
+    for owner, name, _, said in read_members(source, how, "", *_CONVERSATIONS):
+        if name:
+            session = _name_conversation(owner) or f"{source.stem}:0"
+            yield _read_message(said, f"openai:{session}", count)
+            count += 1
+    if not count:
+        yield Skipped(EMPTY)
+
+
+def _name_conversation(given: Mapping[str, Any]) -> object:
+    return given.get("id") or given.get("conversation_id")
 
 
 def _read_message(given: object, session: str, number: int) -> Draft | Skipped:
@@ -186,28 +217,53 @@ def _read_message(given: object, session: str, number: int) -> Draft | Skipped:
 
 def read_letta(source: Source, how: ImportRun) -> Items:
     """Read an agent file: blocks and passages as notes, messages as a conversation."""
-    for file in read_items(source, how, ""):
-        if not isinstance(file, dict):
-            yield Skipped("not an agent file")
+    damage: Damaged | None = None
+    # The file has the blocks of its agents.
+    for place, fields in (("agents.item", _LETTA_PARTS[1:]), ("", (*_LETTA_PARTS, "agents"))):
+        try:
+            for owner in read_objects(source, how if place else ImportRun(), place, *fields):
+                notes = {name: owner.get(name) for name in fields}
+                yield from _read_letta_notes(notes)
+                yield from _read_letta_chat(owner)
+        except Damaged as error:
+            damage = error
+    if damage is not None:
+        raise damage
+
+
+def _read_letta_chat(agent: dict[str, Any]) -> Items:
+    session = f"letta:{agent.get('id') or digest(agent.get('name'))}"
+    for number, said in enumerate(_list(agent, "messages")):
+        role = said.get("role")
+        text = text_of(said.get("content"))
+        if role not in SPEAKERS:
+            yield skip_role(role)
             continue
-        agents = list(map(as_object, as_list(file.get("agents"))))
-        yield from _read_letta_notes(file)
-        for agent in agents:
-            yield from _read_letta_notes({**agent, "blocks": None})  # the file has them
-        for agent in agents or [file]:
-            session = f"letta:{agent.get('id') or digest(agent.get('name'))}"
-            for number, said in enumerate(_list(agent, "messages")):
-                role = said.get("role")
-                if role not in SPEAKERS:
-                    yield skip_role(role)
-                    continue
-                yield message(
-                    text_of(said.get("content")),
-                    id=f"letta:{said.get('id') or digest(session, number)}",
-                    session=session,
-                    role=role,
-                    at=moment(said.get("created_at")),
-                )
+        if role == "user" and (event := _read_event(text)):
+            if event.get("type") != "user_message":
+                yield Skipped(SYSTEM)
+                continue
+            text = str(event.get("message") or "")
+        yield message(
+            text,
+            id=f"letta:{said.get('id') or digest(session, number)}",
+            session=session,
+            role=role,
+            at=moment(said.get("created_at")),
+        )
+
+
+def _read_event(text: str) -> dict[str, Any]:
+    """Return what the program packed as JSON: a message of the person, or one of its own.
+
+    >>> _read_event('{"type": "user_message", "message": "Hello"}')
+    {'type': 'user_message', 'message': 'Hello'}
+    """
+    with suppress(ValueError, RecursionError):
+        event = as_object(json.loads(text))
+        if isinstance(event.get("type"), str) and not event.keys().isdisjoint(_EVENT_TEXTS):
+            return event
+    return {}
 
 
 def _read_letta_notes(file: dict[str, Any]) -> Items:

@@ -25,10 +25,14 @@ DAMAGED = "a line that is not JSON"
 COMMAND = "a command of the program"
 # Slash commands, and text that a program writes in place of the person.
 _BY_PROGRAM = re.compile(
-    r"/[a-z][\w:-]*(?:\s|$)|\[Request interrupted"
+    r"/[a-z][\w:-]*(?:\s|$)|\[Request interrupted|# AGENTS\.md instructions"
+    r"|This session is being continued from a previous conversation"
     r"|<(?:command-|local-command|bash-|system-reminder|user-memory-input|user-prompt-submit-hook"
     r"|task-notification|environment_context|user_inst)"
 )
+# A part in a tag of the program's own; the usual ones of HTML have neither "_" nor "-".
+_WRAPPED = re.compile(r"(?s)\s*<([a-z]+(?:[_-][a-z]+)+)(?: [^>]{0,200})?>.*</\1>\s*")
+_IDE_REQUEST = re.compile(r"(?s)# Context from my IDE setup:.*?\n## My request for Codex:(.*)")
 _EVENTS = {"user_message": "user", "agent_message": "assistant"}
 _REMINDER = re.compile(r"(?s)<system-reminder>.{0,20000}?</system-reminder>")
 
@@ -53,12 +57,13 @@ def read_line(line: Mapping[str, Any], name: str = "") -> Draft | Skipped:
         return Skipped(SYSTEM if kind == "system" else f"a line of type {kind!r:.40}")
     if line.get("isSidechain"):
         return Skipped(SIDE_CHAIN)
-    if line.get("isMeta"):
+    if line.get("isMeta") or line.get("isCompactSummary"):
         return Skipped(SYSTEM)
-    text = _REMINDER.sub("", text_of(said.get("content")))
-    if not text.strip():
+    given = _REMINDER.sub("", text_of(said.get("content")))
+    if not given.strip():
         return Skipped(TOOL)
-    if is_by_program(text):
+    text = _read_prompt(said.get("content")) if kind == "user" else given
+    if not text:
         return Skipped(COMMAND)
     session = line.get("sessionId") or name
     return message(
@@ -72,7 +77,20 @@ def read_line(line: Mapping[str, Any], name: str = "") -> Draft | Skipped:
 
 def is_by_program(text: str) -> bool:
     """Return whether a prompt is a command of the program, or was written by it."""
-    return _BY_PROGRAM.match(text.lstrip()) is not None
+    return bool(_BY_PROGRAM.match(text.lstrip()) or _WRAPPED.fullmatch(text))
+
+
+def _read_prompt(content: object) -> str:
+    """Return the person's own words of a prompt: the parts that the program did not add.
+
+    >>> _read_prompt(["<ide_selection>def f():</ide_selection>", "Explain this"])
+    'Explain this'
+    """
+    parts = content if isinstance(content, list) else [content]
+    texts = [_REMINDER.sub("", text_of([part])).strip() for part in parts]
+    own = "\n".join(text for text in texts if text and not is_by_program(text))
+    request = _IDE_REQUEST.fullmatch(own)
+    return request[1].strip() if request else own
 
 
 def read_codex(source: Source, how: ImportRun) -> Items:
@@ -95,15 +113,16 @@ def _read_codex_line(
     kind = payload.get("type")
     if has_events and line.get("type") == "event_msg":
         role = _EVENTS.get(str(kind))
-        text = str(payload.get("message") or "")
+        content = payload.get("message")
     elif not has_events and line.get("type") == "response_item" and kind == "message":
         role = payload.get("role")
-        text = text_of(payload.get("content"))
+        content = payload.get("content")
     else:
         return Skipped(f"a line of type {kind or line.get('type')!r:.40}")
     if role not in ("user", "assistant"):
         return Skipped(SYSTEM)
-    if is_by_program(text):
+    text = _read_prompt(content) if role == "user" else text_of(content)
+    if not text and text_of(content).strip():
         return Skipped(COMMAND)
     return message(
         text,

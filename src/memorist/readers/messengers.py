@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -9,13 +10,14 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
 from ..types import Draft
+from .members import read_members
 from .source import (
     ImportRun,
     Items,
     Skipped,
     Source,
-    as_list,
     as_object,
+    decode,
     digest,
     message,
     moment,
@@ -28,7 +30,8 @@ SERVICE = "a system notice"
 MEDIA = "a media file without text"
 DELETED = "a deleted message"
 _SLACK_MESSAGES = (None, "thread_broadcast", "me_message", "file_share")  # subtypes
-_MENTION = re.compile(r"<@(\w{1,40})(?:\|[^>]{0,80})?>")
+# A user, a channel, a group or a link in Slack, and what it is called.
+_REFERENCE = re.compile(r"<([@#!]?)([^<>|\s]{1,2000})(?:\|([^<>]{0,1000}))?>")
 _STAMP = re.compile(
     r"\u200e?\[?(?P<date>\d{1,4}[./-]\d{1,2}[./-]\d{1,4}),?[ \u202f](?:klo[ \u202f])?"
     r"(?P<time>\d{1,2}[:.]\d{2}(?:[:.]\d{2})?)(?:[ \u202f](?P<half>[AaPp]\.?[Mm]\.?))?\]?"
@@ -65,6 +68,21 @@ _EDITED = re.compile(
 |dit bericht is bewerkt)\.?>|(?<=[\s.!?…])(?-i:This message was edited))$""".replace("\n", ""),
     re.I,
 )
+# What WhatsApp writes by itself, also with the name of a chat or a person before it.
+_NOTICES = re.compile(
+    r"""null|(?:messages (?:and calls|to this chat|you send to this (?:chat|group)) are
+|nachrichten und anrufe sind|los mensajes y las llamadas están|les messages et les appels sont
+|i messaggi e le chiamate sono|as mensagens e (?:as )?(?:chamadas|ligações) são
+|berichten en oproepen zijn|berichten en gesprekken zijn).{0,500}
+|(?:missed (?:group )?(?:voice|video) call|verpasster (?:sprach|video)anruf
+|llamada (?:de voz |de vídeo |de video )?perdida|(?:video)?llamada perdida
+|appel (?:vocal|vidéo) manqué|(?:video)?chiamata (?:vocale )?persa
+|(?:chamada|ligação) de (?:voz|vídeo) perdida|gemiste (?:spraak|video)?oproep)
+(?:[,.] .{0,100})?""".replace("\n", ""),
+    re.I | re.S,
+)
+_BY_WHATSAPP = "\u200e"  # begins what an iPhone writes by itself
+_COPY = re.compile(r"\s*\(\d{1,3}\)$")  # at the end of the name of a file that was saved again
 _MARKS = str.maketrans("", "", "\u200e\u200f\u202a\u202c")  # of the direction of a text
 
 
@@ -89,13 +107,30 @@ def read_slack(source: Source, how: ImportRun) -> Items:
             user_id = str(said.get("user"))
             yield _said_by(
                 how.people.get(user_id, user_id),
-                _MENTION.sub(lambda found: how.people.get(found[1], found[1]), text),
+                _read_slack_text(text, how),
                 how,
                 id=f"{channel}:{said.get('ts')}",
                 chat=channel,
                 thread=said.get("thread_ts"),
                 at=moment(said.get("ts")),
             )
+
+
+def _read_slack_text(text: str, how: ImportRun) -> str:
+    """Return a text as it is shown: with the names of people and channels, and links."""
+
+    def show(found: re.Match[str]) -> str:
+        sign, target, label = found[1], found[2], found[3]
+        if sign == "!":  # a group, a date, or everyone in a channel
+            return label or f"@{target.partition('^')[0]}"
+        if sign:
+            name = how.people.get(target) or label or target
+            return f"#{name}" if sign == "#" else name
+        address = target.removeprefix("mailto:")
+        is_same = not label or label in address
+        return address if is_same else f"{label} ({address})"
+
+    return html.unescape(_REFERENCE.sub(show, text))
 
 
 def read_discord(source: Source, how: ImportRun) -> Items:
@@ -124,32 +159,34 @@ def read_discord(source: Source, how: ImportRun) -> Items:
 def read_telegram(source: Source, how: ImportRun) -> Items:
     """Read `result.json`: one chat, or all of an account."""
     place = "chats.list.item" if "chats" in source.shape[1] else ""
-    for chat in map(as_object, read_items(source, how, place)):
+    for chat, _, _, value in read_members(source, how, place, "messages"):
         name = f"telegram:{chat.get('id') or digest(chat.get('name'))}"
-        for said in map(as_object, as_list(chat.get("messages"))):
-            text = said.get("text")
-            if isinstance(text, list):  # with links, mentions and formatted parts
-                parts = [each.get("text") if isinstance(each, dict) else each for each in text]
-                text = "".join(map(str, parts))
-            if said.get("type") != "message":
-                yield Skipped(SERVICE)
-            elif not text:
-                yield Skipped(MEDIA)
-            else:
-                yield _said_by(
-                    str(said.get("from") or said.get("from_id")),
-                    str(text),
-                    how,
-                    id=f"{name}:{said.get('id')}",
-                    chat=name,
-                    at=moment(said.get("date_unixtime")) or moment(said.get("date")),
-                )
+        said = as_object(value)
+        text = said.get("text")
+        if isinstance(text, list):  # with links, mentions and formatted parts
+            parts = [each.get("text") if isinstance(each, dict) else each for each in text]
+            text = "".join(map(str, parts))
+        if not said:  # the end of a chat
+            continue
+        if said.get("type") != "message":
+            yield Skipped(SERVICE)
+        elif not text:
+            yield Skipped(MEDIA)
+        else:
+            yield _said_by(
+                str(said.get("from") or said.get("from_id")),
+                str(text),
+                how,
+                id=f"{name}:{said.get('id')}",
+                chat=name,
+                at=moment(said.get("date_unixtime")) or moment(said.get("date")),
+            )
 
 
 def read_whatsapp(source: Source, how: ImportRun) -> Items:
     """Read a chat exported as text. The order of day and month is decided over the whole file."""
-    chat = f"whatsapp:{source.stem}"
     entries = list(_split_entries(read_text(source, how)))
+    chat = _name_chat(source, entries)
     dates = [list(map(int, re.split(r"[./-]", stamp["date"]))) for stamp, _ in entries]
     order = "dmy"  # unless there are numbers that can be only something else
     if any(first > 31 for first, _, _ in dates):
@@ -159,18 +196,25 @@ def read_whatsapp(source: Source, how: ImportRun) -> Items:
     seen: Counter[str] = Counter()
     for (stamp, text), date in zip(entries, dates, strict=True):
         name, colon, said = text.partition(": ")
+        is_notice = said.startswith(_BY_WHATSAPP)
         said = _EDITED.sub("", said.translate(_MARKS).strip()).rstrip()
-        if not colon or len(name) > 60:
+        first, _, caption = said.partition("\n")
+        if caption and _OMITTED.fullmatch(first):
+            said, is_notice = caption, False
+        if not colon or len(name) > 60 or _is_quoting(name):
             yield Skipped(SERVICE)
         elif not said or _OMITTED.fullmatch(said):
             yield Skipped(MEDIA)
         elif _DELETED.fullmatch(said.rstrip(".")):
             yield Skipped(DELETED)
+        elif is_notice or _NOTICES.fullmatch(said):
+            yield Skipped(SERVICE)
         else:
-            key = digest(chat, stamp["date"], stamp["time"], name, said)
+            # Not by the name of the file, which another export of the chat need not have.
+            key = digest(stamp["date"], stamp["time"], name, said)
             seen[key] += 1
             yield _said_by(
-                name.strip("\u200e\u200f ~"),
+                name.translate(_MARKS).strip(" ~\u202f\u00a0"),
                 said,
                 how,
                 id=f"whatsapp:{key}-{seen[key]}",
@@ -179,9 +223,29 @@ def read_whatsapp(source: Source, how: ImportRun) -> Items:
             )
 
 
+def _name_chat(source: Source, entries: list[tuple[re.Match[str], str]]) -> str:
+    """Return the name of a chat: that of its file, which an iPhone only gives to the archive."""
+    name = _COPY.sub("", source.stem)
+    if name == "_chat":
+        first = [(stamp["date"], stamp["time"], text) for stamp, text in entries[:1]]
+        name = _COPY.sub("", source.place) or digest(first)
+    return f"whatsapp:{name}"
+
+
+def _is_quoting(name: str) -> bool:
+    """Return whether a quotation begins and does not end: this is a notice, and not a name.
+
+    >>> _is_quoting('Bo changed the subject from "Move" to "Moving'), _is_quoting('"Bo"')
+    (True, False)
+    """
+    pairs = (("“", "”"), ("„", "“"), ("«", "»"))
+    is_open = any(name.rfind(start) > name.rfind(end) for start, end in pairs)
+    return is_open or name.count('"') % 2 == 1
+
+
 def has_stamps(head: bytes) -> bool:
     """Return whether a text begins like a chat exported from WhatsApp."""
-    lines = head.decode("utf-8", "replace").splitlines()[:10]
+    lines = decode(head).splitlines()[:10]
     return sum(_STAMP.match(line.lstrip("\ufeff")) is not None for line in lines) >= 1
 
 

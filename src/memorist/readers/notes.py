@@ -34,7 +34,13 @@ _LISTS = "results memories items".split()
 _DAY = re.compile(r"(\d{4})[-_](\d\d)[-_](\d\d)(?!\d)")
 _CATEGORY = re.compile(r"\[([\w -]{1,40})\]\s+(.+)")
 _RELATION = re.compile(r"([\w-][\w -]{0,40})\[\[([^\]|]{1,200})(?:\|[^\]]{0,200})?\]\]$")
-_LINK = re.compile(r"!?\[\[([^\]|]{1,200})(?:\|([^\]]{1,200}))?\]\]")
+# Fenced code, which stays as it is unless it is a query of a plugin, or a comment of Obsidian.
+_NOISE = re.compile(r"(?ms)^(```+|~~~+)[ ]*([\w-]*).*?(?:^\1[^\n]*$|\Z)|^%%.*?%%|%%[^\n]*?%%")
+_QUERIES = {"dataview", "dataviewjs", "tasks", "query", "base", "button"}  # plugins run these
+_EMBED = re.compile(r"!\[\[[^\]]{1,200}\]\]|!\[[^\]]{0,200}\]\([^)]{1,1000}\)")
+_CODE = ("```", "~~~")
+_ANCHOR = re.compile(r"(?m)(?:^|[ \t]+)\^(?=[\d-]{0,60}[A-Za-z])[\w-]{2,60}$")
+_LINK = re.compile(r"\[\[([^\]|]{1,200})(?:\|([^\]]{1,200}))?\]\]")
 _TAG = re.compile(r"(?<!\S)#([\w/-]{1,60})")
 _FRONT = re.compile(r"---\s*\n(.{0,20000}?)\n---\s*(?:\n|\Z)", re.S)
 
@@ -42,10 +48,10 @@ _FRONT = re.compile(r"---\s*\n(.{0,20000}?)\n---\s*(?:\n|\Z)", re.S)
 def read_mem0(source: Source, how: ImportRun) -> Items:
     """Read memories of Mem0: a list, or the list in an answer of its API."""
     kind, keys = source.shape
-    if kind == "lines":
+    names = [name for name in _LISTS if name in keys]
+    if kind == "lines" or (kind == "object" and not names):
         found: Iterator[Any] = (line for _, line in read_json_lines(source, how))
     else:
-        names = [name for name in _LISTS if name in keys]
         found = read_items(source, how, f"{names[0]}.item" if names else "item")
     for each in found:
         if not isinstance(each, dict):
@@ -97,7 +103,10 @@ def read_markdown(source: Source, how: ImportRun) -> Items:
     at = at or moment(front.get("modified") or front.get("created") or front.get("date"))
     above = [title] if title in own and not day else []
     seen: set[str] = set()
-    for headings, entry in read_entries(body):
+    kept = _NOISE.sub(_keep_code, body)
+    if kept != body:
+        yield Skipped("comments and queries of Obsidian")
+    for headings, entry in read_entries(kept):
         if entry.startswith("@"):
             yield Skipped("an @import line")
             continue
@@ -110,7 +119,8 @@ def read_markdown(source: Source, how: ImportRun) -> Items:
             entry = category[2]
         elif relation:
             entry = f"{title} {relation[1].strip().replace('_', ' ')} {relation[2]}"
-        text = _LINK.sub(lambda link: link[2] or link[1], _TAG.sub("", entry))
+        bare = entry if entry.startswith(_CODE) else _ANCHOR.sub("", _EMBED.sub("", entry))
+        text = _LINK.sub(lambda link: link[2] or link[1], _TAG.sub("", bare))
         if text.strip() and not relation:  # a relation is a sentence about the note
             text = add_headings([*above, *headings], text.strip())
         repeats = headings if entry in seen else ()  # the same words below other headings
@@ -122,6 +132,11 @@ def read_markdown(source: Source, how: ImportRun) -> Items:
             tags=[*own, *headings, *_TAG.findall(entry)],
             category=category[1].lower() if category else None,
         )
+
+
+def _keep_code(found: re.Match[str]) -> str:
+    fence, language = found[1], found[2]
+    return found[0] if fence and language.lower() not in _QUERIES else ""
 
 
 def _split_front(text: str) -> tuple[dict[str, Any], str]:

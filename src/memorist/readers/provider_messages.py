@@ -6,6 +6,7 @@ Text parts are taken. Tool calls, system prompts and what has no text are left o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 
@@ -20,8 +21,10 @@ ROLES = {"human": "user", "ai": "assistant", "gpt": "assistant", "model": "assis
 NOT_KEPT = {"system": SYSTEM, "developer": SYSTEM, "function": TOOL}
 _TEXTS = ("text", "input_text", "output_text")  # types of parts
 _TIMES = ("at", "timestamp", "created_at", "create_time", "created")
+# A message with one of each is complete: what other fields it has is up to who wrote it.
+_WHO, _WHAT = frozenset(("role", "from", "type")), frozenset(("content", "value"))
 # Keys of providers and frameworks that look like a misspelled one of ours.
-_USUAL = ("names", "ids", "contents", "mode", "date")
+_USUAL = ("context", "mode", "date")
 
 
 def text_of(content: object) -> str:
@@ -47,7 +50,7 @@ def text_of(content: object) -> str:
 def read_message(given: object) -> Message | Skipped:
     """Return a message of a provider or framework as ours, or why it is not kept.
 
-    Raises InvalidInput if it is none, or if a field is misspelled.
+    Raises InvalidInput if it is none, or if a field that it lacks is misspelled.
     """
     said = _to_mapping(given)
     kind = said.get("type")
@@ -61,7 +64,6 @@ def read_message(given: object) -> Message | Skipped:
     text = text_of(content)
     if not text.strip() and (calls or not isinstance(content, str)):
         return Skipped(TOOL if content or is_call else NO_TEXT)
-    at = next((said[name] for name in _TIMES if said.get(name)), None)
     return Message(
         content=text,
         role=_read_role(said),
@@ -69,8 +71,13 @@ def read_message(given: object) -> Message | Skipped:
         name=said.get("name"),
         session=said.get("session"),
         # Our own field is validated later; an invalid time in theirs is ignored.
-        at=moment(at) or (at if at == said.get("at") else None),
+        at=time_of(said) or said.get("at") or None,
     )
+
+
+def time_of(said: Mapping[str, Any]) -> datetime | None:
+    """Return when a message was said, as far as it is known."""
+    return moment(next((said[name] for name in _TIMES if said.get(name)), None))
 
 
 def _read_role(said: Mapping[str, Any]) -> Any:
@@ -92,10 +99,19 @@ def _to_mapping(given: object) -> Mapping[str, Any]:
     data = given.get("data", given.get("kwargs"))
     if "content" not in given and isinstance(data, Mapping):  # serialized by LangChain
         given = {**data, "type": data.get("type", given.get("type"))}
-    for name in given:
-        close = get_close_matches(str(name), FIELDS, n=1, cutoff=0.75)
-        if close and name not in FIELDS and name not in _USUAL:
+    if _WHO.isdisjoint(given) or _WHAT.isdisjoint(given):
+        _explain_misspelling(given)
+    return given
+
+
+def _explain_misspelling(given: Mapping[str, Any]) -> None:
+    """Raise InvalidInput if a field is a misspelled one of ours."""
+    for name in map(str, given):
+        if name in FIELDS or name in _USUAL:
+            continue
+        close = get_close_matches(name.lower(), FIELDS, n=1, cutoff=0.75)
+        # "session_id" and "idx" are other fields.
+        if close and close[0] not in name.lower():
             raise InvalidInput(
                 f"A message has an unknown field {name!r}: do you mean {close[0]!r}?"
             )
-    return given

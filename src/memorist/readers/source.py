@@ -6,8 +6,6 @@ import hashlib
 import io
 import json
 import re
-import shutil
-import tempfile
 import zipfile
 import zlib
 from collections import Counter
@@ -15,23 +13,23 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property, partial
-from pathlib import Path, PurePosixPath
+from functools import cached_property
+from pathlib import PurePosixPath
 from typing import IO, Any, NamedTuple
 
 import ijson
 
-from ..errors import InvalidInput, NotFound
 from ..text import cues, normalize
 from ..text.clock import parse
 from ..types import Draft, Labels
 
 HEAD = 65_536  # bytes by which a format is recognized
+LINES = 40  # of a file of lines, whose keys are read
+SHAPE = 8 << 20  # bytes in which the first line or object should end
 PIECE = 4096  # bytes read at a time: at most so much before a damage is lost
 # What a damaged or encrypted archive raises; NotImplementedError is a RuntimeError.
-_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-IN_MEMORY = 32 << 20  # an archive inside an archive is copied to disk from this size on
 NO_TEXT = "no text"
 TITLE = "title"  # of the conversation, in the metadata of its messages
 LONGEST_TITLE = 200
@@ -39,7 +37,6 @@ _COUNTED = re.compile(
     r"an? ((?:[@\w]+ ){0,2}?)(message|notice|file|conversation|record|line|relation|entity"
     r"|value|document|answer|prompt|call|command)\b"
 )
-_LEFT_OUT = {".git", ".obsidian", ".trash", "node_modules", "__MACOSX"}
 
 
 class Skipped(NamedTuple):
@@ -81,17 +78,23 @@ class Source:
     name: str  # its path within the folder or archive
     size: int
     open: Callable[[], AbstractContextManager[IO[Any]]]  # of bytes
+    place: str = ""  # the name of its archive or folder, if that is imported
+
+    def _read(self, most: int) -> tuple[bytes, str]:
+        """Return the first bytes, and why there are fewer if they cannot be read."""
+        pieces = []
+        try:
+            with self.open() as file:
+                while most > 0 and (piece := file.read(min(most, PIECE))):
+                    pieces.append(piece)
+                    most -= len(piece)
+        except UNREADABLE as error:
+            return b"".join(pieces), f"{self.name}: {error}"
+        return b"".join(pieces), ""
 
     @cached_property
     def _beginning(self) -> tuple[bytes, str]:
-        head = b""
-        try:
-            with self.open() as file:
-                while len(head) < HEAD and (piece := file.read(PIECE)):
-                    head += piece
-        except _UNREADABLE as error:
-            return head, f"{self.name}: {error}"
-        return head, ""
+        return self._read(HEAD)
 
     @property
     def head(self) -> bytes:
@@ -107,27 +110,11 @@ class Source:
     def shape(self) -> tuple[str, frozenset[str]]:
         """How a JSON file begins: "array", "object" or "lines", and the keys of its first object.
 
-        As much of the head is parsed as there is.
+        A first line or object may be far longer than the head.
         """
-        text = self.head.removeprefix(BYTE_ORDER_MARK).lstrip()
-        if text[:1] not in (b"[", b"{"):
+        if self.head.removeprefix(BYTE_ORDER_MARK).lstrip()[:1] not in (b"[", b"{"):
             return "", frozenset()
-        first, *others = text.split(b"\n")[:40]
-        keys: set[str] = set()
-        if others and first.startswith(b"{") and first.rstrip().endswith(b"}"):
-            for line in (first, *others):
-                with suppress(ValueError, RecursionError):
-                    keys.update(as_object(json.loads(line)))
-            return "lines", frozenset(keys)
-        is_array = text[:1] == b"["
-        prefix = "item" if is_array else ""
-        with suppress(ijson.JSONError, UnicodeDecodeError):  # the head ends somewhere
-            for place, event, value in ijson.parse(io.BytesIO(text)):
-                if event == "map_key" and place == prefix:
-                    keys.add(value)
-                elif is_array and event == "end_map" and place == prefix:
-                    break
-        return ("array" if is_array else "object"), frozenset(keys)
+        return read_shape(self._read(SHAPE)[0].removeprefix(BYTE_ORDER_MARK).lstrip())
 
     @property
     def stem(self) -> str:
@@ -160,55 +147,6 @@ class ImportRun:
         return name.casefold() == (self.me or self.user).casefold()
 
 
-def find_sources(path: Path) -> list[Source]:
-    """Return the files at a path: a file, a folder, or what is in a ZIP archive."""
-    if not path.exists():
-        raise NotFound(f"No such file or folder: {str(path)!r}")
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    found: list[Source] = []
-    for file in files:
-        name = file.relative_to(path) if path.is_dir() else Path(path.name)
-        if file.is_file() and _LEFT_OUT.isdisjoint(name.parts):
-            source = Source(name.as_posix(), file.stat().st_size, partial(open, file, "rb"))
-            found += _expand(source)
-    return found
-
-
-def _expand(source: Source) -> Iterator[Source]:
-    """Yield a file, or the files in it if it is a ZIP archive."""
-    if not source.head.startswith(b"PK\x03\x04"):
-        yield source
-        return
-    try:
-        with _open_archive(source) as archive:
-            members = [info for info in archive.infolist() if not info.is_dir()]
-    except (*_UNREADABLE, OSError) as error:
-        raise InvalidInput(f"{source.name!r} is a damaged ZIP archive: {error}") from error
-    for info in sorted(members, key=lambda info: info.filename):
-        if _LEFT_OUT.isdisjoint(PurePosixPath(info.filename).parts):
-            member = Source(info.filename, info.file_size, partial(_open_member, source, info))
-            yield from _expand(member)
-
-
-@contextmanager
-def _open_member(source: Source, info: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
-    with _open_archive(source) as archive, archive.open(info) as file:
-        yield file
-
-
-@contextmanager
-def _open_archive(source: Source) -> Iterator[zipfile.ZipFile]:
-    with source.open() as file:
-        if file.seekable() and isinstance(file, io.BufferedReader):
-            with zipfile.ZipFile(file) as archive:
-                yield archive
-            return
-        with tempfile.SpooledTemporaryFile(IN_MEMORY) as copy:
-            shutil.copyfileobj(file, copy)
-            with zipfile.ZipFile(copy) as archive:
-                yield archive
-
-
 @contextmanager
 def opened(source: Source, how: ImportRun) -> Iterator[IO[bytes]]:
     """Open a file after its byte order mark, and count the bytes that are read."""
@@ -232,7 +170,7 @@ class _Counted(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         try:
             found = self.file.read(min(len(buffer), PIECE))
-        except _UNREADABLE as error:  # an end for the reader, which keeps what it has
+        except UNREADABLE as error:  # an end for the reader, which keeps what it has
             self.how.damage = f"{self.name}: {error}"
             found = b""
         buffer[: len(found)] = found
@@ -246,7 +184,12 @@ def read_items(source: Source, how: ImportRun, prefix: str = "item") -> Iterator
         try:
             yield from ijson.items(file, prefix, use_float=True)
         except (ijson.JSONError, UnicodeDecodeError) as error:
-            raise Damaged(f"{source.name}: {str(error).splitlines()[0]}") from error
+            raise Damaged(name_damage(source, error)) from error
+
+
+def name_damage(source: Source, error: Exception) -> str:
+    """Return which file cannot be read, and why."""
+    return f"{source.name}: {str(error).splitlines()[0]}"
 
 
 def read_json_lines(source: Source, how: ImportRun) -> Iterator[tuple[int, dict[str, Any] | None]]:
@@ -265,10 +208,42 @@ def read_json_lines(source: Source, how: ImportRun) -> Iterator[tuple[int, dict[
 def read_text(source: Source, how: ImportRun) -> str:
     """Return a text file, with its characters as far as they can be read."""
     with opened(source, how) as file:
-        data = file.read()
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return data.decode("utf-16", "replace")
-    return data.decode("utf-8", "replace")
+        return decode(file.read())
+
+
+def decode(data: bytes) -> str:
+    """Return a text in UTF-8, or in UTF-16 if it begins with the mark of that.
+
+    >>> decode("Grüße".encode("utf-16"))
+    'Grüße'
+    """
+    is_utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return data.decode("utf-16" if is_utf16 else "utf-8", "replace").removeprefix("\ufeff")
+
+
+def read_shape(text: bytes) -> tuple[str, frozenset[str]]:
+    """Return how the beginning of a JSON file is structured, and the keys of its first objects.
+
+    >>> kind, keys = read_shape(b'[{"role": "user", "content": "Hel')
+    >>> kind, sorted(keys)
+    ('array', ['content', 'role'])
+    """
+    first, *others = text.split(b"\n", LINES)[:LINES]
+    keys: set[str] = set()
+    if others and first.startswith(b"{") and first.rstrip().endswith(b"}"):
+        for line in (first, *others):
+            with suppress(ValueError, RecursionError):
+                keys.update(as_object(json.loads(line)))
+        return "lines", frozenset(keys)
+    is_array = text.startswith(b"[")
+    prefix = "item" if is_array else ""
+    with suppress(ijson.JSONError, UnicodeDecodeError):  # the text ends somewhere
+        for place, event, value in ijson.parse(io.BytesIO(text)):
+            if event == "map_key" and place == prefix:
+                keys.add(value)
+            elif is_array and event == "end_map" and place == prefix:
+                break
+    return ("array" if is_array else "object"), frozenset(keys)
 
 
 def message(

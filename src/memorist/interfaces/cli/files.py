@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MANY_TASKS = 8  # of extraction that wait after an import, each for up to 64 lines
 REFUSALS = ("refused", "conflict")  # outcomes of what was not stored
+RECORDS, MESSAGES = "records", "messages"  # what a file has in its lines
 MANY_VECTORS = 1000  # that are computed after an import: a minute or more
 
 
@@ -65,12 +66,16 @@ def import_(
 
     Example: memorist import ~/Downloads/chatgpt-export.zip
     """
-    from ...readers.source import count_skipped  # with numpy, which other commands do without
+    from ...readers import BEFORE_SINCE  # with numpy, which other commands do without
+    from ...readers.source import count_skipped
 
-    if from_ == "auto" and _has_own_lines(path):
-        if me or since or dry_run:
+    if from_ == "auto" and (lines := _find_own_lines(path)):
+        if dry_run and lines == MESSAGES and path != "-":
+            from_ = "openai"  # which only differs in the ids
+        elif dry_run or ((me or since) and lines == RECORDS):
             raise InvalidInput("--me, --since and --dry-run only apply to files of other programs")
-        return _import_lines(call, progress, memory, path, restore=restore)
+        else:
+            return _import_lines(call, progress, memory, path, restore=restore, since=since)
     if restore:
         raise InvalidInput("--restore requires an export of Memorist")
     target = call.scope(memory)
@@ -109,25 +114,30 @@ def import_(
         notes.append(f"What changed between these conversations is not marked yet: run `{how}`")
     notes += _name_waiting(memory)
     code = exit_code_of(report.outcomes)
-    if not read and any(reason.startswith("damaged") for reason in report.skipped):
+    if not read and report.skipped.keys() - {BEFORE_SINCE}:
         code = FAILED
     return {"entries": read, **vars(report)}, text, notes, code
 
 
-def _has_own_lines(path: str) -> bool:
-    """Return whether a file has one record of an export, or one message, per line."""
+def _find_own_lines(path: str) -> str:
+    """Return what the lines of a file are: our own records or messages; empty for other formats."""
     from ...readers import detect  # with numpy, which other commands do without
-    from ...readers.source import find_sources
+    from ...readers.archive import find_sources
 
     if path == "-":
-        return True
+        return MESSAGES
     sources = find_sources(Path(path)) if Path(path).is_file() else []
     if len(sources) != 1:
-        return False
+        return ""
     (source,) = sources
     kind, keys = source.shape
-    is_line = kind in ("lines", "object") and bool(keys & {"record_type", "content"})
-    return is_line or (detect(source) is None and source.suffix in ("", ".jsonl", ".ndjson"))
+    is_lines = kind in ("lines", "object")
+    if is_lines and "record_type" in keys:
+        return RECORDS
+    name = detect(source)
+    if is_lines and "content" in keys and name in (None, "openai"):
+        return MESSAGES
+    return MESSAGES if name is None and source.suffix in ("", ".jsonl", ".ndjson") else ""
 
 
 def exit_code_of(counts: Counter[Any]) -> int:
@@ -167,14 +177,23 @@ def _name_waiting(memory: Blocking) -> list[str]:
 
 
 def _import_lines(
-    call: Call, progress: Progress, memory: Blocking, file: str, *, restore: bool
+    call: Call,
+    progress: Progress,
+    memory: Blocking,
+    file: str,
+    *,
+    restore: bool,
+    since: str | None,
 ) -> object:
-    """Import an export, or a file of messages.
+    """Import an export, or a file of messages: those since a date.
 
     A line that cannot be read stops the import; the lines before it are stored.
     """
-    from ...manage.import_export import NewMemories  # with numpy, which other commands do without
+    # With numpy, which other commands do without.
+    from ...ingest.validation import moment
+    from ...manage.import_export import NewMemories
 
+    start = moment(since)
     outcomes: list[Outcome] = []
     new = NewMemories()
     read = 0
@@ -182,6 +201,7 @@ def _import_lines(
         names_a_scope = call.user or call.space or call.tenant
         counted: Any = call.scope(memory) if names_a_scope else memory
         lines = add_ids(read_lines(source), file=file, session=call.session)
+        lines = filter(lambda line: line.is_since(start), lines)
         size = 0
         with suppress(OSError, ValueError):  # a pipe
             size = os.fstat(source.fileno()).st_size

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import IO
 
@@ -29,6 +30,17 @@ class Line:
     @property
     def is_message(self) -> bool:
         return "content" in self.record
+
+    def is_since(self, start: datetime | None) -> bool:
+        """Whether it is not older than a time; without a time of its own only if all are wanted."""
+        from ...readers.provider_messages import time_of  # with numpy, which others do without
+
+        if start is None:
+            return True
+        if not self.is_message:
+            raise InvalidInput(f"Line {self.number} is no message: --since only applies to these")
+        at = time_of(self.record)
+        return at is not None and at >= start
 
     @property
     def is_counted(self) -> bool:
