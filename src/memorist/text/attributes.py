@@ -29,12 +29,12 @@ def have_other_values(new: str, old: str) -> bool:
     >>> have_other_values("Vivo en Sevilla.", "Vivo en España.")
     False
     """
-    if not _UNCERTAIN.isdisjoint(read(new).cues) or refines(new, old):
+    if not _UNCERTAIN.isdisjoint(read(new).cues):
         return False
-    homes = read_home(new), read_home(old)
-    diets = read_diet(new), read_diet(old)
-    if any(all(told) and told[0] != told[1] for told in (homes, diets)):
-        return True
+    for read_value in (read_home, read_diet):
+        value = read_value(new)
+        if value and read_value(old) not in ("", value):
+            return not refines(new, old)
     has_new_job = _JOB["new"].search(new.lower()) and "added" not in read(new).cues
     return bool(has_new_job and _JOB["held"].search(old.lower()))
 
