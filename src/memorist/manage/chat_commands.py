@@ -43,6 +43,7 @@ from .undo import undo_changes
 KEPT = timedelta(days=1)  # how long what a command forgot can be brought back
 _NOT_STORED = "I won't store this message."
 _UNCLEAR = "I cannot tell which memory you mean."
+_NEW_AND_OLD: dict[tuple[int, ...], str] = {(0,): "yes", (1,): "no"}  # as they are shown
 _SWITCHED = {
     "memory_off": "Memory is off here: nothing is stored or recalled automatically until you say "
     '"turn memory on".',
@@ -157,7 +158,8 @@ class Chat(CorrectingChat):
             self.intent = said.replace("pick", "confirm")
             return await self.decide_conflict()
         if shown.asks == "confirm":
-            self.intent = "confirm_old" if said == "no" else "confirm_new"
+            named = _NEW_AND_OLD.get(self.command.places, said)
+            self.intent = {"no": "confirm_old", "pick": "confirm_both"}.get(named, "confirm_new")
             return await self.decide_conflict()
         if said == "no" or (not ids and shown.asks != "forget_all"):
             await self.save_shown(shown.ids)
