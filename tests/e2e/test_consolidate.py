@@ -227,6 +227,21 @@ async def test_another_value_of_the_same_thing_is_a_conflict_and_no_merge(
     assert await texts(ana) == {old}
 
 
+async def test_two_values_that_the_person_keeps_are_no_conflict_again(
+    engine: Client, ana: ScopedClient, clock: Clock
+) -> None:
+    old, new = "My rent is 800 euros", "My rent is 950 euros now"
+    for text in (old, new):
+        await ana.remember(text)
+        clock.now += timedelta(hours=1)
+    (conflict,) = await ana.conflicts()
+    await ana.keep_both(conflict.id)
+    model = Scripted()
+    await run(engine, model)
+    assert model.asked
+    assert (await ana.conflicts(), await texts(ana)) == ([], {old, new})
+
+
 @pytest.mark.parametrize(
     ("a", "b"),
     [

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
 from ..ingest import links as relations
+from ..ingest.known_changes import find_change, load_changes
 from ..ingest.policies import Bands, Policy
 from ..manage import edit
 from ..ports import BudgetedModel
@@ -168,7 +169,7 @@ class _Run:
         """
         old, new = pair.statements
         if not compare.may_be_same(new, old):
-            return pairs.supersede(pair, self.now)
+            return [] if await self.is_known(pair) else pairs.supersede(pair, self.now)
         if self.policy.merge == "update" or not pair.is_automatic:
             return pairs.merge(pair, self.now)
         text = compare.pick_containing(new, old)
@@ -184,6 +185,12 @@ class _Run:
             return pairs.merge(pair, self.now)
         vectors = await edit.encode(self.ctx, [text])
         return pairs.recreate(pair, text, self.now, vectors, self.ctx.index.model)
+
+    async def is_known(self, pair: Pair) -> bool:
+        """Return whether the change is known, or was decided, between the two or their turns."""
+        ids = [(memory.id, *memory.evidence_ids) for memory in (pair.new, pair.old)]
+        changes = await load_changes(self.ctx.store, self.scope, ids[0])
+        return find_change(changes, *ids) is not None
 
     async def was_undone(self, pair: Pair) -> bool:
         """Return whether a change to either memory was undone; then they are not merged."""

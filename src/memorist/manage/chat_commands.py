@@ -39,6 +39,7 @@ from .topics import CHOICES
 from .undo import undo_changes
 
 _NOT_STORED = "I won't store this message."
+_NEW_AND_OLD: dict[tuple[int, ...], str] = {(0,): "yes", (1,): "no"}  # as they are shown
 _SWITCHED = {
     "memory_off": "Memory is off here: nothing is stored or recalled automatically until you say "
     '"turn memory on".',
@@ -156,7 +157,8 @@ class Chat(CorrectingChat, ForgettingChat):
             self.intent = said.replace("pick", "confirm")
             return await self.decide_conflict()
         if shown.asks == "confirm":
-            self.intent = "confirm_old" if said == "no" else "confirm_new"
+            named = _NEW_AND_OLD.get(self.command.places, said)
+            self.intent = {"no": "confirm_old", "pick": "confirm_both"}.get(named, "confirm_new")
             return await self.decide_conflict()
         if said == "no" or (not ids and shown.asks != "forget_all"):
             await self.save_shown(shown.ids)

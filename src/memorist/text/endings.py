@@ -22,29 +22,29 @@ def ends_fact(new: str, old: str, fact: str) -> bool:
     >>> new = "pills changed, no more perindopril, now losartan 50"
     >>> ends_fact(new, old, "Ana's pills: perindopril 4 mg."), ends_fact(new, old, "Ana had amlodipine.")
     (True, False)
-    >>> ends_fact("I moved to Porto", "I cook in Rome and row a lot", "Ana cooks in Rome and rows a lot.")
+    >>> ends_fact("I moved to Porto", "I work in Rome and row a lot", "Ana works in Rome and rows a lot.")
     False
     """
     changed, parts = find_changed(old, new)
     covered = find_covered(parts, fact)
-    if not says_more(old) and not (changed and covered):
-        return True
-    if changed and any(
-        _states_more(parts, place, min(covered), fact) for place in covered - changed
-    ):
+    is_about = not changed.isdisjoint(covered)
+    if not says_more(old):
+        return is_about or not (changed and covered)
+    states = {place for place in covered if _states_more(parts, place, min(covered), fact)}
+    if states & changed and states - changed:
         return False
-    return not changed.isdisjoint(covered) or contradicts_clause(new, fact)
+    return is_about or contradicts_clause(new, fact)
 
 
 def _states_more(parts: Sequence[str], place: int, first: int, fact: str) -> bool:
-    """Return whether a part of a fact says something beside its first one.
+    """Return whether a part of a fact says something by itself.
 
     It has a verb, which the fact puts into the third person, or continues a list of what somebody is:
     "I'm 30, vegan and shy".
     """
     clauses = [parse(parts[each]).clause for each in (first, place)]
-    opening, own = [clause.verb if clause is not None else "" for clause in clauses]
-    if own or opening in BEING:
+    first_verb, own = [clause.verb if clause is not None else "" for clause in clauses]
+    if own or first_verb in BEING:
         return True
     verb = words(parts[place])[0]
     return not {f"{verb}s", f"{verb}es"}.isdisjoint(words(fact))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from clocks import Clock
 from memorist import aio
 from memorist.client import Client
 from memorist.manage.chat_list import Reply
@@ -171,12 +170,21 @@ async def test_what_was_pinned_stays_until_the_person_decides(
     assert valid & {IN_LISBON, IN_PORTO} == set(LEFT[answer])
 
 
-@pytest.mark.parametrize("answer", [OLD, BOTH])
-async def test_consolidation_respects_a_decision(
-    engine: Client, ana: ScopedClient, clock: Clock, answer: str
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [
+        ("both", {"The user works at Lumen.", "The user works at Tidewater."}),
+        ("the second one", {"The user works at Tidewater."}),
+        ("1", {"The user works at Lumen."}),
+        ("the new one", {"The user works at Lumen."}),
+    ],
+)
+async def test_of_two_changes_the_one_that_was_shown_is_decided(
+    engine: Client, ana: ScopedClient, answer: str, left: set[str]
 ) -> None:
-    await tell(engine, LISBON, PORTO, jobs="after")
-    await say(ana, answer)
-    await engine.run_jobs(only=["consolidate"])
-    assert await listed(ana) == []
-    assert await known(ana) == LEFT[answer]
+    await tell(engine, LISBON, PORTO, "I work at Tidewater.", "I work at Lumen now.", jobs="after")
+    asked = await say(ana, BOTH)
+    assert asked.say.endswith("\nNew: I work at Lumen now.\nOld: I work at Tidewater.")
+    assert (await say(ana, answer)).done
+    assert await listed(ana) == [(LISBON, PORTO)]
+    assert set(await known(ana)) == {IN_PORTO, *left}
