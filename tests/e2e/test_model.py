@@ -178,7 +178,9 @@ class Life(RuleBasedStateMachine):
     def remember(self, text: str, how: str) -> None:
         self.now += timedelta(seconds=1)
         (outcome,) = self.mine.remember(text, **({how: True} if how else {})).outcomes
-        marks = {how: True, "manually_saved": True} if how else {}  # who pins, saves on purpose
+        marks: dict[str, Any] = {}
+        if how:  # who pins, saves on purpose
+            marks = {how: True, "manually_saved": True}
         if not how and self.is_buried(text):
             assert outcome.status == "refused"
             return
@@ -188,7 +190,10 @@ class Life(RuleBasedStateMachine):
         }
         if same:
             assert (outcome.status, id in same) == ("merged", True)
-            self.note({id: self.put(id, repeats=self.rows[id].repeats + 1, **marks)})
+            row = self.rows[id]
+            if how and not row.is_kept:  # saved, it becomes more important
+                marks["base"] = min(1.0, row.base + 0.5)
+            self.note({id: self.put(id, repeats=row.repeats + 1, **marks)})
             return
         assert outcome.status == "created"
         made = self.mine.get(id)
