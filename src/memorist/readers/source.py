@@ -164,14 +164,18 @@ def find_sources(path: Path) -> list[Source]:
     """Return the files at a path: a file, a folder, or what is in a ZIP archive."""
     if not path.exists():
         raise NotFound(f"No such file or folder: {str(path)!r}")
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
     found: list[Source] = []
-    for file in files:
+    for name, file in list_files(path):
+        found += _expand(Source(name, file.stat().st_size, partial(open, file, "rb")))
+    return found
+
+
+def list_files(path: Path) -> Iterator[tuple[str, Path]]:
+    """Yield a file, or the files in a folder that may be imported, with their names in it."""
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         name = file.relative_to(path) if path.is_dir() else Path(path.name)
         if file.is_file() and _LEFT_OUT.isdisjoint(name.parts):
-            source = Source(name.as_posix(), file.stat().st_size, partial(open, file, "rb"))
-            found += _expand(source)
-    return found
+            yield name.as_posix(), file
 
 
 def _expand(source: Source) -> Iterator[Source]:
