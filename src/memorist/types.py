@@ -136,6 +136,9 @@ class Memory:
         return min(5, max(1, math.ceil(round(5 * self.importance, 9))))
 
 
+FAKE_ID = "__fake_id__"  # OpenAI Agents gives it to every item of some models: it is none
+
+
 @frozen
 class Message:
     """One message of a conversation: what was said, by whom and when."""

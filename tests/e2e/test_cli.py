@@ -487,6 +487,14 @@ def test_an_import_twice_changes_nothing(run: Run, place: Path) -> None:
     assert run("list", "--json").stdout == before
 
 
+def test_lines_with_the_same_made_up_id_are_different_messages(run: Run, place: Path) -> None:
+    said = {"id": "__fake_id__", "type": "message", "role": "assistant"}
+    replies = [{**said, "content": text} for text in ("Tea it is.", "Or cake?")]
+    chat = lines(place / "items.jsonl", *replies)
+    assert "2 new memories" in run("import", chat).stdout
+    assert "0 new memories" in run("import", chat).stdout
+
+
 @pytest.mark.parametrize(
     "bad", ["nope", "[1]", '{"content": 3}', '{"content": "x", "sesion": "s"}', '{"data": 1}']
 )

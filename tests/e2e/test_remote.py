@@ -11,6 +11,7 @@ from threading import Thread
 import pytest
 from typer.testing import CliRunner, Result
 
+from e2e.imports.formats import chatgpt_chat, chatgpt_message
 from memorist.interfaces import FAILED, NOT_FOUND, OK, REFUSED, UNAVAILABLE, USAGE
 from memorist.interfaces.cli import app
 from rest_server import Server, serving
@@ -177,7 +178,6 @@ def test_an_address_without_a_server_is_named(run: Run, server: Server) -> None:
         "stats --all",
         "undo 019a3c5e",
         "hook before Tea?",
-        "import chat.jsonl",
     ],
 )
 def test_a_command_that_needs_the_database_says_so(run: Run, words: str) -> None:
@@ -185,6 +185,54 @@ def test_a_command_that_needs_the_database_says_so(run: Run, words: str) -> None
     assert refused.exit_code == USAGE
     assert "needs" in refused.stderr
     assert "database" in refused.stderr
+
+
+def test_a_history_is_uploaded_and_the_receipt_is_that_of_a_local_import(
+    run: Run, tmp_path: Path
+) -> None:
+    chats = [
+        chatgpt_chat("c1", chatgpt_message("m1", "user", "I collect maps of islands.")),
+        chatgpt_chat("c2", chatgpt_message("m2", "user", "My boat is called Petrel.")),
+    ]
+    folder = tmp_path / "export"
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "notes.md").write_text("# Not mine\n\nI sail.", "utf-8")
+    (folder / "conversations.json").write_text(json.dumps(chats), "utf-8")
+    (folder / "picture.png").write_bytes(b"\x89PNG")
+    local = {"MEMORIST_DB": str(tmp_path / "local.db"), "MEMORIST_EMBEDDER": "hashing"}
+    place = ("--space", "history")
+    for words in (["--dry-run"], [], []):
+        wanted = run("import", str(folder), *words, *place, "--user", "ana", **local)
+        done = run("import", str(folder), *words, *place)
+        assert (done.exit_code, done.stdout, done.stderr) == (OK, wanted.stdout, wanted.stderr)
+    assert "0 new memories" in done.stdout
+    assert "Petrel" in run("recall", "What is my boat called?", *place).stdout
+    one = run("import", str(folder / "conversations.json"), "--json", *place)
+    assert json.loads(one.stdout)["formats"] == {"chatgpt": 2}
+
+
+def test_lines_of_messages_and_records_are_sent(run: Run, tmp_path: Path) -> None:
+    place = ("--space", "lines")
+    chat = tmp_path / "chat.jsonl"
+    chat.write_text('{"role": "user", "content": "I keep bees."}\n', "utf-8")
+    for new in (1, 0):
+        done = run("import", str(chat), *place)
+        assert (done.exit_code, done.stdout) == (OK, f"1 records read, {new} new memories\n")
+    assert "bees" in run("list", *place).stdout
+
+
+def test_an_upload_that_is_refused_says_why(run: Run, tmp_path: Path) -> None:
+    missing = run("import", str(tmp_path / "missing.zip"))
+    assert (missing.exit_code, "No such file" in missing.stderr) == (NOT_FOUND, True)
+    large = tmp_path / "notes.md"
+    large.write_text("- I keep bees.\n" * 200_000, "utf-8")
+    narrow = run("import", str(large), key="reader")
+    assert (narrow.exit_code, "needs the right 'owner'" in narrow.stderr) == (REFUSED, True)
+    unknown = tmp_path / "picture.png"
+    unknown.write_bytes(b"\x89PNG")
+    refused = run("import", str(unknown))
+    assert refused.exit_code == USAGE
+    assert "picture.png" in refused.stderr or "format" in refused.stderr
 
 
 def test_the_key_decides_the_tenant(run: Run) -> None:

@@ -45,9 +45,7 @@ def test_without_its_framework_an_adapter_says_what_to_install(
         importlib.import_module(module)
 
 
-@pytest.mark.parametrize(
-    "name", sorted(set(ADAPTERS) - {"langgraph"})
-)  # docs/how-to.md has that one
+@pytest.mark.parametrize("name", ADAPTERS)
 def test_an_adapter_has_an_extra_a_section_and_an_example(name: str) -> None:
     _, extra = ADAPTERS[name]
     example = f"{name}_example"  # a script may not have the name of a package that it imports

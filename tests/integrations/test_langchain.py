@@ -18,6 +18,7 @@ suites = pytest.importorskip("langchain_tests.integration_tests")
 from langchain_core.documents import Document  # noqa: E402
 from langchain_core.messages import (  # noqa: E402
     AIMessage,
+    AIMessageChunk,
     HumanMessage,
     SystemMessage,
     ToolMessage,
@@ -131,6 +132,14 @@ def test_what_was_said_is_remembered_and_stays(ana: Any, memory: Any) -> None:
     assert history.messages == []
     assert "Mochi" in ana.recall("What is my cat called?").text
     assert adapter.MemoristChatMessageHistory("s1", memory.scope("ben")).messages == []
+
+
+def test_a_reply_that_was_streamed_is_remembered(ana: Any) -> None:
+    history = adapter.MemoristChatMessageHistory("s1", ana)
+    history.add_messages([AIMessageChunk("Mochi is ") + AIMessageChunk("a lovely name!")])
+    assert [(each.text, each.labels.role) for each in ana.list()] == [
+        ("Mochi is a lovely name!", "assistant")
+    ]
 
 
 def test_a_history_need_not_remember(ana: Any) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import memorist
 from memorist.errors import InvalidInput, MemoristError, Refused
+from memorist.storage import sqlite
 from memorist.sync import Blocking
 from model_server import Call, Model
 
@@ -53,6 +56,46 @@ async def test_the_limit_of_the_settings_counts_if_a_call_names_none(memory: Blo
     await session.add_items([user("a"), user("b"), user("c")])
     assert await session.get_items() == [user("c")]
     assert await session.get_items(2) == [user("b"), user("c")]
+
+
+async def test_settings_may_be_a_dict(memory: Blocking) -> None:
+    ana = memory.scope(user="ana")
+    session = MemoristSession("chat", ana, session_settings={"limit": 2})
+    assert session.session_settings == agents.SessionSettings(limit=2)
+    await session.add_items([user("a"), user("b"), user("c")])
+    assert await session.get_items() == [user("b"), user("c")]
+    with pytest.raises(TypeError, match="limitt"):
+        MemoristSession("chat", ana, session_settings={"limitt": 2})
+
+
+async def test_a_closed_session_refuses_calls_and_the_memory_stays_open(memory: Blocking) -> None:
+    ana = memory.scope(user="ana")
+    session = MemoristSession("chat", ana)
+    await session.add_items([user("I play the cello.")])
+    session.close()
+    session.close()
+    for call in (session.get_items, session.pop_item, session.clear_session):
+        with pytest.raises(RuntimeError, match="MemoristSession is closed"):
+            await call()
+    with pytest.raises(RuntimeError, match="MemoristSession is closed"):
+        await session.add_items([])
+    assert await MemoristSession("chat", ana).get_items() == [user("I play the cello.")]
+
+
+async def test_damaged_items_are_left_out(memory: Blocking) -> None:
+    session = MemoristSession("chat", memory.scope(user="ana"))
+    await session.add_items([user("a"), user("b")])
+    kept = session._kept
+    damaged = ["{", "", '{"role": "user"']
+    await session._loop.wait(kept.transcript.append(damaged, kept.scope.ctx.clock()))
+    assert await session.get_items() == [user("a"), user("b")]
+    assert await session.get_items(1) == [user("b")]
+    assert await session.pop_item() == user("b")
+    assert await session.get_items() == [user("a")]
+    await session._loop.wait(kept.transcript.append(damaged, kept.scope.ctx.clock()))
+    await session.add_items([user("c")])
+    assert await session.get_items(2) == [user("a"), user("c")]
+    assert [await session.pop_item() for _ in range(3)] == [user("c"), user("a"), None]
 
 
 async def test_pop_returns_the_last_item_once(memory: Blocking) -> None:
@@ -108,8 +151,9 @@ async def test_nothing_is_remembered_if_the_session_is_told_so(memory: Blocking)
 
 async def test_an_item_that_is_not_json_changes_nothing(memory: Blocking) -> None:
     session = MemoristSession("chat", memory.scope(user="ana"))
-    with pytest.raises(InvalidInput, match="must be JSON"):
-        await session.add_items([user("kept out"), user(object())])  # type: ignore[arg-type]
+    for kind in (InvalidInput, TypeError):
+        with pytest.raises(kind, match="must be JSON"):
+            await session.add_items([user("kept out"), user(object())])  # type: ignore[arg-type]
     assert await session.get_items() == []
 
 
@@ -134,6 +178,48 @@ async def test_a_cancelled_call_adds_all_of_its_items_or_none(memory: Blocking) 
         await session.add_items([user("d")])
         sizes.add(len(await session.get_items()))
     assert sizes <= {1, 4}
+
+
+@pytest.mark.parametrize("change", ["add", "pop", "clear"])
+async def test_a_cancelled_change_is_visible_when_the_cancellation_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    commits = threading.Event()
+    commit = sqlite._commit
+
+    def commit_slowly(connection: Any) -> None:
+        commits.set()
+        time.sleep(0.1)
+        commit(connection)
+
+    with memorist.open(tmp_path / "m.db", embedder="hashing") as memory:
+        session = MemoristSession("chat", memory.scope(user="ana"), remember=False)
+        await session.add_items([user("a"), user("b")])
+        monkeypatch.setattr(sqlite, "_commit", commit_slowly)
+        calls = {
+            "add": lambda: session.add_items([user("c")]),
+            "pop": session.pop_item,
+            "clear": session.clear_session,
+        }
+        after = {"add": ["a", "b", "c"], "pop": ["a"], "clear": []}
+        changing = asyncio.create_task(calls[change]())
+        assert await asyncio.to_thread(commits.wait, 10)
+        for _ in range(2):
+            changing.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await changing
+        assert [item["content"] for item in await session.get_items()] == after[change]
+
+
+async def test_a_cancelled_call_that_fails_is_cancelled(memory: Blocking) -> None:
+    ana = memory.scope(user="ana")
+    ana.privacy.start_incognito("chat")
+    adding = asyncio.create_task(MemoristSession("chat", ana).add_items([user("a")]))
+    await asyncio.sleep(0)
+    adding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await adding
 
 
 def test_threads_with_loops_of_their_own_share_a_session(memory: Blocking) -> None:

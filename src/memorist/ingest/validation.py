@@ -16,7 +16,7 @@ from typing import Any, TypeGuard
 
 from ..errors import InvalidInput
 from ..readers import source
-from ..readers.provider_messages import SYSTEM, read_message
+from ..readers.provider_messages import SYSTEM, is_message, read_message
 from ..settings import allowlists
 from ..storage.conditions import metadata_terms
 from ..text import clock, cues, normalize
@@ -320,8 +320,7 @@ def drafts(
     if isinstance(what, str):
         plain = text(what, longest)
         return [Draft(text=plain, labels=labels, speaker=labels.role, at=at, **common)]
-    is_one = isinstance(what, (Message, Mapping)) or hasattr(what, "model_dump")
-    given = [what] if is_one else what
+    given = [what] if is_message(what) else what
     if not isinstance(given, Sequence) or isinstance(given, (bytes, bytearray)):
         kind = type(what).__name__
         raise InvalidInput(f"remember takes a text or a list of messages, not {kind}")

@@ -9,6 +9,7 @@ import functools
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -25,12 +26,21 @@ AnyScope = ScopedClient | BlockingScope
 Turn = tuple[str, str]  # a role and what was said
 
 
+class Closed(MemoristError, RuntimeError):
+    """This was closed: open it again."""
+
+
+class NotJson(InvalidInput, TypeError):
+    """An item of a conversation must be JSON."""
+
+
 class Bridge:
     """Runs coroutines on the event loop of a scope. For a scope of `memorist.aio` that is the
     running loop.
     """
 
     def __init__(self, scope: AnyScope) -> None:
+        self._closed = ""
         if isinstance(scope, BlockingScope):
             self.scope = scope._inner
             self._loop = scope._loop.inner
@@ -57,6 +67,27 @@ class Bridge:
         future = self._submit(work)
         return await (work if future is None else asyncio.wrap_future(future))
 
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await a change from any event loop. If the caller is cancelled meanwhile, the change is
+        made, or fails, before the cancellation is raised: so the caller can see which.
+        """
+        task = asyncio.ensure_future(self.wait(work))
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is None:
+            return task.result()
+        if not task.cancelled():
+            task.exception()  # otherwise logged as never retrieved
+        raise cancelled
+
+    def close(self, reason: str) -> None:
+        """Refuse further calls for a reason. The memory stays open."""
+        self._closed = reason
+
     def run_or_await(self, work: Coroutine[Any, Any, T]) -> T | Coroutine[Any, Any, T]:
         """Run a coroutine and return its result, or return it to be awaited on its own loop."""
         future = self._submit(work)
@@ -69,6 +100,9 @@ class Bridge:
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T] | None:
         """Start a coroutine on the event loop of the scope; None if that is the running one."""
+        if self._closed:
+            work.close()
+            raise Closed(self._closed)
         try:
             if asyncio.get_running_loop() is self._loop:
                 return None
@@ -76,13 +110,13 @@ class Bridge:
             pass  # no loop runs in this thread
         if self._loop.is_closed():
             work.close()
-            raise MemoristError("This memory is closed: open it again")
+            raise Closed("This memory is closed: open it again")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
 class Adapter:
-    """An object of a framework over a scope. `on_loop` and `verb` run its async methods on the event
-    loop of the scope.
+    """An object of a framework over a scope. `on_loop`, `change_on_loop` and `verb` run its async
+    methods on the event loop of the scope.
     """
 
     _loop: Bridge
@@ -100,6 +134,19 @@ def on_loop(
     @functools.wraps(method)
     async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         done: T = await self._loop.wait(method(self, *args, **kwargs))
+        return done
+
+    return call
+
+
+def change_on_loop(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Like `on_loop`, for a method that changes something: see `Bridge.finish`."""
+
+    @functools.wraps(method)
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        done: T = await self._loop.finish(method(self, *args, **kwargs))
         return done
 
     return call
@@ -124,14 +171,34 @@ class ChatSession:
         try:
             values = [json.dumps(item) for item in items]
         except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput(f"An item of a conversation must be JSON: {error}") from error
+            raise NotJson(f"An item of a conversation must be JSON: {error}") from error
         await self.transcript.append(values, self.scope.ctx.clock())
         if self._remembers:
             await remember_turns(self.scope, turns)
 
     async def last(self, limit: int | None = None) -> list[Any]:
-        """Return the last items, or all, oldest first."""
-        return [json.loads(item) for item in await self.transcript.last(limit)]
+        """Return the last items, or all, oldest first. Damaged ones are left out."""
+        values = await self.transcript.last(limit)
+        items = _read_items(values)
+        if limit is not None and len(items) < len(values):
+            items = _read_items(await self.transcript.last())[-limit:]
+        return items
+
+    async def pop(self) -> Any:
+        """Remove the last item, and damaged ones after it, and return it; None if there is none."""
+        while (value := await self.transcript.pop()) is not None:
+            if items := _read_items([value]):
+                return items[0]
+        return None
+
+
+def _read_items(values: Iterable[str]) -> list[Any]:
+    """Return the items of a transcript, without those that are not JSON."""
+    items = []
+    for value in values:
+        with suppress(ValueError, TypeError, RecursionError):
+            items.append(json.loads(value))
+    return items
 
 
 def with_session(scope: ScopedClient, session: str | None) -> ScopedClient:

@@ -10,12 +10,12 @@ from uuid import uuid4
 from ..errors import InvalidInput, MissingExtra, Refused
 from ..ingest import validation
 from ..manage.recall import UNLIMITED
-from ..readers.provider_messages import ROLES, text_of
+from ..readers.provider_messages import text_of
 from ..retrieve.profiles import Profile
 from ..sync import verb
 from ..text import normalize
 from ..types import Draft, Memory
-from . import Adapter, AnyScope, Bridge, ChatSession, on_loop
+from . import Adapter, AnyScope, Bridge, ChatSession, change_on_loop, on_loop
 
 try:
     import langchain_core  # noqa: F401
@@ -25,7 +25,13 @@ except ModuleNotFoundError as error:
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    message_to_dict,
+    messages_from_dict,
+)
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import VectorStore
 from pydantic import PrivateAttr
@@ -102,14 +108,17 @@ class MemoristChatMessageHistory(Adapter, BaseChatMessageHistory):
         """Return all messages, oldest first."""
         return messages_from_dict(await self._kept.last())
 
-    @on_loop
+    @change_on_loop
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append messages, and remember the texts of the user and the assistant."""
-        said = [each for each in messages if each.type in ROLES]
-        turns = [(ROLES[each.type], text_of(each.content)) for each in said]
+        turns = []
+        for each in messages:
+            if isinstance(each, (HumanMessage, AIMessage)):  # also chunks of a stream
+                role = "user" if isinstance(each, HumanMessage) else "assistant"
+                turns.append((role, text_of(each.content)))
         await self._kept.add([message_to_dict(each) for each in messages], turns)
 
-    @on_loop
+    @change_on_loop
     async def aclear(self) -> None:
         """Delete the messages. What was remembered of them stays."""
         await self._kept.transcript.clear()

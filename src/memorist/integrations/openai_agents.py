@@ -4,14 +4,13 @@ it, and instructions that tell an agent what is known.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 from ..errors import MissingExtra
 from ..manage.turn_context import BUDGET
 from ..readers.provider_messages import text_of
-from . import Adapter, AnyScope, Bridge, ChatSession, Turn, on_loop
+from . import Adapter, AnyScope, Bridge, ChatSession, Turn, change_on_loop, on_loop
 
 try:
     import agents  # noqa: F401
@@ -21,7 +20,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from agents import Agent, RunContextWrapper, SessionSettings, TResponseInputItem
-from agents.memory.session_settings import resolve_session_limit
+from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
 
 __all__ = ["MemoristSession", "with_memory"]
 
@@ -33,8 +32,8 @@ class MemoristSession(Adapter):
 
     All items are returned as they were added: messages, tool calls and their results. The texts of
     the user and the assistant are remembered as well, unless `remember` is False.
-    Raises InvalidInput for items that are not JSON, StoreUnavailable, and Refused in an incognito
-    session.
+    Raises InvalidInput for items that are not JSON, StoreUnavailable, Refused in an incognito
+    session, and RuntimeError once it is closed.
     """
 
     def __init__(
@@ -43,10 +42,10 @@ class MemoristSession(Adapter):
         scope: AnyScope,
         *,
         remember: bool = True,
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
     ) -> None:
         self.session_id = session_id
-        self.session_settings = session_settings or SessionSettings()
+        self.session_settings = coerce_session_settings(session_settings or {})
         self._loop = Bridge(scope)
         self._kept = ChatSession(self._loop.scope, "openai-agents", session_id, remember=remember)
 
@@ -59,22 +58,26 @@ class MemoristSession(Adapter):
         found: list[TResponseInputItem] = await self._kept.last(limit)
         return found
 
-    @on_loop
+    @change_on_loop
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items to the transcript and remember the texts of the user and the assistant."""
         if items:
             await self._kept.add(items, _turns(items))
 
-    @on_loop
+    @change_on_loop
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item and return it. What was remembered of it stays."""
-        found = await self._kept.transcript.pop()
-        return None if found is None else cast(TResponseInputItem, json.loads(found))
+        found: TResponseInputItem | None = await self._kept.pop()
+        return found
 
-    @on_loop
+    @change_on_loop
     async def clear_session(self) -> None:
         """Delete the transcript. What was remembered of it stays."""
         await self._kept.transcript.clear()
+
+    def close(self) -> None:
+        """Refuse further calls. The memory stays open: whoever opened it closes it."""
+        self._loop.close(f"{type(self).__name__} is closed")
 
 
 def with_memory(
@@ -101,5 +104,6 @@ def with_memory(
 
 def _turns(items: Iterable[Any]) -> list[Turn]:
     """Return who said what among the items of a conversation."""
-    said = [item for item in items if item.get("role") in ("user", "assistant")]
+    known = [item for item in items if isinstance(item, Mapping)]
+    said = [item for item in known if item.get("role") in ("user", "assistant")]
     return [(item["role"], text_of(item.get("content"))) for item in said]

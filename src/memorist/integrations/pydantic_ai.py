@@ -9,7 +9,17 @@ from ..errors import MissingExtra
 from ..manage.turn_context import BUDGET
 from ..readers.provider_messages import text_of
 from ..scoped import ScopedClient
-from . import Adapter, AnyScope, Bridge, ChatSession, Turn, on_loop, remember_turns, with_session
+from . import (
+    Adapter,
+    AnyScope,
+    Bridge,
+    ChatSession,
+    Turn,
+    change_on_loop,
+    on_loop,
+    remember_turns,
+    with_session,
+)
 
 try:
     import pydantic_ai  # noqa: F401
@@ -126,13 +136,13 @@ class MemoristHistory(Adapter):
         )
         return messages
 
-    @on_loop
+    @change_on_loop
     async def add(self, messages: Sequence[ModelMessage]) -> None:
         """Append messages, as `result.new_messages()` returns them."""
         items = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
         await self._kept.add(items, ())
 
-    @on_loop
+    @change_on_loop
     async def clear(self) -> None:
         """Delete the messages."""
         await self._kept.transcript.clear()

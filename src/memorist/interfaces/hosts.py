@@ -23,7 +23,7 @@ from ..errors import InvalidInput, Misconfigured
 from ..settings import Settings
 from ..storage import atomic
 from ..types import frozen
-from . import Call, Json
+from . import Call, Json, jsonc
 from .hooks import HOOKS
 
 NAME = "memorist"
@@ -86,7 +86,7 @@ class FileChange:
         path = self.path.resolve()  # keeps symbolic links to dotfiles
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic.new_file(path) as draft:
-            draft.write_text(self.after, "utf-8")
+            draft.write_bytes(self.after.encode("utf-8"))
             if not path.exists():
                 return None
             backup = path.with_name(f"{path.name}.before-memorist")
@@ -133,11 +133,11 @@ def plan_changes(
         if remove and not file.exists():
             continue
         try:
-            before = file.read_text("utf-8") if file.exists() else ""
+            before = file.read_bytes().decode("utf-8") if file.exists() else ""
             if host == "codex":
                 after = _set_toml_table(before, None if remove else entry)
             else:
-                after = _edit_json(before, place.section, edit)
+                after = jsonc.edit_section(before, place.section, edit)
         except (ValueError, OSError, RecursionError) as error:
             by_hand = json.dumps({PLACES[host].section: {NAME: entry}}, indent=2)
             raise InvalidInput(
@@ -212,24 +212,6 @@ def _export_settings(call: Call) -> dict[str, str]:
         if value and not (field and "Secret" in str(field.annotation)):
             found[variable] = value
     return found
-
-
-def _edit_json(text: str, section: str, edit: Callable[[Json], None]) -> str:
-    """Edit a section of a JSON text and keep the indentation. Raises ValueError."""
-    data = json.loads(text.strip() or "{}")
-    before = json.dumps(data)
-    if not isinstance(data, dict):
-        raise ValueError("not a JSON object")
-    values = data.setdefault(section, {})
-    if not isinstance(values, dict):
-        raise ValueError(f"{section} is not an object")
-    edit(values)
-    if json.dumps(data) == before:
-        return text
-    indent: int | str = 2
-    if found := re.search(r"^\{\r?\n([ \t]+)", text):
-        indent = found[1]
-    return json.dumps(data, indent=indent, ensure_ascii=False) + "\n"
 
 
 def _set_hooks(hooks: Json, command: str) -> None:

@@ -9,17 +9,30 @@ from __future__ import annotations
 import inspect
 import ipaddress
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+import tempfile
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
-from http.client import HTTPException
-from typing import Any, get_type_hints
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, get_type_hints
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from .. import errors, storage
-from ..errors import InvalidInput, KeyRefused, MemoristError, ProviderFailed, StoreUnavailable
+from ..errors import (
+    InvalidInput,
+    KeyRefused,
+    MemoristError,
+    NotFound,
+    ProviderFailed,
+    StoreUnavailable,
+)
 from ..manage.chat_list import Reply
 from ..manage.checkpoints import Checkpoints
 from ..manage.privacy import Consent, Privacy
@@ -28,7 +41,12 @@ from ..settings import Settings
 from ..types import Filter, Labels, Message, Page, Receipt, Scope
 from . import Json, Verb, list_routes
 
+if TYPE_CHECKING:
+    from ..manage.import_export import ImportReport
+
 TIMEOUT = 30.0  # seconds without an answer
+MAX_NAME = 100  # characters of the name of a file
+UPLOAD_TIMEOUT = 600.0  # the server reads a whole file before it answers
 GROUPS: dict[str, Any] = {
     "": ScopedClient,
     "privacy": Privacy,
@@ -99,24 +117,68 @@ class Remote:
 
         Raises the error that the server reports; StoreUnavailable if there is no answer.
         """
+        data = None if body is None else json.dumps(body, default=_to_json).encode()
+        headers = {} if data is None else {"Content-Type": "application/json"}
+        with self._request(route, user, query or {}, data, headers) as answer:
+            content = answer.read()
+            return json.loads(content) if content else None
+
+    def upload(
+        self,
+        route: str,
+        file: IO[bytes],
+        *,
+        user: str,
+        query: Mapping[str, Any],
+        on_progress: Callable[[int, int], None],
+    ) -> Json:
+        """Send a file piece by piece, and return the last line of the answer.
+
+        Raises as `send` does, and MemoristError if the server reports an error in that line.
+        """
+        # Without a body first: a key that is refused is told before a large file is sent.
+        with suppress(InvalidInput):  # nothing to import
+            self.send(route, user=user, query={**query, "dry_run": True})
+        size = os.fstat(file.fileno()).st_size
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        line: Json = {"error": "The server ended the import: run the command again to continue"}
+        try:
+            with self._request(route, user, query, file, headers, UPLOAD_TIMEOUT) as answer:
+                for text in answer:
+                    line = json.loads(text)
+                    if "read" in line:
+                        on_progress(line["read"], line["total"])
+        except StoreUnavailable as error:
+            limit = "is the file larger than `max_upload_mb` of the server?"
+            raise StoreUnavailable(f"{error} ({limit})") from error
+        if not line.pop("done", False):
+            raise MemoristError(line.get("error"))
+        return line
+
+    @contextmanager
+    def _request(
+        self,
+        route: str,
+        user: str,
+        query: Mapping[str, Any],
+        data: bytes | IO[bytes] | None,
+        headers: dict[str, str],
+        timeout: float = TIMEOUT,
+    ) -> Iterator[HTTPResponse]:
+        """Send a request, and translate the errors of the connection and the server."""
         method, path = route.split(maxsplit=1)
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", **headers}
         if self.settings.key is not None:
             headers["Authorization"] = f"Bearer {self.settings.key.get_secret_value()}"
         if user:
             headers["X-Memorist-User"] = quote(user, safe="")
-        data = None
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-            data = json.dumps(body, default=_to_json).encode()
         url = f"{self.url}{path}"
         if query:
             url += f"?{urlencode(query, doseq=True)}"
         try:
             request = Request(url, data, headers, method=method)
-            with self._open(request, timeout=TIMEOUT) as answer:
-                content = answer.read()
-            return json.loads(content) if content else None
+            with self._open(request, timeout=timeout) as answer:
+                yield answer
         except HTTPError as error:
             raise self._translate(error) from error
         except (OSError, HTTPException) as error:
@@ -244,6 +306,31 @@ class RemoteScope(RemoteVerbs):
         body = self.names | _drop_none(options) | body
         return storage.load(Receipt, self.request(route, body=body))
 
+    def import_files(
+        self,
+        path: str,
+        *,
+        on_progress: Callable[[int, int], None],
+        since: datetime | str | None = None,
+        **options: Any,
+    ) -> ImportReport:
+        """Send a file, or a ZIP archive of a folder, to be imported, and return the receipt."""
+        from ..manage.import_export import ImportReport  # with numpy, which verbs do without
+
+        name = Path(path).resolve().name[-MAX_NAME:]
+        given = {"name": name, "since": since, "from": options.pop("from_"), **options}
+        query = self.names | _drop_none(given)
+        with _open_upload(Path(path)) as file:
+            answer = self.server.upload(
+                "POST /v1/memory/import/file",
+                file,
+                user=self.scope.user,
+                query=query,
+                on_progress=on_progress,
+            )
+        counts = ("formats", "outcomes", "skipped", "refused")
+        return ImportReport(**answer | {name: Counter(answer[name]) for name in counts})
+
     def list(
         self, where: Filter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page:
@@ -275,6 +362,25 @@ def needs_database(url: str) -> InvalidInput:
     return InvalidInput(
         f"This command needs the database itself: run it on that machine, not through {url}"
     )
+
+
+@contextmanager
+def _open_upload(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file, or a temporary ZIP archive of a folder. Raises NotFound."""
+    from ..readers.archive import list_files  # with numpy, which verbs do without
+
+    if not path.exists():
+        raise NotFound(f"No such file or folder: {str(path)!r}")
+    if not path.is_dir():
+        with open(path, "rb") as file:
+            yield file
+        return
+    with tempfile.TemporaryFile() as archive:
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as made:
+            for name, each in list_files(path):
+                made.write(each, name)
+        archive.seek(0)
+        yield archive
 
 
 def _drop_none(values: Mapping[str, Any]) -> Json:

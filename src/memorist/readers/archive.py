@@ -31,15 +31,19 @@ def find_sources(path: Path) -> list[Source]:
     """Return the files at a path: a file, a folder, or what is in a ZIP archive."""
     if not path.exists():
         raise NotFound(f"No such file or folder: {str(path)!r}")
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
     found: list[Source] = []
-    for file in files:
+    for name, file in list_files(path):
+        place = file.resolve().parent.name if path.is_dir() else ""
+        found += _expand(Source(name, file.stat().st_size, partial(open, file, "rb"), place))
+    return found
+
+
+def list_files(path: Path) -> Iterator[tuple[str, Path]]:
+    """Yield a file, or the files in a folder that may be imported, with their names in it."""
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         name = file.relative_to(path) if path.is_dir() else Path(path.name)
         if file.is_file() and _is_wanted(name.as_posix()):
-            place = file.resolve().parent.name if path.is_dir() else ""
-            opener = partial(open, file, "rb")
-            found += _expand(Source(name.as_posix(), file.stat().st_size, opener, place))
-    return found
+            yield name.as_posix(), file
 
 
 def _is_wanted(name: str) -> bool:

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import Enum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import anthropic.types as claude
 import httpx
 import pytest
 from langchain_core.messages import (
     AIMessage,
+    AIMessageChunk,
+    ChatMessage,
     HumanMessage,
+    RemoveMessage,
     SystemMessage,
     ToolMessage,
+    message_to_dict,
     messages_to_dict,
+)
+from openai.types.chat import ChatCompletionMessage
+from openai.types.responses import (
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseReasoningItem,
 )
 
 from memorist import aio
@@ -132,6 +147,121 @@ async def test_a_conversation_of_a_provider_is_stored_over_rest(
             assert refused.status_code == 422
     found = await said(ana)
     assert (found[CELLO], found[REPLY]) == ("user", "assistant")
+
+
+THOUGHT = claude.ThinkingBlock(type="thinking", thinking="A quartet …", signature="x")
+TEXT = claude.TextBlock(type="text", text=REPLY)
+USE = claude.ToolUseBlock(type="tool_use", id="t1", name="find", input={})
+USAGE = {"input_tokens": 1, "output_tokens": 1}
+ANSWER = claude.Message.model_validate(
+    {"id": "m1", "type": "message", "role": "assistant", "model": "claude", "usage": USAGE}
+    | {"content": [{"type": "text", "text": REPLY}], "stop_reason": None, "stop_sequence": None}
+)
+OUTPUT = ResponseOutputMessage.model_validate(OPENAI_RESPONSES[-1])
+
+
+class Role(Enum):
+    ASSISTANT = "assistant"
+
+
+@dataclass
+class Said:
+    """A message of a framework that uses plain classes."""
+
+    role: Role
+    content: object
+
+
+REPLIES: dict[str, Any] = {
+    "Claude's blocks": {"role": "assistant", "content": [THOUGHT, TEXT, USE]},
+    "one block": {"role": "assistant", "content": TEXT},
+    "Claude's message": ANSWER,
+    "blocks of a plain class": Said(Role.ASSISTANT, [SimpleNamespace(type="text", text=REPLY)]),
+    "an answer of OpenAI": ChatCompletionMessage(role="assistant", content=REPLY),
+    "an output item": OUTPUT,
+    "parts of an output item": {"role": "assistant", "content": OUTPUT.content},
+    "LangChain with blocks": AIMessage([{"type": "reasoning"}, {"type": "text", "text": REPLY}]),
+    "a chunk": AIMessageChunk(REPLY[:9]) + AIMessageChunk(REPLY[9:]),
+    "a chunk as a dict": message_to_dict(AIMessageChunk(REPLY)),
+    "a pair": ("ai", REPLY),
+}
+
+
+@pytest.mark.parametrize("name", REPLIES)
+async def test_a_reply_is_stored_as_the_object_that_the_package_returns(
+    ana: ScopedClient, name: str
+) -> None:
+    receipt = await ana.remember([{"role": "user", "content": CELLO}, REPLIES[name]])
+    assert [outcome.status for outcome in receipt.outcomes] == ["created", "created"]
+    assert await said(ana) in [{CELLO: "user", REPLY: role} for role in ("assistant", "ai")]
+
+
+SKIPPED: dict[str, tuple[Any, str]] = {
+    "thoughts and calls": (
+        {"role": "assistant", "content": [THOUGHT, USE]},
+        "a tool call or its result",
+    ),
+    "a call": (
+        ResponseFunctionToolCall(type="function_call", call_id="c", name="f", arguments="{}"),
+        "a tool call or its result",
+    ),
+    "reasoning": (
+        ResponseReasoningItem(id="r", type="reasoning", summary=[]),
+        "a tool call or its result",
+    ),
+    "a deletion": (RemoveMessage(id="1"), "a message whose role is 'remove'"),
+    "a role of an application": (
+        ChatMessage("Too long.", role="critic"),
+        "a message whose role is 'critic'",
+    ),
+    "a reference": ({"id": "msg_2"}, "a reference to an item"),
+    "a reference with a type": ({"id": "msg_2", "type": None}, "a reference to an item"),
+    "an audio answer": ({"role": "assistant", "audio": {"id": "a1"}}, "no text"),
+    "a refusal": (ChatCompletionMessage(role="assistant", refusal="I can't."), "no text"),
+}
+
+
+@pytest.mark.parametrize("name", SKIPPED)
+async def test_what_says_nothing_is_skipped_and_the_rest_of_the_list_is_stored(
+    ana: ScopedClient, name: str
+) -> None:
+    given, reason = SKIPPED[name]
+    receipt = await ana.remember([HumanMessage(CELLO), given])
+    (created, skipped) = receipt.outcomes
+    assert (created.status, skipped.status, skipped.reason) == ("created", "skipped", reason)
+    assert await said(ana) == {CELLO: "user"}
+
+
+async def test_one_object_needs_no_list(ana: ScopedClient) -> None:
+    await ana.remember(Said(Role.ASSISTANT, REPLY))
+    assert await said(ana) == {REPLY: "assistant"}
+
+
+@pytest.mark.parametrize("wrong", [("user", 5), ("Ana", CELLO), {"content": b"x"}, {"id": None}])
+async def test_what_is_no_message_is_still_an_error(ana: ScopedClient, wrong: object) -> None:
+    with pytest.raises(InvalidInput, match="A message"):
+        await ana.remember([{"role": "user", "content": CELLO}, wrong])
+    assert await said(ana) == {}
+
+
+def reply_without_id(text: str) -> dict[str, Any]:
+    """Return an item as OpenAI Agents makes it for models that give no ids."""
+    parts = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"id": "__fake_id__", "type": "message", "role": "assistant", "content": parts}
+
+
+async def test_replies_with_the_same_made_up_id_are_all_stored(
+    ana: ScopedClient, tmp_path: Path
+) -> None:
+    replies = [reply_without_id(REPLY), reply_without_id("Bach wrote six suites.")]
+    receipt = await ana.remember(replies)
+    assert [outcome.status for outcome in receipt.outcomes] == ["created", "created"]
+    (tmp_path / "items.json").write_text(json.dumps(replies), "utf-8")
+    imported = Client(ana.ctx).scope("bo")
+    for new in (2, 0):
+        report = await imported.import_files(tmp_path / "items.json")
+        assert report.new_memories == new
+    assert await said(imported) == {REPLY: "assistant", "Bach wrote six suites.": "assistant"}
 
 
 @pytest.mark.parametrize("name", ["timestamp", "created_at", "at"])

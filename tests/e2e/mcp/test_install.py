@@ -228,7 +228,8 @@ def test_the_hooks_work_as_they_were_written(install: Install, home: Path, tmp_p
 @pytest.mark.parametrize(
     ("host", "text"),
     [
-        ("cursor", "{ // a comment\n}"), ("cursor", "[]"), ("cursor", '{"mcpServers": 7}'), ("cursor", "\x00"),
+        ("zed", "{,}"), ("zed", "// only"),
+        ("cursor", "{ /* a comment\n}"), ("cursor", "[]"), ("cursor", '{"mcpServers": 7}'), ("cursor", "\x00"),
         ("codex", "= no"), ("codex", 'mcp_servers = { memorist = { command = "x" } }'),
     ],
 )  # fmt: skip
@@ -236,7 +237,7 @@ def test_a_file_that_cannot_be_changed_is_left_alone(
     install: Install, home: Path, host: str, text: str
 ) -> None:
     path = home / FILES[host]
-    path.parent.mkdir()
+    path.parent.mkdir(parents=True)
     path.write_text(text)
     done = install(host, "--yes")
     assert done.exit_code == 2
@@ -316,13 +317,86 @@ def test_hooks_and_tools_of_a_project_share_one_space(install: Install, home: Pa
     assert "MEMORIST_SPACE=work" in (home / ".claude/settings.json").read_text("utf-8")
 
 
-def test_a_file_with_comments_is_left_alone_and_the_entry_shown(
-    install: Install, home: Path
+ZED = """// Zed settings
+{
+  "theme": "One Dark", // at night
+  /* servers */
+  "context_servers": {
+    "other": {"command": "x", "args": ["// no comment",]}, // mine
+  },
+}
+"""
+VSCODE = """{
+\t// "old": {},
+\t"inputs": [],
+\t"servers": {
+\t\t"other": {"command": "x"} // no comma
+\t}
+}"""
+WITHOUT_SERVERS = '// Zed settings\r\n{\r\n    "tab_size": 2 // two\r\n}\r\n'
+
+
+@pytest.mark.parametrize(
+    ("host", "before", "start", "end"),
+    [
+        (
+            "zed",
+            ZED,
+            ZED.partition("  },\n}")[0] + '    "memorist": {\n      "source": "custom",\n',
+            "\n    },\n  },\n}\n",
+        ),
+        (
+            "vscode",
+            VSCODE,
+            VSCODE.partition(" // no")[0]
+            + ', // no comma\n\t\t"memorist": {\n\t\t\t"type": "stdio",\n',
+            "\n\t\t}\n\t}\n}",
+        ),
+    ],
+)
+def test_comments_and_commas_of_a_settings_file_stay(
+    install: Install, home: Path, host: str, before: str, start: str, end: str
 ) -> None:
+    path = home / FILES[host]
+    path.parent.mkdir(parents=True)
+    path.write_text(before, "utf-8")
+    assert install(host, "--yes").exit_code == 0
+    after = path.read_text("utf-8")
+    assert after.startswith(start)
+    assert after.endswith(end)
+    added = json.loads("{" + after[len(start) : -len(end)] + "}")
+    assert added["args"][-1] == "mcp"
+    assert path.with_name(f"{path.name}.before-memorist").read_text("utf-8") == before
+    again = install(host, "--yes")
+    assert "already" in again.stderr
+    assert path.read_text("utf-8") == after
+    assert install(host, "--yes", MEMORIST_USER="bo").exit_code == 0
+    changed = path.read_text("utf-8")
+    assert '"MEMORIST_USER": "bo"' in changed
+    assert changed.startswith(start)
+    CliRunner().invoke(app, ["mcp", "uninstall", host, "--yes"])
+    assert path.read_text("utf-8") == before
+
+
+def test_a_settings_file_without_servers_keeps_its_lines(install: Install, home: Path) -> None:
     path = home / FILES["zed"]
     path.parent.mkdir(parents=True)
-    path.write_text("// Zed settings\n{}\n", "utf-8")
+    path.write_bytes(WITHOUT_SERVERS.encode())
+    assert install("zed", "--yes").exit_code == 0
+    after = path.read_bytes().decode()
+    start = WITHOUT_SERVERS.replace("2 //", "2, //").removesuffix("}\r\n")
+    assert after.startswith(start + '    "context_servers": {\r\n        "memorist": {\r\n')
+    assert after.endswith("\r\n        }\r\n    }\r\n}\r\n")
+    assert after.count("\n") == after.count("\r\n")
+
+
+def test_comments_in_the_entry_itself_are_not_lost(install: Install, home: Path) -> None:
+    path = home / FILES["zed"]
+    path.parent.mkdir(parents=True)
+    text = '{"context_servers": {"memorist": {"command": "old" // mine\n}}}'
+    path.write_text(text, "utf-8")
     done = install("zed", "--yes")
     assert done.exit_code == 2
+    assert "comments" in done.stderr
     assert '"context_servers"' in done.stderr
-    assert path.read_text("utf-8") == "// Zed settings\n{}\n"
+    assert path.read_text("utf-8") == text

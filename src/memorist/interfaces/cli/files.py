@@ -19,7 +19,7 @@ import typer
 from ...errors import InvalidInput
 from ...storage.atomic import new_file
 from ...types import Outcome
-from .. import FAILED, OK, REFUSED, Blocking, BlockingScope, Call
+from .. import FAILED, OK, REFUSED, SERVER, Blocking, BlockingScope, Call
 from .app import command
 from .lines import add_ids, read_lines, split_batches
 from .output import Progress, note
@@ -55,6 +55,7 @@ def import_(
     A file with one JSON object per line is an export, or has messages with content and optionally
     role, name, at, session and id. Exported records return to their scope, or to --user if given.
     Everything passes the guard like any other write, unless --restore is given.
+    With a server, files of other programs are uploaded.
 
     Args:
         path: <FILE_OR_FOLDER> What to import; - reads lines from stdin.
@@ -83,7 +84,7 @@ def import_(
     try:
         with progress("Importing") as advance:
             report = target.import_files(path, on_progress=advance, **options)
-        without = memory.stats()["without_embeddings"]
+        without = 0 if _is_server(memory) else memory.stats()["without_embeddings"]
         if without and not dry_run:
             if without > MANY_VECTORS:
                 note(
@@ -167,8 +168,15 @@ def _name_others(report: ImportReport) -> str:
     )
 
 
+def _is_server(memory: Blocking) -> bool:
+    """Return whether the memory is that of a server, which adds vectors and facts by itself."""
+    return memory.settings.db.startswith(SERVER)
+
+
 def _name_waiting(memory: Blocking) -> list[str]:
     """Return a note if many facts are still to be extracted."""
+    if _is_server(memory):
+        return []
     waiting = sum(work.waiting for work in memory.backlog() if work.name == "extract")
     if waiting <= MANY_TASKS:
         return []

@@ -12,7 +12,7 @@ from typing import IO
 
 from ...errors import InvalidInput
 from ...storage import HEADS
-from ...types import frozen
+from ...types import FAKE_ID, frozen
 from .. import Json
 from .app import decode
 
@@ -94,7 +94,7 @@ def add_ids(lines: Iterable[Line], *, file: str, session: str | None) -> Iterato
                 stem = Path(file).stem if file != "-" else "stdin"
                 session = f"{stem}-{_digest(record)[:8]}"
             record["session"] = record.get("session") or session
-            if record.get("id") is None:
+            if record.get("id") in (None, FAKE_ID):
                 digest = _digest(record)
                 record["id"] = f"import-{_digest(record, seen[digest])[:24]}"
                 seen[digest] += 1
