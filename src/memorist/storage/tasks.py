@@ -215,7 +215,9 @@ class Tasks:
 
     async def has_due(self, name: str, now: datetime) -> bool:
         """Return whether a task of this name can be claimed, without writing."""
-        sql = f"SELECT 1 FROM tasks WHERE name = ? AND due_at <= ? AND {self._free} AND NOT {_ASIDE}"
+        sql = (
+            f"SELECT 1 FROM tasks WHERE name = ? AND due_at <= ? AND {self._free} AND NOT {_ASIDE}"
+        )
         return bool(await self.database.rows(f"{sql} LIMIT 1", (name, clock.iso(now)), scope=EVERY))
 
     async def bring_forward(self, name: str, now: datetime, until: datetime) -> None:
