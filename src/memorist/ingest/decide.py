@@ -328,7 +328,8 @@ def _score(chunk: Chunk, batch: Batch) -> tuple[float, Mapping[str, float]]:
         return by_novelty, parts
     parts |= {"heuristics": heuristic, "given": given or 0.0}
     # What the person saves is more important than without that, whichever measure is the highest.
-    saved = transitions.SAVED if chunk.on_purpose else 0.0
+    # An importance that the caller gives is not raised.
+    saved = transitions.SAVED if chunk.on_purpose and given is None else 0.0
     highest = unified(by_novelty, heuristic - saved, given or 0.0)
     return min(1.0, round(highest + saved, 12)), parts
 

@@ -31,7 +31,7 @@ _BY_PROGRAM = re.compile(
     r"|task-notification|environment_context|user_inst)"
 )
 # A part in a tag of the program's own; the usual ones of HTML have neither "_" nor "-".
-_WRAPPED = re.compile(r"(?s)\s*<([a-z]+(?:[_-][a-z]+)+)(?: [^>]{0,200})?>.*</\1>\s*")
+_WRAPPED = re.compile(r"(?s)<([a-z]{1,30}(?:[_-][a-z]{1,30}){1,5})(?: [^>]{0,200})?>.*</\1>")
 _IDE_REQUEST = re.compile(r"(?s)# Context from my IDE setup:.*?\n## My request for Codex:(.*)")
 _EVENTS = {"user_message": "user", "agent_message": "assistant"}
 _REMINDER = re.compile(r"(?s)<system-reminder>.{0,20000}?</system-reminder>")
@@ -77,7 +77,8 @@ def read_line(line: Mapping[str, Any], name: str = "") -> Draft | Skipped:
 
 def is_by_program(text: str) -> bool:
     """Return whether a prompt is a command of the program, or was written by it."""
-    return bool(_BY_PROGRAM.match(text.lstrip()) or _WRAPPED.fullmatch(text))
+    prompt = text.strip()
+    return bool(_BY_PROGRAM.match(prompt) or _WRAPPED.fullmatch(prompt))
 
 
 def _read_prompt(content: object) -> str:

@@ -325,7 +325,7 @@ def rank(profile: Profile, found: Candidates) -> list[Candidate]:
             memory=memory,
             position=found.positions.item(i),
             score=scores[i],
-            parts={name: part for name, part in parts[i].items() if part},
+            parts={name: part for name, part in parts[i].items() if round(part, 7)},
             features=features[i],
             relevance=found.relevance.item(i),
         )

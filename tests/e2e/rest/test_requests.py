@@ -351,10 +351,13 @@ async def test_the_log_tells_the_route_and_never_a_word(
 
 
 async def test_a_bug_is_told_without_our_insides(
-    engine: Client, ana: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+    engine: Client,
+    ana: httpx.AsyncClient,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await ana.post(ENTRIES, json=ENTRY)
-    engine.ctx.store = None  # type: ignore[assignment]
+    monkeypatch.setattr(engine.ctx, "store", None)
     answer = await ana.get(ENTRIES, params={"space": "home"})
     assert answer.status_code == 500
     assert answer.json()["request_id"] in caplog.text
