@@ -91,6 +91,22 @@ async def test_one_long_conversation_is_imported_up_to_the_damage_and_then_compl
     assert (again.new_memories, again.skipped, again.refused) == (COUNT - 30, {}, {})
 
 
+async def test_a_conversation_that_lacks_nodes_in_between_has_its_messages(
+    ana: ScopedClient, tmp_path: Path
+) -> None:
+    (chat,) = chatgpt()
+    chat["mapping"] = dict(reversed(chat["mapping"].items()))  # the answers come first
+    whole = json.dumps([chat])
+    path = tmp_path / "conversations.json"
+    path.write_text(whole[: whole.index(TEXTS[10])], "utf-8")
+    report = await ana.import_files(path)
+    assert {memory.text for memory in await ana.list(limit=100)} == set(TEXTS[11:])
+    (reason,) = report.skipped
+    assert reason.startswith("damaged from there on: conversations.json: ")
+    path.write_text(whole, "utf-8")
+    assert (await ana.import_files(path)).new_memories == 11
+
+
 async def test_a_line_that_is_cut_off_has_the_messages_before_the_damage(
     ana: ScopedClient, tmp_path: Path
 ) -> None:
