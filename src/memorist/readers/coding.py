@@ -34,7 +34,9 @@ _BY_PROGRAM = re.compile(
 _WRAPPED = re.compile(r"(?s)\s*<([a-z]+(?:[_-][a-z]+)+)(?: [^>]{0,200})?>.*</\1>\s*")
 _IDE_REQUEST = re.compile(r"(?s)# Context from my IDE setup:.*?\n## My request for Codex:(.*)")
 _EVENTS = {"user_message": "user", "agent_message": "assistant"}
-_REMINDER = re.compile(r"(?s)<system-reminder>.{0,20000}?</system-reminder>")
+_REMINDER = re.compile(  # up to the next tag of this kind, so that each is read once
+    r"<system-reminder>[^<]*(?:<(?!/?system-reminder>)[^<]*)*</system-reminder>"
+)
 
 
 def read_claude_code(source: Source, how: ImportRun) -> Items:

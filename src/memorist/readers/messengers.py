@@ -82,7 +82,9 @@ _NOTICES = re.compile(
     re.I | re.S,
 )
 _BY_WHATSAPP = "\u200e"  # begins what an iPhone writes by itself
-_COPY = re.compile(r"\s*\(\d{1,3}\)$")  # at the end of the name of a file that was saved again
+_COPY = re.compile(
+    r"(?<!\s)\s*\(\d{1,3}\)$"
+)  # at the end of the name of a file that was saved again
 _MARKS = str.maketrans("", "", "\u200e\u200f\u202a\u202c")  # of the direction of a text
 
 

@@ -39,10 +39,10 @@ _NOISE = re.compile(r"(?ms)^(```+|~~~+)[ ]*([\w-]*).*?(?:^\1[^\n]*$|\Z)|^%%.*?%%
 _QUERIES = {"dataview", "dataviewjs", "tasks", "query", "base", "button"}  # plugins run these
 _EMBED = re.compile(r"!\[\[[^\]]{1,200}\]\]|!\[[^\]]{0,200}\]\([^)]{1,1000}\)")
 _CODE = ("```", "~~~")
-_ANCHOR = re.compile(r"(?m)(?:^|[ \t]+)\^(?=[\d-]{0,60}[A-Za-z])[\w-]{2,60}$")
+_ANCHOR = re.compile(r"(?m)(?:^|(?<![ \t])[ \t]+)\^(?=[\d-]{0,60}[A-Za-z])[\w-]{2,60}$")
 _LINK = re.compile(r"\[\[([^\]|]{1,200})(?:\|([^\]]{1,200}))?\]\]")
 _TAG = re.compile(r"(?<!\S)#([\w/-]{1,60})")
-_FRONT = re.compile(r"---\s*\n(.{0,20000}?)\n---\s*(?:\n|\Z)", re.S)
+_FRONT = re.compile(r"---[ \t\r]*\n(.{0,20000}?)\n---[ \t\r]*(?:\n|\Z)", re.S)
 
 
 def read_mem0(source: Source, how: ImportRun) -> Items:
