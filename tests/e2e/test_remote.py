@@ -211,6 +211,17 @@ def test_a_history_is_uploaded_and_the_receipt_is_that_of_a_local_import(
     assert json.loads(one.stdout)["formats"] == {"chatgpt": 2}
 
 
+def test_a_folder_is_uploaded_under_its_whole_name(run: Run, tmp_path: Path) -> None:
+    place = ("--space", "chats")
+    folder = tmp_path / "WhatsApp Chat - Dr. Bo"
+    folder.mkdir()
+    (folder / "_chat.txt").write_text("[13.02.24, 21:15:00] Ana: I own a boat.\n", "utf-8")
+    assert run("import", str(folder), "--me", "Ana", *place).exit_code == OK
+    (found,) = run("list", "--json", *place).stdout.splitlines()
+    session = json.loads(found)["labels"]["session"]
+    assert session == "whatsapp:WhatsApp Chat - Dr. Bo:2024-02-13"
+
+
 def test_lines_of_messages_and_records_are_sent(run: Run, tmp_path: Path) -> None:
     place = ("--space", "lines")
     chat = tmp_path / "chat.jsonl"

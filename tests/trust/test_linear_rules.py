@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import io
 import pkgutil
 import re
 import time
@@ -21,6 +22,9 @@ from memorist.errors import MissingExtra
 from memorist.extraction import rules
 from memorist.ingest import analyze, guard, policies
 from memorist.manage import chat_commands
+from memorist.readers import coding
+from memorist.readers.notes import read_markdown
+from memorist.readers.source import ImportRun, Source
 from memorist.retrieve import question, render
 from memorist.text import (
     clock,
@@ -117,6 +121,11 @@ def memory(text: str) -> Memory:
     )
 
 
+def read_note(text: str) -> None:
+    source = Source("note.md", len(text), lambda: io.BytesIO(text.encode()))
+    deque(read_markdown(source, ImportRun()), maxlen=0)
+
+
 RULES: dict[str, Callable[[str], Any]] = {
     "clean": normalize.clean,
     "storable": normalize.storable,
@@ -161,6 +170,11 @@ RULES: dict[str, Callable[[str], Any]] = {
     "containing": lambda text: compare.pick_containing(parse(text), parse(text + " x")),
     "alike": lambda text: compare.is_reworded(parse(text), parse(text + " x")),
     "wording": prompts.to_statement,
+    "note": lambda text: read_note(f"a{text}"),
+    "front matter": lambda text: read_note(f"---\n{text}"),
+    "prompt": lambda text: coding.read_line(
+        {"type": "user", "message": {"content": text.replace("<", "<system-reminder>")}}
+    ),
 }
 
 

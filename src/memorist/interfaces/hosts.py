@@ -28,6 +28,7 @@ from .hooks import HOOKS
 
 NAME = "memorist"
 TIMEOUT = 15  # seconds for a hook
+BYTE_ORDER_MARK = "\ufeff"  # begins a file that an editor on Windows saved
 STARTS_WITHIN = 60  # seconds in which the server has to answer
 _OUR_TABLES = re.compile(  # up to the next table
     rf"(?m)^[ \t]*\[\s*mcp_servers\s*\.\s*\"?{NAME}\"?\s*[\].].*\n?(?:(?![ \t]*\[).*\n|.+\Z)*"
@@ -134,10 +135,12 @@ def plan_changes(
             continue
         try:
             before = file.read_bytes().decode("utf-8") if file.exists() else ""
+            mark = BYTE_ORDER_MARK if before.startswith(BYTE_ORDER_MARK) else ""
+            text = before.removeprefix(mark)
             if host == "codex":
-                after = _set_toml_table(before, None if remove else entry)
+                after = mark + _set_toml_table(text, None if remove else entry)
             else:
-                after = jsonc.edit_section(before, place.section, edit)
+                after = mark + jsonc.edit_section(text, place.section, edit)
         except (ValueError, OSError, RecursionError) as error:
             by_hand = json.dumps({PLACES[host].section: {NAME: entry}}, indent=2)
             raise InvalidInput(

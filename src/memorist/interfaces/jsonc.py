@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from . import Json
 
-_STRING = r'("(?:\\.|[^"\\])*")'
+# A string, or a comment, without an end takes the rest, so that it is read only once.
+_STRING = r'("[^"\\]*(?:\\.[^"\\]*)*"?|/\*(?!.*?\*/).*)'
 _COMMENT = re.compile(rf"(?s){_STRING}|//[^\n]*|/\*.*?\*/")
 _LAST_COMMA = re.compile(rf"(?s){_STRING}|,(?=\s*[}}\]])")
 _BLANKS = re.compile(r"[ \t\r\n]*")

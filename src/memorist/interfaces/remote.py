@@ -317,8 +317,10 @@ class RemoteScope(RemoteVerbs):
         """Send a file, or a ZIP archive of a folder, to be imported, and return the receipt."""
         from ..manage.import_export import ImportReport  # with numpy, which verbs do without
 
-        name = Path(path).resolve().name[-MAX_NAME:]
-        given = {"name": name, "since": since, "from": options.pop("from_"), **options}
+        name = Path(path).resolve().name
+        if Path(path).is_dir():
+            name += ".zip"
+        given = {"name": name[-MAX_NAME:], "since": since, "from": options.pop("from_"), **options}
         query = self.names | _drop_none(given)
         with _open_upload(Path(path)) as file:
             answer = self.server.upload(

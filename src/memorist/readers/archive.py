@@ -8,13 +8,13 @@ import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, NoReturn
 
-from ..errors import InvalidInput, NotFound
+from ..errors import NotFound
 from .source import PIECE, UNREADABLE, Source
 
 IN_MEMORY = 32 << 20  # an archive inside an archive is copied to disk from this size on
@@ -58,13 +58,21 @@ def _expand(source: Source) -> Iterator[Source]:
     try:
         with _open_archive(source) as archive:
             members = [info for info in archive.infolist() if not info.is_dir()]
-    except (*UNREADABLE, OSError) as error:
+    except UNREADABLE as error:
         yield from _expand_damaged(source, error)
         return
     for info in sorted(members, key=lambda info: info.filename):
-        if _is_wanted(info.filename):
-            opener = partial(_open_member, source, info)
-            yield from _expand(Source(info.filename, info.file_size, opener, source.stem))
+        opener = partial(_open_member, source, info)
+        yield from _expand_member(source, info.filename, info.file_size, opener)
+
+
+def _expand_member(
+    archive: Source, name: str, size: int, opener: Callable[[], AbstractContextManager[IO[Any]]]
+) -> Iterator[Source]:
+    """Yield a file in an archive, or the files in it, if it may be imported."""
+    if _is_wanted(name):
+        place = PurePosixPath(name).parent.name or archive.stem
+        yield from _expand(Source(name, size, opener, place))
 
 
 @contextmanager
@@ -72,7 +80,7 @@ def _open_member(source: Source, info: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
     with _open_archive(source) as archive:
         try:
             file = archive.open(info)
-        except (OSError, struct.error) as error:  # the list of files gives a wrong place
+        except struct.error as error:  # the list of files gives a wrong place
             raise zipfile.BadZipFile(str(error)) from error
         with file:
             yield file
@@ -104,18 +112,16 @@ class _Member(NamedTuple):
 def _expand_damaged(source: Source, error: Exception) -> Iterator[Source]:
     """Yield the files of an archive without its list of files, which is at the end of it.
 
-    Raises InvalidInput if there are none. The last of them has no content but the damage.
+    The last of them has no content but the damage.
     """
     try:
         members = list(_scan(source))
-    except (*UNREADABLE, OSError):
+    except UNREADABLE:
         members = []
-    if not members:
-        raise InvalidInput(f"{source.name!r} is a damaged ZIP archive: {error}") from error
     for member in members:
-        if _is_wanted(member.name) and not member.name.endswith("/"):
+        if not member.name.endswith("/"):
             opener = partial(_open_scanned, source, member)
-            yield from _expand(Source(member.name, member.size, opener, source.stem))
+            yield from _expand_member(source, member.name, member.size, opener)
     yield Source(source.name, 0, partial(_refuse, f"incomplete ZIP archive: {error}"))
 
 

@@ -61,22 +61,42 @@ def read_chatgpt(source: Source, how: ImportRun) -> Items:
             continue
         id = chat.get("conversation_id") or chat.get("id") or digest(chat.get("title"), *nodes)
         said = {name: as_object(node.get("message")) for name, node in nodes.items()}
-        branch: dict[str, object] = {}  # nodes and their parents
-        current = chat.get("current_node")
-        if not isinstance(current, str) or current not in nodes:
-            current = next(reversed(nodes))  # the latest
-        while isinstance(current, str) and current in nodes and current not in branch:
-            branch[current] = nodes[current].get("parent")
-            current = branch[current]
-        for name in said:
-            if said[name] and name not in branch:
+        branch = _find_branch(nodes, chat.get("current_node"))
+        for name in said.keys() - set(branch):
+            if said[name]:
                 yield Skipped(OTHER_BRANCH)
         started = moment(chat.get("create_time")) or moment(chat.get("update_time"))
-        for name in reversed(branch):
+        for name in branch:
             if said[name]:
                 session = f"chatgpt:{id}"
                 title = chat.get("title")
                 yield _read_chatgpt_message(said[name], session, name, started, title)
+
+
+def _find_branch(nodes: Mapping[str, dict[str, Any]], current: object) -> list[str]:
+    """Return the nodes from the first one to the current one; if that is unknown, to the latest.
+
+    A conversation that is cut off may lack nodes in between: then each part has a branch.
+
+    >>> nodes = {"a": {}, "b": {"parent": "a"}, "c": {"parent": "a"}, "e": {"parent": "d"}}
+    >>> _find_branch(nodes, "b"), _find_branch(nodes, None)
+    (['a', 'b'], ['a', 'c', 'e'])
+    """
+    parents = {str(node.get("parent")) for node in nodes.values()}
+    ends = [name for name in nodes if name not in parents] or [*nodes]
+    if isinstance(current, str) and current in nodes:
+        ends = [current]
+    seen: set[str] = set()
+    branch: list[str] = []
+    for name in reversed(ends):
+        path = []
+        while name in nodes and name not in seen:
+            seen.add(name)
+            path.append(name)
+            name = str(nodes[name].get("parent"))
+        if name not in nodes or name in path:  # else it leads to an answer that was replaced
+            branch += path
+    return branch[::-1]
 
 
 def _read_chatgpt_message(

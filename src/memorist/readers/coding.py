@@ -34,7 +34,9 @@ _BY_PROGRAM = re.compile(
 _WRAPPED = re.compile(r"(?s)<([a-z]{1,30}(?:[_-][a-z]{1,30}){1,5})(?: [^>]{0,200})?>.*</\1>")
 _IDE_REQUEST = re.compile(r"(?s)# Context from my IDE setup:.*?\n## My request for Codex:(.*)")
 _EVENTS = {"user_message": "user", "agent_message": "assistant"}
-_REMINDER = re.compile(r"(?s)<system-reminder>.{0,20000}?</system-reminder>")
+_REMINDER = re.compile(  # up to the next tag of this kind, so that each is read once
+    r"<system-reminder>[^<]*(?:<(?!/?system-reminder>)[^<]*)*</system-reminder>"
+)
 
 
 def read_claude_code(source: Source, how: ImportRun) -> Items:
@@ -97,14 +99,15 @@ def _read_prompt(content: object) -> str:
 def read_codex(source: Source, how: ImportRun) -> Items:
     """Read `~/.codex/sessions`: messages of the person and the agent, each once."""
     lines = [line for _, line in read_json_lines(source, how)]
-    found = [line for line in lines if line is not None]
-    for _ in range(len(lines) - len(found)):
-        yield Skipped(DAMAGED)
-    events = [line for line in found if line.get("type") == "event_msg"]
+    events = [line for line in lines if line and line.get("type") == "event_msg"]
     kinds = [str(as_object(line.get("payload")).get("type")) for line in events]
     has_events = not _EVENTS.keys().isdisjoint(kinds)
-    for number, line in enumerate(found):
-        yield _read_codex_line(line, f"codex:{source.stem}", number, has_events=has_events)
+    session = f"codex:{source.stem}"
+    for number, line in enumerate(lines):  # also of damaged lines, which may be whole next time
+        if line is None:
+            yield Skipped(DAMAGED)
+        else:
+            yield _read_codex_line(line, session, number, has_events=has_events)
 
 
 def _read_codex_line(

@@ -39,10 +39,10 @@ _NOISE = re.compile(r"(?ms)^(```+|~~~+)[ ]*([\w-]*).*?(?:^\1[^\n]*$|\Z)|^%%.*?%%
 _QUERIES = {"dataview", "dataviewjs", "tasks", "query", "base", "button"}  # plugins run these
 _EMBED = re.compile(r"!\[\[[^\]]{1,200}\]\]|!\[[^\]]{0,200}\]\([^)]{1,1000}\)")
 _CODE = ("```", "~~~")
-_ANCHOR = re.compile(r"(?m)(?:^|[ \t]{1,9})\^(?=[\d-]{0,60}[A-Za-z])[\w-]{2,60}$")
+_ANCHOR = re.compile(r"(?m)(?:^|(?<![ \t])[ \t]+)\^(?=[\d-]{0,60}[A-Za-z])[\w-]{2,60}$")
 _LINK = re.compile(r"\[\[([^\]|]{1,200})(?:\|([^\]]{1,200}))?\]\]")
 _TAG = re.compile(r"(?<!\S)#([\w/-]{1,60})")
-_FRONT = re.compile(r"---\s*\n(.{0,20000}?)\n---\s*(?:\n|\Z)", re.S)
+_FRONT = re.compile(r"---[ \t\r]*\n(.{0,20000}?)\n---[ \t\r]*(?:\n|\Z)", re.S)
 
 
 def read_mem0(source: Source, how: ImportRun) -> Items:
@@ -167,13 +167,15 @@ def _split_front(text: str) -> tuple[dict[str, Any], str]:
 
 def read_langgraph(source: Source, how: ImportRun) -> Items:
     """Read the items of a store of LangGraph that is kept in an SQLite file."""
-    sql = "SELECT prefix, key, value, created_at FROM store ORDER BY created_at"
+    # Not sorted, which would read the whole table first and so lose it to any damage.
+    sql = "SELECT prefix, key, value, created_at FROM store"
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "store.db")
         with opened(source, how) as file, copy.open("wb") as target:
             shutil.copyfileobj(file, target)
         try:
             with closing(sqlite3.connect(copy)) as database:
+                database.execute("PRAGMA writable_schema = ON")  # else a file cut off is refused
                 for prefix, key, value, created in database.execute(sql):
                     try:
                         text = "; ".join(_texts(json.loads(value)))
@@ -182,7 +184,7 @@ def read_langgraph(source: Source, how: ImportRun) -> Items:
                         continue
                     id = f"langgraph:{prefix}:{key}"
                     yield note(text, id=id, at=moment(created), tags=str(prefix).split("."))
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise Damaged(f"{source.name}: {error}") from error
 
 

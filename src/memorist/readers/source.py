@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -27,8 +27,9 @@ HEAD = 65_536  # bytes by which a format is recognized
 LINES = 40  # of a file of lines, whose keys are read
 SHAPE = 8 << 20  # bytes in which the first line or object should end
 PIECE = 4096  # bytes read at a time: at most so much before a damage is lost
-# What a damaged or encrypted archive raises; NotImplementedError is a RuntimeError.
-UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+# What an unreadable file, or a damaged or encrypted archive, raises. NotImplementedError, for
+# a method of compression, is a RuntimeError.
+UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NO_TEXT = "no text"
 TITLE = "title"  # of the conversation, in the metadata of its messages
@@ -149,11 +150,19 @@ class ImportRun:
 
 @contextmanager
 def opened(source: Source, how: ImportRun) -> Iterator[IO[bytes]]:
-    """Open a file after its byte order mark, and count the bytes that are read."""
+    """Open a file after its byte order mark, and count the bytes that are read.
+
+    One that cannot be opened is empty, and its damage is noted.
+    """
     before = how.read
-    with source.open() as file:
-        if source.head.startswith(BYTE_ORDER_MARK):
-            file.read(len(BYTE_ORDER_MARK))
+    with ExitStack() as stack:
+        file: IO[bytes] = io.BytesIO()
+        try:
+            file = stack.enter_context(source.open())
+            if source.head.startswith(BYTE_ORDER_MARK):
+                file.read(len(BYTE_ORDER_MARK))
+        except UNREADABLE as error:
+            how.damage = f"{source.name}: {error}"
         yield io.BufferedReader(_Counted(file, how, source.name))
     how.read = before + source.size
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import tracemalloc
 import zipfile
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,22 @@ async def test_one_long_conversation_is_imported_up_to_the_damage_and_then_compl
     assert (again.new_memories, again.skipped, again.refused) == (COUNT - 30, {}, {})
 
 
+async def test_a_conversation_that_lacks_nodes_in_between_has_its_messages(
+    ana: ScopedClient, tmp_path: Path
+) -> None:
+    (chat,) = chatgpt()
+    chat["mapping"] = dict(reversed(chat["mapping"].items()))  # the answers come first
+    whole = json.dumps([chat])
+    path = tmp_path / "conversations.json"
+    path.write_text(whole[: whole.index(TEXTS[10])], "utf-8")
+    report = await ana.import_files(path)
+    assert {memory.text for memory in await ana.list(limit=100)} == set(TEXTS[11:])
+    (reason,) = report.skipped
+    assert reason.startswith("damaged from there on: conversations.json: ")
+    path.write_text(whole, "utf-8")
+    assert (await ana.import_files(path)).new_memories == 11
+
+
 async def test_a_line_that_is_cut_off_has_the_messages_before_the_damage(
     ana: ScopedClient, tmp_path: Path
 ) -> None:
@@ -117,6 +135,75 @@ async def test_a_wrong_place_in_the_list_of_an_archive_costs_one_file(
     report = await ana.import_files(path)
     assert {memory.text for memory in await ana.list(limit=100)} == {CELLO}
     assert any(reason.startswith("damaged: a.json: ") for reason in report.skipped)
+
+
+async def test_a_note_that_is_encrypted_costs_one_file(ana: ScopedClient, tmp_path: Path) -> None:
+    path = tmp_path / "notes.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("A.md", "I own a boat.")
+        archive.writestr("B.md", CELLO)
+    data = bytearray(path.read_bytes())
+    for flags in (6, data.index(b"PK\x01\x02") + 8):  # of A.md, before it and in the list
+        data[flags] |= 1
+    path.write_bytes(data)
+    report = await ana.import_files(path)
+    assert [memory.text for memory in await ana.list()] == [CELLO]
+    (reason,) = report.skipped
+    assert reason.startswith("damaged from there on: A.md: ")
+    assert "is encrypted" in reason
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that fails to read")
+async def test_what_cannot_be_read_in_a_folder_costs_one_file(
+    ana: ScopedClient, tmp_path: Path
+) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "a.zip").write_bytes(b"PK\x03\x04")  # of a download that was broken off
+    (folder / "B.md").symlink_to("/proc/self/mem")  # reading it fails
+    (folder / "C.md").write_text(CELLO, "utf-8")
+    report = await ana.import_files(folder)
+    assert [memory.text for memory in await ana.list()] == [CELLO]
+    assert sorted(reason[:27] for reason in report.skipped) == [
+        "damaged from there on: B.md",
+        "damaged: a.zip: incomplete ",
+    ]
+
+
+async def test_a_store_that_is_cut_off_has_the_items_before_the_damage(
+    ana: ScopedClient, tmp_path: Path
+) -> None:
+    path = formats.write_langgraph(tmp_path)
+    items = [
+        ("users.ana", f"n{n}", json.dumps({"text": text * 20})) for n, text in enumerate(TEXTS)
+    ]
+    with closing(sqlite3.connect(path)) as database:
+        database.executemany("INSERT INTO store VALUES (?, ?, ?, NULL, NULL)", items)
+        database.commit()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.index(TEXTS[35].encode())])
+    report = await ana.import_files(path)
+    found = {memory.text for memory in await ana.list(limit=100)}
+    assert {text * 20 for text in TEXTS[:20]} < found
+    assert any(reason.startswith("damaged from there on") for reason in report.skipped)
+    path.write_bytes(whole)
+    assert (await ana.import_files(path)).new_memories == COUNT + 1 - len(found)
+
+
+async def test_a_line_that_is_whole_again_changes_no_other(
+    ana: ScopedClient, tmp_path: Path
+) -> None:
+    lines = [
+        {"timestamp": "2025-02-03", "type": "event_msg", "payload": {"type": "user_message", "message": text}}
+        for text in TEXTS
+    ]  # fmt: skip
+    path = formats.write_lines(tmp_path / "rollout.jsonl", *lines)
+    whole = path.read_text("utf-8")
+    path.write_text(whole.replace(f'{TEXTS[3]}"', TEXTS[3]), "utf-8")
+    assert (await ana.import_files(path)).new_memories == COUNT - 1
+    path.write_text(whole, "utf-8")
+    again = await ana.import_files(path)
+    assert (again.new_memories, again.outcomes, again.refused) == (1, {"created": COUNT}, {})
 
 
 async def test_a_long_chat_of_telegram_is_read_in_little_memory(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,3 +109,31 @@ def test_a_file_of_which_nothing_could_be_read_is_a_failure(
     done = run("import", path)
     assert "Read nothing" in done.output
     assert done.exit_code == 1
+
+
+def test_lines_in_an_archive_are_imported_like_the_file_itself(run: Run, tmp_path: Path) -> None:
+    path = formats.write_lines(tmp_path / "messages.jsonl", *MESSAGES)
+    assert run("import", pack(path)).stdout.startswith("3 records read, 3 new memories")
+    assert run("import", path).stdout.startswith("3 records read, 0 new memories")
+    assert run("export", "export.jsonl").exit_code == 0
+    done = run("import", pack(tmp_path / "export.jsonl"), "--db", "other.db")
+    assert done.exit_code == 0
+    assert "3 new memories" in done.stdout
+
+
+def test_lines_in_a_damaged_archive_are_not_taken_for_all_of_it(run: Run, tmp_path: Path) -> None:
+    archive = pack(formats.write_lines(tmp_path / "messages.jsonl", *MESSAGES))
+    data = bytearray(archive.read_bytes())
+    data[data.index(b"PK\x01\x02") + 16] ^= 1  # its checksum
+    archive.write_bytes(data)
+    done = run("import", archive)
+    assert done.exit_code == 2
+    assert "messages.jsonl: Bad CRC-32" in done.stderr
+    assert done.stderr.startswith("memorist: Only lines before the damage are stored: ")
+
+
+def pack(path: Path) -> Path:
+    archive = path.with_suffix(".zip")
+    with zipfile.ZipFile(archive, "w") as made:
+        made.write(path, path.name)
+    return archive

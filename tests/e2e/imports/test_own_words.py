@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -216,6 +217,21 @@ async def test_chats_of_an_iphone_have_the_names_of_their_archives(
         "whatsapp:WhatsApp Chat - Boat:2024-02-13",
         "whatsapp:WhatsApp Chat - Cello:2024-02-13",
     }
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+async def test_chats_of_an_iphone_in_folders_have_the_names_of_these(
+    ana: ScopedClient, tmp_path: Path, is_packed: bool
+) -> None:
+    for name, text in (("Boat", "I own a boat."), ("Cello", CELLO)):
+        (tmp_path / "chats" / name).mkdir(parents=True)
+        path = tmp_path / "chats" / name / "_chat.txt"
+        path.write_text(f"[13.02.24, 21:15:00] Ana: {text}\n", "utf-8")
+    if is_packed:
+        shutil.make_archive(str(tmp_path / "backup"), "zip", tmp_path / "chats")
+    await ana.import_files(tmp_path / ("backup.zip" if is_packed else "chats"))
+    sessions = {memory.labels.session for memory in await ana.list()}
+    assert sessions == {"whatsapp:Boat:2024-02-13", "whatsapp:Cello:2024-02-13"}
 
 
 async def test_chats_that_were_unpacked_one_after_another_stay_apart(

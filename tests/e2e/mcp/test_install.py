@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+import time
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -399,4 +400,32 @@ def test_comments_in_the_entry_itself_are_not_lost(install: Install, home: Path)
     assert done.exit_code == 2
     assert "comments" in done.stderr
     assert '"context_servers"' in done.stderr
+    assert path.read_text("utf-8") == text
+
+
+@pytest.mark.parametrize("host", ["cursor", "codex"])
+def test_a_byte_order_mark_stays(install: Install, home: Path, host: str) -> None:
+    path = home / FILES[host]
+    path.parent.mkdir(parents=True)
+    before = b"\xef\xbb\xbf" + (b'model = "o"\n' if host == "codex" else b'{"theme": "dark"}\n')
+    path.write_bytes(before)
+    assert install(host, "--yes").exit_code == 0
+    after = path.read_bytes()
+    assert after.startswith(before[:10])
+    assert after.count(b"\xef\xbb\xbf") == 1
+    assert b"memorist" in after
+    assert "already" in install(host, "--yes").stderr
+
+
+@pytest.mark.parametrize("text", ['{"a": "' + '\\"' * 100_000, '{"a": 1' + "/* " * 100_000])
+def test_a_long_text_without_an_end_is_refused_at_once(
+    install: Install, home: Path, text: str
+) -> None:
+    install("cursor", "--yes")  # starts the server once
+    path = home / FILES["cursor"]
+    path.write_text(text, "utf-8")
+    start = time.perf_counter()
+    done = install("cursor", "--yes")
+    assert time.perf_counter() - start < 5
+    assert done.exit_code == 2
     assert path.read_text("utf-8") == text

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from textwrap import shorten
@@ -26,6 +25,7 @@ from .output import Progress, note
 
 if TYPE_CHECKING:
     from ...manage.import_export import ImportReport
+    from ...readers.source import Source
 
 MANY_TASKS = 8  # of extraction that wait after an import, each for up to 64 lines
 REFUSALS = ("refused", "conflict")  # outcomes of what was not stored
@@ -70,13 +70,14 @@ def import_(
     from ...readers import BEFORE_SINCE  # with numpy, which other commands do without
     from ...readers.source import count_skipped
 
-    if from_ == "auto" and (lines := _find_own_lines(path)):
+    lines, source = _find_own_lines(path) if from_ == "auto" else ("", None)
+    if lines:
         if dry_run and lines == MESSAGES and path != "-":
             from_ = "openai"  # which only differs in the ids
         elif dry_run or ((me or since) and lines == RECORDS):
             raise InvalidInput("--me, --since and --dry-run only apply to files of other programs")
         else:
-            return _import_lines(call, progress, memory, path, restore=restore, since=since)
+            return _import_lines(call, progress, memory, source, restore=restore, since=since)
     if restore:
         raise InvalidInput("--restore requires an export of Memorist")
     target = call.scope(memory)
@@ -120,25 +121,28 @@ def import_(
     return {"entries": read, **vars(report)}, text, notes, code
 
 
-def _find_own_lines(path: str) -> str:
-    """Return what the lines of a file are: our own records or messages; empty for other formats."""
-    from ...readers import detect  # with numpy, which other commands do without
-    from ...readers.archive import find_sources
+def _find_own_lines(path: str) -> tuple[str, Source | None]:
+    """Return what the lines of a file are, and the file: our own records, or messages.
+
+    That is empty for other formats, and the file is None for stdin.
+    """
+    from ...readers import archive, detect  # with numpy, which other commands do without
 
     if path == "-":
-        return MESSAGES
-    sources = find_sources(Path(path)) if Path(path).is_file() else []
+        return MESSAGES, None
+    sources = archive.find_sources(Path(path)) if Path(path).is_file() else []
     if len(sources) != 1:
-        return ""
+        return "", None
     (source,) = sources
     kind, keys = source.shape
     is_lines = kind in ("lines", "object")
     if is_lines and "record_type" in keys:
-        return RECORDS
+        return RECORDS, source
     name = detect(source)
     if is_lines and "content" in keys and name in (None, "openai"):
-        return MESSAGES
-    return MESSAGES if name is None and source.suffix in ("", ".jsonl", ".ndjson") else ""
+        return MESSAGES, source
+    is_unknown = name is None and source.suffix in ("", ".jsonl", ".ndjson")
+    return (MESSAGES if is_unknown else ""), source
 
 
 def exit_code_of(counts: Counter[Any]) -> int:
@@ -188,32 +192,32 @@ def _import_lines(
     call: Call,
     progress: Progress,
     memory: Blocking,
-    file: str,
+    file: Source | None,
     *,
     restore: bool,
     since: str | None,
 ) -> object:
-    """Import an export, or a file of messages: those since a date.
+    """Import an export, or messages: those since a date. Without a file, from stdin.
 
     A line that cannot be read stops the import; the lines before it are stored.
     """
     # With numpy, which other commands do without.
     from ...ingest.validation import moment
     from ...manage.import_export import NewMemories
+    from ...readers.source import ImportRun, opened
 
     start = moment(since)
     outcomes: list[Outcome] = []
     new = NewMemories()
     read = 0
-    with nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as source:
+    how = ImportRun()
+    with opened(file, how) if file else nullcontext(sys.stdin.buffer) as stream:
         names_a_scope = call.user or call.space or call.tenant
         counted: Any = call.scope(memory) if names_a_scope else memory
-        lines = add_ids(read_lines(source), file=file, session=call.session)
+        name = file.stem if file else "stdin"
+        lines = add_ids(read_lines(stream), name=name, session=call.session)
         lines = filter(lambda line: line.is_since(start), lines)
-        size = 0
-        with suppress(OSError, ValueError):  # a pipe
-            size = os.fstat(source.fileno()).st_size
-        with progress("Importing", size or None) as advance:
+        with progress("Importing", file.size if file else None) as advance:
             for batch in filter(None, split_batches(lines)):
                 target = call.scope(memory) if batch[0].is_message else counted
                 try:
@@ -229,6 +233,8 @@ def _import_lines(
                 new.add(receipt.outcomes)
                 read += sum(line.is_counted for line in batch)
                 advance(batch[-1].read)
+    if how.damage:
+        raise InvalidInput(f"Only lines before the damage are stored: {how.damage}")
     counts = Counter(outcome.status for outcome in outcomes)
     text = f"{read} records read, {len(new)} new memories{_name_problems(counts)}"
     values = {"records": read, "new_memories": len(new), "outcomes": counts}

@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import IO
 
 from ...errors import InvalidInput
@@ -81,18 +80,17 @@ def read_lines(file: IO[bytes]) -> Iterator[Line]:
         yield Line(number=number, record=record, read=read)
 
 
-def add_ids(lines: Iterable[Line], *, file: str, session: str | None) -> Iterator[Line]:
+def add_ids(lines: Iterable[Line], *, name: str, session: str | None) -> Iterator[Line]:
     """Give each message a session and an id, so that importing a file twice changes nothing.
 
-    Messages without a session form one, named after the file and its first message.
+    Messages without a session form one, with the given name and a digest of its first message.
     """
     seen: Counter[str] = Counter()
     for line in lines:
         record = line.record
         if line.is_message:
             if session is None:
-                stem = Path(file).stem if file != "-" else "stdin"
-                session = f"{stem}-{_digest(record)[:8]}"
+                session = f"{name}-{_digest(record)[:8]}"
             record["session"] = record.get("session") or session
             if record.get("id") in (None, FAKE_ID):
                 digest = _digest(record)
