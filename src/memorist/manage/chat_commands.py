@@ -39,7 +39,7 @@ from .topics import CHOICES
 from .undo import undo_changes
 
 _NOT_STORED = "I won't store this message."
-_NEW_AND_OLD: dict[tuple[int, ...], str] = {(0,): "yes", (1,): "no"}  # as they are shown
+_NEW_AND_OLD = ("confirm_new", "confirm_old")  # in the order in which they are shown
 _SWITCHED = {
     "memory_off": "Memory is off here: nothing is stored or recalled automatically until you say "
     '"turn memory on".',
@@ -156,10 +156,11 @@ class Chat(CorrectingChat, ForgettingChat):
         if said.startswith("pick_"):
             self.intent = said.replace("pick", "confirm")
             return await self.decide_conflict()
-        if shown.asks == "confirm":
-            named = _NEW_AND_OLD.get(self.command.places, said)
-            self.intent = {"no": "confirm_old", "pick": "confirm_both"}.get(named, "confirm_new")
-            return await self.decide_conflict()
+        if shown.asks == "confirm" and said != "no":
+            new_or_old = _NEW_AND_OLD[:1] if said == "yes" else choose(_NEW_AND_OLD, self.command)
+            if new_or_old:
+                self.intent = new_or_old[0] if len(new_or_old) == 1 else "confirm_both"
+                return await self.decide_conflict()
         if said == "no" or (not ids and shown.asks != "forget_all"):
             await self.save_shown(shown.ids)
             say = "Both are kept." if shown.asks == "correct" else "Nothing was changed."

@@ -127,13 +127,14 @@ class CorrectingChat(ChatList):
     async def decide_conflict(self) -> Reply:
         """Keep the new statement, the old one or both; if there are several conflicts, ask."""
         conflicts = await edit.list_conflicts(self.ctx.store, self.scope, limit=SHOWN)
-        named = self.about or (self.shown.ids if self.shown.asks == "confirm" else ())
-        chosen = [each for each in conflicts if each.new.id in named] or conflicts
+        asked = self.shown.ids if self.shown.asks == "confirm" else ()
+        named = [each for each in conflicts if each.new.id in (self.about or asked)]
+        chosen = named or conflicts
         if not conflicts:
             return self.reply("No conflict awaits a decision.")
         new = chosen[0].new
         old = chosen[0].old
-        if len(chosen) > 1:
+        if len(chosen) > 1 or (asked and not named):  # the one that was asked about is decided
             await self.save_shown((new.id,), asks="confirm")
             say = "Which one is right: the new one, the old one, or both?"
             say += f"\nNew: {normalize.one_line(new.text)}\nOld: {normalize.one_line(old.text)}"
