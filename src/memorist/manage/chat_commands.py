@@ -83,6 +83,7 @@ async def obey(
     if command is None:
         if shown.asks:  # a later "yes" answers something else
             await chat.save_shown(shown.ids)
+        await chat.drop_obeyed(text)
         return None
     reply = await chat.carry_out(command, shown)
     if reply is not None and (reply.done or chat.asked not in ("", RESTATE)):
