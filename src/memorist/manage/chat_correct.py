@@ -11,13 +11,12 @@ from ..storage.person import Shown
 from ..text import contradictions, cues, normalize
 from ..text.commands import Command
 from ..text.corrections import is_about_another_attribute, restate
-from ..text.self_description import tells_attribute
 from ..text.statements import says_more
 from ..types import Memory
 from . import edit, recall
 from .chat_list import SHOWN, ChatList, Remember, Reply, ids_of, number
 from .privacy import Consent
-from .topics import CHOICES, MENTIONED, find_mentions, share_words
+from .topics import CHOICES, MENTIONED, find_mentions, select_mentions, share_words
 
 RESTATE = "restate"  # what is asked for: the whole sentence
 ALIKE_IF_REPLACED = 0.3  # the confidence from which a memory without a word of it may be replaced
@@ -98,7 +97,7 @@ class CorrectingChat(ChatList):
     async def find_replaceable(self, topic: str, statement: str) -> list[Memory]:
         """Return the memories without a word of a statement that it may replace."""
         others = (await find_mentions(self, statement)).others
-        told = [each.memory for each in others if tells_attribute(each.memory.text, topic)]
+        told = select_mentions(others, topic).exact
         told = [each for each in told if not says_more(each.text)]
         sure = [each.memory for each in others if (each.confidence or 0) >= ALIKE_IF_REPLACED]
         alike = [each for each in sure if not is_about_another_attribute(each.text, topic)]
