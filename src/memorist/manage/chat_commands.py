@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from ..context import Place
+from ..context import OFF, Place
 from ..errors import InvalidInput, MemoristError, StoreUnavailable
 from ..storage.person import Shown
 from ..text import commands, cues, normalize
@@ -48,6 +48,11 @@ _SWITCHED = {
         "This chat is incognito: nothing of it is stored and nothing is recalled in it."
     ),
     "incognito_off": "Incognito is off.",
+}
+_STATES = {  # by the reason why memory is disabled
+    "": _SWITCHED["memory_on"],
+    OFF: _SWITCHED["memory_off"],
+    INCOGNITO: _SWITCHED["incognito_on"],
 }
 
 
@@ -304,11 +309,11 @@ class Chat(CorrectingChat, ForgettingChat):
         privacy = Privacy(*self.parts)
         intent = intent or self.intent
         what, _, state = intent.partition("_")
-        say = _SWITCHED.get(intent, "")
         if state == "state":
             why = await privacy.disabled_reason()
-            say = why or _SWITCHED["memory_on"].rstrip(".")
-            return self.reply(f"{say[0].upper()}{say[1:]}.", done=True)
+            say = _STATES.get(why) or f"{why[0].upper()}{why[1:]}."
+            return self.reply(say, done=True)
+        say = _SWITCHED[intent]
         if what == "memory":
             await privacy.set(memory_enabled=state == "on", actor=self.actor)
             if state == "on" and (why := await privacy.disabled_reason()):
