@@ -191,6 +191,23 @@ async def test_a_summary_names_all_its_sources(place: str, monkeypatch: pytest.M
 
 
 @pytest.mark.spec("THE-96")
+async def test_who_forgets_a_summary_in_a_chat_forgets_what_it_stands_for(place: str) -> None:
+    stored = Filter(states=("active", "compressed", "archived"))
+    async with opened(place, ttl_level=6, extract="off") as memory:
+        await say(memory, BEES)
+        await pass_days(memory, 60)
+        chat = memory.scope("ana", session="chat-1")
+        await chat.command("forget everything about the beehive")
+        reply = await chat.command("yes")
+        assert reply is not None
+        assert reply.say.startswith("Forgotten, and 3 more based on the same words.")
+        assert (await chat.list(stored, limit=9)).memories == ()
+        await chat.command("undo")
+        found = [each.text for each in await chat.list(stored, limit=9)]
+        assert sorted(found) == sorted([*BEES, " ".join(BEES)])
+
+
+@pytest.mark.spec("THE-96")
 async def test_a_turn_and_the_fact_from_it_are_in_a_summary_once(place: str) -> None:
     said = (
         "I collect old brass compasses.",
