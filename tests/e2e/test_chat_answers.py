@@ -18,6 +18,7 @@ from memorist.errors import StoreUnavailable
 from memorist.interfaces.cli import app
 from memorist.manage.chat_list import Reply
 from memorist.scoped import ScopedClient
+from memorist.types import Filter
 
 TEA = "I drink green tea in the morning."
 NIGHT = "Green tea keeps me awake at night."
@@ -838,6 +839,21 @@ async def test_an_answer_decides_no_other_conflict_than_the_one_shown(ana: Scope
     assert len(await ana.conflicts()) == 1
     await say(ana, "the old one")
     assert await texts(ana) == {"I work at Globex.", "I live in Lisbon."}
+
+
+@pytest.mark.parametrize(
+    "order", ["forget my cat permanently", "forget everything you know about me for good"]
+)
+async def test_what_is_asked_before_it_is_erased_for_good_is_erased(
+    ana: ScopedClient, order: str
+) -> None:
+    await ana.remember([{"content": CAT}])
+    assert not (await say(ana, order)).done
+    assert (await say(ana, "yes")).say == "Forgotten."
+    assert (await ana.list(Filter(states=("active", "soft_deleted")), limit=9)).memories == ()
+    await ana.remember([{"content": TEA}])
+    await say(ana, "forget about my green tea")
+    assert (await say(ana, "yes")).say == 'Forgotten. Say "undo" within a day to bring it back.'
 
 
 async def test_a_command_is_never_stored_as_a_memory(ana: ScopedClient) -> None:

@@ -21,7 +21,7 @@ from ..text.commands import Command, parse, parse_assuming
 from ..types import Filter, Memory
 from . import edit, topics
 from .chat_correct import RESTATE, CorrectingChat
-from .chat_forget import ForgettingChat
+from .chat_forget import FOR_GOOD, ForgettingChat
 from .chat_list import (
     SEVERAL,
     SHOWN,
@@ -150,7 +150,9 @@ class Chat(CorrectingChat, ForgettingChat):
     async def answer(self) -> Reply:
         """Do what was asked about with all that was listed, with what was chosen, or not at all."""
         said = self.intent
-        shown = self.shown
+        asks = self.shown.asks.removesuffix(FOR_GOOD)
+        self.command = replace(self.command, for_good=asks != self.shown.asks)
+        self.shown = shown = replace(self.shown, asks=asks)
         ids = choose(shown.ids, self.command)
         self.intent = shown.asks
         if shown.asks == RESTATE:

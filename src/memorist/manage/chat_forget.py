@@ -30,6 +30,7 @@ from .chat_list import (
 from .privacy import Consent
 from .topics import CHOICES
 
+FOR_GOOD = " for good"  # added to what was asked
 KEPT = timedelta(days=1)  # how long what a command forgot can be brought back
 _NO_RULE = (
     'I cannot leave out a topic by myself from now on. Say "don\'t save this" in a message, or '
@@ -44,6 +45,12 @@ class ForgettingChat(ChatList):
     shown: Shown
     about: tuple[str, ...]
     actor: str
+
+    async def save_shown(self, ids: Sequence[str], *, asks: str = "", new: str = "") -> None:
+        """Keep a list for the answer of the person, and whether it is to be erased at once."""
+        if asks and self.command.for_good:
+            asks += FOR_GOOD
+        await super().save_shown(ids, asks=asks, new=new)
 
     async def forget(self) -> Reply:
         """Forget what the command refers to; ask where a search found it or it is ambiguous."""
