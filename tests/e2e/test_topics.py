@@ -109,6 +109,21 @@ async def test_of_a_turn_that_says_more_only_the_fact_is_forgotten(tmp_path: Pat
         assert {each.text for each in await chat.list()} == {said, "The user is allergic to nuts."}
 
 
+async def test_an_undo_does_not_repeat_what_stays_forgotten(tmp_path: Path) -> None:
+    said = "I'm 34 and I'm allergic to nuts."
+    async with aio.open(tmp_path / "memory.db", state_dir=tmp_path) as memory:
+        chat = memory.scope("ana", session="chat-1")
+        await chat.remember([{"content": said}])
+        await memory.run_jobs(only=["extract"])
+        for text in ("Forget my age", "yes", "yes"):
+            await chat.command(text)
+        undone = await chat.command("undo")
+        assert undone is not None
+        assert undone.say == (
+            f"Undone. I remember again:\n1. {said}\n2. The user is allergic to nuts."
+        )
+
+
 async def test_a_turn_with_one_fact_is_forgotten_as_a_whole(tmp_path: Path) -> None:
     said = "My sister Mira lives in Ghent."
     async with aio.open(tmp_path / "memory.db", state_dir=tmp_path) as memory:
