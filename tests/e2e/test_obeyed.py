@@ -54,6 +54,7 @@ async def texts(scope: ScopedClient) -> set[str]:
         (["forget everything about green tea", "all of them"], set()),
         (["forget everything about green tea", "the second one"], {TEA}),
         (["forget everything about green tea", "no, keep them"], {TEA, NIGHT}),
+        (["forget everything about green tea", "yes", "the second one"], {TEA}),
         (["what do you know about me?", "forget the first one"], {TEA}),
         (["forget everything you know about me", "yes"], set()),
         ([CODE], {TEA, NIGHT, "my locker code is 4455."}),

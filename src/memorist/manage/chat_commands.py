@@ -91,7 +91,8 @@ async def obey(
         await chat.drop_obeyed(text)
         return None
     reply = await chat.carry_out(command, shown)
-    if reply is not None and (reply.done or chat.asked not in ("", RESTATE)):
+    is_answer = command.intent in commands.ANSWERS
+    if reply is not None and (reply.done or is_answer or chat.asked not in ("", RESTATE)):
         await chat.note_obeyed(text)
     return reply
 
