@@ -18,6 +18,7 @@ from memorist.errors import StoreUnavailable
 from memorist.interfaces.cli import app
 from memorist.manage.chat_list import Reply
 from memorist.scoped import ScopedClient
+from memorist.types import Filter
 
 TEA = "I drink green tea in the morning."
 NIGHT = "Green tea keeps me awake at night."
@@ -802,6 +803,57 @@ async def test_of_several_conflicts_one_is_shown_at_a_time(ana: ScopedClient) ->
     assert "I work at Acme." in await texts(ana)
     await say(ana, "keep both")
     assert {"I live in Lisbon.", "I live in Porto."} <= await texts(ana)
+
+
+@pytest.mark.parametrize(
+    ("answer", "work", "conflicts"),
+    [
+        ("never mind", "I work at Globex.", 2),
+        ("no", "I work at Globex.", 2),
+        ("3", "I work at Globex.", 2),
+        ("1", "I work at Globex.", 1),
+        ("the second one", "I work at Acme.", 1),
+    ],
+)
+async def test_only_an_answer_to_the_question_decides_a_conflict(
+    ana: ScopedClient, answer: str, work: str, conflicts: int
+) -> None:
+    for text in ("I live in Lisbon.", "I live in Porto.", "I work at Acme.", "I work at Globex."):
+        await ana.remember(text)
+    await say(ana, "yes, the new one")
+    reply = await say(ana, answer)
+    assert (reply.say == "Nothing was changed.") is (conflicts == 2)
+    assert await texts(ana) == {"I live in Porto.", work}
+    assert len(await ana.conflicts()) == conflicts
+
+
+async def test_an_answer_decides_no_other_conflict_than_the_one_shown(ana: ScopedClient) -> None:
+    for text in ("I live in Lisbon.", "I live in Porto.", "I work at Acme.", "I work at Globex."):
+        await ana.remember(text)
+    asked = await say(ana, "yes, the new one")
+    assert "Globex" in asked.say
+    await ana.confirm(asked.ids[0])  # in another window
+    again = await say(ana, "the old one")
+    assert not again.done
+    assert "New: I live in Porto.\nOld: I live in Lisbon." in again.say
+    assert len(await ana.conflicts()) == 1
+    await say(ana, "the old one")
+    assert await texts(ana) == {"I work at Globex.", "I live in Lisbon."}
+
+
+@pytest.mark.parametrize(
+    "order", ["forget my cat permanently", "forget everything you know about me for good"]
+)
+async def test_what_is_asked_before_it_is_erased_for_good_is_erased(
+    ana: ScopedClient, order: str
+) -> None:
+    await ana.remember([{"content": CAT}])
+    assert not (await say(ana, order)).done
+    assert (await say(ana, "yes")).say == "Forgotten."
+    assert (await ana.list(Filter(states=("active", "soft_deleted")), limit=9)).memories == ()
+    await ana.remember([{"content": TEA}])
+    await say(ana, "forget about my green tea")
+    assert (await say(ana, "yes")).say == 'Forgotten. Say "undo" within a day to bring it back.'
 
 
 async def test_a_command_is_never_stored_as_a_memory(ana: ScopedClient) -> None:

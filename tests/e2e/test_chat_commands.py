@@ -362,15 +362,22 @@ async def test_whether_memory_is_on_is_answered_and_not_stored(
     ana: ScopedClient, text: str
 ) -> None:
     for order, words in (
-        ("turn memory off", "Memory is off in this space"),
+        (
+            "turn memory off",
+            "Memory is off here: nothing is stored or recalled automatically until you say "
+            '"turn memory on".',
+        ),
         ("turn memory on", "Memory is on."),
-        ("go incognito", "This session is incognito"),
+        (
+            "go incognito",
+            "This chat is incognito: nothing of it is stored and nothing is recalled in it.",
+        ),
     ):
         await ana.command(order)
         reply = await ana.command(text)
         assert reply is not None
         assert (reply.command, reply.intent) == ("memory", "memory_state")
-        assert reply.say.startswith(words)
+        assert reply.say == words
     assert (await ana.remember([{"content": text}])).ids == ()
 
 

@@ -54,6 +54,7 @@ async def texts(scope: ScopedClient) -> set[str]:
         (["forget everything about green tea", "all of them"], set()),
         (["forget everything about green tea", "the second one"], {TEA}),
         (["forget everything about green tea", "no, keep them"], {TEA, NIGHT}),
+        (["forget everything about green tea", "yes", "the second one"], {TEA}),
         (["what do you know about me?", "forget the first one"], {TEA}),
         (["forget everything you know about me", "yes"], set()),
         ([CODE], {TEA, NIGHT, "my locker code is 4455."}),
@@ -97,6 +98,17 @@ async def test_what_is_saved_again_after_an_undo_is_saved(ana: ScopedClient) -> 
     for text in (CODE, "undo that", CODE):
         await tell(ana, text)
     assert await texts(ana) == {"my locker code is 4455."}
+
+
+async def test_what_answered_a_question_is_stored_if_it_is_said_later(ana: ScopedClient) -> None:
+    await ana.remember([{"content": "My car is a Fiat."}])
+    for text in ("what do you remember about my car?", "Nope, a Skoda. Change it."):
+        await ana.command(text)
+    assert "command" in await tell(ana, "My car is a Skoda.")
+    await ana.command("undo")
+    assert await texts(ana) == {"My car is a Fiat."}
+    assert await tell(ana, "My car is a Skoda.") == ""
+    assert "My car is a Skoda." in await texts(ana)
 
 
 async def test_what_is_told_beside_a_command_is_stored_without_it(ana: ScopedClient) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from clocks import Clock
+from llm_server import Request, Server
 from memorist import aio
 from memorist.client import Client
 from memorist.scoped import ScopedClient
@@ -32,6 +35,7 @@ BEES = (
     "Wasps attacked the beehive behind the shed.",
 )
 LATE_BEES = "The queen of the beehive was replaced."
+LATER_BEES = (LATE_BEES, "The beehive has a new roof.", "The beehive survived the frost.")
 OTHERS = (
     "Kim sings in a choir on Tuesdays.",
     "The dentist is on Rose Street.",
@@ -143,6 +147,64 @@ async def test_a_full_run_leaves_the_rest_for_the_next_one(
         assert len((await ana.purge()).expired) == len(OTHERS)
         assert (await ana.purge()).expired == ()
         assert await find_lost(memory, ids) == []
+
+
+@pytest.mark.spec("THE-96")
+async def test_nothing_expires_of_a_topic_that_changed_while_it_was_summarized(
+    place: str, llm_server: Server
+) -> None:
+    asked, go = threading.Event(), threading.Event()
+
+    def answer(_: Request) -> dict[str, str]:
+        asked.set()
+        go.wait(20)
+        return {"summary": " ".join(BEES)}
+
+    llm_server.answer = answer
+    llm = {"llm": "openai:test-model", "llm_url": f"{llm_server.url}/v1", "llm_key": "k"}
+    async with opened(place, ttl_level=6, extract="off", **llm) as memory:
+        ids = await say(memory, BEES)
+        memory.ctx.clock.now += timedelta(days=70)  # type: ignore[attr-defined]
+        ana = memory.scope("ana")
+        running = asyncio.create_task(ana.purge())
+        assert await asyncio.to_thread(asked.wait, 20)
+        await ana.pin(ids[BEES[0]])
+        go.set()
+        assert (await running).expired == ()
+        assert await find_lost(memory, ids) == []
+
+
+@pytest.mark.spec("THE-96")
+async def test_a_summary_names_all_its_sources(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memorist.ingest.transitions.MOST_LISTED", 4)
+    monkeypatch.setattr("memorist.jobs.rollup.FULL", 2, raising=False)
+    async with opened(place, ttl_level=6, extract="off") as memory:
+        ids = await say(memory, BEES)
+        await pass_days(memory, 60)
+        ids |= await say(memory, LATER_BEES)
+        await pass_days(memory, 60)
+        assert await find_lost(memory, ids) == []
+        ana = memory.scope("ana")
+        await ana.forget(ids[BEES[0]])
+        found = [each.text for each in await summaries(ana)]
+        assert sorted(found) == [" ".join(LATER_BEES), " ".join(BEES[1:])]
+
+
+@pytest.mark.spec("THE-96")
+async def test_who_forgets_a_summary_in_a_chat_forgets_what_it_stands_for(place: str) -> None:
+    stored = Filter(states=("active", "compressed", "archived"))
+    async with opened(place, ttl_level=6, extract="off") as memory:
+        await say(memory, BEES)
+        await pass_days(memory, 60)
+        chat = memory.scope("ana", session="chat-1")
+        await chat.command("forget everything about the beehive")
+        reply = await chat.command("yes")
+        assert reply is not None
+        assert reply.say.startswith("Forgotten, and 3 more based on the same words.")
+        assert (await chat.list(stored, limit=9)).memories == ()
+        await chat.command("undo")
+        found = [each.text for each in await chat.list(stored, limit=9)]
+        assert sorted(found) == sorted([*BEES, " ".join(BEES)])
 
 
 @pytest.mark.spec("THE-96")

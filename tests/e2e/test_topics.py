@@ -64,6 +64,37 @@ async def test_what_others_do_does_not_tell_it(tmp_path: Path, topic: str) -> No
         assert await ask(chat, f"What do you know about {topic}?") == []
 
 
+@pytest.mark.parametrize(
+    ("told", "topic"),
+    [
+        ("I live in Lisbon, near the river.", "my email address"),
+        ("My dog is called Bo.", "my pet peeve"),
+        ("I'm 34 and I love to ski.", "my age group"),
+        ("I'm seeing a doctor on Monday.", "my job"),
+        ("I'm not a doctor.", "my job"),
+        ("We moved the sofa into the hall.", "my address"),
+        ("I had 2 years of French.", "my age"),
+        ("I turned the offer down.", "my birthday"),
+        ("I make 12 jars of plum jam a year.", "my salary"),
+    ],
+)
+async def test_what_is_about_something_else_is_not_offered(
+    tmp_path: Path, told: str, topic: str
+) -> None:
+    async with aio.open(tmp_path / "memory.db", extract="off", state_dir=tmp_path) as memory:
+        chat = memory.scope("ana", session="chat-1")
+        await chat.remember([{"content": told}])
+        assert await ask(chat, f"Forget {topic}") == []
+
+
+async def test_what_is_so_now_is_told_by_a_verb(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "memory.db", extract="off", state_dir=tmp_path) as memory:
+        chat = memory.scope("ana", session="chat-1")
+        for text in (*OTHERS, "I work at Acme as a tester."):
+            await chat.remember([{"content": text}])
+        assert await ask(chat, "Forget my current job") == ["I work at Acme as a tester."]
+
+
 async def test_of_a_turn_that_says_more_only_the_fact_is_forgotten(tmp_path: Path) -> None:
     said = "I'm 34 and I'm allergic to nuts."
     async with aio.open(tmp_path / "memory.db", state_dir=tmp_path) as memory:
@@ -76,6 +107,21 @@ async def test_of_a_turn_that_says_more_only_the_fact_is_forgotten(tmp_path: Pat
         assert f"You also said it here, among other things:\n1. {said}" in done.say
         await chat.command("no")
         assert {each.text for each in await chat.list()} == {said, "The user is allergic to nuts."}
+
+
+async def test_an_undo_does_not_repeat_what_stays_forgotten(tmp_path: Path) -> None:
+    said = "I'm 34 and I'm allergic to nuts."
+    async with aio.open(tmp_path / "memory.db", state_dir=tmp_path) as memory:
+        chat = memory.scope("ana", session="chat-1")
+        await chat.remember([{"content": said}])
+        await memory.run_jobs(only=["extract"])
+        for text in ("Forget my age", "yes", "yes"):
+            await chat.command(text)
+        undone = await chat.command("undo")
+        assert undone is not None
+        assert undone.say == (
+            f"Undone. I remember again:\n1. {said}\n2. The user is allergic to nuts."
+        )
 
 
 async def test_a_turn_with_one_fact_is_forgotten_as_a_whole(tmp_path: Path) -> None:

@@ -58,8 +58,7 @@ async def purge(place: Place, *, dry_run: bool = False) -> Purged:
         # What belongs to a topic is summarized instead.
         days = settings.rollup_days
         where = _unused_filter(settings, now)
-        done, kept = await rollup.roll_up_before(place, where, days=days, dry_run=dry_run)
-        kept.update(done.memories)
+        _, kept = await rollup.roll_up_before(place, where, days=days, dry_run=dry_run)
         unused = [id for id in unused if id not in kept]
     summarized = await _find_summarized(ctx, scope, now)
     due = await store.find_all(scope, Filter(states=("soft_deleted",), purge_before=now))

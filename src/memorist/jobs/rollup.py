@@ -29,6 +29,7 @@ NEAR = 0.35  # lowest mean cosine between the memories of a topic
 FEWEST = 3  # memories of a topic
 MOST = 12  # memories of a topic, in one run
 MAX_MEMORIES = 2000  # per run
+FULL = transitions.MOST_LISTED // 2  # sources of a summary to which no more are added
 APART = -2.0  # in place of a cosine: these groups are not joined
 # Pinned and manually saved memories, and workflows, are not rolled up.
 _USABLE = Filter(
@@ -79,17 +80,19 @@ async def roll_up_before(
     days: float,
     dry_run: bool,
 ) -> tuple[SummaryReport, set[str]]:
-    """Roll up, the expiring memories first. Return also what must not expire yet: memories of
-    topics that wait for others to become due, and those for which the run had no room.
+    """Roll up, the expiring memories first. Return also what must not expire: memories of topics,
+    whether they were summarized, changed meanwhile or wait for others to become due, and those for
+    which the run had no room.
     """
     ctx, scope, _ = place.parts
     done = SummaryReport(dry_run=dry_run)
     rows, left = await _select(ctx, scope, expiring, days)
-    topics, waiting = await _find_due_topics(ctx, scope, rows, days)
+    topics, kept = await _find_due_topics(ctx, scope, rows, days)
     for topic in topics:
         done = await add_group(ctx, done, topic.memories, "archived", known=topic.summary)
-    waiting.update(memory.id for memory in (await ctx.store.at_rows(scope, left)).values())
-    return done, waiting
+        kept.update(memory.id for memory in topic.memories)
+    kept.update(memory.id for memory in (await ctx.store.at_rows(scope, left)).values())
+    return done, kept
 
 
 async def _select(
@@ -160,11 +163,13 @@ async def _find_due_topics(
 
 
 def _find_telling(memories: Iterable[Memory]) -> list[Memory]:
-    """Return the memories that say something, in order, without the summaries of sessions."""
+    """Return the memories that say something, in order, without the summaries to which nothing is
+    added: those of sessions, and full ones, which would no longer name all their sources.
+    """
     kept = []
     for memory in in_order(memories):
-        is_of_session = memory.compression_source and memory.source_session_id is not None
-        if not is_of_session and texts.is_telling(memory.text):
+        is_closed = memory.source_session_id is not None or len(memory.evidence_ids) > FULL
+        if texts.is_telling(memory.text) and not (memory.compression_source and is_closed):
             kept.append(memory)
     return kept
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from ..context import Place
+from ..context import OFF, Place
 from ..errors import InvalidInput, MemoristError, StoreUnavailable
 from ..storage.person import Shown
 from ..text import commands, cues, normalize
@@ -21,7 +21,7 @@ from ..text.commands import Command, parse, parse_assuming
 from ..types import Filter, Memory
 from . import edit, topics
 from .chat_correct import RESTATE, CorrectingChat
-from .chat_forget import ForgettingChat
+from .chat_forget import FOR_GOOD, ForgettingChat
 from .chat_list import (
     SEVERAL,
     SHOWN,
@@ -39,7 +39,7 @@ from .topics import CHOICES
 from .undo import undo_changes
 
 _NOT_STORED = "I won't store this message."
-_NEW_AND_OLD: dict[tuple[int, ...], str] = {(0,): "yes", (1,): "no"}  # as they are shown
+_NEW_AND_OLD = ("confirm_new", "confirm_old")  # in the order in which they are shown
 _SWITCHED = {
     "memory_off": "Memory is off here: nothing is stored or recalled automatically until you say "
     '"turn memory on".',
@@ -48,6 +48,11 @@ _SWITCHED = {
         "This chat is incognito: nothing of it is stored and nothing is recalled in it."
     ),
     "incognito_off": "Incognito is off.",
+}
+_STATES = {  # by the reason why memory is disabled
+    "": _SWITCHED["memory_on"],
+    OFF: _SWITCHED["memory_off"],
+    INCOGNITO: _SWITCHED["incognito_on"],
 }
 
 
@@ -83,9 +88,11 @@ async def obey(
     if command is None:
         if shown.asks:  # a later "yes" answers something else
             await chat.save_shown(shown.ids)
+        await chat.drop_obeyed(text)
         return None
     reply = await chat.carry_out(command, shown)
-    if reply is not None and (reply.done or chat.asked not in ("", RESTATE)):
+    is_answer = command.intent in commands.ANSWERS
+    if reply is not None and (reply.done or is_answer or chat.asked not in ("", RESTATE)):
         await chat.note_obeyed(text)
     return reply
 
@@ -144,7 +151,9 @@ class Chat(CorrectingChat, ForgettingChat):
     async def answer(self) -> Reply:
         """Do what was asked about with all that was listed, with what was chosen, or not at all."""
         said = self.intent
-        shown = self.shown
+        asks = self.shown.asks.removesuffix(FOR_GOOD)
+        self.command = replace(self.command, for_good=asks != self.shown.asks)
+        self.shown = shown = replace(self.shown, asks=asks)
         ids = choose(shown.ids, self.command)
         self.intent = shown.asks
         if shown.asks == RESTATE:
@@ -156,10 +165,11 @@ class Chat(CorrectingChat, ForgettingChat):
         if said.startswith("pick_"):
             self.intent = said.replace("pick", "confirm")
             return await self.decide_conflict()
-        if shown.asks == "confirm":
-            named = _NEW_AND_OLD.get(self.command.places, said)
-            self.intent = {"no": "confirm_old", "pick": "confirm_both"}.get(named, "confirm_new")
-            return await self.decide_conflict()
+        if shown.asks == "confirm" and said != "no":
+            new_or_old = _NEW_AND_OLD[:1] if said == "yes" else choose(_NEW_AND_OLD, self.command)
+            if new_or_old:
+                self.intent = new_or_old[0] if len(new_or_old) == 1 else "confirm_both"
+                return await self.decide_conflict()
         if said == "no" or (not ids and shown.asks != "forget_all"):
             await self.save_shown(shown.ids)
             say = "Both are kept." if shown.asks == "correct" else "Nothing was changed."
@@ -302,11 +312,11 @@ class Chat(CorrectingChat, ForgettingChat):
         privacy = Privacy(*self.parts)
         intent = intent or self.intent
         what, _, state = intent.partition("_")
-        say = _SWITCHED.get(intent, "")
         if state == "state":
             why = await privacy.disabled_reason()
-            say = why or _SWITCHED["memory_on"].rstrip(".")
-            return self.reply(f"{say[0].upper()}{say[1:]}.", done=True)
+            say = _STATES.get(why) or f"{why[0].upper()}{why[1:]}."
+            return self.reply(say, done=True)
+        say = _SWITCHED[intent]
         if what == "memory":
             await privacy.set(memory_enabled=state == "on", actor=self.actor)
             if state == "on" and (why := await privacy.disabled_reason()):

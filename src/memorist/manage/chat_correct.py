@@ -11,13 +11,12 @@ from ..storage.person import Shown
 from ..text import contradictions, cues, normalize
 from ..text.commands import Command
 from ..text.corrections import is_about_another_attribute, restate
-from ..text.self_description import tells_attribute
 from ..text.statements import says_more
 from ..types import Memory
 from . import edit, recall
 from .chat_list import SHOWN, ChatList, Remember, Reply, ids_of, number
 from .privacy import Consent
-from .topics import CHOICES, MENTIONED, find_mentions, share_words
+from .topics import CHOICES, MENTIONED, find_mentions, select_mentions, share_words
 
 RESTATE = "restate"  # what is asked for: the whole sentence
 ALIKE_IF_REPLACED = 0.3  # the confidence from which a memory without a word of it may be replaced
@@ -98,7 +97,7 @@ class CorrectingChat(ChatList):
     async def find_replaceable(self, topic: str, statement: str) -> list[Memory]:
         """Return the memories without a word of a statement that it may replace."""
         others = (await find_mentions(self, statement)).others
-        told = [each.memory for each in others if tells_attribute(each.memory.text, topic)]
+        told = select_mentions(others, topic).exact
         told = [each for each in told if not says_more(each.text)]
         sure = [each.memory for each in others if (each.confidence or 0) >= ALIKE_IF_REPLACED]
         alike = [each for each in sure if not is_about_another_attribute(each.text, topic)]
@@ -127,13 +126,14 @@ class CorrectingChat(ChatList):
     async def decide_conflict(self) -> Reply:
         """Keep the new statement, the old one or both; if there are several conflicts, ask."""
         conflicts = await edit.list_conflicts(self.ctx.store, self.scope, limit=SHOWN)
-        named = self.about or (self.shown.ids if self.shown.asks == "confirm" else ())
-        chosen = [each for each in conflicts if each.new.id in named] or conflicts
+        asked = self.shown.ids if self.shown.asks == "confirm" else ()
+        named = [each for each in conflicts if each.new.id in (self.about or asked)]
+        chosen = named or conflicts
         if not conflicts:
             return self.reply("No conflict awaits a decision.")
         new = chosen[0].new
         old = chosen[0].old
-        if len(chosen) > 1:
+        if len(chosen) > 1 or (asked and not named):  # the one that was asked about is decided
             await self.save_shown((new.id,), asks="confirm")
             say = "Which one is right: the new one, the old one, or both?"
             say += f"\nNew: {normalize.one_line(new.text)}\nOld: {normalize.one_line(old.text)}"

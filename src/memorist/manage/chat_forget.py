@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from ..storage.person import Shown
 from ..text.commands import Command
-from ..types import Filter
+from ..types import Filter, Memory
 from . import forget, topics
 from .chat_list import (
     KNOWN,
@@ -30,6 +30,7 @@ from .chat_list import (
 from .privacy import Consent
 from .topics import CHOICES
 
+FOR_GOOD = " for good"  # added to what was asked
 KEPT = timedelta(days=1)  # how long what a command forgot can be brought back
 _NO_RULE = (
     'I cannot leave out a topic by myself from now on. Say "don\'t save this" in a message, or '
@@ -44,6 +45,12 @@ class ForgettingChat(ChatList):
     shown: Shown
     about: tuple[str, ...]
     actor: str
+
+    async def save_shown(self, ids: Sequence[str], *, asks: str = "", new: str = "") -> None:
+        """Keep a list for the answer of the person, and whether it is to be erased at once."""
+        if asks and self.command.for_good:
+            asks += FOR_GOOD
+        await super().save_shown(ids, asks=asks, new=new)
 
     async def forget(self) -> Reply:
         """Forget what the command refers to; ask where a search found it or it is ambiguous."""
@@ -106,11 +113,12 @@ class ForgettingChat(ChatList):
             actor=self.actor,
             keep_days=0 if for_good else KEPT / timedelta(days=1),
         )
-        plan = await forget.make_plan(self.ctx.store, self.scope, ids_of(found))
-        others = len(
-            [each for each in await self.load(plan.derived) if each.state in forget.VISIBLE]
-        )
-        gone = await forget.forget(self, ids_of(found), manner)
+        summarized = await self.list_summarized(found)
+        every = ids_of([*found, *summarized])
+        plan = await forget.make_plan(self.ctx.store, self.scope, every)
+        derived = [each for each in await self.load(plan.derived) if each.state in forget.VISIBLE]
+        others = len(derived) + len(summarized)
+        gone = await forget.forget(self, every, manner)
         is_one = len(found) == 1 and not others
         say = "Forgotten" if len(found) == 1 else f"Forgotten: {len(found)} memories"
         if others:
@@ -127,3 +135,10 @@ class ForgettingChat(ChatList):
             offer = ONE if len(sources) == 1 else SEVERAL
             say += f"\nYou also said it here, among other things:\n{number(sources)}\n{offer}"
         return self.reply(say, ids_of(found), done=True)
+
+    async def list_summarized(self, found: Sequence[Memory]) -> list[Memory]:
+        """Return what the summaries among some memories stand for: it says the same at length."""
+        known = set(ids_of(found))
+        sources = {id for each in found if each.compression_source for id in each.evidence_ids}
+        stored = await self.load(sorted(sources - known))
+        return [each for each in stored if not each.is_active]

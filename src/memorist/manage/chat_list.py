@@ -80,6 +80,13 @@ class ChatList(Place):
         async with self.ctx.store.transaction(self.scope) as tx:
             await person.note_obeyed(tx, session, text, self.ctx.clock())
 
+    async def drop_obeyed(self, text: str) -> None:
+        """Let a message be stored that was carried out before and is not a command this time."""
+        session = self.labels.session or NO_SESSION
+        if await person.is_obeyed(self.ctx.store, self.scope, session, text):
+            async with self.ctx.store.transaction(self.scope) as tx:
+                await person.drop_obeyed(tx, session, text)
+
     def reply(self, say: str, ids: Sequence[str] = (), *, done: bool = False) -> Reply:
         """Return a reply to the command."""
         intent = self.intent

@@ -78,12 +78,14 @@ def _was_caused_by_words(entry: HistoryEntry) -> bool:
 def describe_changes(before: Sequence[Memory], after: Sequence[Memory], *, quotes: bool) -> str:
     """Return what an undo did to memories, by kind of change, with their texts.
 
-    Without `quotes`, what was forgotten is only counted.
+    What was forgotten before is left out. Without `quotes`, what was forgotten is only counted.
     """
     then = {memory.id: memory for memory in before}
     kinds: dict[str, list[Memory]] = {}
     for memory in after:
-        kinds.setdefault(_name_change(then[memory.id], memory), []).append(memory)
+        old = then[memory.id]
+        if not old.state == memory.state == "soft_deleted":
+            kinds.setdefault(_name_change(old, memory), []).append(memory)
     lines = []
     for kind, found in kinds.items():
         if kind == _FORGOTTEN and not quotes:

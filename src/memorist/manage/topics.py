@@ -189,9 +189,10 @@ def select_mentions(hits: Sequence[Hit], topic: str) -> Mentions:
     for hit in hits:
         terms = set(tokens.analyze(hit.memory.text, language))
         shared = terms & telling
+        whole = shared
         if cues.is_persons(hit.memory) and (told := tells_attribute(hit.memory.text, topic)):
-            shared |= telling.intersection(tokens.analyze(" ".join(told), language))
-        if shared and (shared == telling or (names and names <= terms)):
+            whole = shared.union(telling.intersection(tokens.analyze(" ".join(told), language)))
+        if whole and (whole == telling or (names and names <= terms)):
             exact.append(hit.memory)
         elif shared and 2 * len(shared) >= len(telling):
             partly.append(hit.memory)

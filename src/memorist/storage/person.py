@@ -248,8 +248,20 @@ async def save_shown(tx: Transaction, session: str, shown: Shown, now: datetime)
 async def note_obeyed(tx: Transaction, session: str, text: str, now: datetime) -> None:
     """Note that a message was carried out as a command. It is kept as a digest, without words."""
     number = await tx.create_scope()
-    key = _OBEYED + _digest_message(tx, session, text)
+    key = _obeyed_key(tx, session, text)
     await tx.write([(_SETTING, [(number, key, clock.iso(now + OBEYED_FOR))])])
+
+
+async def is_obeyed(reader: Reader, scope: Scope, session: str, text: str) -> bool:
+    """Return whether a message was noted as carried out, however long ago."""
+    return bool(await reader.rows(scope, _CHAT, (_obeyed_key(reader, session, text),)))
+
+
+async def drop_obeyed(tx: Transaction, session: str, text: str) -> None:
+    """Delete the note that a message was carried out."""
+    number = await tx.create_scope()
+    delete = "DELETE FROM space_settings WHERE scope = ? AND key = ?"
+    await tx.write([(delete, [(number, _obeyed_key(tx, session, text))])])
 
 
 def find_obeyed(
@@ -257,14 +269,13 @@ def find_obeyed(
 ) -> list[bool]:
     """Return of each message, given by its session and text, whether it was carried out."""
     noted = {key for key, until in checks.stored.items() if until >= clock.iso(now)}
-    noted = {key.removeprefix(_OBEYED) for key in noted if key.startswith(_OBEYED)}
-    if not noted:
+    if not any(key.startswith(_OBEYED) for key in noted):
         return [False] * len(messages)
-    return [_digest_message(reader, *each) in noted for each in messages]
+    return [_obeyed_key(reader, *each) in noted for each in messages]
 
 
-def _digest_message(reader: Reader, session: str, text: str) -> str:
-    return reader.digest(f"{session}\0{normalize.content_hash(text)}")
+def _obeyed_key(reader: Reader, session: str, text: str) -> str:
+    return _OBEYED + reader.digest(f"{session}\0{normalize.content_hash(text)}")
 
 
 def _chat_key(reader: Reader, session: str) -> str:

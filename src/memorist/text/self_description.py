@@ -12,6 +12,7 @@ from functools import cache
 from .statements import split_parts
 from .tokens import load_patterns, words
 
+_PRESENT = frozenset("current new present latest".split())
 _OF_OTHERS = re.compile(r"(?i)['’]s?\b|\b(?:his|her|their)\b")
 
 
@@ -32,7 +33,7 @@ def tells_attribute(text: str, topic: str) -> frozenset[str]:
     told: set[str] = set()
     for nouns, pattern in asked:
         if any(map(pattern.search, parts)):
-            told |= nouns
+            told |= nouns | (named & _PRESENT)
     return frozenset(told)
 
 
