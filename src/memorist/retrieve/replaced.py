@@ -15,7 +15,7 @@ from .score import Candidate
 
 TRUST = 8.0  # how much more an uncertain change reaches, times its probability
 DOUBT = 0.25  # how far the verdict on a change may be below that on the older statement
-REPEATED = "it repeats an outdated turn"
+REPEATED = "it repeats a turn"
 _TIE = 1e-9  # how far what replaces a memory is above it
 
 
@@ -75,16 +75,24 @@ async def put_current_first(
 
 
 def _find_repeats(kept: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Yield facts that only repeat an outdated turn which matches as well.
-
-    The facts of a turn that holds are not searched at all.
-    """
-    outdated = {each.memory.id: each for each in kept if each.memory.valid_to is not None}
-    for each in kept:
-        turns = [outdated[id] for id in each.memory.evidence_ids if id in outdated]
-        best = max((turn.score for turn in turns), default=0.0)
-        if turns and best >= each.score and says_more(each.memory.text):
+    """Yield facts that only repeat a turn which matches as well."""
+    ordered = sorted(kept, key=lambda each: (-each.score, bool(each.memory.evidence_text)))
+    better: dict[str, Memory] = {}
+    for each in ordered:
+        if repeats_any(each.memory, better):
             yield each
+        better[each.memory.id] = each.memory
+
+
+def repeats_any(fact: Memory, turns: Mapping[str, Memory]) -> bool:
+    """Return whether a fact only repeats one of the turns, by id.
+
+    Of an outdated turn it may be the part that still holds, unless it says several things.
+    """
+    sources = [turns[id] for id in fact.evidence_ids if id in turns]
+    if not sources or not fact.evidence_text:
+        return False
+    return says_more(fact.text) or any(turn.valid_to is None for turn in sources)
 
 
 def _find_restating(ranked: Iterable[Candidate], pairs: Iterable[Relation]) -> dict[str, str]:
