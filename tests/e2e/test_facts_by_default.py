@@ -363,3 +363,18 @@ async def test_a_note_that_was_its_own_evidence_is_shown_again(place: str, tmp_p
         shown = await chat.command("What do you know about me?")
         assert shown is not None
         assert "allergic to nuts" in shown.say
+
+
+async def test_a_context_does_not_show_a_turn_and_its_fact(tmp_path: Path) -> None:
+    plan = "I'm thinking of applying for the summer internship at Halden, the deadline is April 30."
+    offer = "I got the internship at Halden!!! Starts June 22 in Royston, ten weeks."
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as memory:
+        ana = memory.scope("ana")
+        await ana.remember([turn(plan, "m1")])
+        await ana.remember([turn(offer, "m2", session="s2")])
+        await memory.run_jobs()
+        assert [fact.text.split(";")[0] for fact in await facts(ana)] == [
+            "The user got the internship at Halden"
+        ]
+        found = await ana.context("When does my internship start?")
+        assert [line.source for line in found.lines] == ["recalled", "recalled"]

@@ -428,3 +428,42 @@ async def test_what_corrects_something_else_ends_nothing(
 ) -> None:
     await tell(client, ana, old, new)
     assert old in await current(ana)
+
+
+async def test_what_only_seemed_to_replace_a_statement_does_not_once_another_has(
+    client: aio.Client, ana: ScopedClient
+) -> None:
+    race = "Ich trainiere für den Halbmarathon am 12. April in Dresden. Laufe dreimal pro Woche."
+    diet = "Seit letzter Woche esse ich kein Fleisch mehr, Fisch aber schon."
+    later = "Den in Dresden kann ich vergessen. Ich laufe jetzt am 4. Oktober in Erfurt."
+    await tell(client, ana, race, diet, later)
+    assert (await recalled(ana, "Wann ist mein Halbmarathon?"))[:2] == [later, race]
+
+
+async def test_what_ended_a_possible_change_comes_first_in_its_place(
+    client: aio.Client, ana: ScopedClient
+) -> None:
+    home = "Hallo, ich bin Jonas, 34, wohne in Leipzig und arbeite als Schreiner in einer kleinen Werkstatt."
+    wanted = "Katrin und ich suchen eine größere Wohnung, drei Zimmer, höchstens 1200 warm."
+    found = "Wir haben die Wohnung in Markkleeberg bekommen! Einzug am 1. Juli."
+    lives = "Wir wohnen jetzt in Markkleeberg, endlich ist alles ausgepackt."
+    await tell(client, ana, home, wanted, found, lives)
+    assert (await recalled(ana, "Wo wohne ich?"))[:2] == [lives, home]
+
+
+async def test_a_question_about_another_part_begins_with_the_one_that_the_verifier_prefers(
+    client: aio.Client, ana: ScopedClient
+) -> None:
+    family = "We have three: Aoife is 9, Finn is 6 and baby Saoirse turned one in December."
+    lessons = "Aoife started swimming lessons, Wednesdays at half four in the Markievicz pool."
+    await tell(client, ana, family, lessons, "I hate Mondays.", "My car is a red Volvo.")
+    assert (await recalled(ana, "How old is Aoife?"))[0] == family
+
+
+async def test_an_outdated_turn_is_not_returned_together_with_a_fact_that_repeats_it(
+    client: aio.Client, ana: ScopedClient
+) -> None:
+    classes = "Thermodynamics is Mondays at 9, reactor design on Wednesdays at 2 and the lab is on Friday."
+    moved = "Yes please. And reactor design moved to Thursdays at 11 for the rest of the term."
+    await tell(client, ana, classes, moved, jobs=True)
+    assert await recalled(ana, "When is reactor design?") == [moved, classes]

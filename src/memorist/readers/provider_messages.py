@@ -75,11 +75,12 @@ def read_message(given: object) -> Message | Skipped:
     kind = said.get("type")
     calls = said.get("tool_calls") or said.get("function_call")
     content = said.get("content", said.get("value"))
-    is_call = bool(calls) or kind not in (None, "message")
+    is_call = bool(calls) or kind not in (None, "message", "user", "assistant", *ROLES)
     if content is None and not is_call:
         if said.get("id") and said.keys() <= {"id", "type"}:
             return Skipped(REFERENCE)
-        if not said.get("role") or said.keys().isdisjoint(("content", *_WITHOUT_TEXT)):
+        who = said.get("role") or (kind != "message" and kind)
+        if not who or said.keys().isdisjoint(("content", *_WITHOUT_TEXT)):
             raise InvalidInput(f"A message has no 'content': it takes {', '.join(FIELDS)}")
     if not (content is None or isinstance(content, _CONTENTS) or hasattr(content, "type")):
         raise InvalidInput(f"A message's 'content' is text, not {type(content).__name__}")
@@ -108,7 +109,11 @@ def time_of(said: Mapping[str, Any]) -> datetime | None:
 def _read_object(given: object) -> object:
     """Return the fields of a message that is an object, or a pair of a role and a content."""
     if isinstance(given, tuple) and len(given) == 2:
-        return {"role": ROLES.get(given[0], given[0]), "content": given[1]}
+        role, content = given
+        return {
+            "role": ROLES.get(role, role) if isinstance(role, str) else role,
+            "content": content,
+        }
     if isinstance(given, Mapping) or not (hasattr(given, "role") or hasattr(given, "type")):
         return given
     return {name: getattr(given, name) for name in _ATTRIBUTES if hasattr(given, name)}
@@ -148,8 +153,8 @@ def _explain_misspelling(given: Mapping[str, Any]) -> None:
         if name in FIELDS or name in _USUAL:
             continue
         close = get_close_matches(name.lower(), FIELDS, n=1, cutoff=0.75)
-        # "session_id" and "idx" are other fields.
-        if close and close[0] not in name.lower():
+        # "session_id" and "idx" are other fields, "Role" is not.
+        if close and (name.lower() == close[0] or close[0] not in name.lower()):
             raise InvalidInput(
                 f"A message has an unknown field {name!r}: do you mean {close[0]!r}?"
             )

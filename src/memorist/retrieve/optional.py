@@ -19,6 +19,7 @@ from ..types import Hit, Memory, Query
 from .features import Column
 from .profiles import Profile
 from .render import IS_RELATED, RENDERERS, Caps, fit
+from .replaced import repeats_any
 from .score import Candidate
 
 SIMILARITY = 0.8  # weight of similarity in the score without a reranker
@@ -176,13 +177,14 @@ async def add_related(
 ) -> tuple[tuple[Memory, ...], str]:
     """Return the memories linked to the hits that fit, nearest first, and the text with them.
 
-    They have to pass the filter. Workflows and what is outdated are left out.
+    They have to pass the filter. Workflows, what is outdated and facts that only repeat a hit are
+    left out.
     """
-    own = [hit.memory.id for hit in hits]
+    returned = {hit.memory.id: hit.memory for hit in hits}
     ends: dict[str, None] = {}
-    for link in await ctx.store.links(query.scope, own):
+    for link in await ctx.store.links(query.scope, list(returned)):
         ends |= {link.from_id: None, link.to_id: None}
-    for id in own:
+    for id in returned:
         ends.pop(id, None)
     ids = tuple(ends)
     if not ids:
@@ -190,7 +192,8 @@ async def add_related(
     where = replace(query.where, ids=ids, unexpired_at=ctx.clock())
     page = await ctx.store.page(query.scope, where, limit=len(ids))
     current = [memory for memory in page.memories if memory.valid_to is None]
-    near = [memory for memory in current if memory.procedural_form != "workflow"]
+    others = [memory for memory in current if memory.procedural_form != "workflow"]
+    near = [memory for memory in others if not repeats_any(memory, returned)]
     near.sort(key=lambda memory: ids.index(memory.id))
     near = near[: profile.related]
 

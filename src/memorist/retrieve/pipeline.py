@@ -16,20 +16,14 @@ from ..index import WORKING
 from ..ports import Vectors
 from ..storage.queries import Reader
 from ..text import clock
-from ..text.parts import answers_alike, find_asked
-from ..text.statements import says_more
-from ..text.subjects import answers_instead
-from ..types import REPLACES, Cut, Filter, Hit, Memory, Query, Recall
-from . import confidence, optional, period, score, verification
+from ..types import Cut, Filter, Hit, Memory, Query, Recall
+from . import confidence, optional, period, replaced, score, verification
 from .features import SnapshotSearch
 from .profiles import Profile
 from .question import understand
 from .render import RENDERERS, Caps, fit
 from .score import Candidate, Candidates
 
-TRUST = 8.0  # how much more an uncertain change reaches, times its probability
-DOUBT = 0.25  # how far the verdict on an uncertain change may be below that on the older statement
-_TIE = 1e-9  # how far what replaces a memory is above it
 # For a scope whose vectors are in another index:
 PROPOSED = 200  # rows that the index proposes
 BY_WORDS = 200  # best matches by words, which are also compared
@@ -63,7 +57,8 @@ async def recall(
     ranked, weak = score.keep(profile, ranked, semantic=is_semantic)
     outdated: list[Cut] = []
     if profile.current_first and ranked and query.as_of is None:
-        ranked, outdated = await _put_current_first(ranked, query, ctx.store)
+        is_open = has_only_states(query.where)  # other memories may be added
+        ranked, outdated = await replaced.put_current_first(ranked, query, ctx.store, is_open)
     least = query.min_confidence
     ranked, unlikely = confidence.select(
         search,
@@ -275,79 +270,6 @@ async def read(
                 strongest[end] = max(strongest[end], link.strength)
         found.features["related"] = np.array(list(strongest.values()))
     return found
-
-
-async def _put_current_first(
-    ranked: list[Candidate],
-    query: Query,
-    store: Reader,
-) -> tuple[list[Candidate], list[Cut]]:
-    """Put what may replace a candidate before it; if that is certain, in its place.
-
-    A turn such as "it is ten now" may not match the question: it takes over the score and the
-    confidence of what it replaces, unless the question is about another part of that. A candidate
-    that says more than what was replaced stays, unless a fact of it that is still valid, and says
-    nothing else, answers the question as well. A pinned one is always returned with what may replace
-    it. An uncertain change comes first only if it matches the question itself, the better the less
-    likely it is, and if the verifier does not clearly prefer the older one.
-    """
-    by_id = {each.memory.id: each for each in ranked}
-    pairs = await store.links(query.scope, list(by_id), REPLACES)
-    restating = {pair.to_id: "" for pair in pairs}  # what restates a memory and still holds
-    for each in ranked:
-        restated_ids = restating.keys() & each.memory.evidence_ids
-        if restated_ids and each.memory.valid_to is None and not says_more(each.memory.text):
-            for id in restated_ids:
-                restating[id] += f"{each.memory.text}\n"
-    newer = {pair.from_id for pair in pairs} - by_id.keys()
-    added = []
-    if newer and has_only_states(query.where):
-        added = await store.get(query.scope, sorted(newer))
-    memories = {memory.id: memory for memory in added}
-    cut: dict[str, Cut] = {}
-    for pair in sorted(pairs, key=lambda pair: pair.at):
-        old = by_id[pair.to_id]
-        new = by_id.get(pair.from_id)
-        memory = memories.get(pair.from_id) if new is None else new.memory
-        if memory is None:
-            continue
-        is_over = old.memory.valid_to is not None
-        text = old.memory.text
-        restated = answers_alike(query.text, text, restating[pair.to_id])
-        asks_another = find_asked(query.text, text, memory.text) == "another"
-        if is_over and (restated or not (asks_another or says_more(text))):
-            cut[pair.to_id] = old.cut(f"it was replaced by {pair.from_id}")
-        if asks_another:
-            continue
-        if not is_over and not _may_come_first(query, old, new, memory, pair.strength):
-            continue
-        if new is None:
-            new = replace(old, memory=memory, parts={}, features={}, score=0.0)
-        if new.score <= old.score:
-            total = old.score + _TIE
-            parts = {**new.parts, "current": total - new.score}
-            new = replace(new, parts=parts, score=total, confidence=old.confidence)
-        by_id[pair.from_id] = new
-    kept = [each for id, each in by_id.items() if id not in cut]
-    return sorted(kept, key=lambda each: -each.score), list(cut.values())
-
-
-def _may_come_first(
-    query: Query,
-    old: Candidate,
-    new: Candidate | None,
-    memory: Memory,
-    strength: float,
-) -> bool:
-    """Return whether a memory that may have replaced a candidate comes before it."""
-    if old.memory.pinned:
-        return True
-    reach = new.unverified * (1.0 + TRUST * strength) if new is not None else 0.0
-    if reach < old.unverified:
-        return False
-    if new is not None and "verdict" in new.parts:
-        return old.verdict <= new.verdict + DOUBT
-    return answers_instead(query.text, memory.text, old.memory.text)
 
 
 def _select_fitting(

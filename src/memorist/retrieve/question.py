@@ -55,6 +55,7 @@ _ANSWER = word_set("yes yeah yep yup no nope nah sure")
 _ASIDE = CHATTER | word_set("""
     continue go on keep again more else try retry rephrase repeat explain shorter longer that this
     can could would you do sounds next step me dir dank vielen mal bien beaucoup muchas muy genial
+    dear lovely looks seems works funny wonderful fantastic brilliant excellent amazing helpful
     parfait muito bem molto bene mille super prima gut guten morgen tag abend alles klar weiter
     buenos días buenas tardes noches bom dia boa tarde noite buongiorno buonasera bonsoir vale
     d'accord
@@ -196,8 +197,8 @@ def is_aside(text: str) -> bool:
 
     >>> [is_aside(text) for text in ("ok, go on", "Can you rephrase that?", "Yes.", "Can you cook?")]
     [True, True, False, False]
-    >>> is_aside("👍"), is_aside("好的！")
-    (True, True)
+    >>> is_aside("👍"), is_aside("好的！"), is_aside("Lovely, thank you dear"), is_aside("ok, looks good")
+    (True, True, True, True)
     """
     line = " ".join(text.split())
     if line.strip(" !.。！~") in UNSPACED_CHATTER:

@@ -237,7 +237,17 @@ async def test_one_object_needs_no_list(ana: ScopedClient) -> None:
     assert await said(ana) == {REPLY: "assistant"}
 
 
-@pytest.mark.parametrize("wrong", [("user", 5), ("Ana", CELLO), {"content": b"x"}, {"id": None}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("user", 5),
+        ("Ana", CELLO),
+        (["user"], CELLO),
+        {"content": b"x"},
+        {"id": None},
+        {"type": "human", "text": CELLO},
+    ],
+)
 async def test_what_is_no_message_is_still_an_error(ana: ScopedClient, wrong: object) -> None:
     with pytest.raises(InvalidInput, match="A message"):
         await ana.remember([{"role": "user", "content": CELLO}, wrong])
@@ -282,7 +292,7 @@ async def test_a_system_message_alone_is_kept_as_what_it_is(ana: ScopedClient) -
     assert await said(ana) == {"The backup runs at noon.": "system"}
 
 
-@pytest.mark.parametrize("name", ["sesion", "contnt", "rol", "nme"])
+@pytest.mark.parametrize("name", ["sesion", "contnt", "rol", "nme", "Role"])
 async def test_a_misspelled_field_is_still_an_error(ana: ScopedClient, name: str) -> None:
     with pytest.raises(InvalidInput, match=f"unknown field '{name}'"):
         await ana.remember([{"content": CELLO, name: "x"}])
