@@ -232,6 +232,8 @@ async def test_a_place_in_a_country_refines_it(
         ("Eu corro.", "Não corro mais.", "Eu corro?"),
         ("Bevo birra.", "Non bevo più birra.", "Bevo birra?"),
         ("I'm vegan.", "I eat fish again since the summer.", "Do I eat fish?"),
+        ("Ich bin Vegetarierin.", "Seit Ostern esse ich wieder Fleisch.", "Esse ich Fleisch?"),
+        ("Soy vegana.", "He vuelto a comer carne.", "¿Como carne?"),
         ("Ich arbeite bei Vela.", "Ich habe eine neue Stelle bei Lumen.", "Wo arbeite ich?"),
         ("My number is 555-0147.", "I have a new number: 555-0182.", "What is my number?"),
         ("My vet appointment is on May 6th.", "The vet had to reschedule me to May 13th.", "When is the vet?"),
@@ -253,9 +255,55 @@ async def test_moves_and_negations_replace_what_was_so(
         ("Wir wohnen in Graz.", "Wir sind nach Linz gefahren."),
         ("J'habite à Nantes.", "Si je déménage à Rennes, je vends le vélo."),
         ("I'm vegan.", "My wife eats fish again."),
+        ("We live in Ghent.", "We moved to Postgres last week."),
+        ("Moro em Aveiro.", "Mudei para a Vodafone."),
+        ("Vivo en Bilbao.", "Me mudaría a Cádiz sin dudarlo."),
+        ("I work at Lumen.", "I got a new job offer from Vela."),
+        ("Mi mujer tiene trabajo en una escuela.", "Conseguí un nuevo trabajo."),
+        ("Mio padre cerca lavoro in un bar.", "Ho trovato un nuovo lavoro."),
     ],
 )
 async def test_a_move_of_somebody_else_or_a_trip_ends_nothing(
+    client: aio.Client, ana: ScopedClient, old: str, new: str
+) -> None:
+    await tell(client, ana, old, new)
+    assert old in await current(ana)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Ich wohne in Graz.", "Ich wohne in der Nähe vom Bahnhof."),
+        ("Ich wohne in Wien.", "Ich wohne in Wien Neubau."),
+        ("I live in Ghent.", "I live in Ledeberg, Ghent."),
+        ("Moro em Aveiro.", "Moro na Rua Direita 8."),
+        ("Abito a Pisa.", "Abito in Via Garibaldi 3."),
+        ("J'habite en Bretagne.", "J'habite à Vannes, près du port."),
+        ("Vivimos en España desde hace años.", "Vivo en Cádiz, cerca del mar."),
+        ("Ich wohne in den Niederlanden.", "Ich wohne in Utrecht."),
+    ],
+)
+async def test_a_more_precise_home_ends_nothing(
+    client: aio.Client, ana: ScopedClient, old: str, new: str
+) -> None:
+    await tell(client, ana, old, new)
+    assert old in await current(ana)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("I'm vegetarian.", "I never eat fish."),
+        ("I'm vegan.", "I see people eat meat all around me at work."),
+        ("I eat chicken every day.", "I'm making vegan brownies for Ana."),
+        ("I eat meat and love barbecue.", "I'm not vegetarian, I eat everything."),
+        ("Ich bin Vegetarier.", "Ich esse kein Fleisch und keinen Fisch."),
+        ("Soy vegana.", "No como carne ni pescado."),
+        ("Sono vegetariana.", "Non mangio carne."),
+        ("Mangio carne ogni giorno.", "I miei genitori sono vegetariani."),
+    ],
+)
+async def test_a_denied_diet_or_that_of_others_ends_nothing(
     client: aio.Client, ana: ScopedClient, old: str, new: str
 ) -> None:
     await tell(client, ana, old, new)
