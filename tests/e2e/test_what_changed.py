@@ -224,6 +224,7 @@ async def test_a_place_in_a_country_refines_it(
         ("J'habite à Nantes.", "On a déménagé à Rennes en avril.", "Où est-ce que j'habite ?"),
         ("Vivo en Bilbao.", "Nos mudamos a Cádiz.", "¿Dónde vivo?"),
         ("Moro em Aveiro.", "Mudei-me para Coimbra.", "Onde moro?"),
+        ("Moro em Recife.", "Mudei para São Paulo no mês passado.", "Onde moro?"),
         ("Abito a Pisa.", "Ci siamo trasferiti a Lecce.", "Dove abito?"),
         ("Ich trinke Alkohol.", "Ich trinke keinen Alkohol mehr.", "Trinke ich Alkohol?"),
         ("Ich jogge.", "Ich jogge nicht mehr.", "Jogge ich?"),
@@ -476,3 +477,20 @@ async def test_what_corrects_something_else_ends_nothing(
 ) -> None:
     await tell(client, ana, old, new)
     assert old in await current(ana)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Ma fille s'appelle Léa.", "Ma fille s'appelle Inès."),
+        ("Il mio gatto si chiama Leo.", "Il mio gatto si chiama Tigro."),
+        ("Ich habe eine Allergie gegen Nüsse.", "Ich habe eine Allergie gegen Katzen."),
+        ("Ich trinke gern Tee.", "Ich trinke gern Kaffee."),
+    ],
+)
+async def test_a_second_name_or_allergy_is_no_repetition_of_the_first(
+    client: aio.Client, ana: ScopedClient, first: str, second: str
+) -> None:
+    await tell(client, ana, first, second, jobs=True)
+    assert {first, second} <= set(await current(ana))
+    assert [each.repeat_count for each in await ana.list()] == [0, 0, 0, 0]

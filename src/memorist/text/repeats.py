@@ -17,7 +17,7 @@ from .cues import ComparedText
 from .entities import is_common
 from .normalize import for_hash, strip_preface
 from .statements import Statement, parse
-from .tokens import word_set, words
+from .tokens import detect_language, reduce_spoken, word_set, words
 from .values import is_value
 
 LEAST = 0.5  # probability from which on a turn repeats a statement
@@ -250,7 +250,7 @@ def _is_ruled_out(new: Said, old: Said, shared: Mapping[str, float]) -> bool:
     is_clear = is_own or "again" in new.cues or not new.is_english
     if worth < ENOUGH_SHARED and (not is_clear or _POINTS.search(new.text)):
         return True
-    if not new.is_english and "ended" in new.cues - old.cues:
+    if not new.is_english and ("ended" in new.cues - old.cues or _ends_in_other(new, old)):
         return True
     numbers = new.numbers
     if numbers and old.numbers and numbers.isdisjoint(old.numbers):
@@ -264,6 +264,23 @@ def _is_ruled_out(new: Said, old: Said, shared: Mapping[str, float]) -> bool:
         if likes and "-" in other.values.leanings:
             return True
     return contradicts_clause(new.text, old.text)
+
+
+def _ends_in_other(new: Said, old: Said) -> bool:
+    """Return whether two texts differ in the last word, and one has all other words of the other.
+
+    >>> _ends_in_other(Said("Ma fille s'appelle Inès"), Said("Ma fille s'appelle Léa"))
+    True
+    >>> _ends_in_other(Said("In Kiel wohne ich"), Said("Ich wohne in Kiel"))
+    False
+    """
+    language = detect_language(words(f"{new.text} {old.text}"))
+    *ours, our_last = reduce_spoken(words(new.text), language) or [""]
+    *theirs, their_last = reduce_spoken(words(old.text), language) or [""]
+    if our_last in (their_last, *theirs) or their_last in ours:
+        return False
+    fewer, more = sorted((set(ours), set(theirs)), key=len)
+    return bool(fewer) and fewer <= more
 
 
 def weigh(measures: Mapping[str, float], weights: Mapping[str, float] = WEIGHTS) -> float:
