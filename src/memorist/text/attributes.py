@@ -16,6 +16,8 @@ from .tokens import compile_all, detect_language, load_patterns, reduce_spoken, 
 _TABLES = load_patterns(__file__)
 _HOME = compile_all(_TABLES["home"])
 _DIETS = {name: compile_all(_TABLES[name]) for name in ("plants", "meat")}
+_STOPPED = compile_all(_TABLES["stopped"])
+_DOES = re.compile(_TABLES["does"]["first"])
 _JOB = compile_all(_TABLES["job"])
 _COUNTRY = re.compile(rf"\b(?:{_TABLES['names']['countries']})\b", re.IGNORECASE)
 _TECHNICAL = 1.0  # rarity of a word: "nos mudamos a Postgres"
@@ -48,8 +50,31 @@ def have_other_values(new: str, old: str) -> bool:
     diet = read_diet(new)
     if diet and read_diet(old) not in ("", diet):
         return True
+    if _has_stopped(new, old):
+        return True
     has_new_job = _JOB["new"].search(new.lower()) and "added" not in read(new).cues
     return bool(has_new_job and _JOB["held"].search(old.lower()))
+
+
+def _has_stopped(new: str, old: str) -> bool:
+    """Return whether a text says that the speaker no longer does what the older one says.
+
+    >>> _has_stopped("Ho smesso di fumare", "Fumo dieci sigarette al giorno")
+    True
+    >>> _has_stopped("Ho smesso di fumare", "Mio padre fuma")
+    False
+    """
+    does = _DOES.search(old.lower())
+    matches = (pattern.search(new.lower()) for pattern in _STOPPED.values())
+    acts = [found["act"] for found in matches if found]
+    if does is None or not acts:
+        return False
+    language = detect_language(words(f"{new} {old}"))
+    done, stopped = (
+        reduce_spoken([does["act"] or does["verb"]], language),
+        reduce_spoken(acts, language),
+    )
+    return bool(done) and done == stopped
 
 
 def read_home(text: str) -> Home | None:
