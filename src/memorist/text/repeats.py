@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 
 from .contradictions import contradicts_clause
-from .cues import ComparedText
+from .cues import ComparedText, read_cues
 from .entities import is_common
 from .normalize import for_hash, strip_preface
 from .statements import Statement, parse
@@ -78,6 +78,9 @@ WEIGHTS = {
 _CHANGED = frozenset(("ended", "moved", "corrected", "new", "now"))
 _UNSURE = frozenset(("if", "maybe", "would", "or"))
 _OWN = frozenset(("I", "we"))
+_DENIAL = re.compile(
+    r"\b(?:not|\w{2,6}n['’]t|no longer|never|nicht|keine?|pas|plus|no|não|non)(?P<denied>(?: [\w'’]{1,30}){1,3})"
+)
 _DAYTIMES = frozenset(("morning", "evening", "night"))
 
 
@@ -126,6 +129,14 @@ class Said(ComparedText):
         """It says that the speaker avoids, fears or refuses something."""
         values = self.values
         return bool(values.negations) or "-" in values.leanings or "averse" in self.cues
+
+    @cached_property
+    def denies_aversion(self) -> bool:
+        """It says that the speaker does not avoid, fear or refuse something: "not allergic"."""
+        if "averse" not in self.cues:
+            return False
+        denials = _DENIAL.finditer(self.text.lower())
+        return any("averse" in read_cues(denial["denied"]) for denial in denials)
 
     @cached_property
     def is_own(self) -> bool:
@@ -254,6 +265,8 @@ def _is_ruled_out(new: Said, old: Said, shared: Mapping[str, float]) -> bool:
         return True
     numbers = new.numbers
     if numbers and old.numbers and numbers.isdisjoint(old.numbers):
+        return True
+    if new.denies_aversion != old.denies_aversion:
         return True
     for one, other in ((new, old), (old, new)):
         negated = () if other.is_averse else one.values.negations
