@@ -28,7 +28,13 @@ from ..text.endings import continues_ending, ends_another, ends_fact, is_planned
 from ..text.entities import is_common
 from ..text.parts import read_aspects
 from ..text.statements import says_more
-from ..text.subjects import are_of_other_kinds, are_parallel, read_subject, share_subject
+from ..text.subjects import (
+    are_of_other_kinds,
+    are_parallel,
+    changes_another,
+    read_subject,
+    share_subject,
+)
 from ..types import CONTRADICTS, REPLACES, Filter, Memory, Outcome
 from . import transitions
 from .analyze import Chunk
@@ -246,7 +252,8 @@ def is_connected(chunk: Chunk, older: Memory) -> bool:
         has_value = is_here and new.values.are_like(old.values)
         return has_value or not new.topics.isdisjoint(old.topics)
     shares_aspect = read_aspects(chunk.text) & read_aspects(older.text)
-    if shares_aspect and not new.cues.isdisjoint(("ended", "moved", "new")):
+    is_own = not changes_another(chunk.text)
+    if shares_aspect and is_own and not new.cues.isdisjoint(("ended", "moved", "new")):
         return True
     return share_subject(chunk.text, older.text)
 

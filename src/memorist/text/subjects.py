@@ -222,6 +222,15 @@ def _is_person(name: str, text: str) -> bool:
     return name in GIVEN_NAMES or _PATTERNS["personal"].search(text) is not None
 
 
+def changes_another(text: str) -> bool:
+    """Return whether a text says that somebody or something else moved, quit or left.
+
+    >>> changes_another("Our office moved to Bonn"), changes_another("We moved to Bonn")
+    (True, False)
+    """
+    return _PATTERNS["mover"].match(text) is not None
+
+
 def _differ_in_person(one: str, other: str) -> bool:
     """Return whether someone else does what a text says of its speaker: "I go", "The kids go"."""
     first, *rest = words(one)[:2] or [""]
