@@ -224,6 +224,7 @@ async def test_a_place_in_a_country_refines_it(
         ("J'habite à Nantes.", "On a déménagé à Rennes en avril.", "Où est-ce que j'habite ?"),
         ("Vivo en Bilbao.", "Nos mudamos a Cádiz.", "¿Dónde vivo?"),
         ("Moro em Aveiro.", "Mudei-me para Coimbra.", "Onde moro?"),
+        ("Moro em Recife.", "Mudei para São Paulo no mês passado.", "Onde moro?"),
         ("Abito a Pisa.", "Ci siamo trasferiti a Lecce.", "Dove abito?"),
         ("Ich trinke Alkohol.", "Ich trinke keinen Alkohol mehr.", "Trinke ich Alkohol?"),
         ("Ich jogge.", "Ich jogge nicht mehr.", "Jogge ich?"),
@@ -232,6 +233,18 @@ async def test_a_place_in_a_country_refines_it(
         ("Eu corro.", "Não corro mais.", "Eu corro?"),
         ("Bevo birra.", "Non bevo più birra.", "Bevo birra?"),
         ("I'm vegan.", "I eat fish again since the summer.", "Do I eat fish?"),
+        ("I'm allergic to nuts.", "I'm not allergic to nuts after all.", "Am I allergic to nuts?"),
+        ("Ich bin allergisch gegen Nüsse.", "Ich bin doch nicht allergisch gegen Nüsse.", "Nüsse?"),
+        ("Ma copine s'appelle Julie.", "J'ai rompu avec Julie.", "Julie ?"),
+        ("Il mio ragazzo si chiama Davide.", "Io e Davide ci siamo lasciati.", "Davide?"),
+        ("O meu namorado chama-se Rui.", "Acabei com o Rui.", "Rui?"),
+        ("Fumo desde los 18.", "He dejado de fumar.", "¿Fumo?"),
+        ("Fumo dieci sigarette al giorno.", "Ho smesso di fumare.", "Fumo?"),
+        ("My daughter Iva is 6.", "Iva turned 7 today!", "How old is my daughter?"),
+        ("I have a red Vespa.", "My Vespa got stolen last night.", "Do I have a Vespa?"),
+        ("Budget for the kitchen is 8000.", "We had to raise the kitchen budget to 9500.", "Kitchen budget?"),
+        ("Ich bin Vegetarierin.", "Seit Ostern esse ich wieder Fleisch.", "Esse ich Fleisch?"),
+        ("Soy vegana.", "He vuelto a comer carne.", "¿Como carne?"),
         ("Ich arbeite bei Vela.", "Ich habe eine neue Stelle bei Lumen.", "Wo arbeite ich?"),
         ("My number is 555-0147.", "I have a new number: 555-0182.", "What is my number?"),
         ("My vet appointment is on May 6th.", "The vet had to reschedule me to May 13th.", "When is the vet?"),
@@ -253,9 +266,60 @@ async def test_moves_and_negations_replace_what_was_so(
         ("Wir wohnen in Graz.", "Wir sind nach Linz gefahren."),
         ("J'habite à Nantes.", "Si je déménage à Rennes, je vends le vélo."),
         ("I'm vegan.", "My wife eats fish again."),
+        ("We live in Ghent.", "We moved to Postgres last week."),
+        ("Moro em Aveiro.", "Mudei para a Vodafone."),
+        ("We live in Ghent.", "Our office moved to Antwerp."),
+        ("We live in Ghent.", "We're moving to Bruges in the summer of 2028."),
+        ("My sister Bea is a pilot.", "My sister Ana quit her job as a vet."),
+        ("I work at Lumen.", "I no longer work at the pub, too tiring next to uni."),
+        ("Vivo en Bilbao.", "Ya no vivo en Cádiz, por suerte."),
+        ("Vivo en Bilbao.", "Me mudaría a Cádiz sin dudarlo."),
+        ("I work at Lumen.", "I got a new job offer from Vela."),
+        ("Mi mujer tiene trabajo en una escuela.", "Conseguí un nuevo trabajo."),
+        ("Mio padre cerca lavoro in un bar.", "Ho trovato un nuovo lavoro."),
     ],
 )
 async def test_a_move_of_somebody_else_or_a_trip_ends_nothing(
+    client: aio.Client, ana: ScopedClient, old: str, new: str
+) -> None:
+    await tell(client, ana, old, new)
+    assert old in await current(ana)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Ich wohne in Graz.", "Ich wohne in der Nähe vom Bahnhof."),
+        ("Ich wohne in Wien.", "Ich wohne in Wien Neubau."),
+        ("I live in Ghent.", "I live in Ledeberg, Ghent."),
+        ("Moro em Aveiro.", "Moro na Rua Direita 8."),
+        ("Abito a Pisa.", "Abito in Via Garibaldi 3."),
+        ("J'habite en Bretagne.", "J'habite à Vannes, près du port."),
+        ("Vivimos en España desde hace años.", "Vivo en Cádiz, cerca del mar."),
+        ("Ich wohne in den Niederlanden.", "Ich wohne in Utrecht."),
+    ],
+)
+async def test_a_more_precise_home_ends_nothing(
+    client: aio.Client, ana: ScopedClient, old: str, new: str
+) -> None:
+    await tell(client, ana, old, new)
+    assert old in await current(ana)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("I'm vegetarian.", "I never eat fish."),
+        ("I'm vegan.", "I see people eat meat all around me at work."),
+        ("I eat chicken every day.", "I'm making vegan brownies for Ana."),
+        ("I eat meat and love barbecue.", "I'm not vegetarian, I eat everything."),
+        ("Ich bin Vegetarier.", "Ich esse kein Fleisch und keinen Fisch."),
+        ("Soy vegana.", "No como carne ni pescado."),
+        ("Sono vegetariana.", "Non mangio carne."),
+        ("Mangio carne ogni giorno.", "I miei genitori sono vegetariani."),
+    ],
+)
+async def test_a_denied_diet_or_that_of_others_ends_nothing(
     client: aio.Client, ana: ScopedClient, old: str, new: str
 ) -> None:
     await tell(client, ana, old, new)
@@ -467,3 +531,20 @@ async def test_an_outdated_turn_is_not_returned_together_with_a_fact_that_repeat
     moved = "Yes please. And reactor design moved to Thursdays at 11 for the rest of the term."
     await tell(client, ana, classes, moved, jobs=True)
     assert await recalled(ana, "When is reactor design?") == [moved, classes]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Ma fille s'appelle Léa.", "Ma fille s'appelle Inès."),
+        ("Il mio gatto si chiama Leo.", "Il mio gatto si chiama Tigro."),
+        ("Ich habe eine Allergie gegen Nüsse.", "Ich habe eine Allergie gegen Katzen."),
+        ("Ich trinke gern Tee.", "Ich trinke gern Kaffee."),
+    ],
+)
+async def test_a_second_name_or_allergy_is_no_repetition_of_the_first(
+    client: aio.Client, ana: ScopedClient, first: str, second: str
+) -> None:
+    await tell(client, ana, first, second, jobs=True)
+    assert {first, second} <= set(await current(ana))
+    assert [each.repeat_count for each in await ana.list()] == [0, 0, 0, 0]

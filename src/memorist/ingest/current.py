@@ -24,11 +24,17 @@ from ..text.agent_records import is_state
 from ..text.contradictions import contradicts_clause
 from ..text.corrections import names_wrong
 from ..text.cues import CHANGING, FROM_ASSISTANT, ComparedText, read
-from ..text.endings import ends_fact
+from ..text.endings import continues_ending, ends_another, ends_fact, is_planned
 from ..text.entities import is_common
 from ..text.parts import read_aspects
 from ..text.statements import says_more
-from ..text.subjects import are_of_other_kinds, are_parallel, read_subject, share_subject
+from ..text.subjects import (
+    are_of_other_kinds,
+    are_parallel,
+    changes_another,
+    read_subject,
+    share_subject,
+)
 from ..types import CONTRADICTS, REPLACES, Filter, Memory, Outcome
 from . import transitions
 from .analyze import Chunk
@@ -224,6 +230,8 @@ def is_certain(chunk: Chunk, older: Memory, since: datetime) -> bool:
     """
     if not is_connected(chunk, older) or continues_ending(chunk.text, older.text):
         return False
+    if ends_another(chunk.text, older.text) or is_planned(chunk.text, since):
+        return False
     return not read(chunk.text).cues.isdisjoint(("new", "now")) or not is_past(older, since)
 
 
@@ -244,7 +252,8 @@ def is_connected(chunk: Chunk, older: Memory) -> bool:
         has_value = is_here and new.values.are_like(old.values)
         return has_value or not new.topics.isdisjoint(old.topics)
     shares_aspect = read_aspects(chunk.text) & read_aspects(older.text)
-    if shares_aspect and not new.cues.isdisjoint(("ended", "moved", "new")):
+    is_own = not changes_another(chunk.text)
+    if shares_aspect and is_own and not new.cues.isdisjoint(("ended", "moved", "new")):
         return True
     return share_subject(chunk.text, older.text)
 
@@ -259,21 +268,6 @@ def is_about_another(chunk: Chunk, older: Memory, similar: float) -> bool:
     if is_bare and is_alike and are_parallel(chunk.text, older.text):
         return True
     return are_of_other_kinds(chunk.text, older.text)
-
-
-def continues_ending(new: str, old: str) -> bool:
-    """Return whether both texts say that something ended, and the newer one has no other value.
-
-    >>> continues_ending("Ole moved out today", "Ole and I broke up")
-    True
-    >>> continues_ending("We dropped Go for Rust", "We dropped C++ and use Go")
-    False
-    """
-    ours = read(new)
-    theirs = read(old)
-    if "ended" not in ours.cues & theirs.cues:
-        return False
-    return ours.names <= theirs.names and ours.numbers <= theirs.numbers
 
 
 def is_past(older: Memory, now: datetime) -> bool:

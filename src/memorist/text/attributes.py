@@ -7,16 +7,28 @@ place that is not a country do not contradict each other: "I live in Porto" may 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from .cues import CHANGING, read
+from .entities import rarity
 from .tokens import compile_all, detect_language, load_patterns, reduce_spoken, words
 
 _TABLES = load_patterns(__file__)
 _HOME = compile_all(_TABLES["home"])
-_DIET = compile_all(_TABLES["diet"])
+_DIETS = {name: compile_all(_TABLES[name]) for name in ("plants", "meat")}
+_STOPPED = compile_all(_TABLES["stopped"])
+_DOES = re.compile(_TABLES["does"]["first"])
 _JOB = compile_all(_TABLES["job"])
 _COUNTRY = re.compile(rf"\b(?:{_TABLES['names']['countries']})\b", re.IGNORECASE)
+_TECHNICAL = 1.0  # rarity of a word: "nos mudamos a Postgres"
 _UNCERTAIN = frozenset(("past", "hypothetical"))
+
+
+class Home(NamedTuple):
+    """Where somebody lives."""
+
+    place: str  # in lower case
+    is_area: bool  # a country or region
 
 
 def have_other_values(new: str, old: str) -> bool:
@@ -29,49 +41,89 @@ def have_other_values(new: str, old: str) -> bool:
     >>> have_other_values("Vivo en Sevilla.", "Vivo en España.")
     False
     """
-    if not _UNCERTAIN.isdisjoint(read(new).cues):
+    if not _UNCERTAIN.isdisjoint(read(new).cues | read(old).cues):
         return False
-    for read_value in (read_home, read_diet):
-        value = read_value(new)
-        if value and read_value(old) not in ("", value):
-            return not refines(new, old)
+    home = read_home(new)
+    other_home = read_home(old)
+    if home and other_home and home.place != other_home.place:
+        return not refines(new, old)
+    diet = read_diet(new)
+    if diet and read_diet(old) not in ("", diet):
+        return True
+    if _has_stopped(new, old):
+        return True
     has_new_job = _JOB["new"].search(new.lower()) and "added" not in read(new).cues
     return bool(has_new_job and _JOB["held"].search(old.lower()))
 
 
-def read_home(text: str) -> str:
-    """Return where the speaker says to live, in another language than English; empty if nowhere.
+def _has_stopped(new: str, old: str) -> bool:
+    """Return whether a text says that the speaker no longer does what the older one says.
 
-    >>> read_home("Ich bin letzten Monat nach Bonn gezogen."), read_home("Ich fliege nach Bonn.")
-    ('bonn', '')
+    >>> _has_stopped("Ho smesso di fumare", "Fumo dieci sigarette al giorno")
+    True
+    >>> _has_stopped("Ho smesso di fumare", "Mio padre fuma")
+    False
+    """
+    does = _DOES.search(old.lower())
+    matches = (pattern.search(new.lower()) for pattern in _STOPPED.values())
+    acts = [found["act"] for found in matches if found]
+    if does is None or not acts:
+        return False
+    language = detect_language(words(f"{new} {old}"))
+    done, stopped = (
+        reduce_spoken([does["act"] or does["verb"]], language),
+        reduce_spoken(acts, language),
+    )
+    return bool(done) and done == stopped
+
+
+def read_home(text: str) -> Home | None:
+    """Return where the speaker says to live; None if nowhere.
+
+    >>> read_home("Ich bin letzten Monat nach Bonn gezogen.")
+    Home(place='bonn', is_area=False)
+    >>> read_home("Ich fliege nach Bonn."), read_home("Ya no vivo en Madrid.")
+    (None, None)
     """
     for pattern in _HOME.values():
-        if found := pattern.search(text):
-            return found["place"].lower()
-    return ""
+        found = pattern.search(text)
+        if found and rarity(found["place"]) < _TECHNICAL:
+            place = found["place"].lower()
+            has_area = "area" in pattern.groupindex and found["area"] is not None
+            return Home(place, has_area or _COUNTRY.fullmatch(place) is not None)
+    return None
 
 
 def read_diet(text: str) -> str:
     """Return whether the speaker eats plants or meat; empty if unknown.
 
-    >>> read_diet("I'm a vegetarian"), read_diet("I eat fish again"), read_diet("I eat late")
+    >>> read_diet("I'm a vegetarian"), read_diet("I eat fish again"), read_diet("I never eat fish")
     ('plants', 'meat', '')
     """
     said = text.lower()
-    return next((name for name, pattern in _DIET.items() if pattern.search(said)), "")
+    for name, patterns in _DIETS.items():
+        if any(pattern.search(said) for pattern in patterns.values()):
+            return name
+    return ""
 
 
 def refines(new: str, old: str) -> bool:
-    """Return whether one text has a country where the other has a place, and nothing has changed.
+    """Return whether one text has a country where the other has a place, or says more precisely where
+    that is, and nothing has changed.
 
     >>> refines("I live in Porto.", "I live in Portugal."), refines("I live in Spain.", "I live in Peru.")
     (True, False)
-    >>> refines("I live in Porto now.", "I live in Portugal.")
-    False
+    >>> refines("I live in Porto now.", "I live in Portugal."), refines("Abito a Como", "Vivo in Lombardia")
+    (False, True)
     """
-    if _COUNTRY.search(new) is None and _COUNTRY.search(old) is None:
-        return False
     if not CHANGING.isdisjoint(read(new).cues):
+        return False
+    home = read_home(new)
+    other_home = read_home(old)
+    if home and other_home:
+        is_named_with_it = other_home.place in new.lower() or home.place in old.lower()
+        return home.is_area != other_home.is_area or is_named_with_it
+    if _COUNTRY.search(new) is None and _COUNTRY.search(old) is None:
         return False
     language = detect_language(words(f"{new} {old}"))
     rest = [words(_COUNTRY.sub(" ", text)) for text in (new, old)]

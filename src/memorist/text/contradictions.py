@@ -19,6 +19,7 @@ from unicodedata import normalize
 from .attributes import have_other_values, refines
 from .compare import have_same_persons, verdict
 from .cues import read
+from .entities import is_technical
 from .statements import Clause, Statement, parse
 from .subjects import may_mean_same
 from .tokens import analyze, word_set, words
@@ -187,7 +188,8 @@ def _has_other_value(a: Clause, b: Clause) -> bool:
     is_same_number = values.numbers == other_values.numbers
     if has_names and is_same_number and not one & other:  # a home, an employer, a role
         if verb in ("live", "work", "study"):
-            return _preposition(a) == _preposition(b)
+            is_home = not is_technical(a.rest)  # "we moved to Postgres"
+            return is_home and _preposition(a) == _preposition(b)
         if is_being and _is_about(a, _NAMED):
             return True
     if one <= other or other <= one:

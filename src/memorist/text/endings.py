@@ -1,15 +1,26 @@
-"""Which facts end when a newer text replaces the one that they were extracted from.
+"""What ends with a newer text: only what it is about, and nothing before its time.
 
-Only what the newer text is about has changed: "I moved to Porto" says nothing about an allergy. A fact
-that is lost does more harm than one that is listed after its newer value, so in doubt it stays.
+"I moved to Porto" says nothing about an allergy. A fact that is lost does more harm than one that is
+listed after its newer value, so in doubt it stays.
 """
 
+import re
 from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import product
 
+from . import clock
 from .contradictions import BEING, contradicts_clause
+from .cues import CHANGING, read
 from .parts import find_changed, find_covered
 from .statements import parse, says_more
-from .tokens import words
+from .tokens import detect_language, reduce_spoken, words
+
+_LONGEST_PLAN = timedelta(days=3650)
+_PLAN = re.compile(
+    r"\b(?:i|we)(?:['’](?:m|re|ll)| am| are| will)(?: \w+)? (?:mov(?:e|ing)|start(?:ing)?|join(?:ing)?)\b",
+    re.IGNORECASE,
+)
 
 
 def ends_fact(new: str, old: str, fact: str) -> bool:
@@ -48,3 +59,65 @@ def _states_more(parts: Sequence[str], place: int, first: int, fact: str) -> boo
         return True
     verb = words(parts[place])[0]
     return not {f"{verb}s", f"{verb}es"}.isdisjoint(words(fact))
+
+
+def continues_ending(new: str, old: str) -> bool:
+    """Return whether both texts say that something ended, and the newer one has no other value.
+
+    >>> continues_ending("Ole moved out today", "Ole and I broke up")
+    True
+    >>> continues_ending("We dropped Go for Rust", "We dropped C++ and use Go")
+    False
+    """
+    ours = read(new)
+    theirs = read(old)
+    if "ended" not in ours.cues & theirs.cues:
+        return False
+    return ours.names <= theirs.names and ours.numbers <= theirs.numbers
+
+
+def ends_another(new: str, old: str) -> bool:
+    """Return whether a text only says that something ended, and the older one is about another thing.
+
+    >>> ends_another("I no longer work at the pub", "I work at Lumen")
+    True
+    >>> ends_another("I no longer work at Lumen", "I work at Lumen")
+    False
+    >>> ends_another("Ya no vivo en Madrid", "Vivo en Barcelona")
+    True
+    """
+    ours = read(new)
+    theirs = read(old)
+    if CHANGING & ours.cues != {"ended"}:
+        return False
+    if not ours.is_english:
+        named, other_named = _stem_names(new), _stem_names(old)
+        if not named or not other_named or ours.topics.isdisjoint(theirs.topics):
+            return False
+        return named.isdisjoint(theirs.topics) and other_named.isdisjoint(ours.topics)
+    for one, other in product(ours.clauses, theirs.clauses):
+        are_named = one.object_words and other.object_words
+        if are_named and one.base_verb and one.base_verb == other.base_verb:
+            return set(one.object_words).isdisjoint(other.object_words)
+    return False
+
+
+def _stem_names(text: str) -> frozenset[str]:
+    """Return the stems of the words with a capital that do not begin the text."""
+    first, *_ = text.split()[:1] or [""]
+    named = [name.lower() for name in read(text).values.names if name != first]
+    return frozenset(reduce_spoken(named, detect_language(words(text))))
+
+
+def is_planned(text: str, now: datetime) -> bool:
+    """Return whether a text tells where somebody will live or work from a later time on.
+
+    >>> now = clock.utc(datetime(2026, 3, 1))
+    >>> is_planned("We're moving to Bonn in July", now), is_planned("We moved to Bonn in July", now)
+    (True, False)
+    """
+    if _PLAN.search(text) is None:
+        return False
+    found = [each.within(now, now + _LONGEST_PLAN) for each in clock.intervals(text, now)]
+    starts = [start for occurrences in found for start, _ in occurrences]
+    return bool(starts) and min(starts) > now

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 
 from .contradictions import contradicts_clause
-from .cues import ComparedText
+from .cues import ComparedText, read_cues
 from .entities import is_common
 from .normalize import for_hash, strip_preface
 from .statements import Statement, parse
-from .tokens import word_set, words
+from .tokens import detect_language, reduce_spoken, word_set, words
 from .values import is_value
 
 LEAST = 0.5  # probability from which on a turn repeats a statement
@@ -78,6 +78,9 @@ WEIGHTS = {
 _CHANGED = frozenset(("ended", "moved", "corrected", "new", "now"))
 _UNSURE = frozenset(("if", "maybe", "would", "or"))
 _OWN = frozenset(("I", "we"))
+_DENIAL = re.compile(
+    r"\b(?:not|\w{2,6}n['’]t|no longer|never|nicht|keine?|pas|plus|no|não|non)(?P<denied>(?: [\w'’]{1,30}){1,3})"
+)
 _DAYTIMES = frozenset(("morning", "evening", "night"))
 
 
@@ -126,6 +129,14 @@ class Said(ComparedText):
         """It says that the speaker avoids, fears or refuses something."""
         values = self.values
         return bool(values.negations) or "-" in values.leanings or "averse" in self.cues
+
+    @cached_property
+    def denies_aversion(self) -> bool:
+        """It says that the speaker does not avoid, fear or refuse something: "not allergic"."""
+        if "averse" not in self.cues:
+            return False
+        denials = _DENIAL.finditer(self.text.lower())
+        return any("averse" in read_cues(denial["denied"]) for denial in denials)
 
     @cached_property
     def is_own(self) -> bool:
@@ -250,10 +261,12 @@ def _is_ruled_out(new: Said, old: Said, shared: Mapping[str, float]) -> bool:
     is_clear = is_own or "again" in new.cues or not new.is_english
     if worth < ENOUGH_SHARED and (not is_clear or _POINTS.search(new.text)):
         return True
-    if not new.is_english and "ended" in new.cues - old.cues:
+    if not new.is_english and ("ended" in new.cues - old.cues or _ends_in_other(new, old)):
         return True
     numbers = new.numbers
     if numbers and old.numbers and numbers.isdisjoint(old.numbers):
+        return True
+    if new.denies_aversion != old.denies_aversion:
         return True
     for one, other in ((new, old), (old, new)):
         negated = () if other.is_averse else one.values.negations
@@ -264,6 +277,23 @@ def _is_ruled_out(new: Said, old: Said, shared: Mapping[str, float]) -> bool:
         if likes and "-" in other.values.leanings:
             return True
     return contradicts_clause(new.text, old.text)
+
+
+def _ends_in_other(new: Said, old: Said) -> bool:
+    """Return whether two texts differ in the last word, and one has all other words of the other.
+
+    >>> _ends_in_other(Said("Ma fille s'appelle Inès"), Said("Ma fille s'appelle Léa"))
+    True
+    >>> _ends_in_other(Said("In Kiel wohne ich"), Said("Ich wohne in Kiel"))
+    False
+    """
+    language = detect_language(words(f"{new.text} {old.text}"))
+    *ours, our_last = reduce_spoken(words(new.text), language) or [""]
+    *theirs, their_last = reduce_spoken(words(old.text), language) or [""]
+    if our_last in (their_last, *theirs) or their_last in ours:
+        return False
+    fewer, more = sorted((set(ours), set(theirs)), key=len)
+    return bool(fewer) and fewer <= more
 
 
 def weigh(measures: Mapping[str, float], weights: Mapping[str, float] = WEIGHTS) -> float:

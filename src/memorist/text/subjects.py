@@ -137,6 +137,8 @@ def are_of_other_kinds(new: str, old: str) -> bool:
         return True
     if _differ_in_person(new, old) or _differ_in_person(old, new) or _differ_in_actor(new, old):
         return True
+    if _differ_in_kin(new, old):
+        return True
     people, others = _name_relatives(new), _name_relatives(old)
     if not people or not others or people & others:
         return False
@@ -170,6 +172,18 @@ def _name_relatives(text: str) -> set[str]:
     is_english = detect_language(spoken) == "english"
     known = _PEOPLE["english" if is_english else "elsewhere"]
     return {known[word] for word in spoken if word in known}
+
+
+def _differ_in_kin(new: str, old: str) -> bool:
+    """Return whether two texts give other names to a relative of whom one may have several.
+
+    >>> _differ_in_kin("My sister Ana left Aldi", "My sister Bea is a vet")
+    True
+    """
+    ours, theirs = (dict(_PATTERNS["kin"].findall(text[:_MOST_READ])) for text in (new, old))
+    return any(
+        ours[kin] not in old and theirs[kin] not in new for kin in ours.keys() & theirs.keys()
+    )
 
 
 def _differ_in_actor(new: str, old: str) -> bool:
@@ -206,6 +220,15 @@ def _read_actor(text: str) -> str:
 
 def _is_person(name: str, text: str) -> bool:
     return name in GIVEN_NAMES or _PATTERNS["personal"].search(text) is not None
+
+
+def changes_another(text: str) -> bool:
+    """Return whether a text says that somebody or something else moved, quit or left.
+
+    >>> changes_another("Our office moved to Bonn"), changes_another("We moved to Bonn")
+    (True, False)
+    """
+    return _PATTERNS["mover"].match(text) is not None
 
 
 def _differ_in_person(one: str, other: str) -> bool:
