@@ -41,7 +41,9 @@ OWN = Path(__file__).parent / "own"
 SHIPPED = ("personas", "languages", "ikat")
 UNREAD = ("personas-dev", "languages-dev")  # the verifier was not trained on them
 FOREIGN = 12  # questions of the next conversation that each conversation is asked
-ALIKE = ("languages", "ikat", "preferences", "profiles")  # whose people are asked the same things
+ALIKE = ("languages", "multilingual", "ikat", "preferences", "profiles")  # whose people are asked the same things
+FOREIGN_MEASURES = ["always", "shared", "meaning", "estimate"]
+FEWEST = 20  # questions of a set in a language
 VARIED = ("friends", "weeks", "projects", "personas", "events")
 FEW_MESSAGES = (1, 2, 4, 7)
 FORGOTTEN = 0.3  # share of the other questions that are asked
@@ -65,6 +67,7 @@ class Asked:
     useful: list[bool]
     odds: list[float | None]  # by the verifier; None for what is not verified
     is_request: bool
+    is_english: bool  # the question and its best memory
     is_trained: bool = False  # whether the verifier was trained on its conversation
 
     @property
@@ -157,8 +160,7 @@ async def ask(scope: Any, question: Any, texts: dict[str, str], *, foreign: bool
         return []
     evidence = set() if foreign else set(question.evidence)
     odds: dict[str, float] = {}
-    is_short = len(question.text) <= confidence.LONGEST_ASKED
-    is_known = is_short and search.question.is_english
+    is_known = search.question.is_english and not search.question.is_long
     is_foreign = search.snapshot.marked[IS_FOREIGN]
     can_verify = is_known and not is_foreign[ranked[0].position]
     if ctx.verifier is not None and can_verify:
@@ -176,6 +178,7 @@ async def ask(scope: Any, question: Any, texts: dict[str, str], *, foreign: bool
             useful=[bool(evidence & {*credited(each.memory, texts)}) for each in ranked],
             odds=[odds.get(each.memory.id) for each in ranked],
             is_request=not search.question.is_direct,
+            is_english=not confidence.is_foreign(search, ranked),
         )
     ]
 
@@ -208,7 +211,9 @@ def fit_answers(
     for some in sets:
         for each in some:
             rows.append([each.measures[name] for name in names])
-            _, judged = judge(each, {"answer": {}, "hit": hits})
+            no_answer: dict[str, float] = {}
+            known = {"answer": no_answer, "hit": hits}
+            _, judged = judge(each, known | {f"{name}_foreign": known[name] for name in known})
             labels.append(float(any(returned(each, judged, cut))))
             importance.append(each.importance / len(some))
     weights = regress(np.array(rows), np.array(labels), np.array(importance) / len(sets))
@@ -294,8 +299,9 @@ def judge(asked: Asked, models: Models) -> tuple[float, list[tuple[float, bool]]
 
     If the models after verification are given, the best candidates are verified, as recall does.
     """
-    sure = confidence.to_probability(confidence.weigh(models["answer"], asked.measures))
-    weighed = [confidence.weigh(models["hit"], hit) for hit in asked.hits]
+    sure = judge_answer(asked, models)
+    hit_weights = models["hit" if asked.is_english else "hit_foreign"]
+    weighed = [confidence.weigh(hit_weights, hit) for hit in asked.hits]
     likely = list(map(confidence.to_probability, weighed))
     odds = [each for each in asked.odds if each is not None]
     judged = list(zip(likely, asked.useful, strict=True))
@@ -314,6 +320,12 @@ def judge(asked: Asked, models: Models) -> tuple[float, list[tuple[float, bool]]
     if not asked.is_request:
         sure = confidence.judge_again(models["answer_verified"], sure, max(odds))
     return sure, [judged[place] for place in order]
+
+
+def judge_answer(asked: Asked, models: Models) -> float:
+    """Return the confidence of an answer before verification."""
+    weights = models["answer" if asked.is_english else "answer_foreign"]
+    return confidence.to_probability(confidence.weigh(weights, asked.measures))
 
 
 def is_verified(asked: Asked, sure: float) -> bool:
@@ -342,14 +354,26 @@ def returned(asked: Asked, judged: list[tuple[float, bool]], cut: float) -> list
 def fit(sets: list[list[Asked]], options: argparse.Namespace) -> Models:
     """Fit all models, or only those after verification; the answer counts what is returned."""
     cut = options.cut
-    models: Models = {"hit": dict(OF_DEFAULT.hit), "answer": dict(OF_DEFAULT.answer)}
+    names = ("answer", "hit", "answer_foreign", "hit_foreign")
+    models: Models = {name: dict(getattr(OF_DEFAULT, name)) for name in names}
     if not options.keep:
-        models["hit"] = fit_hits(sets, list(profiles.OF_HIT))
-        models["answer"] = fit_answers(sets, list(profiles.OF_ANSWER), models["hit"], cut)
+        english, others = split(sets)
+        models["hit"] = fit_hits(english, list(profiles.OF_HIT))
+        models["hit_foreign"] = fit_hits(others, list(profiles.OF_HIT))
+        models["answer"] = fit_answers(english, list(profiles.OF_ANSWER), models["hit"], cut)
+        models["answer_foreign"] = fit_answers(others, FOREIGN_MEASURES, models["hit_foreign"], cut)
     known = dict(models)
     models["hit_verified"] = fit_verified_hits(sets, known)
     models["answer_verified"] = fit_verified_answers(sets, known, models["hit_verified"], cut)
     return models
+
+
+def split(sets: list[list[Asked]]) -> tuple[list[list[Asked]], list[list[Asked]]]:
+    """Return the questions in English and the others, without sets of which hardly any are left."""
+    english = [[asked for asked in some if asked.is_english] for some in sets]
+    others = [[asked for asked in some if not asked.is_english] for some in sets]
+    enough = [[some for some in each if len(some) >= FEWEST] for each in (english, others)]
+    return enough[0], enough[1]
 
 
 def find_verified(sets: list[list[Asked]], models: Models) -> Iterator[tuple[Asked, float, float]]:
@@ -425,8 +449,8 @@ def evaluate(
             guesses.append(sure)
             labels.append(any(found))
         share = confidence.scale_answer_threshold(round(10 ** each.measures["size"]))
-        before = confidence.to_probability(confidence.weigh(models["answer"], each.measures))
-        needed = OF_DEFAULT.least * share
+        before = judge_answer(each, models)
+        needed = share * (OF_DEFAULT.least if each.is_english else OF_DEFAULT.least_foreign)
         if is_verified(each, before) and not each.is_request:
             needed = options.at_verified * min(1.0, share)
         is_empty = sure < needed

@@ -31,7 +31,8 @@ from memorist.retrieve.profiles import DEFAULT
 POOL = 100
 SHARPNESS = 6.0  # of the probabilities that a score gives, before any fit
 STEPS = 300
-NAMES = [name for name in DEFAULT.weights if name not in ("summary", "insight", "recency")]
+NOT_FITTED = ("summary", "insight", "verdict", "recency")
+NAMES = [name for name in DEFAULT.weights if name not in NOT_FITTED]
 SHIPPED_WEIGHTS = np.array([DEFAULT.weights[name] for name in NAMES])
 Array = NDArray[np.float64]
 

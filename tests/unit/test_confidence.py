@@ -40,7 +40,8 @@ def select(
     asked: str = "Where is the tea?",
     **more: Any,
 ) -> list[str]:
-    search: Any = SimpleNamespace(profile=DEFAULT, size=count, question=understand(asked))
+    question = understand(asked)
+    search: Any = SimpleNamespace(profile=DEFAULT, size=count, question=question, foreign=None)
     kept, cut = confidence.select(search, hits, sure, **more)
     assert len(kept) + len(cut) == len(hits)
     return [each.memory.id for each in kept]

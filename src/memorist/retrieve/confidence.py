@@ -17,7 +17,9 @@ from dataclasses import replace
 from ..text import cues
 from ..text.cues import IS_FOREIGN, ONLY_ASKS
 from ..types import Cut
+from .estimate import NEUTRAL
 from .features import SnapshotSearch
+from .profiles import Confidence
 from .question import is_aside
 from .score import Candidate
 
@@ -28,7 +30,6 @@ DENSE = ("semantic", "multilingual", "unembedded")
 USUAL = 100  # memories of a scope above which the threshold of an answer increases
 SMALL = 30  # memories of a scope below which the threshold of a hit decreases
 LARGE = 300  # and above which it increases
-LONGEST_ASKED = 160  # characters; longer ones are mostly pasted texts or pieces of a dialog
 CERTAIN = 4.0  # log odds from which a verdict counts fully
 IN_PERIOD = 0.9  # for the best of what a period has, if the question asks for nothing else
 SHARE = 0.25  # of the best score, without verdicts, that every hit needs
@@ -58,12 +59,12 @@ def measure(search: SnapshotSearch, ranked: Sequence[Candidate]) -> dict[str, fl
         "unknown_name": float(is_unknown),
         "personal": float(is_personal),
         "general": float(is_general),
-        "foreign": float(search.foreign is not None and search.foreign[ranked[0].position]),
         "size": size,
         "small": max(0.0, min(1.0, 2.0 - size)) * (meaning + 0.5 * is_personal),
         "few": few,
         "few_best": few * max(meanings),
         "few_personal": few * is_personal,
+        "estimate": max(measure_estimate(search, each) for each in ranked[:FEW]),
     }
 
 
@@ -111,7 +112,25 @@ def measure_hit(
         "rank": math.log(rank),
         "match": score_match(search, candidate),
         "asks": min(1.0, candidate.features.get("question", 0.0)),
+        "estimate": measure_estimate(search, candidate),
     }
+
+
+def measure_estimate(search: SnapshotSearch, candidate: Candidate) -> float:
+    """Return the estimate, from -0.5 to 0.5; 0 if there is none.
+
+    It is also 0 if the question is a request: a memory serves it without answering it. Requests in
+    other languages are not told apart well enough.
+    """
+    question = search.question
+    if question.is_english and not question.is_direct:
+        return 0.0
+    return candidate.features.get("estimate", NEUTRAL) - NEUTRAL
+
+
+def is_foreign(search: SnapshotSearch, ranked: Sequence[Candidate]) -> bool:
+    """Return whether the best candidate or the question is not in English."""
+    return search.foreign is not None and bool(search.foreign[ranked[0].position])
 
 
 def weigh(weights: Mapping[str, float], measures: Mapping[str, float]) -> float:
@@ -154,16 +173,19 @@ def judge(
     positions = [each.position for each in ranked]
     if model is None or search.vector is None or not search.snapshot.embedded[positions].any():
         return None, list(ranked)
+    answer, hit = model.answer, model.hit
+    if is_foreign(search, ranked):
+        answer, hit = model.answer_foreign, model.hit_foreign
     best = ranked[0].score
     judged = []
     for rank, each in enumerate(ranked, 1):
         of_hit = measure_hit(search, each, best=best, rank=rank)
-        sure = to_probability(weigh(model.hit, of_hit))
+        sure = to_probability(weigh(hit, of_hit))
         judged.append(replace(each, confidence=sure))
     matches = any(score_match(search, each) for each in ranked[: 2 * FEW])
     if not matches or not search.question.needs_memory:
         return 0.0, judged
-    return to_probability(weigh(model.answer, measure(search, ranked))), judged
+    return to_probability(weigh(answer, measure(search, ranked))), judged
 
 
 def judge_by_period(ranked: Sequence[Candidate]) -> tuple[float, list[Candidate]]:
@@ -190,7 +212,7 @@ def is_uncertain(search: SnapshotSearch, ranked: Sequence[Candidate], sure: floa
     model = search.profile.confidence
     question = search.question
     is_foreign = search.snapshot.marked[IS_FOREIGN]
-    is_known = question.is_english and len(question.text) <= LONGEST_ASKED
+    is_known = question.is_english and not question.is_long
     if model is None or not is_known or is_foreign[ranked[0].position]:
         return False
     return model.least * scale_answer_threshold(search.size) <= sure < model.certain
@@ -303,9 +325,7 @@ def select(
         return _select_by_words(ranked)
     needed = least
     if needed is None:
-        share = scale_answer_threshold(search.size)
-        is_judged_again = verified and search.question.is_direct
-        needed = model.least_verified * min(1.0, share) if is_judged_again else model.least * share
+        needed = find_threshold(search, ranked, model, verified=verified)
     if sure < needed:
         reason = f"the confidence of {sure:.2f} is below the required {needed:.2f}"
         return [], [Cut(id=each.memory.id, reason=reason, score=each.score) for each in ranked]
@@ -327,6 +347,16 @@ def select(
         reason = "it is unlikely to answer the question"
         cut.append(Cut(id=each.memory.id, reason=reason, score=each.score))
     return kept, cut
+
+
+def find_threshold(
+    search: SnapshotSearch, ranked: Sequence[Candidate], model: Confidence, *, verified: bool
+) -> float:
+    """Return the confidence that an answer needs."""
+    share = scale_answer_threshold(search.size)
+    if verified and search.question.is_direct:
+        return model.least_verified * min(1.0, share)
+    return share * (model.least_foreign if is_foreign(search, ranked) else model.least)
 
 
 def _select_by_words(ranked: Sequence[Candidate]) -> tuple[list[Candidate], list[Cut]]:

@@ -80,6 +80,11 @@ class SnapshotSearch:
         """How many memories may be returned."""
         return int(self.usable.sum())
 
+    @property
+    def can_estimate(self) -> bool:
+        """Whether memories are compared with the question by the network of `estimate.py`."""
+        return self.second is not None and not self.question.is_long
+
     @cached_property
     def postings(self) -> list[Posting]:
         """Where each term of the question occurs among the memories alive, and how rare it is."""

@@ -39,6 +39,7 @@ FEATURES = {
     "role": "said by the side of the chat that is not asked about, more so in long messages",
     "passage": "passages of the same message that match better",
     "insight": "inferred, not said",
+    "estimate": "whether it has what is asked for, told from both vectors, from 0 to 1",
     "verdict": "whether the verifier finds in it what is asked for, from 0 to 1",
     "recency": "how new it is, as `recency` of the profile says",
     "importance": "importance, from 0 to 1",
@@ -101,12 +102,12 @@ OF_ANSWER = {
     "unknown_name": "1 if the question has a name that no memory has, and is not a request",
     "personal": "1 if the question is about the person, or names a speaker",
     "general": "1 if it is not, no memory has all its words, and it is a task or general knowledge",
-    "foreign": "1 if the best memory or the question is not in English",
     "size": "logarithm of the number of memories, to base 10",
     "small": "how far `size` is below 2, at most 1, times `meaning` and half of `personal`",
     "few": "how far `size` is below 1, if no word is shared",
     "few_best": "`few`, times the best similarity in meaning",
     "few_personal": "`few`, times `personal`",
+    "estimate": "the best estimate of the five best, from -0.5 to 0.5; 0 for requests in English",
 }
 OF_HIT = {
     "always": "1",
@@ -114,6 +115,7 @@ OF_HIT = {
     "rank": "logarithm of the rank",
     "match": "its match by words and meaning",
     "asks": "share of the text that asks",
+    "estimate": "its estimate, from -0.5 to 0.5; 0 for requests in English",
 }
 
 AFTER_VERDICT = {
@@ -132,6 +134,10 @@ class Confidence:
     hit: Mapping[str, float]
     least: float  # confidence that an answer needs; more in scopes of over a hundred memories
     least_hit: float  # confidence that a hit after the first needs
+    # In place of these three, if the best memory or the question is not in English:
+    answer_foreign: Mapping[str, float]
+    hit_foreign: Mapping[str, float]
+    least_foreign: float
     # An answer that has the confidence it needs, but less than `certain`, is verified, and then:
     certain: float = 0.0
     least_verified: float = 0.0  # confidence that it needs after that, unless it is to a request
@@ -142,8 +148,9 @@ class Confidence:
     share_verified: float = 0.0
 
     def __post_init__(self) -> None:
-        _check_names("the confidence of answers", self.answer, OF_ANSWER, "Measures")
-        _check_names("the confidence of hits", self.hit, OF_HIT, "Measures")
+        answers, hits = (*self.answer, *self.answer_foreign), (*self.hit, *self.hit_foreign)
+        _check_names("the confidence of answers", answers, OF_ANSWER, "Measures")
+        _check_names("the confidence of hits", hits, OF_HIT, "Measures")
         after = (*self.answer_verified, *self.hit_verified)
         _check_names("the confidence after verification", after, AFTER_VERDICT, "Measures")
         if self.certain and not (self.answer_verified and self.hit_verified):
@@ -214,7 +221,8 @@ DEFAULT = Profile(
         "role": -0.7,  # a long reply of the assistant
         "passage": -0.25,  # a better passage of the same message
         "insight": -0.2,  # inferred, not said
-        "verdict": 0.8,  # the verifier says that it has what is asked for
+        "estimate": 0.5,  # its vector and that of the question say that it has what is asked for
+        "verdict": 0.8,  # the verifier says so
         "recency": 0.01,  # a larger weight hides better matches
     },
     recency=Recency(shape="half_life", scale=30 * DAY),
@@ -226,7 +234,6 @@ DEFAULT = Profile(
             "unknown_name": -1.13,
             "personal": 0.34,
             "general": -1.07,
-            "foreign": 1.16,
             "size": -0.65,
             "small": 2.61,
             "few": -4.2,
@@ -234,18 +241,29 @@ DEFAULT = Profile(
             "few_personal": -2.41,
         },
         hit={
-            "always": -1.87,
-            "behind": -0.89,
-            "rank": -0.9,
-            "match": 1.97,
-            "asks": -1.14,
+            "always": -2.04,
+            "behind": -0.66,
+            "rank": -0.81,
+            "match": 2.18,
+            "asks": -0.77,
+            "estimate": 3.61,
         },
         least=0.21,
         least_hit=0.031,
+        answer_foreign={"always": 1.13, "shared": -0.74, "meaning": -1.34, "estimate": 12.62},
+        hit_foreign={
+            "always": -1.3,
+            "behind": -3.03,
+            "rank": -1.14,
+            "match": 2.87,
+            "asks": -1.55,
+            "estimate": 4.86,
+        },
+        least_foreign=0.27,
         certain=0.95,
         least_verified=0.22,
         answer_verified={"always": -0.03, "before": 0.45, "verdict": 0.56},
-        hit_verified={"always": 0.1, "before": 0.81, "verdict": 0.42, "request": 0.31},
+        hit_verified={"always": 0.11, "before": 0.81, "verdict": 0.38, "request": 0.32},
         share_verified=0.14,
     ),
     current_first=True,

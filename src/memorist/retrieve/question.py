@@ -72,6 +72,7 @@ _NO_TOPIC = _ASKS_ALL | word_set("""
     """)
 
 MOST_TERMS = 512
+LONGEST_ASKED = 160  # characters; what is longer is mostly a pasted text or a piece of a dialog
 MOST_READ = 2000  # characters searched for names and dates: a pasted document is not a question
 
 
@@ -95,6 +96,11 @@ class ParsedQuestion:
     needs_memory: bool = True  # False: asks for nothing, or for what is the same for everyone
     asks_period: bool = False  # names a period and no topic: "What happened in June?"
     is_own: bool = False  # in the first person singular
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is too long for the models that read questions."""
+        return len(self.text) > LONGEST_ASKED
 
 
 def understand(
@@ -175,10 +181,13 @@ def is_direct(question: str) -> bool:
 
     >>> is_direct("It rains. Where did we park?"), is_direct("Where should we park?")
     (True, False)
+    >>> is_direct("Wo wohnt meine Tante?"), is_direct("Was soll ich kochen?")
+    (True, False)
     """
     *_, last = _SENTENCE_END.split(question.strip())
-    asks = _ABOUT["direct"].match(last)
-    return asks is not None and _ABOUT["advice"].search(question) is None
+    if _ABOUT["direct"].match(last):
+        return _ABOUT["advice"].search(question) is None
+    return bool(_ABOUT["direct_abroad"].match(last) and not _ABOUT["advice_abroad"].search(question))
 
 
 def names_in(question: str) -> list[str]:

@@ -21,6 +21,7 @@ from ..index.arrays import Positions, lower_bound
 from ..text import normalize, tokens
 from ..text.cues import MESSAGE
 from ..types import Cut, Memory, frozen
+from .estimate import estimate_best
 from .features import COMPUTED, Column, Scores, SnapshotSearch, compute, relevance
 from .profiles import Gate, Profile
 
@@ -136,6 +137,9 @@ def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
         features=compute(search, positions),
     )
     order = _order(search, found)
+    if "estimate" in profile.weights and search.can_estimate:
+        found.features["estimate"] = estimate_best(search, positions, order)
+        order = _order(search, found)
     if "passage" in profile.weights:
         found.features["passage"] = passages = count_passages(search, positions, order)
         if passages.any():
