@@ -44,7 +44,9 @@ async def tell(scope: ScopedClient, text: str) -> str:
 
 
 async def texts(scope: ScopedClient) -> set[str]:
-    return {memory.text for memory in await scope.list()}
+    found = [memory.text for memory in await scope.list()]
+    assert len(found) == len(set(found))
+    return set(found)
 
 
 @pytest.mark.parametrize(
@@ -167,6 +169,11 @@ async def test_what_is_saved_beside_a_command_is_saved_on_purpose(ana: ScopedCli
     assert reply is not None
     assert reply.say.startswith("Saved: I like coffee\nDo you mean this?")
     assert [each.text for each in await ana.list() if each.manually_saved] == ["I like coffee"]
+
+
+async def test_what_is_saved_beside_a_command_without_effect_is_saved(ana: ScopedClient) -> None:
+    await tell(ana, "Forget my boat. I moved to Rue Cler. Remember that I like coffee.")
+    assert await texts(ana) == {"I moved to Rue Cler.", "I like coffee."}
 
 
 async def test_a_reason_to_forget_is_not_stored(ana: ScopedClient) -> None:

@@ -188,8 +188,8 @@ def leave_out_command(item: Item) -> Draft | None:
         return draft
     rest = found.rest if found is not None else ""
     asked = commands.parse(rest)
-    if asked is not None and not asked.rest:
-        rest = commands.read_saved(rest) or rest
+    if item.is_obeyed and asked is not None and commands.read_saved(rest):
+        rest = asked.rest
     return replace(draft, text=rest, manually_saved=False) if rest else None
 
 

@@ -92,11 +92,13 @@ async def obey(
         await chat.drop_obeyed(text)
         return None
     reply = await chat.carry_out(command, shown)
-    reply = await chat.save_beside(reply, command.rest)
+    if reply is None:
+        return None
     is_answer = command.intent in commands.ANSWERS
-    if reply is not None and (reply.done or is_answer or chat.asked not in ("", RESTATE)):
+    saved = commands.read_saved(command.rest)
+    if reply.done or is_answer or saved or chat.asked not in ("", RESTATE):
         await chat.note_obeyed(text)
-    return reply
+    return await chat.save_beside(reply, saved) if saved else reply
 
 
 class Chat(CorrectingChat, ForgettingChat):
@@ -287,11 +289,8 @@ class Chat(CorrectingChat, ForgettingChat):
             return self.reply(UNCLEAR)
         return await self.list_done("Saved:", [await self.change(found[0].id, manually_saved=True)])
 
-    async def save_beside(self, reply: Reply | None, rest: str) -> Reply | None:
+    async def save_beside(self, reply: Reply, text: str) -> Reply:
         """Save what was asked for beside another command, and say so before the reply to that."""
-        text = commands.read_saved(rest)
-        if reply is None or not text:
-            return reply
         outcome = (await self.remember(text, manually_saved=True)).outcomes[0]
         saved = f"Saved: {normalize.one_line(text)}"
         say = saved if outcome.ids else f"Not saved: {outcome.reason}."
